@@ -1,0 +1,1 @@
+//! Criterion benches: ours and the yardstick in one process, quoted as ratios.

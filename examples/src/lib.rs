@@ -1,0 +1,1 @@
+//! Programs that put the crates to work.
