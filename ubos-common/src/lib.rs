@@ -1,1 +1,6 @@
-//! Shared ground floor of the UBOS agent protocol crates: time, ids, bounded JSON, canonical JSON, findings, machines and a hash-chained log.
+//! Shared ground floor of the UBOS agent protocol crates.
+
+#[cfg(feature = "canon")]
+pub mod canon;
+#[cfg(feature = "log")]
+pub mod log;
