@@ -1,0 +1,4 @@
+//! Tests of the whole workspace.
+
+mod corpus;
+mod registers;

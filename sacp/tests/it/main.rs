@@ -1,0 +1,4 @@
+//! Messages, registry and spawning from outside.
+
+mod message;
+mod registry;
