@@ -262,6 +262,10 @@ fn main() {
         groups(&mut criterion, subject);
     }
     criterion.final_summary();
+    let only_criterion = ["--test", "--list", "--profile-time"];
+    if std::env::args().any(|argument| only_criterion.contains(&argument.as_str())) {
+        return;
+    }
     for subject in &subjects {
         summary(subject);
     }

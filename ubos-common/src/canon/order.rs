@@ -2,6 +2,8 @@
 
 use core::cmp::Ordering;
 
+use super::text;
+
 /// Compares two UTF-8 strings by their UTF-16 code units. Spec: RFC 8785 3.2.3
 ///
 /// Code points and UTF-16 units agree on the order of any two characters but one kind of pair:
@@ -18,6 +20,27 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
 /// As [`compare`], for two string bodies in canonical JSON, whose escapes it resolves.
 pub(super) fn compare_escaped(a: &[u8], b: &[u8]) -> Ordering {
     unescaped(a).map(rank).cmp(unescaped(b).map(rank))
+}
+
+/// The first bytes of a string as a number: where two such numbers differ, they are ordered as
+/// the strings are; where they are equal, the strings may still differ.
+#[inline]
+pub(super) fn prefix(name: &[u8]) -> u64 {
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let head = text::head(name);
+    if head & TOPS == 0 {
+        return head.swap_bytes();
+    }
+    u64::from_be_bytes(head.to_le_bytes().map(rank))
+}
+
+/// As [`prefix`], of a string body in canonical JSON.
+pub(super) fn prefix_escaped(body: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    for (slot, byte) in head.iter_mut().zip(unescaped(body)) {
+        *slot = rank(byte);
+    }
+    u64::from_be_bytes(head)
 }
 
 fn rank(byte: u8) -> u8 {
@@ -69,6 +92,16 @@ mod tests {
 
     proptest! {
         #[test]
+        fn prefixes_never_contradict(a in "[a\"\u{0}-\u{2}\u{7f}é\u{ffff}😂]{0,9}",
+                                    b in "[a\"\u{0}-\u{2}\u{7f}é\u{ffff}😂]{0,9}") {
+            let order = prefix(a.as_bytes()).cmp(&prefix(b.as_bytes()));
+            prop_assert!(order.is_eq() || order == by_units(&a, &b));
+            let mut body = Vec::new();
+            text::write_body(&mut body, a.as_bytes());
+            prop_assert_eq!(prefix_escaped(&body), prefix(a.as_bytes()));
+        }
+
+        #[test]
         fn order_is_that_of_utf16(a in "[a\u{7f}é\u{d7ff}\u{e000}\u{ffff}😂\u{10ffff}]{0,6}",
                                   b in "[a\u{7f}é\u{d7ff}\u{e000}\u{ffff}😂\u{10ffff}]{0,6}") {
             prop_assert_eq!(compare(a.as_bytes(), b.as_bytes()), by_units(&a, &b));
@@ -78,8 +111,8 @@ mod tests {
         fn order_looks_through_escapes(a in "[a\"\\\\\u{0}-\u{1f}\u{ffff}😂]{0,6}",
                                        b in "[a\"\\\\\u{0}-\u{1f}\u{ffff}😂]{0,6}") {
             let (mut x, mut y) = (Vec::new(), Vec::new());
-            super::super::text::write_body(&mut x, a.as_bytes());
-            super::super::text::write_body(&mut y, b.as_bytes());
+            text::write_body(&mut x, a.as_bytes());
+            text::write_body(&mut y, b.as_bytes());
             prop_assert_eq!(compare_escaped(&x, &y), by_units(&a, &b));
         }
     }

@@ -8,7 +8,7 @@ use serde::ser::{self, Serialize};
 
 use self::text_only::TextOnly;
 use super::writer::{Object, Sink, Writer};
-use super::{CanonError, CanonFault, number, text, wire};
+use super::{CanonError, CanonFault, number, order, text, wire};
 
 /// Names by which serde_json marks structs that hold JSON text: of any value, and of a number
 /// (in a build with arbitrary precision).
@@ -38,7 +38,7 @@ impl<'s, S: Sink> Writer<'s, S> {
     fn name(&mut self, object: &mut Object, name: &str) -> Result<()> {
         self.begin_member(object);
         let escaped = text::write_str(self.out(), name);
-        self.end_name(object, escaped)
+        self.end_name(object, order::prefix(name.as_bytes()), escaped)
     }
 
     /// Opens `{"variant":`.

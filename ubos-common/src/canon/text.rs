@@ -63,15 +63,36 @@ pub(super) fn plain_len(text: &[u8]) -> usize {
     for (index, word) in words.iter().enumerate() {
         let hits = specials(u64::from_le_bytes(*word));
         if hits != 0 {
-            return index * 8 + (hits.trailing_zeros() / 8) as usize;
+            return index * 8 + first_byte(hits);
         }
     }
-    let in_tail = tail.iter().position(|byte| is_special(*byte));
-    words.len() * 8 + in_tail.unwrap_or(tail.len())
+    match text.last_chunk::<8>() {
+        _ if tail.is_empty() => text.len(),
+        // Looks again at bytes known to be plain, which is quicker than one by one.
+        Some(last) => text.len() - 8 + first_byte(specials(u64::from_le_bytes(*last))),
+        None => first_byte(specials(head(text))).min(text.len()),
+    }
 }
 
-fn is_special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
+/// The first eight bytes, the first of them lowest; zeros where there are fewer.
+#[inline]
+pub(super) fn head(text: &[u8]) -> u64 {
+    if let Some(word) = text.first_chunk::<8>() {
+        return u64::from_le_bytes(*word);
+    }
+    match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        // Two halves that overlap, and agree where they do.
+        (Some(low), Some(high)) => {
+            let (low, high) = (u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+            u64::from(low) | u64::from(high) << ((text.len() - 4) * 8)
+        }
+        _ => (text.iter().rev()).fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// The index of the lowest byte in which a bit is set; 8 if there is none.
+fn first_byte(hits: u64) -> usize {
+    (hits.trailing_zeros() / 8) as usize
 }
 
 /// Sets the top bit of each byte of `word` that needs an escape. A borrow may also set it in
@@ -90,6 +111,10 @@ fn specials(word: u64) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn is_special(byte: u8) -> bool {
+        byte < 0x20 || byte == b'"' || byte == b'\\'
+    }
 
     proptest! {
         #[test]

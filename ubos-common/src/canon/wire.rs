@@ -1,7 +1,7 @@
 //! Canonical form of JSON text in one pass: what is canonical already is copied, the rest is
 //! written anew, and no value is built in between. Grammar: RFC 8259.
 
-use super::writer::{Sink, Writer};
+use super::writer::{Object, Sink, Writer};
 use super::{CanonError, CanonFault, number, order, text};
 
 /// Writes the one value that `json`, which is UTF-8, consists of.
@@ -27,7 +27,7 @@ impl<'j> Parser<'j> {
 
     fn value<S: Sink>(&mut self, writer: &mut Writer<'_, S>) -> Result<(), CanonError> {
         match self.peek() {
-            Some(b'"') => self.string(writer.out()).map(drop),
+            Some(b'"') => self.string(writer.out()),
             Some(b'{') => self.object(writer),
             Some(b'[') => self.array(writer),
             Some(b'-' | b'0'..=b'9') => self.number(writer),
@@ -68,8 +68,7 @@ impl<'j> Parser<'j> {
                     return Err(wanted("a member name"));
                 }
                 writer.begin_member(&mut object);
-                let escaped = self.string(writer.out())?;
-                writer.end_name(&mut object, escaped)?;
+                self.name(writer, &mut object)?;
                 self.expect(b':', "a colon")?;
                 self.value(writer)
                     .map_err(|error| writer.locate(&object, error))?;
@@ -84,8 +83,47 @@ impl<'j> Parser<'j> {
         writer.end_object(&object)
     }
 
+    fn name<S: Sink>(
+        &mut self,
+        writer: &mut Writer<'_, S>,
+        object: &mut Object,
+    ) -> Result<(), CanonError> {
+        let out = writer.out();
+        if let Some(name) = self.plain_string(out) {
+            return writer.end_name(object, order::prefix(name), false);
+        }
+        let start = out.len() + 1;
+        let escaped = self.escaped_string(out)?;
+        let prefix = match out.get(start..) {
+            Some([body @ .., b'"']) => order::prefix_escaped(body),
+            _ => 0,
+        };
+        writer.end_name(object, prefix, escaped)
+    }
+
+    fn string(&mut self, out: &mut Vec<u8>) -> Result<(), CanonError> {
+        match self.plain_string(out) {
+            Some(_) => Ok(()),
+            None => self.escaped_string(out).map(drop),
+        }
+    }
+
+    /// Copies a string without escapes, quotes and all, and gives what stands between them;
+    /// does nothing if the string is another.
+    #[inline]
+    fn plain_string(&mut self, out: &mut Vec<u8>) -> Option<&'j [u8]> {
+        let body = self.json.get(self.at + 1..)?;
+        let (body, b'"', _) = text::split(body)? else {
+            return None;
+        };
+        let end = self.at + body.len() + 2;
+        out.extend_from_slice(self.json.get(self.at..end)?);
+        self.at = end;
+        Some(body)
+    }
+
     /// Copies a string, its escapes made canonical. True if any escape is left in it.
-    fn string(&mut self, out: &mut Vec<u8>) -> Result<bool, CanonError> {
+    fn escaped_string(&mut self, out: &mut Vec<u8>) -> Result<bool, CanonError> {
         out.push(b'"');
         self.at += 1;
         let mut escaped = false;

@@ -1,6 +1,8 @@
 //! The one writer behind all sources: text lands in a buffer, members are put in order when
 //! their object closes, and only if they were not in order already.
 
+use core::cmp::Ordering;
+
 use super::order;
 use super::{CanonError, CanonFault, MAX_DEPTH, Mode};
 
@@ -34,9 +36,13 @@ pub(super) struct Writer<'s, S> {
 
 /// An object being written.
 pub(super) struct Object {
+    /// Its first member and the one being written, counted in `Writer::members`.
     first: usize,
-    /// The member being written, counted in `Writer::members`.
     current: usize,
+    /// Where the member being written starts in the buffer.
+    start: usize,
+    /// The prefix of the last name.
+    prefix: u64,
     sorted: bool,
 }
 
@@ -44,7 +50,10 @@ pub(super) struct Object {
 struct Member {
     start: usize,
     name_end: usize,
+    /// Filled in when the object turns out to be out of order.
     end: usize,
+    /// Stands for the start of the name in most comparisons: see [`order::prefix`].
+    prefix: u64,
     escaped: bool,
 }
 
@@ -101,6 +110,8 @@ impl<'s, S: Sink> Writer<'s, S> {
         Ok(Object {
             first: self.members.len(),
             current: self.members.len(),
+            start: 0,
+            prefix: 0,
             sorted: true,
         })
     }
@@ -110,46 +121,35 @@ impl<'s, S: Sink> Writer<'s, S> {
     /// [`end_name`]: Self::end_name
     #[inline]
     pub(super) fn begin_member(&mut self, object: &mut Object) {
+        object.current = self.members.len();
         let buffer = self.sink.buffer();
-        if let Some(previous) = self
-            .members
-            .get_mut(object.first..)
-            .and_then(<[_]>::last_mut)
-        {
-            previous.end = buffer.len();
+        if object.current > object.first {
             buffer.push(b',');
         }
-        object.current = self.members.len();
-        self.members.push(Member {
-            start: buffer.len(),
-            name_end: 0,
-            end: 0,
-            escaped: false,
-        });
+        object.start = buffer.len();
     }
 
-    /// Ends the name of the member just begun; its value is to be written next.
+    /// Ends the name of the member just begun; its value is to be written next. `prefix` is
+    /// [`order::prefix`] of the name, `escaped` tells whether it has escapes as written.
     #[inline]
     pub(super) fn end_name(
         &mut self,
         object: &mut Object,
+        prefix: u64,
         escaped: bool,
     ) -> Result<(), CanonError> {
         let buffer = self.sink.buffer();
-        if let Some(member) = self.members.last_mut() {
-            member.name_end = buffer.len();
-            member.escaped = escaped;
+        self.members.push(Member {
+            start: object.start,
+            name_end: buffer.len(),
+            end: 0,
+            prefix,
+            escaped,
+        });
+        if object.sorted && prefix <= object.prefix {
+            object.sorted = ends_in_order(buffer, self.members.get(object.first..))?;
         }
-        let open = self.members.get(object.first..).unwrap_or_default();
-        if object.sorted
-            && let [.., previous, member] = open
-        {
-            match compare(buffer, previous, member) {
-                core::cmp::Ordering::Less => {}
-                core::cmp::Ordering::Equal => return Err(duplicate(buffer, member)),
-                core::cmp::Ordering::Greater => object.sorted = false,
-            }
-        }
+        object.prefix = prefix;
         buffer.push(b':');
         Ok(())
     }
@@ -178,8 +178,10 @@ impl<'s, S: Sink> Writer<'s, S> {
         let buffer = self.sink.buffer();
         let members = self.members.get_mut(first..).unwrap_or_default();
         let start = members.first().map_or(buffer.len(), |member| member.start);
-        if let Some(last) = members.last_mut() {
-            last.end = buffer.len();
+        let mut end = buffer.len();
+        for member in members.iter_mut().rev() {
+            member.end = end;
+            end = member.start.saturating_sub(1);
         }
         members.sort_unstable_by(|a, b| compare(buffer, a, b));
         let mut neighbours = members.windows(2);
@@ -188,6 +190,7 @@ impl<'s, S: Sink> Writer<'s, S> {
             return Err(duplicate(buffer, twin));
         }
         self.scratch.clear();
+        self.scratch.reserve(buffer.len() - start + 1);
         for member in members {
             let text = buffer.get(member.start..member.end).unwrap_or_default();
             self.scratch.extend_from_slice(text);
@@ -200,8 +203,26 @@ impl<'s, S: Sink> Writer<'s, S> {
     }
 }
 
+/// Whether the last of the members is in order after the one before it.
+fn ends_in_order(buffer: &[u8], members: Option<&[Member]>) -> Result<bool, CanonError> {
+    let Some([.., previous, last]) = members else {
+        return Ok(true);
+    };
+    match compare(buffer, previous, last) {
+        Ordering::Less => Ok(true),
+        Ordering::Equal => Err(duplicate(buffer, last)),
+        Ordering::Greater => Ok(false),
+    }
+}
+
 #[inline]
-fn compare(buffer: &[u8], a: &Member, b: &Member) -> core::cmp::Ordering {
+fn compare(buffer: &[u8], a: &Member, b: &Member) -> Ordering {
+    a.prefix
+        .cmp(&b.prefix)
+        .then_with(|| compare_names(buffer, a, b))
+}
+
+fn compare_names(buffer: &[u8], a: &Member, b: &Member) -> Ordering {
     let (x, y) = (body(buffer, a), body(buffer, b));
     if a.escaped || b.escaped {
         order::compare_escaped(x, y)
