@@ -126,7 +126,8 @@ fn write_rounded(
 
 /// In exact mode, refuses a canonical form that is another decimal than the one given.
 fn check(given: &[u8], canonical: &[u8], mode: Mode) -> Result<(), CanonFault> {
-    if mode == Mode::Exact && Decimal::parse(given) != Decimal::parse(canonical) {
+    let same = || given == canonical || Decimal::parse(given) == Decimal::parse(canonical);
+    if mode == Mode::Exact && !same() {
         return Err(CanonFault::Inexact);
     }
     Ok(())

@@ -35,9 +35,10 @@ pub(super) struct Members<'w, 's, S> {
 }
 
 impl<'s, S: Sink> Writer<'s, S> {
+    #[inline]
     fn name(&mut self, object: &mut Object, name: &str) -> Result<()> {
         self.begin_member(object);
-        let escaped = text::write_str(self.out(), name);
+        let escaped = text::write_body(self.out(), name.as_bytes());
         self.end_name(object, order::prefix(name.as_bytes()), escaped)
     }
 

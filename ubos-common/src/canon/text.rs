@@ -1,26 +1,34 @@
 //! Strings: what must be escaped, and how. Spec: RFC 8785 3.2.2.2
 
-/// Appends `text` as a canonical string, quotes included. True if anything had to be escaped.
-pub(super) fn write_str(out: &mut Vec<u8>, text: &str) -> bool {
-    out.reserve(text.len() + 2);
+/// Appends `text` as a canonical string, quotes included.
+#[inline]
+pub(super) fn write_str(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let escaped = write_body(out, text.as_bytes());
+    write_body(out, text.as_bytes());
     out.push(b'"');
-    escaped
 }
 
-/// As [`write_str`], without the quotes, of bytes that are UTF-8.
+/// As [`write_str`] without the quotes, of bytes that are UTF-8. True if anything had to be
+/// escaped.
+#[inline]
 pub(super) fn write_body(out: &mut Vec<u8>, text: &[u8]) -> bool {
+    let plain = plain_len(text);
+    if plain == text.len() {
+        out.extend_from_slice(text);
+        return false;
+    }
+    write_parts(out, text);
+    true
+}
+
+fn write_parts(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
-    let mut escaped = false;
     while let Some((plain, special, after)) = split(rest) {
         out.extend_from_slice(plain);
         write_escaped(out, special);
         rest = after;
-        escaped = true;
     }
     out.extend_from_slice(rest);
-    escaped
 }
 
 /// Splits at the first byte that cannot stand for itself in a JSON string.

@@ -14,9 +14,7 @@ pub(super) fn write<S: Sink>(writer: &mut Writer<'_, S>, value: &Value) -> Resul
         Value::Bool(false) => writer.out().extend_from_slice(b"false"),
         // By way of serde, for a number is text when somebody's build has arbitrary precision.
         Value::Number(number) => number.serialize(&mut *writer)?,
-        Value::String(string) => {
-            text::write_str(writer.out(), string);
-        }
+        Value::String(string) => text::write_str(writer.out(), string),
         Value::Array(items) => array(writer, items)?,
         Value::Object(members) => object(writer, members)?,
     }
@@ -58,11 +56,10 @@ fn members<'v, S: Sink>(
     members: impl Iterator<Item = (&'v String, &'v Value)>,
 ) -> Result<(), CanonError> {
     for (index, (name, value)) in members.enumerate() {
-        if index > 0 {
-            writer.out().push(b',');
-        }
-        text::write_str(writer.out(), name);
-        writer.out().push(b':');
+        let out = writer.out();
+        out.extend_from_slice(if index > 0 { b",\"" } else { b"\"" });
+        text::write_body(out, name.as_bytes());
+        out.extend_from_slice(b"\":");
         write(writer, value).map_err(|error| error.under_name(name))?;
         writer.settle();
     }

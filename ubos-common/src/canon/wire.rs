@@ -92,39 +92,34 @@ impl<'j> Parser<'j> {
         if let Some(name) = self.plain_string(out) {
             return writer.end_name(object, order::prefix(name), false);
         }
-        let start = out.len() + 1;
+        let start = out.len();
         let escaped = self.escaped_string(out)?;
-        let prefix = match out.get(start..) {
-            Some([body @ .., b'"']) => order::prefix_escaped(body),
-            _ => 0,
-        };
+        let prefix = order::prefix_escaped(out.get(start..).unwrap_or_default());
         writer.end_name(object, prefix, escaped)
     }
 
     fn string(&mut self, out: &mut Vec<u8>) -> Result<(), CanonError> {
-        match self.plain_string(out) {
-            Some(_) => Ok(()),
-            None => self.escaped_string(out).map(drop),
+        out.push(b'"');
+        if self.plain_string(out).is_none() {
+            self.escaped_string(out)?;
         }
+        out.push(b'"');
+        Ok(())
     }
 
-    /// Copies a string without escapes, quotes and all, and gives what stands between them;
-    /// does nothing if the string is another.
+    /// Copies the body of a string without escapes; does nothing if the string is another.
     #[inline]
     fn plain_string(&mut self, out: &mut Vec<u8>) -> Option<&'j [u8]> {
-        let body = self.json.get(self.at + 1..)?;
-        let (body, b'"', _) = text::split(body)? else {
+        let (body, b'"', _) = text::split(self.json.get(self.at + 1..)?)? else {
             return None;
         };
-        let end = self.at + body.len() + 2;
-        out.extend_from_slice(self.json.get(self.at..end)?);
-        self.at = end;
+        out.extend_from_slice(body);
+        self.at += body.len() + 2;
         Some(body)
     }
 
-    /// Copies a string, its escapes made canonical. True if any escape is left in it.
+    /// Copies the body of a string, its escapes made canonical. True if any is left in it.
     fn escaped_string(&mut self, out: &mut Vec<u8>) -> Result<bool, CanonError> {
-        out.push(b'"');
         self.at += 1;
         let mut escaped = false;
         loop {
@@ -141,7 +136,6 @@ impl<'j> Parser<'j> {
             }
         }
         self.at += 1;
-        out.push(b'"');
         Ok(escaped)
     }
 

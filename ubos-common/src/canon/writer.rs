@@ -49,6 +49,7 @@ pub(super) struct Object {
 /// One member's text in the buffer: `"name":value`, without the comma.
 struct Member {
     start: usize,
+    /// Where the name ends, at its closing quote.
     name_end: usize,
     /// Filled in when the object turns out to be out of order.
     end: usize,
@@ -116,17 +117,21 @@ impl<'s, S: Sink> Writer<'s, S> {
         })
     }
 
-    /// Begins a member: its name is to be written next, in quotes, then [`end_name`].
+    /// Begins a member, up to the opening quote of its name: the body of the name is to be
+    /// written next, then [`end_name`].
     ///
     /// [`end_name`]: Self::end_name
     #[inline]
     pub(super) fn begin_member(&mut self, object: &mut Object) {
         object.current = self.members.len();
         let buffer = self.sink.buffer();
-        if object.current > object.first {
-            buffer.push(b',');
-        }
         object.start = buffer.len();
+        if object.current > object.first {
+            object.start += 1;
+            buffer.extend_from_slice(b",\"");
+        } else {
+            buffer.push(b'"');
+        }
     }
 
     /// Ends the name of the member just begun; its value is to be written next. `prefix` is
@@ -146,11 +151,11 @@ impl<'s, S: Sink> Writer<'s, S> {
             prefix,
             escaped,
         });
+        buffer.extend_from_slice(b"\":");
         if object.sorted && prefix <= object.prefix {
             object.sorted = ends_in_order(buffer, self.members.get(object.first..))?;
         }
         object.prefix = prefix;
-        buffer.push(b':');
         Ok(())
     }
 
@@ -233,11 +238,8 @@ fn compare_names(buffer: &[u8], a: &Member, b: &Member) -> Ordering {
 
 /// A member's name as written, without its quotes.
 fn body<'b>(buffer: &'b [u8], member: &Member) -> &'b [u8] {
-    let quoted = buffer.get(member.start..member.name_end);
-    match quoted {
-        Some([_, body @ .., _]) => body,
-        _ => &[],
-    }
+    let name = buffer.get(member.start + 1..member.name_end);
+    name.unwrap_or_default()
 }
 
 #[cold]
@@ -247,7 +249,7 @@ fn duplicate(buffer: &[u8], member: &Member) -> CanonError {
 
 fn name(buffer: &[u8], member: &Member) -> String {
     let quoted = buffer
-        .get(member.start..member.name_end)
+        .get(member.start..=member.name_end)
         .unwrap_or_default();
     serde_json::from_slice(quoted).unwrap_or_default()
 }
