@@ -1,6 +1,6 @@
 //! Numbers: the shortest digits of a double, laid out as ECMAScript does. Spec: RFC 8785 3.2.2.3
 
-use super::{CanonFault, Mode};
+use super::{CanonFault, Mode, text};
 
 /// Integers up to here are doubles without rounding, and so are all smaller ones.
 const MAX_EXACT: u64 = 1 << 53;
@@ -65,19 +65,19 @@ pub(super) fn write_f64(out: &mut Vec<u8>, value: f64) -> Result<(), CanonFault>
     Ok(())
 }
 
-/// Appends the canonical form of a JSON number; `text` must follow the grammar.
-pub(super) fn write_text(out: &mut Vec<u8>, text: &[u8], mode: Mode) -> Result<(), CanonFault> {
-    if is_canonical(text) {
-        out.extend_from_slice(text);
+/// Appends the canonical form of a JSON number; `given` must follow the grammar.
+pub(super) fn write_text(out: &mut Vec<u8>, given: &[u8], mode: Mode) -> Result<(), CanonFault> {
+    if is_canonical(given) {
+        text::append(out, given);
         return Ok(());
     }
-    let value: f64 = core::str::from_utf8(text)
+    let value: f64 = core::str::from_utf8(given)
         .ok()
-        .and_then(|text| text.parse().ok())
+        .and_then(|given| given.parse().ok())
         .ok_or(CanonFault::Malformed { wanted: "a number" })?;
     let start = out.len();
     write_f64(out, value)?;
-    check(text, out.get(start..).unwrap_or_default(), mode)
+    check(given, out.get(start..).unwrap_or_default(), mode)
 }
 
 /// True for the short decimals without exponent that are most of all traffic: for these the

@@ -14,11 +14,36 @@ pub(super) fn write_str(out: &mut Vec<u8>, text: &str) {
 pub(super) fn write_body(out: &mut Vec<u8>, text: &[u8]) -> bool {
     let plain = plain_len(text);
     if plain == text.len() {
-        out.extend_from_slice(text);
+        append(out, text);
         return false;
     }
     write_parts(out, text);
     true
+}
+
+/// Appends `text`; the short pieces that JSON is made of by copies of a fixed size, which
+/// overlap in the middle, for a call of `memcpy` costs more than they do.
+#[inline]
+pub(super) fn append(out: &mut Vec<u8>, text: &[u8]) {
+    let end = out.len() + text.len();
+    match text.len() {
+        0..8 => out.extend_from_slice(&head(text).to_le_bytes()),
+        8..=16 => append_ends::<8>(out, text),
+        17..=32 => append_ends::<16>(out, text),
+        _ => out.extend_from_slice(text),
+    }
+    out.truncate(end);
+}
+
+/// Appends a text of `N` to `2 * N` bytes as its first and its last `N`.
+#[inline]
+fn append_ends<const N: usize>(out: &mut Vec<u8>, text: &[u8]) {
+    if let (Some(first), Some(last)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) {
+        let middle = out.len() + text.len() - N;
+        out.extend_from_slice(first);
+        out.truncate(middle);
+        out.extend_from_slice(last);
+    }
 }
 
 fn write_parts(out: &mut Vec<u8>, text: &[u8]) {
@@ -130,6 +155,16 @@ mod tests {
             prop_oneof![6 => any::<u8>(), 20 => 0x1Fu8..=0x23, 40 => 0x30u8..0xFF, 2 => Just(b'\\')], 0..40)) {
             let slow = bytes.iter().position(|b| is_special(*b)).unwrap_or(bytes.len());
             prop_assert_eq!(plain_len(&bytes), slow);
+        }
+    }
+
+    #[test]
+    fn short_texts_are_appended_whole() {
+        let text: Vec<u8> = (0..100).collect();
+        for len in 0..text.len() {
+            let mut out = b"before".to_vec();
+            append(&mut out, &text[..len]);
+            assert_eq!(out, [b"before", &text[..len]].concat());
         }
     }
 

@@ -110,10 +110,11 @@ impl<'j> Parser<'j> {
     /// Copies the body of a string without escapes; does nothing if the string is another.
     #[inline]
     fn plain_string(&mut self, out: &mut Vec<u8>) -> Option<&'j [u8]> {
-        let (body, b'"', _) = text::split(self.json.get(self.at + 1..)?)? else {
+        let rest = self.json.get(self.at + 1..)?;
+        let (body, [b'"', ..]) = rest.split_at_checked(text::plain_len(rest))? else {
             return None;
         };
-        out.extend_from_slice(body);
+        text::append(out, body);
         self.at += body.len() + 2;
         Some(body)
     }

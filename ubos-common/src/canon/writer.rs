@@ -3,8 +3,8 @@
 
 use core::cmp::Ordering;
 
-use super::order;
 use super::{CanonError, CanonFault, MAX_DEPTH, Mode};
+use super::{order, text};
 
 /// Where canonical text goes.
 pub(super) trait Sink {
@@ -197,8 +197,8 @@ impl<'s, S: Sink> Writer<'s, S> {
         self.scratch.clear();
         self.scratch.reserve(buffer.len() - start + 1);
         for member in members {
-            let text = buffer.get(member.start..member.end).unwrap_or_default();
-            self.scratch.extend_from_slice(text);
+            let member = buffer.get(member.start..member.end).unwrap_or_default();
+            text::append(&mut self.scratch, member);
             self.scratch.push(b',');
         }
         self.scratch.pop();
