@@ -14,8 +14,8 @@ pub(crate) enum Doc {
     Signed(i64),
     Double(f64),
     Text(String),
-    Array(Vec<Doc>),
-    Object(Vec<(String, Doc)>),
+    Array(Vec<Self>),
+    Object(Vec<(String, Self)>),
 }
 
 impl Serialize for Doc {
