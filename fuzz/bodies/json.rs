@@ -38,7 +38,9 @@ ubos_common::wire! {
 
 /// The first byte chooses what the rest is read as.
 pub fn check(bytes: &[u8]) {
-    let Some((choice, text)) = bytes.split_first() else { return };
+    let Some((choice, text)) = bytes.split_first() else {
+        return;
+    };
     let limits = Limits::default().with_max_depth(usize::from(choice >> 1));
     match choice % 2 {
         0 => any_value(text, &limits),
@@ -51,7 +53,10 @@ fn any_value(text: &[u8], limits: &Limits) {
     if let Ok((value, _)) = &ours {
         let parsed: Result<serde_json::Value, _> = serde_json::from_str(value.as_str());
         // The one thing that only they refuse: a number beyond the range of a double.
-        assert!(parsed.is_ok() || value.as_str().contains(['e', 'E', '0', '9']), "taken, and no JSON to serde_json");
+        assert!(
+            parsed.is_ok() || value.as_str().contains(['e', 'E', '0', '9']),
+            "taken, and no JSON to serde_json"
+        );
     } else if let Err(error) = ours {
         assert!(!error.to_string().is_empty());
     }
@@ -61,7 +66,8 @@ fn wire_struct(text: &[u8], limits: &Limits) {
     for profile in [Profile::Strict, Profile::Lenient] {
         if let Ok((sample, _)) = json::decode::<Sample>(text, limits, profile) {
             let written = json::to_vec(&sample);
-            let (again, _) = json::decode::<Sample>(&written, limits, profile).expect("what is written reads back");
+            let (again, _) = json::decode::<Sample>(&written, limits, profile)
+                .expect("what is written reads back");
             assert_eq!(again, sample);
             assert_eq!(json::to_vec(&again), written);
         }

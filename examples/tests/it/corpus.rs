@@ -4,14 +4,31 @@ use std::fs;
 use std::path::Path;
 
 #[path = "../../../fuzz/bodies/canon.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
 mod canon;
 #[path = "../../../fuzz/bodies/json.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
 mod json;
 #[path = "../../../fuzz/bodies/log.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
 mod log;
 
 fn replay(target: &str, check: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
     let mut inputs = 0;
     for entry in fs::read_dir(&corpus).unwrap() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();

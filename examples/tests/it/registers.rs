@@ -31,7 +31,10 @@ fn yes() -> bool {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -58,13 +61,23 @@ fn citations(root: &Path) -> BTreeMap<String, Vec<String>> {
         let text = fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         for (n, line) in lines.iter().enumerate() {
-            let Some((before, ids)) = line.split_once("spec: ") else { continue };
-            if !before.trim().trim_end_matches('/').trim_end_matches('!').is_empty() {
+            let Some((before, ids)) = line.split_once("spec: ") else {
+                continue;
+            };
+            if !before
+                .trim()
+                .trim_end_matches('/')
+                .trim_end_matches('!')
+                .is_empty()
+            {
                 continue;
             }
             let place = format!("{}:{}", file.strip_prefix(root).unwrap().display(), n + 1);
             let below = &lines[n + 1..lines.len().min(n + 13)];
-            if below.iter().any(|l| marks.iter().any(|mark| l.contains(mark))) {
+            if below
+                .iter()
+                .any(|l| marks.iter().any(|mark| l.contains(mark)))
+            {
                 for id in ids.split(',').map(str::trim).filter(|id| is_clause(id)) {
                     cited.entry(id.to_owned()).or_default().push(place.clone());
                 }
@@ -77,22 +90,40 @@ fn citations(root: &Path) -> BTreeMap<String, Vec<String>> {
 fn is_clause(id: &str) -> bool {
     let (prefix, rest) = id.split_once('-').unwrap_or_default();
     let upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
-    !prefix.is_empty() && prefix.chars().all(upper) && rest.starts_with(|c: char| c.is_ascii_digit())
+    !prefix.is_empty()
+        && prefix.chars().all(upper)
+        && rest.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn judge(name: &str, register: &Register, cited: &BTreeMap<String, Vec<String>>, known: &mut BTreeSet<String>) -> Vec<String> {
+fn judge(
+    name: &str,
+    register: &Register,
+    cited: &BTreeMap<String, Vec<String>>,
+    known: &mut BTreeSet<String>,
+) -> Vec<String> {
     let mut faults = Vec::new();
     for clause in &register.clause {
-        let Clause { id, level, text, status, reason } = clause;
+        let Clause {
+            id,
+            level,
+            text,
+            status,
+            reason,
+        } = clause;
         let mut fault = |what: &str| faults.push(format!("{name}: {id} {what}"));
         if !known.insert(id.clone()) {
             fault("is registered twice");
         }
-        if !is_clause(id) || text.is_empty() || !["MUST", "SHOULD", "BEYOND"].contains(&level.as_str()) {
+        if !is_clause(id)
+            || text.is_empty()
+            || !["MUST", "SHOULD", "BEYOND"].contains(&level.as_str())
+        {
             fault("has no proper id, level or text");
         }
         match status.as_str() {
-            "tested" if !cited.contains_key(id) => fault("is registered as tested, and no test cites it"),
+            "tested" if !cited.contains_key(id) => {
+                fault("is registered as tested, and no test cites it")
+            }
             "tested" => {}
             "by-type" | "exception" if reason.is_empty() => fault("needs a reason"),
             "by-type" | "exception" => {}
@@ -109,20 +140,47 @@ fn registers_agree_with_the_tests() {
     let root = root();
     let cited = citations(&root);
     let (mut faults, mut known) = (Vec::new(), BTreeSet::new());
-    let mut registers: Vec<PathBuf> = fs::read_dir(&root).unwrap().map(|e| e.unwrap().path().join("requirements.toml")).collect();
+    let mut registers: Vec<PathBuf> = fs::read_dir(&root)
+        .unwrap()
+        .map(|e| e.unwrap().path().join("requirements.toml"))
+        .collect();
     registers.retain(|path| path.exists());
     registers.sort();
-    assert!(!registers.is_empty(), "no register found below {}", root.display());
+    assert!(
+        !registers.is_empty(),
+        "no register found below {}",
+        root.display()
+    );
     for path in registers {
-        let name = path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+        let name = path
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
         let register: Register = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        let count = |status: &str| register.clause.iter().filter(|c| c.status == status).count();
-        println!("{name}: {} of {} clauses tested, {} open", count("tested"), register.clause.len(), count("todo"));
+        let count = |status: &str| {
+            register
+                .clause
+                .iter()
+                .filter(|c| c.status == status)
+                .count()
+        };
+        println!(
+            "{name}: {} of {} clauses tested, {} open",
+            count("tested"),
+            register.clause.len(),
+            count("todo")
+        );
         faults.extend(judge(&name, &register, &cited, &mut known));
     }
     for (id, places) in &cited {
         if !known.contains(id) {
-            faults.push(format!("{}: cites {id}, which no register has", places.join(", ")));
+            faults.push(format!(
+                "{}: cites {id}, which no register has",
+                places.join(", ")
+            ));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
@@ -141,7 +199,11 @@ fn registers_are_judged_by_every_rule() {
         }],
     };
     let faults = |register: &Register, cited: bool| {
-        let cited = if cited { BTreeMap::from([("T-1".to_owned(), Vec::new())]) } else { BTreeMap::new() };
+        let cited = if cited {
+            BTreeMap::from([("T-1".to_owned(), Vec::new())])
+        } else {
+            BTreeMap::new()
+        };
         judge("t", register, &cited, &mut BTreeSet::new()).len()
     };
     assert_eq!(faults(&register("tested", "MUST", "", true), true), 0);
@@ -150,6 +212,12 @@ fn registers_are_judged_by_every_rule() {
     assert_eq!(faults(&register("todo", "MUST", "", false), false), 0);
     assert_eq!(faults(&register("todo", "SHOULD", "", true), false), 0);
     assert_eq!(faults(&register("exception", "MUST", "", true), false), 1);
-    assert_eq!(faults(&register("by-type", "MUST", "it has no setter", true), false), 0);
+    assert_eq!(
+        faults(
+            &register("by-type", "MUST", "it has no setter", true),
+            false
+        ),
+        0
+    );
     assert_eq!(faults(&register("done", "MAY", "", true), false), 2);
 }

@@ -26,18 +26,30 @@ fn drain(runner: &mut Runner) -> Vec<Output> {
 }
 
 fn dispatched(outputs: &[Output]) -> Vec<usize> {
-    outputs.iter().filter_map(|o| if let Output::Dispatch { step, .. } = o { Some(*step) } else { None }).collect()
+    outputs
+        .iter()
+        .filter_map(|o| {
+            if let Output::Dispatch { step, .. } = o {
+                Some(*step)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 fn done(runner: &mut Runner, step: usize) {
     let output = RawBuf::parse(&format!("\"out {step}\"")).unwrap();
-    runner.handle_input(now(1), Input::Succeeded { step, output }).unwrap();
+    runner
+        .handle_input(now(1), Input::Succeeded { step, output })
+        .unwrap();
 }
 
 // spec: SACP-3-1
 #[test]
 fn acts_run_in_order_groups_side_by_side_and_a_join_sees_its_group_in_plan_order() {
-    let plan = r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]},["join","J",{}],["d","T",{}]]"#;
+    let plan =
+        r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]},["join","J",{}],["d","T",{}]]"#;
     let mut run = runner(plan, Config::default());
     assert_eq!(dispatched(&drain(&mut run)), [1]);
     done(&mut run, 1);
@@ -46,8 +58,16 @@ fn acts_run_in_order_groups_side_by_side_and_a_join_sees_its_group_in_plan_order
     assert_eq!(dispatched(&drain(&mut run)), [0; 0]);
     done(&mut run, 2);
     let join = drain(&mut run);
-    let Output::Dispatch { step: 4, inputs, .. } = &join[0] else { panic!("{join:?}") };
-    assert_eq!(inputs.iter().map(RawBuf::as_str).collect::<Vec<_>>(), ["\"out 2\"", "\"out 3\""]);
+    let Output::Dispatch {
+        step: 4, inputs, ..
+    } = &join[0]
+    else {
+        panic!("{join:?}")
+    };
+    assert_eq!(
+        inputs.iter().map(RawBuf::as_str).collect::<Vec<_>>(),
+        ["\"out 2\"", "\"out 3\""]
+    );
     done(&mut run, 4);
     done(&mut run, 5);
     assert_eq!(run.state(), &State::Done);
@@ -60,21 +80,47 @@ fn the_answer_has_the_last_output_and_all_by_act_number() {
     done(&mut run, 1);
     done(&mut run, 2);
     let outputs = drain(&mut run);
-    let Some(Output::Finished(reply)) = outputs.last() else { panic!("{outputs:?}") };
+    let Some(Output::Finished(reply)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
     assert_eq!(reply.ctx["result"].as_str(), "\"out 2\"");
-    assert_eq!(reply.ctx["results"].as_str(), r#"{"1":"out 1","2":"out 2"}"#);
-    assert_eq!((reply.reply_to.as_deref(), reply.message.state()), (Some("m"), State::Done));
-    assert_eq!(Message::decode(&reply.message.encode()).unwrap(), reply.message);
+    assert_eq!(
+        reply.ctx["results"].as_str(),
+        r#"{"1":"out 1","2":"out 2"}"#
+    );
+    assert_eq!(
+        (reply.reply_to.as_deref(), reply.message.state()),
+        (Some("m"), State::Done)
+    );
+    assert_eq!(
+        Message::decode(&reply.message.encode()).unwrap(),
+        reply.message
+    );
 }
 
 #[test]
 fn a_failed_step_ends_the_run_and_cancels_what_runs() {
-    let mut run = runner(r#"[{"parallel":[["a","T",{}],["b","T",{}]]},["c","T",{}]]"#, Config::default());
+    let mut run = runner(
+        r#"[{"parallel":[["a","T",{}],["b","T",{}]]},["c","T",{}]]"#,
+        Config::default(),
+    );
     drain(&mut run);
-    run.handle_input(now(1), Input::Failed { step: 2, why: "no route".into() }).unwrap();
+    run.handle_input(
+        now(1),
+        Input::Failed {
+            step: 2,
+            why: "no route".into(),
+        },
+    )
+    .unwrap();
     let outputs = drain(&mut run);
-    let [Output::Cancel { step: 1 }, Output::Failed(error)] = &outputs[..] else { panic!("{outputs:?}") };
-    assert_eq!((error.code, error.pointer.as_deref()), (Code::StepFailed, Some("/plan/0/parallel/1")));
+    let [Output::Cancel { step: 1 }, Output::Failed(error)] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(
+        (error.code, error.pointer.as_deref()),
+        (Code::StepFailed, Some("/plan/0/parallel/1"))
+    );
     assert!(error.details.contains("act 2"), "{error}");
     assert!(run.is_closed());
 }
@@ -86,14 +132,21 @@ fn deadlines_and_cancel_end_the_run_as_failed() {
     let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
     drain(&mut run);
     run.handle_timeout(now(4));
-    assert_eq!((drain(&mut run), run.poll_timeout()), (vec![], Some(now(5).mono)));
+    assert_eq!(
+        (drain(&mut run), run.poll_timeout()),
+        (vec![], Some(now(5).mono))
+    );
     run.handle_timeout(now(5));
     let outputs = drain(&mut run);
-    assert!(matches!(&outputs[..], [Output::Cancel { step: 1 }, Output::Failed(e)] if e.details.contains("time")));
+    assert!(
+        matches!(&outputs[..], [Output::Cancel { step: 1 }, Output::Failed(e)] if e.details.contains("time"))
+    );
     let mut run = runner(r#"[["a","T",{}]]"#, config);
     drain(&mut run);
     run.handle_input(now(1), Input::Cancel).unwrap();
-    assert!(matches!(&drain(&mut run)[..], [Output::Cancel { step: 1 }, Output::Failed(e)] if e.code == Code::StepFailed));
+    assert!(
+        matches!(&drain(&mut run)[..], [Output::Cancel { step: 1 }, Output::Failed(e)] if e.code == Code::StepFailed)
+    );
 }
 
 // spec: SACP-3-4
@@ -105,7 +158,16 @@ fn test_mode_reaches_every_act() {
     ] {
         let mut run = Runner::new(Message::decode(text.as_bytes()).unwrap(), Config::default());
         run.start(now(0));
-        assert!(matches!(run.poll_output(), Some(Output::Dispatch { test_mode: true, .. })), "{text}");
+        assert!(
+            matches!(
+                run.poll_output(),
+                Some(Output::Dispatch {
+                    test_mode: true,
+                    ..
+                })
+            ),
+            "{text}"
+        );
     }
 }
 
@@ -113,15 +175,27 @@ fn test_mode_reaches_every_act() {
 fn inputs_out_of_place_change_nothing() {
     let mut run = runner(r#"[["a","T",{}],["b","T",{}]]"#, Config::default());
     drain(&mut run);
-    let input = |step| Input::Failed { step, why: String::new() };
+    let input = |step| Input::Failed {
+        step,
+        why: String::new(),
+    };
     for step in [0, 2, 3, usize::MAX] {
-        assert_eq!(run.handle_input(now(1), input(step)), Err(RunnerError::NotDispatched { step }));
+        assert_eq!(
+            run.handle_input(now(1), input(step)),
+            Err(RunnerError::NotDispatched { step })
+        );
     }
     assert_eq!(drain(&mut run), []);
     done(&mut run, 1);
-    assert_eq!(run.handle_input(now(1), input(1)), Err(RunnerError::NotDispatched { step: 1 }));
+    assert_eq!(
+        run.handle_input(now(1), input(1)),
+        Err(RunnerError::NotDispatched { step: 1 })
+    );
     run.handle_input(now(1), Input::Cancel).unwrap();
-    assert!(matches!(run.handle_input(now(1), input(2)), Err(RunnerError::NotRunning { .. })));
+    assert!(matches!(
+        run.handle_input(now(1), input(2)),
+        Err(RunnerError::NotRunning { .. })
+    ));
 }
 
 #[test]
@@ -141,10 +215,17 @@ fn no_more_run_at_once_than_are_allowed() {
 
 #[test]
 fn an_output_over_its_bound_fails_the_step() {
-    let mut run = runner(r#"[["a","T",{}]]"#, Config { max_output_bytes: 4, ..Config::default() });
+    let mut run = runner(
+        r#"[["a","T",{}]]"#,
+        Config {
+            max_output_bytes: 4,
+            ..Config::default()
+        },
+    );
     drain(&mut run);
     let output = RawBuf::parse("\"long\"").unwrap();
-    run.handle_input(now(1), Input::Succeeded { step: 1, output }).unwrap();
+    run.handle_input(now(1), Input::Succeeded { step: 1, output })
+        .unwrap();
     assert!(matches!(&drain(&mut run)[..], [Output::Failed(_)]));
 }
 
@@ -152,7 +233,8 @@ fn an_output_over_its_bound_fails_the_step() {
 fn plan() -> impl Strategy<Value = String> {
     let act = Just("[\"v\",\"T\",{}]".to_owned());
     let entry = act.prop_recursive(3, 12, 4, |inner| {
-        prop::collection::vec(inner, 1..4).prop_map(|members| format!("{{\"parallel\":[{}]}}", members.join(",")))
+        prop::collection::vec(inner, 1..4)
+            .prop_map(|members| format!("{{\"parallel\":[{}]}}", members.join(",")))
     });
     prop::collection::vec(entry, 1..5).prop_map(|entries| format!("[{}]", entries.join(",")))
 }

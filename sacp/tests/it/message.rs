@@ -36,12 +36,17 @@ fn the_samples_are_valid_and_write_back_equal() {
     for sample in [HOTEL, FEEDBACK, SPAWN] {
         let (message, report) = validate(sample.as_bytes()).unwrap();
         assert!(report.is_empty(), "{report}");
-        let (ours, theirs): (serde_json::Value, serde_json::Value) =
-            (serde_json::from_slice(&message.encode()).unwrap(), serde_json::from_str(sample).unwrap());
+        let (ours, theirs): (serde_json::Value, serde_json::Value) = (
+            serde_json::from_slice(&message.encode()).unwrap(),
+            serde_json::from_str(sample).unwrap(),
+        );
         assert_eq!(ours, theirs);
     }
     assert!(Message::decode(FEEDBACK.as_bytes()).unwrap().is_test());
-    assert_eq!(Message::decode(HOTEL.as_bytes()).unwrap().out_fmt(), OutFmt::Human);
+    assert_eq!(
+        Message::decode(HOTEL.as_bytes()).unwrap().out_fmt(),
+        OutFmt::Human
+    );
 }
 
 // spec: SACP-2-1
@@ -49,8 +54,14 @@ fn the_samples_are_valid_and_write_back_equal() {
 fn goal_and_plan_are_required() {
     assert_eq!(code("{\"plan\":[]}"), (Code::MissingField, "/g".into()));
     assert_eq!(code("{\"g\":\"G\"}"), (Code::MissingField, "/plan".into()));
-    assert_eq!(code("{\"g\":\"\",\"plan\":[]}"), (Code::MalformedMessage, "/g".into()));
-    assert_eq!(code("{\"g\":7,\"plan\":[]}"), (Code::MalformedMessage, "/g".into()));
+    assert_eq!(
+        code("{\"g\":\"\",\"plan\":[]}"),
+        (Code::MalformedMessage, "/g".into())
+    );
+    assert_eq!(
+        code("{\"g\":7,\"plan\":[]}"),
+        (Code::MalformedMessage, "/g".into())
+    );
     assert_eq!(plan_code("{}"), (Code::MalformedPlan, "/plan".into()));
 }
 
@@ -64,11 +75,20 @@ fn an_act_is_verb_tool_and_params() {
         (r#"[["a",7,{}]]"#, "/plan/0/1"),
         (r#"[["a","T",[]]]"#, "/plan/0/2"),
         (r#"["a"]"#, "/plan/0"),
-        (r#"[{"parallel":[["a","T",{}],["b","T"]]}]"#, "/plan/0/parallel/1"),
+        (
+            r#"[{"parallel":[["a","T",{}],["b","T"]]}]"#,
+            "/plan/0/parallel/1",
+        ),
     ] {
-        assert_eq!(plan_code(plan), (Code::MalformedPlan, pointer.into()), "{plan}");
+        assert_eq!(
+            plan_code(plan),
+            (Code::MalformedPlan, pointer.into()),
+            "{plan}"
+        );
     }
-    let Err(refused) = validate(br#"{"g":"G","plan":[["a","T",{}],["b","T"]]}"#) else { panic!("taken") };
+    let Err(refused) = validate(br#"{"g":"G","plan":[["a","T",{}],["b","T"]]}"#) else {
+        panic!("taken")
+    };
     assert!(json::to_string(&answer(&refused)).contains("act 2"));
 }
 
@@ -80,7 +100,10 @@ fn groups_and_joins_stand_where_they_may() {
         r#"[{"parallel":[["a","T",{}],{"parallel":[["b","T",{}]]}]},["join","J",{}]]"#,
         r#"[{"parallel":[["a","T",{}]]},["b","T",{}]]"#,
     ] {
-        assert!(validate(format!("{{\"g\":\"G\",\"plan\":{good}}}").as_bytes()).is_ok(), "{good}");
+        assert!(
+            validate(format!("{{\"g\":\"G\",\"plan\":{good}}}").as_bytes()).is_ok(),
+            "{good}"
+        );
     }
     for bad in [
         r#"[["join","J",{}]]"#,
@@ -93,7 +116,11 @@ fn groups_and_joins_stand_where_they_may() {
     ] {
         assert_eq!(plan_code(bad).0, Code::MalformedPlan, "{bad}");
     }
-    let deep = format!("[{}[\"a\",\"T\",{{}}]{}]", "{\"parallel\":[".repeat(9), "]}".repeat(9));
+    let deep = format!(
+        "[{}[\"a\",\"T\",{{}}]{}]",
+        "{\"parallel\":[".repeat(9),
+        "]}".repeat(9)
+    );
     assert_eq!(plan_code(&deep).0, Code::MalformedPlan);
 }
 
@@ -101,22 +128,44 @@ fn groups_and_joins_stand_where_they_may() {
 #[test]
 fn optional_members_have_one_type_each() {
     for member in [
-        r#""msg_id":7"#, r#""msg_id":"""#, r#""reply_to":null"#, r#""ctx":[]"#, r#""out_fmt":"prose""#, r#""out_fmt":null"#,
-        r#""subtask":[]"#, r#""test_mode":"yes""#, r#""proto_ver":1"#,
+        r#""msg_id":7"#,
+        r#""msg_id":"""#,
+        r#""reply_to":null"#,
+        r#""ctx":[]"#,
+        r#""out_fmt":"prose""#,
+        r#""out_fmt":null"#,
+        r#""subtask":[]"#,
+        r#""test_mode":"yes""#,
+        r#""proto_ver":1"#,
     ] {
         let name = member.split('"').nth(1).unwrap();
-        assert_eq!(code(&format!("{{\"g\":\"G\",\"plan\":[],{member}}}")), (Code::MalformedMessage, format!("/{name}")), "{member}");
+        assert_eq!(
+            code(&format!("{{\"g\":\"G\",\"plan\":[],{member}}}")),
+            (Code::MalformedMessage, format!("/{name}")),
+            "{member}"
+        );
     }
     let plain = Message::decode(br#"{"g":"G","plan":[]}"#).unwrap();
-    assert_eq!((plain.out_fmt(), plain.state()), (OutFmt::Raw, State::Pending));
+    assert_eq!(
+        (plain.out_fmt(), plain.state()),
+        (OutFmt::Raw, State::Pending)
+    );
     assert_eq!(plain.encode(), br#"{"g":"G","plan":[]}"#);
 }
 
 // spec: SACP-2-6
 #[test]
 fn states_are_four_words_with_three_moves_to_an_end() {
-    assert_eq!(code(r#"{"g":"G","plan":[],"state":"pending"}"#), (Code::InvalidState, "/state".into()));
-    let states = [State::Pending, State::InProgress, State::Done, State::Failed];
+    assert_eq!(
+        code(r#"{"g":"G","plan":[],"state":"pending"}"#),
+        (Code::InvalidState, "/state".into())
+    );
+    let states = [
+        State::Pending,
+        State::InProgress,
+        State::Done,
+        State::Failed,
+    ];
     let mut moves = Vec::new();
     for (n, from) in states.iter().enumerate() {
         for (m, to) in states.iter().enumerate() {
@@ -131,10 +180,20 @@ fn states_are_four_words_with_three_moves_to_an_end() {
 // spec: SACP-8-3
 #[test]
 fn what_is_no_message_is_malformed() {
-    for text in ["Dear agent,", "7", "[]", "\"x\"", "", "{\"g\":\"G\",\"plan\":[]} and more"] {
+    for text in [
+        "Dear agent,",
+        "7",
+        "[]",
+        "\"x\"",
+        "",
+        "{\"g\":\"G\",\"plan\":[]} and more",
+    ] {
         assert_eq!(code(text).0, Code::MalformedMessage, "{text:?}");
     }
-    assert_eq!(code(r#"{"g":"G","plan":[],"proto_ver":"0.2"}"#).0, Code::UnsupportedVersion);
+    assert_eq!(
+        code(r#"{"g":"G","plan":[],"proto_ver":"0.2"}"#).0,
+        Code::UnsupportedVersion
+    );
 }
 
 // spec: SACP-2-10
@@ -142,19 +201,29 @@ fn what_is_no_message_is_malformed() {
 fn unknown_members_are_advice_and_survive() {
     let text = r#"{"g":"G","plan":[["a","T",{}]],"x/y":{"n":1e3}}"#;
     let (message, report) = validate(text.as_bytes()).unwrap();
-    assert_eq!((report.len(), report.iter().next().unwrap().pointer.as_str()), (1, "/x~1y"));
+    assert_eq!(
+        (report.len(), report.iter().next().unwrap().pointer.as_str()),
+        (1, "/x~1y")
+    );
     assert_eq!(message.encode(), text.as_bytes());
 }
 
 #[test]
 fn subtasks_are_whole_messages_to_a_depth() {
     let nested = |depth: usize| {
-        format!("{}{{\"g\":\"G\",\"plan\":[]}}{}", "{\"g\":\"G\",\"plan\":[],\"subtask\":".repeat(depth), "}".repeat(depth))
+        format!(
+            "{}{{\"g\":\"G\",\"plan\":[]}}{}",
+            "{\"g\":\"G\",\"plan\":[],\"subtask\":".repeat(depth),
+            "}".repeat(depth)
+        )
     };
     assert!(validate(nested(7).as_bytes()).is_ok());
     assert_eq!(code(&nested(8)).0, Code::MalformedMessage);
     let (code, pointer) = code(r#"{"g":"G","plan":[],"subtask":{"g":"G","plan":[["a"]]}}"#);
-    assert_eq!((code, pointer.as_str()), (Code::MalformedPlan, "/subtask/plan/0"));
+    assert_eq!(
+        (code, pointer.as_str()),
+        (Code::MalformedPlan, "/subtask/plan/0")
+    );
 }
 
 #[test]
