@@ -1,1 +1,3 @@
 //! Programs that put the crates to work.
+
+pub mod mission;

@@ -1,0 +1,6 @@
+//! The mission: a folder of source text audited by way of all five protocols.
+
+pub mod args;
+pub mod output;
+pub mod scan;
+pub mod screen;
