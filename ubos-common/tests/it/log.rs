@@ -1,4 +1,9 @@
 //! The log on real and simulated folders.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail like tests"
+)]
 
 mod basic;
 mod crash;

@@ -134,4 +134,4 @@ impl Scanner {
 }
 
 /// One read: large enough that the system call does not count, small enough for the cache.
-const READ_BYTES: usize = 512 << 10;
+const READ_BYTES: usize = 1024 << 10;

@@ -127,7 +127,7 @@ fn a_cut_end_is_torn_and_a_changed_end_is_damage() {
             }
         );
         let torn = log.report().torn.map_or(0, |torn| torn.bytes);
-        assert!(found < whole && found % 2 == 0);
+        assert!(found < whole && found.is_multiple_of(2));
         assert!(torn > 0 || read_all(disk.dir()).len() as u64 == found);
         let end = log.close().unwrap();
         assert_eq!(
