@@ -235,8 +235,15 @@ impl Inode {
     }
 
     fn sync(&mut self) {
-        self.pending.clear();
-        self.durable.clone_from(&self.current);
+        // Only what is pending: bytes that a failed sync forgot are not written by a good one.
+        for change in std::mem::take(&mut self.pending) {
+            apply(&mut self.durable, &change);
+        }
+    }
+
+    /// A sync failed: the bytes count as written from now on, and are not. Lengths are the journal's.
+    fn forget(&mut self) {
+        self.pending.retain(|change| matches!(change, Change::Length(_)));
     }
 
     fn settle(&mut self, dice: &mut Dice) {
@@ -443,7 +450,7 @@ impl LogFile for SimFile {
                 return world.check(self.life);
             }
             if world.takes_fault(SimFault::Sync) {
-                file.pending.clear();
+                file.forget();
                 return Err(failure());
             }
             file.sync();
