@@ -26,11 +26,10 @@
 //! | records that wait for a commit | 4 MiB, then submitting commits first |
 //! | segment | 64 MiB, then the next one |
 
-mod digest;
 pub mod format;
 mod head;
 mod store;
 
-pub use digest::{Digest, DigestError};
+pub use crate::canon::Digest;
 pub use head::{Head, HeadError, LogId, Position};
 pub use store::*;

@@ -1,4 +1,6 @@
-//! Integration tests of ubos-common.
+//! Integration tests of ubos-common, in one binary.
 
+#[cfg(feature = "canon")]
+mod canon;
 #[cfg(all(feature = "log", feature = "testing"))]
 mod log;

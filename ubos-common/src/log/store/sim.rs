@@ -243,7 +243,8 @@ impl Inode {
 
     /// A sync failed: the bytes count as written from now on, and are not. Lengths are the journal's.
     fn forget(&mut self) {
-        self.pending.retain(|change| matches!(change, Change::Length(_)));
+        self.pending
+            .retain(|change| matches!(change, Change::Length(_)));
     }
 
     fn settle(&mut self, dice: &mut Dice) {
