@@ -13,6 +13,7 @@ mod reader;
 mod scan;
 #[cfg(any(test, feature = "testing"))]
 mod sim;
+mod ticket;
 mod verify;
 mod walk;
 mod writer;
@@ -26,5 +27,6 @@ pub use open::{OpenReport, TornTail};
 pub use reader::{Entry, Reader};
 #[cfg(any(test, feature = "testing"))]
 pub use sim::{SimDisk, SimFault};
+pub use ticket::{Batch, Ticket};
 pub use verify::{Finding, FsckReport, Verified, Verify};
-pub use writer::{Batch, Log, Ticket};
+pub use writer::Log;

@@ -8,6 +8,7 @@ use super::file::{DirLock, LogDir};
 use super::fs::FsDir;
 use super::open::{OpenReport, open};
 use super::reader::Reader;
+use super::ticket::{Batch, Ticket};
 use crate::log::format::{BlockBuilder, EncodeError, LogKeys, RECORD_HEADER_BYTES};
 use crate::log::{Digest, Head, Position};
 use std::io;
@@ -51,14 +52,6 @@ pub struct Log {
     /// Next sequence as readers of this process may see it.
     visible: Arc<AtomicU64>,
     _lock: DirLock,
-}
-
-/// A submitted record or batch that may not be durable yet; give it to [`Log::wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a submitted record is durable only after waiting or committing"]
-pub struct Ticket {
-    first: Position,
-    end: u64,
 }
 
 #[derive(Debug)]
@@ -402,32 +395,6 @@ impl Drop for Log {
         if self.state().failed.is_none() {
             // Nobody is left to hear of a failure; opening again tells what is there.
             let _ = self.shut();
-        }
-    }
-}
-
-/// Where the records of a batch lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Batch {
-    /// Position of the first record.
-    pub first: Position,
-    /// Positions of all records, in order.
-    pub positions: Vec<Position>,
-}
-
-impl Batch {
-    fn new(ticket: Ticket, records: &[&[u8]]) -> Self {
-        let mut next = ticket.first;
-        let positions = records.iter().map(|record| {
-            let position = next;
-            next.sequence += 1;
-            next.offset += (RECORD_HEADER_BYTES + record.len()) as u64;
-            position
-        });
-        Self {
-            first: ticket.first,
-            positions: positions.collect(),
         }
     }
 }
