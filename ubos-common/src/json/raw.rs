@@ -1,0 +1,372 @@
+//! One value kept as text: checked once, read later or written back as it is.
+
+use core::fmt;
+use std::borrow::Cow;
+
+use super::error::Fault;
+use super::read::Read;
+use super::reader::{Kind, Reader};
+use super::write::{self, Write};
+
+/// One JSON value, borrowed as text. It is sound: complete, within the reader's limits, no duplicate
+/// members, no lone surrogates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Raw<'a>(&'a str);
+
+impl<'a> Raw<'a> {
+    /// `null`
+    pub const NULL: Self = Self("null");
+
+    pub(super) const fn trusted(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// The text, without white space around it.
+    #[must_use]
+    pub const fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// What kind of value it is.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self.0.as_bytes().first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'n') | None => Kind::Null,
+            Some(_) => Kind::Number,
+        }
+    }
+
+    /// Reads the value into a type of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The type does not take this value.
+    pub fn deserialize<T: serde::Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0)
+    }
+
+    /// A copy that owns its text.
+    #[must_use]
+    pub fn to_owned(self) -> RawBuf {
+        RawBuf(self.0.into())
+    }
+}
+
+impl fmt::Debug for Raw<'_> {
+    /// Kind and size: a payload may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Raw({}, {} bytes)", self.kind(), self.0.len())
+    }
+}
+
+impl<'a> Read<'a> for Raw<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        reader.raw()
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.as_bytes());
+    }
+}
+
+impl serde::Serialize for Raw<'_> {
+    /// Keeps the text where the serializer knows `serde_json`'s raw values.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &serde_json::value::RawValue =
+            serde_json::from_str(self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// One JSON value that owns its text; otherwise as [`Raw`].
+///
+/// Two values are equal when their texts are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RawBuf(Box<str>);
+
+impl RawBuf {
+    /// The value as a serializable type writes it.
+    ///
+    /// # Errors
+    ///
+    /// The type refuses to be written, or writes what is no sound JSON.
+    pub fn from_serialize<T: serde::Serialize + ?Sized>(
+        value: &T,
+    ) -> Result<Self, serde_json::Error> {
+        let text = serde_json::to_string(value)?;
+        Self::parse(&text).map_err(serde::ser::Error::custom)
+    }
+
+    /// Checks a text within the default limits.
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON, or over a limit.
+    pub fn parse(text: &str) -> Result<Self, super::JsonError> {
+        super::read::read_one(text, |reader| reader.raw().map(Raw::to_owned))
+    }
+
+    /// The value, borrowed.
+    #[must_use]
+    pub fn as_raw(&self) -> Raw<'_> {
+        Raw(&self.0)
+    }
+
+    /// The text, without white space around it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What kind of value it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.as_raw().kind()
+    }
+
+    /// Reads the value into a type of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The type does not take this value.
+    pub fn deserialize<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        self.as_raw().deserialize()
+    }
+}
+
+impl fmt::Debug for RawBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.as_raw(), f)
+    }
+}
+
+impl Read<'_> for RawBuf {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        reader.raw().map(Raw::to_owned)
+    }
+}
+
+impl Write for RawBuf {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.as_raw().write(out);
+    }
+}
+
+impl serde::Serialize for RawBuf {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_raw().serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for RawBuf {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        Self::parse(raw.get()).map_err(serde::de::Error::custom)
+    }
+}
+
+/// One JSON object that owns its text: a payload that may be nothing else.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RawObject(RawBuf);
+
+impl RawObject {
+    /// `{}`
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(RawBuf("{}".into()))
+    }
+
+    /// The object as a serializable type writes it; `None` where it writes no object.
+    ///
+    /// # Errors
+    ///
+    /// The type refuses to be written, or writes what is no sound JSON.
+    pub fn from_serialize<T: serde::Serialize + ?Sized>(
+        value: &T,
+    ) -> Result<Option<Self>, serde_json::Error> {
+        Ok(Self::new(RawBuf::from_serialize(value)?))
+    }
+
+    /// The object in a value, if it is one.
+    #[must_use]
+    pub fn new(value: RawBuf) -> Option<Self> {
+        (value.kind() == Kind::Object).then_some(Self(value))
+    }
+
+    /// The value, borrowed.
+    #[must_use]
+    pub fn as_raw(&self) -> Raw<'_> {
+        self.0.as_raw()
+    }
+
+    /// The text, without white space around it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Reads the object into a type of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The type does not take this object.
+    pub fn deserialize<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        self.0.deserialize()
+    }
+}
+
+impl fmt::Debug for RawObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Default for RawObject {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl From<RawObject> for RawBuf {
+    fn from(object: RawObject) -> Self {
+        object.0
+    }
+}
+
+impl Read<'_> for RawObject {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let start = reader.mark();
+        let raw = reader.raw()?;
+        if raw.kind() == Kind::Object {
+            return Ok(Self(raw.to_owned()));
+        }
+        Err(reader.wrong_type(start, "an object", raw.kind()))
+    }
+}
+
+impl Write for RawObject {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+impl serde::Serialize for RawObject {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// The members of a wire object that its type does not know, in the order in which they came: kept, and
+/// written back behind the known ones.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Members<'a> {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The value of a member.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<Raw<'_>> {
+        self.iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Names and values, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Raw<'_>)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_ref(), Raw(value.as_ref())))
+    }
+
+    /// Adds a member that the type does not know; one that is there already is replaced.
+    pub fn insert(&mut self, name: impl Into<Cow<'a, str>>, value: RawBuf) {
+        let name = name.into();
+        let value = Cow::Owned(value.0.into_string());
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Keeps the member whose value comes next, borrowed.
+    #[doc(hidden)]
+    pub fn keep(&mut self, reader: &mut Reader<'a>, name: Cow<'a, str>) -> Result<(), Fault> {
+        let value = reader.raw()?;
+        self.0.push((name, Cow::Borrowed(value.0)));
+        Ok(())
+    }
+
+    /// Whether a name stands among the kept ones twice; gives its index.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn double(&self) -> Option<usize> {
+        /// Up to here comparing all pairs is faster than sorting.
+        const FEW: usize = 12;
+        if self.0.len() <= FEW {
+            return (1..self.0.len()).find(|&n| {
+                let name = self.0.get(n).map(|(name, _)| name);
+                self.0.iter().take(n).any(|(other, _)| Some(other) == name)
+            });
+        }
+        let mut names: Vec<(&str, usize)> = self
+            .0
+            .iter()
+            .enumerate()
+            .map(|(n, (name, _))| (name.as_ref(), n))
+            .collect();
+        names.sort_unstable();
+        let double = |pair: &[(&str, usize)]| match pair {
+            [(first, _), (second, n)] if first == second => Some(*n),
+            _ => None,
+        };
+        names.windows(2).find_map(double)
+    }
+
+    /// Writes the members, each behind what `separator` writes.
+    #[doc(hidden)]
+    pub fn write_into(&self, members: &mut write::Members<'_>) {
+        for (name, value) in self.iter() {
+            members.member(name, &value);
+        }
+    }
+}
+
+impl Members<'static> {
+    /// Keeps the member whose value comes next, copied.
+    #[doc(hidden)]
+    pub fn keep_owned(&mut self, reader: &mut Reader<'_>, name: &str) -> Result<(), Fault> {
+        let value = reader.raw()?;
+        self.0
+            .push((Cow::Owned(name.to_owned()), Cow::Owned(value.0.to_owned())));
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Members<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,136 @@
+//! The inner loops: white space, strings, numbers. Eight bytes at a time where it pays.
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Bytes from the start of `bytes` that are no white space.
+pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// The index, from `at`, of the first quote, backslash or control character; the length if there is none.
+pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
+    let mut index = at;
+    let rest = bytes.get(at..).unwrap_or_default();
+    let (words, tail) = rest.as_chunks::<8>();
+    for word in words {
+        let hits = special(u64::from_le_bytes(*word));
+        if hits != 0 {
+            return index + (hits.trailing_zeros() / 8) as usize;
+        }
+        index += 8;
+    }
+    index
+        + tail
+            .iter()
+            .position(|b| matches!(b, b'"' | b'\\' | 0..0x20))
+            .unwrap_or(tail.len())
+}
+
+/// The high bit of each byte that is a quote, a backslash or a control character; bytes above the lowest
+/// hit may be marked falsely, so only the lowest counts.
+const fn special(word: u64) -> u64 {
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
+    let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (zero | control) & HIGH
+}
+
+/// The index behind the number that begins at `at`, or `None` where the grammar is broken.
+pub(super) fn number_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut end = at;
+    if bytes.get(end) == Some(&b'-') {
+        end += 1;
+    }
+    end = match bytes.get(end) {
+        Some(b'0') => end + 1,
+        Some(b'1'..=b'9') => digits_end(bytes, end),
+        _ => return None,
+    };
+    if bytes.get(end) == Some(&b'.') {
+        let fraction = end + 1;
+        end = digits_end(bytes, fraction);
+        if end == fraction {
+            return None;
+        }
+    }
+    if let Some(b'e' | b'E') = bytes.get(end) {
+        end += 1;
+        if let Some(b'+' | b'-') = bytes.get(end) {
+            end += 1;
+        }
+        let exponent = end;
+        end = digits_end(bytes, exponent);
+        if end == exponent {
+            return None;
+        }
+    }
+    Some(end)
+}
+
+fn digits_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b'0'..=b'9') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// The value of four hexadecimal digits.
+pub(super) fn hex4(bytes: &[u8]) -> Option<u32> {
+    let mut value = 0;
+    for at in 0..4 {
+        value = value << 4 | char::from(*bytes.get(at)?).to_digit(16)?;
+    }
+    Some(value)
+}
+
+/// A word that differs for most names that differ: their length and ends.
+pub(super) fn name_tag(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let mut word = [0; 8];
+    let n = bytes.len().min(8);
+    if let (Some(to), Some(from)) = (word.get_mut(..n), bytes.get(..n)) {
+        to.copy_from_slice(from);
+    }
+    let last = bytes.last().copied().map_or(0, u64::from);
+    u64::from_le_bytes(word) ^ ((bytes.len() as u64) << 32 | last << 56).rotate_left(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn plain_end_agrees_with_a_plain_loop(bytes: Vec<u8>, at in 0usize..20) {
+            let at = at.min(bytes.len());
+            let naive = bytes[at..].iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).map_or(bytes.len(), |n| at + n);
+            prop_assert_eq!(plain_end(&bytes, at), naive);
+        }
+    }
+
+    #[test]
+    fn numbers_by_the_grammar() {
+        for good in [
+            "0",
+            "-0",
+            "10",
+            "1.5",
+            "1e3",
+            "1E+3",
+            "-1.25e-7",
+            "123456789012345678901234567890",
+        ] {
+            assert_eq!(number_end(good.as_bytes(), 0), Some(good.len()), "{good}");
+        }
+        for bad in ["", "-", "+1", ".5", "1.", "1e", "1e+", "e1", "NaN"] {
+            assert_eq!(number_end(bad.as_bytes(), 0), None, "{bad}");
+        }
+        assert_eq!(number_end(b"01", 0), Some(1));
+    }
+}

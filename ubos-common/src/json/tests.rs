@@ -1,0 +1,364 @@
+//! Properties of the reader against `serde_json`, and the rules it adds.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::violation::{Level, Profile};
+
+crate::wire! {
+    /// One of each.
+    pub(super) struct Sample {
+        /// Required.
+        required name: String = "name", "T-1";
+        /// Optional.
+        optional count: u64 = "count", "T-2";
+        /// Null is absent.
+        nullable parent: String = "parent", "T-3";
+        /// Recommended.
+        advised tags: Vec<String> = "tags", "T-4", "T-5";
+        /// Hidden in findings.
+        optional @secret token: u64 = "token", "T-6";
+        /// Nested.
+        optional inner: Box<Inner> = "inner", "T-7";
+    }
+}
+
+crate::wire! {
+    /// Nested.
+    pub(super) struct Inner {
+        /// Required.
+        required level: Level3 = "level", "T-8";
+        /// Any object.
+        required body: RawObject = "body", "T-9";
+    }
+}
+
+crate::wire! {
+    /// Borrows what it can.
+    pub(super) struct Borrowed<'a> {
+        /// Borrowed unless escaped.
+        required kind: std::borrow::Cow<'a, str> = "kind", "T-10";
+        /// Borrowed.
+        required payload: Raw<'a> = "payload", "T-11";
+    }
+}
+
+crate::words! {
+    /// Three words.
+    closed pub(super) enum Level3 {
+        /// Low.
+        Low = "low",
+        /// High.
+        High = "high",
+    }
+}
+
+fn strict<'a, T: Read<'a>>(text: &'a str) -> Result<(T, crate::violation::Report), DecodeError> {
+    decode(text.as_bytes(), &Limits::default(), Profile::Strict)
+}
+
+fn raw(text: &str, limits: &Limits) -> Result<(), FaultKind> {
+    let result = decode::<RawBuf>(text.as_bytes(), limits, Profile::Strict);
+    result.map(drop).map_err(|err| match err {
+        DecodeError::Json(err) => err.kind,
+        DecodeError::Invalid(report) => panic!("{report}"),
+    })
+}
+
+fn findings(text: &str) -> Vec<String> {
+    match strict::<Sample>(text) {
+        Ok((_, report)) => report
+            .iter()
+            .map(|f| format!("{} {} {} {}", f.level, f.pointer, f.code, f.clause))
+            .collect(),
+        Err(DecodeError::Invalid(report)) => report
+            .iter()
+            .map(|f| format!("{} {} {} {}", f.level, f.pointer, f.code, f.clause))
+            .collect(),
+        Err(DecodeError::Json(err)) => vec![format!("JSON {} {}", err.pointer, err.kind.code())],
+    }
+}
+
+#[test]
+fn every_breach_is_found_in_one_pass() {
+    let text = r#"{
+        "count": "7", "parent": null, "tags": ["a", 1, null],
+        "token": "hunter2", "inner": {"level": "mid", "body": []}
+    }"#;
+    assert_eq!(
+        findings(text),
+        [
+            "MUST /name missing T-1",
+            "MUST /count wrong_type T-2",
+            "MUST /tags/1 wrong_type T-4",
+            "MUST /tags/2 wrong_type T-4",
+            "MUST /token wrong_type T-6",
+            "MUST /inner/level bad_value T-8",
+            "MUST /inner/body wrong_type T-9",
+        ]
+    );
+    assert_eq!(
+        findings(r#"{"name":"n","count":null}"#),
+        ["SHOULD /tags missing T-5", "MUST /count null T-2"]
+    );
+    assert_eq!(findings("[1]"), ["MUST  wrong_type "]);
+    assert_eq!(
+        findings(r#"{"name":"n","tags":[],"name":"m"}"#),
+        ["JSON /name duplicate_member"]
+    );
+}
+
+#[test]
+fn positions_are_those_of_the_value() {
+    let Err(DecodeError::Invalid(report)) = strict::<Sample>("{\n  \"name\": \"é\",  \"tags\": 7}")
+    else {
+        panic!("refused");
+    };
+    let position = report.iter().next().unwrap().position.unwrap();
+    assert_eq!((position.line, position.column), (2, 25));
+}
+
+#[test]
+fn a_secret_is_not_shown_and_other_values_are() {
+    let shown = strict::<Sample>(r#"{"name":"n","count":-5}"#)
+        .unwrap_err()
+        .to_string();
+    assert!(shown.contains("-5"), "{shown}");
+    let hidden = strict::<Sample>(r#"{"name":"n","token":-4711}"#)
+        .unwrap_err()
+        .to_string();
+    assert!(!hidden.contains("4711"), "{hidden}");
+}
+
+#[test]
+fn unknown_members_come_back_as_they_were() {
+    let text = r#"{"name":"n","tags":[],"z":1e3,"a":{"n":12345678901234567890123,"x":[1.0]},"esc\u0061pe":" "}"#;
+    let (sample, report) = strict::<Sample>(text).unwrap();
+    assert!(report.is_empty());
+    assert_eq!(to_string(&sample), text.replace("\\u0061", "a"));
+    let borrowed = r#"{"kind":"k","payload":[ 1 ],"other":{}}"#;
+    let (message, _) = strict::<Borrowed<'_>>(borrowed).unwrap();
+    assert!(matches!(message.kind, std::borrow::Cow::Borrowed("k")));
+    assert_eq!(to_string(&message), borrowed);
+}
+
+#[test]
+fn the_lenient_profile_names_what_it_lets_pass() {
+    let text = br#"{"name":"n","count":null,"tags":[],"inner":{"level":"mid","body":{}}}"#;
+    let (sample, report) = decode::<Sample>(text, &Limits::default(), Profile::Lenient).unwrap();
+    assert_eq!(sample.inner.unwrap().level.as_str(), "mid");
+    let codes: Vec<_> = report
+        .iter()
+        .map(|f| (f.level, f.pointer.as_str()))
+        .collect();
+    assert_eq!(
+        codes,
+        [(Level::Advice, "/count"), (Level::Advice, "/inner/level")]
+    );
+}
+
+#[test]
+fn duplicates_are_refused_at_every_depth() {
+    for (text, pointer) in [
+        (r#"{"a":1,"a":1}"#, "/a"),
+        (r#"[{"b":{"a":1,"\u0061":2}}]"#, "/0/b/a"),
+        (r#"{"name":"n","x":1,"x":2}"#, "/x"),
+        (r#"{"name":"n","x":{"y":[{"z":1,"z":2}]}}"#, "/x/y/0/z"),
+    ] {
+        let (DecodeError::Json(err), DecodeError::Json(typed)) = (
+            strict::<RawBuf>(text).unwrap_err(),
+            strict::<Sample>(text)
+                .err()
+                .unwrap_or_else(|| strict::<RawBuf>(text).unwrap_err()),
+        ) else {
+            continue;
+        };
+        assert_eq!(
+            (err.kind, err.pointer.as_str()),
+            (FaultKind::DuplicateMember, pointer)
+        );
+        assert_eq!(typed.kind, FaultKind::DuplicateMember);
+    }
+    let many: Vec<String> = (0..100).map(|n| format!("\"k{n}\":0")).collect();
+    let text = format!("{{{},\"k50\":1}}", many.join(","));
+    assert_eq!(
+        raw(&text, &Limits::default()),
+        Err(FaultKind::DuplicateMember)
+    );
+    let text = format!("{{\"name\":\"n\",{},\"k50\":1}}", many.join(","));
+    assert!(
+        matches!(strict::<Sample>(&text), Err(DecodeError::Json(e)) if e.kind == FaultKind::DuplicateMember && e.pointer == "/k50")
+    );
+}
+
+#[test]
+fn each_limit_holds_at_its_edge() {
+    let limits = Limits::default()
+        .with_max_bytes(100)
+        .with_max_depth(3)
+        .with_max_members(2)
+        .with_max_array_len(3)
+        .with_max_string_bytes(5);
+    for good in [
+        "[[[]]]",
+        r#"{"a":1,"b":2}"#,
+        "[1,2,3]",
+        r#""12345""#,
+        "12345",
+    ] {
+        assert_eq!(raw(good, &limits), Ok(()), "{good}");
+    }
+    assert_eq!(
+        raw("[[[[]]]]", &limits),
+        Err(FaultKind::TooDeep { limit: 3 })
+    );
+    assert_eq!(
+        raw(r#"{"a":1,"b":2,"c":3}"#, &limits),
+        Err(FaultKind::TooManyMembers { limit: 2 })
+    );
+    assert_eq!(
+        raw("[1,2,3,4]", &limits),
+        Err(FaultKind::ArrayTooLong { limit: 3 })
+    );
+    for long in [r#""123456""#, "123456", r#""\u0061""#, r#"{"123456":1}"#] {
+        assert_eq!(
+            raw(long, &limits),
+            Err(FaultKind::StringTooLong { limit: 5 }),
+            "{long}"
+        );
+    }
+    assert_eq!(
+        raw(&format!("{:101}", 1), &limits),
+        Err(FaultKind::TooLarge {
+            seen: 101,
+            limit: 100
+        })
+    );
+    assert_eq!(
+        raw(&"[".repeat(5000), &Limits::default().with_max_depth(9999)),
+        Err(FaultKind::TooDeep { limit: 256 })
+    );
+}
+
+#[test]
+fn findings_are_bounded_and_an_unlisted_one_still_refuses() {
+    let text = format!("{{\"name\":\"n\",\"tags\":[{}]}}", vec!["1"; 500].join(","));
+    let limits = Limits::default().with_max_findings(3);
+    let Err(DecodeError::Invalid(report)) =
+        decode::<Sample>(text.as_bytes(), &limits, Profile::Strict)
+    else {
+        panic!("refused");
+    };
+    assert_eq!((report.len(), report.unlisted()), (3, 497));
+    let none = Limits::default().with_max_findings(0);
+    assert!(decode::<Sample>(text.as_bytes(), &none, Profile::Strict).is_err());
+}
+
+#[test]
+fn broken_texts_say_what_and_where() {
+    for (text, kind) in [
+        ("", FaultKind::UnexpectedEnd),
+        ("[1", FaultKind::UnexpectedEnd),
+        ("\"a", FaultKind::UnexpectedEnd),
+        ("tru", FaultKind::UnexpectedEnd),
+        ("1 2", FaultKind::TrailingBytes),
+        ("\"\u{1}\"", FaultKind::ControlCharacter),
+        (r#""\x""#, FaultKind::InvalidEscape),
+        (r#""\ud800""#, FaultKind::LoneSurrogate),
+        (r#""\udc00\ud800""#, FaultKind::LoneSurrogate),
+        (r#""\ud800\u0041""#, FaultKind::LoneSurrogate),
+    ] {
+        assert_eq!(raw(text, &Limits::default()), Err(kind), "{text:?}");
+    }
+    for text in [
+        "01",
+        "-",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "nul",
+        "+1",
+        ".5",
+        "1.",
+        "[1 2]",
+        "{\"a\" 1}",
+        "'a'",
+        "\u{feff}1",
+    ] {
+        assert!(raw(text, &Limits::default()).is_err(), "{text:?}");
+    }
+    let bytes = b"{\"a\":\"\xff\"}";
+    assert!(matches!(
+        decode::<RawBuf>(bytes, &Limits::default(), Profile::Strict),
+        Err(DecodeError::Json(JsonError {
+            kind: FaultKind::InvalidUtf8,
+            offset: 6,
+            ..
+        }))
+    ));
+}
+
+/// Documents of every shape.
+fn document() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("finite", |f| f.is_finite())
+            .prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 64, 20, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..20).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..20)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn reads_what_serde_json_writes(value in document()) {
+        let (compact, pretty) = (value.to_string(), serde_json::to_string_pretty(&value).unwrap());
+        prop_assert_eq!(&strict::<Value>(&compact).unwrap().0, &value);
+        let read = strict::<RawBuf>(&pretty).unwrap().0;
+        prop_assert_eq!(read.as_str(), pretty.as_str());
+        prop_assert_eq!(to_string(&value), compact);
+    }
+
+    #[test]
+    fn strings_go_both_ways(text: String) {
+        let written = to_string(&text);
+        prop_assert_eq!(&serde_json::from_str::<String>(&written).unwrap(), &text);
+        prop_assert_eq!(&strict::<String>(&written).unwrap().0, &text);
+        let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        prop_assert_eq!(strict::<String>(&format!("\"{escaped}\"")).unwrap().0, text);
+    }
+
+    #[test]
+    fn takes_nothing_that_serde_json_refuses(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let ours = decode::<RawBuf>(&bytes, &Limits::default(), Profile::Strict).is_ok();
+        let theirs = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
+        prop_assert!(!ours || theirs);
+    }
+
+    #[test]
+    fn near_json_gives_the_same_verdict(text in r#"[\[\]{}":,0-9eE.\-a-c\\utrlnfs ]{0,24}"#) {
+        let theirs = serde_json::from_str::<Value>(&text).is_ok();
+        match strict::<RawBuf>(&text) {
+            Ok(_) => prop_assert!(theirs || text.contains(['e', 'E']), "{}", text),
+            Err(DecodeError::Json(err)) if err.kind == FaultKind::DuplicateMember => {}
+            Err(_) => prop_assert!(!theirs, "{}", text),
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused_with_a_place(bytes: Vec<u8>) {
+        if let Err(err) = decode::<Sample>(&bytes, &Limits::default(), Profile::Lenient) {
+            prop_assert!(!err.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The pattern that all wire structs are declared with.
+
+use super::error::Fault;
+use super::read::Read;
+use super::reader::Reader;
+use crate::violation::Level;
+
+/// What is asked of a member's presence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "named by the words of the macro")]
+pub enum Presence {
+    /// Absence and null are MUST findings.
+    Required,
+    /// May be absent; null is a MUST finding, which the lenient profile reads as absent.
+    Optional,
+    /// May be absent; null reads as absent.
+    Nullable,
+    /// As [`Presence::Optional`], and absence is a SHOULD finding.
+    Advised,
+}
+
+/// One known member while its object is read.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Slot<T> {
+    pub value: Option<T>,
+    seen: bool,
+}
+
+impl<T> Slot<T> {
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            value: None,
+            seen: false,
+        }
+    }
+
+    /// Takes the member's value.
+    ///
+    /// # Errors
+    ///
+    /// A second value for the member, no sound JSON, or a limit.
+    #[inline]
+    pub fn read<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        name_at: usize,
+        presence: Presence,
+        clause: &'static str,
+        secret: bool,
+    ) -> Result<(), Fault>
+    where
+        T: Read<'a>,
+    {
+        if self.seen {
+            return Err(reader.duplicate(name_at));
+        }
+        self.seen = true;
+        if presence != Presence::Required && reader.null()? {
+            return null(reader, presence, clause);
+        }
+        self.value = reader.under(clause, secret, T::read)?;
+        Ok(())
+    }
+
+    /// Notes the member's absence where that matters.
+    #[inline]
+    pub fn close(
+        &self,
+        reader: &mut Reader<'_>,
+        object_at: usize,
+        presence: Presence,
+        name: &'static str,
+        clause: &'static str,
+        advised: Option<&'static str>,
+    ) {
+        if self.seen {
+            return;
+        }
+        match presence {
+            Presence::Required => reader.missing(object_at, name, clause, Level::Must),
+            Presence::Advised => {
+                reader.missing(object_at, name, advised.unwrap_or(clause), Level::Should)
+            }
+            Presence::Optional | Presence::Nullable => {}
+        }
+    }
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A null has been taken where a value may be absent.
+fn null(reader: &mut Reader<'_>, presence: Presence, clause: &'static str) -> Result<(), Fault> {
+    if presence == Presence::Nullable {
+        return Ok(());
+    }
+    let at = reader.offset() - "null".len();
+    let lenient = reader.is_lenient();
+    reader
+        .under(clause, false, |reader| {
+            if lenient {
+                reader.tolerate(at, "null", "null read as absent");
+            } else {
+                reader.note(
+                    at,
+                    None,
+                    "null",
+                    Level::Must,
+                    "null where the member may only be absent",
+                );
+            }
+            Ok(())
+        })
+        .map(drop)
+}
+
+/// Refuses an unknown member that stands twice.
+#[doc(hidden)]
+pub fn refuse_double(
+    reader: &Reader<'_>,
+    extra: &super::Members<'_>,
+    names_at: &[usize],
+) -> Result<(), Fault> {
+    match extra.double().and_then(|n| names_at.get(n)) {
+        Some(at) => Err(reader.duplicate(*at)),
+        None => Ok(()),
+    }
+}
+
+/// Declares a wire struct: its members, what is asked of each, and the clause that asks it.
+///
+/// ```
+/// use ubos_common::json::{self, Limits};
+/// use ubos_common::violation::Profile;
+///
+/// ubos_common::wire! {
+///     /// Who asks.
+///     pub struct Issuer {
+///         /// The agent.
+///         required agent_id: String = "agentId", "SAP-4.1-3";
+///         /// A name to show; absent where there is none.
+///         optional name: String = "name", "SAP-4.1-3";
+///         /// Never shown in a finding.
+///         optional @secret token: String = "token", "SAP-4.1-3";
+///     }
+/// }
+///
+/// let mut issuer = Issuer::new("agent-7".into());
+/// issuer.name = Some("Seven".into());
+/// assert_eq!(json::to_string(&issuer), r#"{"agentId":"agent-7","name":"Seven"}"#);
+///
+/// let (read, _) = json::decode::<Issuer>(br#"{"agentId":"a","later":[1]}"#, &Limits::default(), Profile::Strict)?;
+/// assert_eq!(read.extra.value("later").unwrap().as_str(), "[1]");
+/// # Ok::<(), json::DecodeError>(())
+/// ```
+///
+/// The words before a member:
+///
+/// | word | type of the field | absent | null |
+/// |---|---|---|---|
+/// | `required` | `T` | MUST finding | MUST finding unless `T` takes it |
+/// | `optional` | `Option<T>` | `None` | MUST finding; lenient: `None`, with advice |
+/// | `nullable` | `Option<T>` | `None` | `None` |
+/// | `advised` | `Option<T>` | `None`, SHOULD finding under the second clause | as `optional` |
+///
+/// `@secret` behind the word keeps a bad value out of findings. A struct with a lifetime borrows its
+/// strings, raw values and unknown members from the text: `pub struct Envelope<'a> { … }`.
+///
+/// Made are the struct (`#[non_exhaustive]`, with `extra` for unknown members), `new` with the required
+/// members in order, [`Read`], and [`Write`](super::Write), which leaves absent members out.
+#[macro_export]
+macro_rules! wire {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident $(<$lt:lifetime>)? {
+            $(
+                $(#[$field_meta:meta])*
+                $mode:ident $(@$secret:ident)? $field:ident : $ty:ty = $json:literal, $clause:literal $(, $advised:literal)?;
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        $vis struct $name $(<$lt>)? {
+            $(
+                $(#[$field_meta])*
+                pub $field: $crate::__wire_type!($mode $ty),
+            )*
+            /// Members that this type does not know, kept and written back.
+            pub extra: $crate::__wire_members!($($lt)?),
+        }
+
+        #[allow(dead_code, unreachable_pub, reason = "a private type may use less than a public one offers")]
+        impl $(<$lt>)? $name $(<$lt>)? {
+            $crate::__wire_new! { [] [] $( { $mode $field : $ty } )* }
+        }
+
+        $crate::__wire_read! {
+            [$name $($lt)?]
+            $( { $mode [$($secret)?] $field : $ty = $json, $clause, [$($advised)?] } )*
+        }
+
+        impl $(<$lt>)? $crate::json::Write for $name $(<$lt>)? {
+            fn write(&self, out: &mut ::std::vec::Vec<u8>) {
+                let mut object = $crate::json::MemberWriter::begin(out);
+                $( $crate::__wire_write!($mode object, self.$field, ::core::concat!("\"", $json, "\":")); )*
+                self.extra.write_into(&mut object);
+                object.end();
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_type {
+    (required $ty:ty) => { $ty };
+    ($mode:ident $ty:ty) => { ::core::option::Option<$ty> };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_members {
+    () => { $crate::json::Members<'static> };
+    ($lt:lifetime) => { $crate::json::Members<$lt> };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_new {
+    ([$($param:ident : $pty:ty,)*] [$($absent:ident,)*]) => {
+        /// A value with its required members, in the order of the fields; the others are absent.
+        #[must_use]
+        #[allow(clippy::too_many_arguments, reason = "one for each required member")]
+        pub fn new($($param: $pty),*) -> Self {
+            Self {
+                $($param,)*
+                $($absent: ::core::option::Option::None,)*
+                extra: $crate::json::Members::new(),
+            }
+        }
+    };
+    ([$($param:tt)*] [$($absent:tt)*] { required $field:ident : $ty:ty } $($rest:tt)*) => {
+        $crate::__wire_new! { [$($param)* $field : $ty,] [$($absent)*] $($rest)* }
+    };
+    ([$($param:tt)*] [$($absent:tt)*] { $mode:ident $field:ident : $ty:ty } $($rest:tt)*) => {
+        $crate::__wire_new! { [$($param)*] [$($absent)* $field,] $($rest)* }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_read {
+    ([$name:ident] $($field:tt)*) => {
+        impl<'wire> $crate::json::Read<'wire> for $name {
+            $crate::__wire_read_body! { 'wire, keep_owned, as_ref, $($field)* }
+        }
+    };
+    ([$name:ident $lt:lifetime] $($field:tt)*) => {
+        impl<$lt> $crate::json::Read<$lt> for $name<$lt> {
+            $crate::__wire_read_body! { $lt, keep, clone, $($field)* }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_read_body {
+    (
+        $lt:lifetime, $keep:ident, $as:ident,
+        $( { $mode:ident [$($secret:ident)?] $field:ident : $ty:ty = $json:literal, $clause:literal, [$($advised:literal)?] } )*
+    ) => {
+        fn read(
+            reader: &mut $crate::json::Reader<$lt>,
+        ) -> ::core::result::Result<Self, $crate::json::Fault> {
+            let object_at = reader.offset();
+            $( let mut $field = $crate::json::Slot::<$ty>::new(); )*
+            let mut extra = $crate::json::Members::new();
+            let mut extra_at = ::std::vec::Vec::new();
+            reader.fields(|reader, name, name_at| match name.as_ref() {
+                $(
+                    $json => $field.read(
+                        reader,
+                        name_at,
+                        $crate::__wire_presence!($mode),
+                        $clause,
+                        $crate::__wire_secret!($($secret)?),
+                    ),
+                )*
+                _ => {
+                    extra_at.push(name_at);
+                    extra.$keep(reader, name.$as())
+                }
+            })?;
+            $crate::__private::refuse_double(reader, &extra, &extra_at)?;
+            $(
+                $field.close(
+                    reader,
+                    object_at,
+                    $crate::__wire_presence!($mode),
+                    $json,
+                    $clause,
+                    $crate::__wire_advised!($($advised)?),
+                );
+            )*
+            ::core::result::Result::Ok(Self {
+                $( $field: $crate::__wire_take!($mode reader $field), )*
+                extra,
+            })
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_presence {
+    (required) => {
+        $crate::json::Presence::Required
+    };
+    (optional) => {
+        $crate::json::Presence::Optional
+    };
+    (nullable) => {
+        $crate::json::Presence::Nullable
+    };
+    (advised) => {
+        $crate::json::Presence::Advised
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_secret {
+    () => {
+        false
+    };
+    (secret) => {
+        true
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_advised {
+    () => {
+        ::core::option::Option::None
+    };
+    ($clause:literal) => {
+        ::core::option::Option::Some($clause)
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_take {
+    (required $reader:ident $field:ident) => {
+        match $field.value {
+            ::core::option::Option::Some(value) => value,
+            ::core::option::Option::None => return ::core::result::Result::Err($reader.noted()),
+        }
+    };
+    ($mode:ident $reader:ident $field:ident) => {
+        $field.value
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_write {
+    (required $object:ident, $value:expr, $quoted:expr) => {
+        $object.known($quoted, &$value)
+    };
+    ($mode:ident $object:ident, $value:expr, $quoted:expr) => {
+        if let ::core::option::Option::Some(value) = &$value {
+            $object.known($quoted, value);
+        }
+    };
+}

@@ -1,0 +1,253 @@
+//! Findings: which rule a message breaks, where, and how much that matters.
+
+use core::fmt;
+use std::borrow::Cow;
+
+use crate::json::Position;
+use crate::json::{MemberWriter, Write};
+
+/// How strictly messages are judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a judge that knows a third profile is another judge"
+)]
+pub enum Profile {
+    /// Every MUST binds.
+    #[default]
+    Strict,
+    /// Reads what can be understood, and names what it let pass.
+    Lenient,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the three levels of the clause registers"
+)]
+pub enum Level {
+    /// The message is invalid.
+    Must,
+    /// The specification recommends otherwise.
+    Should,
+    /// Worth knowing.
+    Advice,
+}
+
+impl Level {
+    /// `MUST`, `SHOULD` or `ADVICE`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Must => "MUST",
+            Self::Should => "SHOULD",
+            Self::Advice => "ADVICE",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One finding about a message.
+///
+/// Messages name rules, types and bounds. They show a value only where a rule asks for that and the member
+/// is not marked secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// The value, as an RFC 6901 pointer; empty for the whole document.
+    pub pointer: String,
+    /// A short stable name of what is wrong.
+    pub code: Cow<'static, str>,
+    /// The clause that is broken.
+    pub clause: Cow<'static, str>,
+    /// How much it matters.
+    pub level: Level,
+    /// What was wanted and what was seen.
+    pub message: Cow<'static, str>,
+    /// Line and column of the value, where the text is at hand.
+    pub position: Option<Position>,
+}
+
+impl Violation {
+    /// A finding without a position.
+    #[must_use]
+    pub fn new(
+        pointer: impl Into<String>,
+        code: impl Into<Cow<'static, str>>,
+        clause: impl Into<Cow<'static, str>>,
+        level: Level,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            pointer: pointer.into(),
+            code: code.into(),
+            clause: clause.into(),
+            level,
+            message: message.into(),
+            position: None,
+        }
+    }
+
+    /// Adds line and column.
+    #[must_use]
+    pub const fn at(mut self, position: Position) -> Self {
+        self.position = Some(position);
+        self
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pointer = if self.pointer.is_empty() {
+            "/"
+        } else {
+            &self.pointer
+        };
+        write!(
+            f,
+            "{} {pointer}: {} [{}",
+            self.level, self.message, self.code
+        )?;
+        if !self.clause.is_empty() {
+            write!(f, ", {}", self.clause)?;
+        }
+        if let Some(position) = self.position {
+            write!(f, ", {position}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl Write for Violation {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("pointer", &self.pointer);
+        object.member("code", &self.code);
+        object.member("clause", &self.clause);
+        object.member("level", self.level.as_str());
+        object.member("message", &self.message);
+        object.end();
+    }
+}
+
+impl serde::Serialize for Violation {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut object = serializer.serialize_struct("Violation", 5)?;
+        object.serialize_field("pointer", &self.pointer)?;
+        object.serialize_field("code", &self.code)?;
+        object.serialize_field("clause", &self.clause)?;
+        object.serialize_field("level", self.level.as_str())?;
+        object.serialize_field("message", &self.message)?;
+        object.end()
+    }
+}
+
+/// All findings about one message, in the order of the document.
+///
+/// Displays as a list, one finding a line; [`Write`] and serde give a JSON array.
+///
+/// ```
+/// use ubos_common::violation::{Level, Report, Violation};
+///
+/// let mut report = Report::default();
+/// report.push(Violation::new("/status", "bad_value", "SAP-4.2-2", Level::Must, "one of the seven words wanted"));
+/// assert!(!report.is_valid());
+/// assert_eq!(report.to_string(), "MUST /status: one of the seven words wanted [bad_value, SAP-4.2-2]");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    findings: Vec<Violation>,
+    unlisted: usize,
+}
+
+impl Report {
+    /// Whether no MUST is broken.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.unlisted == 0 && self.findings.iter().all(|f| f.level != Level::Must)
+    }
+
+    /// Whether there is no finding of any level.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.findings.is_empty() && self.unlisted == 0
+    }
+
+    /// Findings that are listed.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.findings.len()
+    }
+
+    /// Findings past the limit, which were counted and not listed. A message with any is invalid.
+    #[must_use]
+    pub const fn unlisted(&self) -> usize {
+        self.unlisted
+    }
+
+    /// The findings.
+    pub fn iter(&self) -> core::slice::Iter<'_, Violation> {
+        self.findings.iter()
+    }
+
+    /// Adds a finding.
+    pub fn push(&mut self, finding: Violation) {
+        self.findings.push(finding);
+    }
+
+    /// Adds the findings of a part that stands at `pointer` in the whole.
+    pub fn extend_under(&mut self, pointer: &str, part: Self) {
+        self.unlisted += part.unlisted;
+        self.findings
+            .extend(part.findings.into_iter().map(|mut finding| {
+                finding.pointer.insert_str(0, pointer);
+                finding.position = None;
+                finding
+            }));
+    }
+
+    pub(crate) const fn count_unlisted(&mut self, more: usize) {
+        self.unlisted += more;
+    }
+}
+
+impl<'a> IntoIterator for &'a Report {
+    type Item = &'a Violation;
+    type IntoIter = core::slice::Iter<'a, Violation>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, finding) in self.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "\n" };
+            write!(f, "{separator}{finding}")?;
+        }
+        if self.unlisted > 0 {
+            write!(f, "\nand {} more", self.unlisted)?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for Report {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.findings.write(out);
+    }
+}
+
+impl serde::Serialize for Report {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
