@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod hub;
 mod report;
+mod settings;
 mod timers;
 
 /// Metadata key that names the agent on `Listen`.

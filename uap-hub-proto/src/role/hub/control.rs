@@ -62,7 +62,7 @@ impl Hub {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.stage = Stage::Preparing;
         }
-        self.outputs.push_back(Output::Prepare { session: id, job });
+        self.outputs.push(Output::Prepare { session: id, job });
     }
 
     /// Tells the agent to open the stream.

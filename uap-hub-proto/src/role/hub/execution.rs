@@ -19,7 +19,7 @@ use crate::{
 impl Hub {
     /// Sends the job as soon as its stream opens: deployed agents wait for it before they say anything.
     // impl: HUB-2-2 HUB-3-5 HUB-4-1
-    pub(super) fn open_session(&mut self, now: Now, stream: StreamId, rpc: Rpc, key: Option<&str>) {
+    pub(super) fn open_session(&mut self, stream: StreamId, rpc: Rpc, key: Option<&str>) {
         let id = match self.check_key(rpc, key) {
             Ok(id) => id,
             Err(status) => return self.end_stream(stream, status),
@@ -36,7 +36,6 @@ impl Hub {
         };
         self.job_event(job, JobEvent::Started { session: id });
         self.send(stream, init);
-        let _ = now;
     }
 
     fn check_key(&self, rpc: Rpc, key: Option<&str>) -> Result<SessionId, Status> {

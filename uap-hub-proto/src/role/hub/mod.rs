@@ -11,18 +11,14 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use prost::Message as _;
 use ubos_common::{
-    machine::Machine,
+    machine::{Machine, Outbox},
     time::{Mono, Now},
 };
 
-pub(crate) use self::config::settings;
 pub use self::{
     config::Config,
     event::{
@@ -42,6 +38,9 @@ use crate::{
     status::{Code, Status},
     wire::{AgentRegistration, AgentRegistrationResponse, Payload},
 };
+
+/// Outputs that wait before the driver stops reading.
+const MAX_OUTPUTS: usize = 4096;
 
 /// The hub's side of the protocol, without IO: streams and commands in, messages, ends and news out.
 ///
@@ -86,7 +85,7 @@ pub struct Hub {
     sessions: Sessions,
     streams: BTreeMap<StreamId, Use>,
     timers: Timers<Timer>,
-    outputs: VecDeque<Output>,
+    outputs: Outbox<Output>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +144,7 @@ impl Hub {
             sessions: Sessions::default(),
             streams: BTreeMap::new(),
             timers: Timers::new(),
-            outputs: VecDeque::new(),
+            outputs: Outbox::new(MAX_OUTPUTS),
         }
     }
 
@@ -186,7 +185,7 @@ impl Hub {
     /// Spec: UAP hub 3
     pub fn submit(&mut self, now: Now, job: Job) -> Result<JobId, CommandError> {
         let bytes = self.check(&job)?;
-        let id = self.config.ids.next::<JobId>();
+        let id = self.config.ids.next_id::<JobId>();
         let limit = job.wait_limit.unwrap_or(self.config.wait_limit);
         self.timers.set(Timer::Wait(id), now.mono.saturating_add(limit));
         self.queue.add(id, job.skill, job.payloads, bytes, job.agent);
@@ -266,7 +265,7 @@ impl Hub {
         match input {
             Input::Opened { stream, .. } if self.streams.contains_key(&stream) => return Err(InputError::StreamInUse),
             Input::Opened { stream, rpc: Rpc::Listen, key } => self.open_listen(now, stream, key),
-            Input::Opened { stream, rpc, key } => self.open_session(now, stream, rpc, key),
+            Input::Opened { stream, rpc, key } => self.open_session(stream, rpc, key),
             Input::Message { stream, message } => self.message(now, stream, message),
             Input::HalfClosed { stream } => self.stream_done(now, stream, None),
             Input::Reset { stream, reason } => self.stream_done(now, stream, Some(&reason)),
@@ -291,7 +290,7 @@ impl Hub {
 
     /// The next thing to do, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.outputs.pop()
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -303,9 +302,7 @@ impl Hub {
     /// Whether the driver may go on reading; false while more than 4,096 outputs wait.
     #[must_use]
     pub fn accepts_input(&self) -> bool {
-        /// Outputs that wait before the driver stops reading.
-        const MAX_OUTPUTS: usize = 4096;
-        self.phase != Phase::Closed && self.outputs.len() < MAX_OUTPUTS
+        self.phase != Phase::Closed && !self.outputs.is_full()
     }
 
     /// Whether the hub is shut down.
@@ -372,7 +369,7 @@ impl Hub {
             self.abort_session(now, &session, outcome, gone());
         }
         for (stream, _) in std::mem::take(&mut self.streams) {
-            self.outputs.push_back(Output::End { stream, status: gone() });
+            self.outputs.push(Output::End { stream, status: gone() });
         }
         self.timers = Timers::new();
         self.phase = Phase::Closed;
@@ -387,16 +384,16 @@ impl Hub {
     }
 
     fn send(&mut self, stream: StreamId, message: Outbound) {
-        self.outputs.push_back(Output::Send { stream, message });
+        self.outputs.push(Output::Send { stream, message });
     }
 
     fn end_stream(&mut self, stream: StreamId, status: Status) {
         self.streams.remove(&stream);
-        self.outputs.push_back(Output::End { stream, status });
+        self.outputs.push(Output::End { stream, status });
     }
 
     fn event(&mut self, event: Event) {
-        self.outputs.push_back(Output::Event(event));
+        self.outputs.push(Output::Event(event));
     }
 
     fn job_event(&mut self, job: JobId, event: JobEvent) {
