@@ -44,7 +44,10 @@ pub fn from_struct(object: &Struct) -> Result<Map<String, Value>, ConvertError> 
 /// Makes a protobuf timestamp of ours.
 #[must_use]
 pub const fn to_timestamp(at: Timestamp) -> prost_types::Timestamp {
-    prost_types::Timestamp { seconds: at.unix(), nanos: 0 }
+    prost_types::Timestamp {
+        seconds: at.unix(),
+        nanos: 0,
+    }
 }
 
 /// Makes our timestamp of a protobuf one, its fraction cut off.
@@ -112,7 +115,8 @@ fn to_value(value: &Value, path: &mut Path) -> Result<prost_types::Value, Conver
         Value::Array(items) => {
             path.deeper()?;
             let values = items.iter().enumerate();
-            let values = values.map(|(at, item)| path.at(&at.to_string(), |path| to_value(item, path)));
+            let values =
+                values.map(|(at, item)| path.at(&at.to_string(), |path| to_value(item, path)));
             let values = values.collect::<Result<_, _>>()?;
             path.depth -= 1;
             Kind::ListValue(ListValue { values })
@@ -123,10 +127,14 @@ fn to_value(value: &Value, path: &mut Path) -> Result<prost_types::Value, Conver
 }
 
 fn to_double(number: &Number, path: &Path) -> Result<f64, ConvertError> {
-    let integer = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+    let integer = number
+        .as_u64()
+        .or_else(|| number.as_i64().map(i64::unsigned_abs));
     match number.as_f64() {
         Some(double) if integer.is_none_or(|size| size <= MAX_EXACT) => Ok(double),
-        _ => Err(ConvertError::BigInteger { pointer: path.pointer() }),
+        _ => Err(ConvertError::BigInteger {
+            pointer: path.pointer(),
+        }),
     }
 }
 
@@ -143,7 +151,11 @@ fn struct_to_object(object: &Struct, path: &mut Path) -> Result<Map<String, Valu
 
 fn from_value(value: &prost_types::Value, path: &mut Path) -> Result<Value, ConvertError> {
     Ok(match value.kind.as_ref() {
-        None => return Err(ConvertError::NoKind { pointer: path.pointer() }),
+        None => {
+            return Err(ConvertError::NoKind {
+                pointer: path.pointer(),
+            });
+        }
         Some(Kind::NullValue(_)) => Value::Null,
         Some(Kind::BoolValue(flag)) => Value::Bool(*flag),
         Some(Kind::NumberValue(double)) => Value::Number(from_double(*double, path)?),
@@ -151,7 +163,8 @@ fn from_value(value: &prost_types::Value, path: &mut Path) -> Result<Value, Conv
         Some(Kind::ListValue(list)) => {
             path.deeper()?;
             let values = list.values.iter().enumerate();
-            let values = values.map(|(at, item)| path.at(&at.to_string(), |path| from_value(item, path)));
+            let values =
+                values.map(|(at, item)| path.at(&at.to_string(), |path| from_value(item, path)));
             let values = values.collect::<Result<_, _>>()?;
             path.depth -= 1;
             Value::Array(values)
@@ -163,12 +176,16 @@ fn from_value(value: &prost_types::Value, path: &mut Path) -> Result<Value, Conv
 fn from_double(double: f64, path: &Path) -> Result<Number, ConvertError> {
     /// [`MAX_EXACT`] as a double.
     const LIMIT: f64 = 9_007_199_254_740_992.0;
-    let is_integer = double.fract() == 0.0 && double.abs() <= LIMIT && !(double == 0.0 && double.is_sign_negative());
+    let is_integer = double.fract() == 0.0
+        && double.abs() <= LIMIT
+        && !(double == 0.0 && double.is_sign_negative());
     if is_integer {
         #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
         return Ok(Number::from(double as i64));
     }
-    Number::from_f64(double).ok_or_else(|| ConvertError::NotFinite { pointer: path.pointer() })
+    Number::from_f64(double).ok_or_else(|| ConvertError::NotFinite {
+        pointer: path.pointer(),
+    })
 }
 
 /// Where in the value we are.
@@ -182,12 +199,18 @@ impl Path {
     fn deeper(&mut self) -> Result<(), ConvertError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(ConvertError::TooDeep { pointer: self.pointer() });
+            return Err(ConvertError::TooDeep {
+                pointer: self.pointer(),
+            });
         }
         Ok(())
     }
 
-    fn at<T>(&mut self, name: &str, go: impl FnOnce(&mut Self) -> Result<T, ConvertError>) -> Result<T, ConvertError> {
+    fn at<T>(
+        &mut self,
+        name: &str,
+        go: impl FnOnce(&mut Self) -> Result<T, ConvertError>,
+    ) -> Result<T, ConvertError> {
         self.names.push(name.to_owned());
         let made = go(self)?;
         self.names.pop();
@@ -195,7 +218,10 @@ impl Path {
     }
 
     fn pointer(&self) -> String {
-        self.names.iter().map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1"))).collect()
+        self.names
+            .iter()
+            .map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+            .collect()
     }
 }
 
@@ -220,36 +246,79 @@ mod tests {
 
     #[test]
     fn what_has_no_counterpart_is_an_error_with_its_place() {
-        for big in [json!(9_007_199_254_740_993_u64), json!(u64::MAX), json!(i64::MIN)] {
+        for big in [
+            json!(9_007_199_254_740_993_u64),
+            json!(u64::MAX),
+            json!(i64::MIN),
+        ] {
             let error = round(&json!({"a/b": [0, big]})).unwrap_err();
-            assert_eq!(error, ConvertError::BigInteger { pointer: "/a~1b/1".into() });
+            assert_eq!(
+                error,
+                ConvertError::BigInteger {
+                    pointer: "/a~1b/1".into()
+                }
+            );
         }
-        let wire = |kind| Struct { fields: [("x".to_owned(), prost_types::Value { kind })].into() };
+        let wire = |kind| Struct {
+            fields: [("x".to_owned(), prost_types::Value { kind })].into(),
+        };
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let error = from_struct(&wire(Some(Kind::NumberValue(bad)))).unwrap_err();
-            assert_eq!(error, ConvertError::NotFinite { pointer: "/x".into() });
+            assert_eq!(
+                error,
+                ConvertError::NotFinite {
+                    pointer: "/x".into()
+                }
+            );
         }
-        assert_eq!(from_struct(&wire(None)), Err(ConvertError::NoKind { pointer: "/x".into() }));
+        assert_eq!(
+            from_struct(&wire(None)),
+            Err(ConvertError::NoKind {
+                pointer: "/x".into()
+            })
+        );
     }
 
     #[test]
     fn depth_is_bounded() {
         let nest = |depth| (1..depth).fold(json!({}), |inner, _| json!({ "d": inner }));
         assert!(round(&nest(MAX_DEPTH)).is_ok());
-        assert!(matches!(round(&nest(MAX_DEPTH + 1)), Err(ConvertError::TooDeep { .. })));
-        let wire = |value| Struct { fields: [("l".to_owned(), value)].into() };
-        let list = |inner| prost_types::Value { kind: Some(Kind::ListValue(ListValue { values: vec![inner] })) };
-        let null = prost_types::Value { kind: Some(Kind::NullValue(0)) };
+        assert!(matches!(
+            round(&nest(MAX_DEPTH + 1)),
+            Err(ConvertError::TooDeep { .. })
+        ));
+        let wire = |value| Struct {
+            fields: [("l".to_owned(), value)].into(),
+        };
+        let list = |inner| prost_types::Value {
+            kind: Some(Kind::ListValue(ListValue {
+                values: vec![inner],
+            })),
+        };
+        let null = prost_types::Value {
+            kind: Some(Kind::NullValue(0)),
+        };
         let deep = (0..MAX_DEPTH).fold(null, |inner, _| list(inner));
-        assert!(matches!(from_struct(&wire(deep)), Err(ConvertError::TooDeep { .. })));
+        assert!(matches!(
+            from_struct(&wire(deep)),
+            Err(ConvertError::TooDeep { .. })
+        ));
     }
 
     #[test]
     fn times_are_cut_to_seconds_and_checked() {
         let at = |seconds, nanos| prost_types::Timestamp { seconds, nanos };
-        assert_eq!(from_timestamp(&at(5, 999_999_999)).map(Timestamp::unix), Ok(5));
+        assert_eq!(
+            from_timestamp(&at(5, 999_999_999)).map(Timestamp::unix),
+            Ok(5)
+        );
         assert_eq!(to_timestamp(Timestamp::MAX), at(Timestamp::MAX.unix(), 0));
-        for bad in [at(Timestamp::MAX.unix() + 1, 0), at(i64::MIN, 0), at(0, -1), at(0, 1_000_000_000)] {
+        for bad in [
+            at(Timestamp::MAX.unix() + 1, 0),
+            at(i64::MIN, 0),
+            at(0, -1),
+            at(0, 1_000_000_000),
+        ] {
             assert_eq!(from_timestamp(&bad), Err(ConvertError::TimeRange));
         }
     }

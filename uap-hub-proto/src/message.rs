@@ -6,15 +6,20 @@ use crate::{
     capability::{Kind, Skill},
     state::State,
     wire::{
-        Attachment, Capability, Payload, Severity, StepReport, StepStatus, Summary, Telemetry, TestCapability, TestResult,
-        TestStatus, TranslationCapability, TranslationResult, TranslationStatus, capability::Format,
+        Attachment, Capability, Payload, Severity, StepReport, StepStatus, Summary, Telemetry,
+        TestCapability, TestResult, TestStatus, TranslationCapability, TranslationResult,
+        TranslationStatus, capability::Format,
     },
 };
 
 impl Payload {
     /// A payload of a type, empty as yet.
     pub fn new(kind: impl Into<String>) -> Self {
-        Self { r#type: kind.into(), attachment: None, metadata: None }
+        Self {
+            r#type: kind.into(),
+            attachment: None,
+            metadata: None,
+        }
     }
 
     /// A payload that is a file.
@@ -24,7 +29,10 @@ impl Payload {
         mime_type: impl Into<String>,
         data: impl Into<Bytes>,
     ) -> Self {
-        Self { attachment: Some(Attachment::new(name, mime_type, data)), ..Self::new(kind) }
+        Self {
+            attachment: Some(Attachment::new(name, mime_type, data)),
+            ..Self::new(kind)
+        }
     }
 
     /// With metadata beside it; see [`convert`](crate::convert) for making it from JSON.
@@ -37,29 +45,49 @@ impl Payload {
     /// The attached bytes, empty where there are none.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        self.attachment.as_ref().map_or(&[], |attachment| &attachment.data)
+        self.attachment
+            .as_ref()
+            .map_or(&[], |attachment| &attachment.data)
     }
 }
 
 impl Attachment {
     /// A named file.
-    pub fn new(name: impl Into<String>, mime_type: impl Into<String>, data: impl Into<Bytes>) -> Self {
-        Self { name: name.into(), mime_type: mime_type.into(), data: data.into() }
+    pub fn new(
+        name: impl Into<String>,
+        mime_type: impl Into<String>,
+        data: impl Into<Bytes>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            mime_type: mime_type.into(),
+            data: data.into(),
+        }
     }
 }
 
 impl Telemetry {
     /// One line, without attachments, time or source.
     pub fn new(severity: Severity, message: impl Into<String>) -> Self {
-        Self { message: message.into(), severity: severity.into(), ..Self::default() }
+        Self {
+            message: message.into(),
+            severity: severity.into(),
+            ..Self::default()
+        }
     }
 }
 
 impl TestResult {
     /// A result in `state`, with a word for people.
     pub fn new(state: State, message: impl Into<String>) -> Self {
-        let status = TestStatus { state: state.to_wire(Kind::Test), message: message.into() };
-        Self { status: Some(status), ..Self::default() }
+        let status = TestStatus {
+            state: state.to_wire(Kind::Test),
+            message: message.into(),
+        };
+        Self {
+            status: Some(status),
+            ..Self::default()
+        }
     }
 
     /// The result of a test that ended well.
@@ -97,21 +125,34 @@ impl TestResult {
 impl TranslationResult {
     /// A result in `state`, with a word for people.
     pub fn new(state: State, message: impl Into<String>) -> Self {
-        let status = TranslationStatus { state: state.to_wire(Kind::Translation), message: message.into() };
-        Self { status: Some(status), ..Self::default() }
+        let status = TranslationStatus {
+            state: state.to_wire(Kind::Translation),
+            message: message.into(),
+        };
+        Self {
+            status: Some(status),
+            ..Self::default()
+        }
     }
 
     /// The result of a translation that made `payloads`.
     #[must_use]
     pub fn completed(payloads: Vec<Payload>) -> Self {
-        Self { payloads, ..Self::new(State::Completed, "") }
+        Self {
+            payloads,
+            ..Self::new(State::Completed, "")
+        }
     }
 }
 
 impl StepReport {
     /// A step without children.
     pub fn new(name: impl Into<String>, status: StepStatus) -> Self {
-        Self { name: name.into(), status: status.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            status: status.into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -119,7 +160,11 @@ impl Summary {
     /// A summary that holds metadata alone.
     #[must_use]
     pub const fn of(metadata: prost_types::Struct) -> Self {
-        Self { total_duration: None, start_time: None, metadata: Some(metadata) }
+        Self {
+            total_duration: None,
+            start_time: None,
+            metadata: Some(metadata),
+        }
     }
 }
 
@@ -128,12 +173,18 @@ impl From<Skill> for Capability {
     fn from(skill: Skill) -> Self {
         let r#type = skill.name().to_owned();
         let format = match skill.kind() {
-            Kind::Test => Format::Test(TestCapability { r#type, payloads: Vec::new() }),
-            Kind::Translation => {
-                Format::Translation(TranslationCapability { r#type, ..TranslationCapability::default() })
-            }
+            Kind::Test => Format::Test(TestCapability {
+                r#type,
+                payloads: Vec::new(),
+            }),
+            Kind::Translation => Format::Translation(TranslationCapability {
+                r#type,
+                ..TranslationCapability::default()
+            }),
         };
-        Self { format: Some(format) }
+        Self {
+            format: Some(format),
+        }
     }
 }
 
@@ -180,7 +231,9 @@ impl JobResult {
     pub fn message(&self) -> &str {
         match self {
             Self::Test(result) => result.status.as_ref().map_or("", |status| &status.message),
-            Self::Translation(result) => result.status.as_ref().map_or("", |status| &status.message),
+            Self::Translation(result) => {
+                result.status.as_ref().map_or("", |status| &status.message)
+            }
         }
     }
 }

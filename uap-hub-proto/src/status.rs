@@ -42,19 +42,29 @@ pub struct Status {
 impl Status {
     /// A status with its message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 
     /// The good end.
     #[must_use]
     pub const fn ok() -> Self {
-        Self { code: Code::Ok, message: String::new() }
+        Self {
+            code: Code::Ok,
+            message: String::new(),
+        }
     }
 }
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.message.is_empty() { write!(f, "{:?}", self.code) } else { f.write_str(&self.message) }
+        if self.message.is_empty() {
+            write!(f, "{:?}", self.code)
+        } else {
+            f.write_str(&self.message)
+        }
     }
 }
 
@@ -62,6 +72,9 @@ impl fmt::Display for Status {
 pub(crate) fn brief(text: &str) -> String {
     /// Bytes of a reason that are kept.
     const MAX_REASON_BYTES: usize = 1024;
-    let end = (0..=MAX_REASON_BYTES.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_REASON_BYTES.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
     text.get(..end).unwrap_or_default().to_owned()
 }

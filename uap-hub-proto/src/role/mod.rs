@@ -3,7 +3,7 @@
 pub mod agent;
 pub mod hub;
 mod report;
-mod settings;
+pub(crate) mod settings;
 mod timers;
 
 /// Metadata key that names the agent on `Listen`.

@@ -6,14 +6,19 @@ use crate::{
     capability::Kind,
     message::JobResult,
     wire::{
-        Telemetry, TestResponse, TestStatus, TranslationResponse, TranslationStatus, test_response, translation_response,
+        Telemetry, TestResponse, TestStatus, TranslationResponse, TranslationStatus, test_response,
+        translation_response,
     },
 };
 
 /// One report.
 #[derive(Debug)]
 pub(crate) enum Report {
-    Status { kind: Kind, state: i32, message: String },
+    Status {
+        kind: Kind,
+        state: i32,
+        message: String,
+    },
     Telemetry(Kind, Telemetry),
     Result(JobResult),
 }
@@ -22,9 +27,11 @@ impl Report {
     /// The time and the report of a message; no report where it has no event.
     pub(crate) fn of_test(message: TestResponse) -> (Option<Timestamp>, Option<Self>) {
         let report = message.event.map(|event| match event {
-            test_response::Event::Status(TestStatus { state, message }) => {
-                Self::Status { kind: Kind::Test, state, message }
-            }
+            test_response::Event::Status(TestStatus { state, message }) => Self::Status {
+                kind: Kind::Test,
+                state,
+                message,
+            },
             test_response::Event::Telemetry(telemetry) => Self::Telemetry(Kind::Test, telemetry),
             test_response::Event::Result(result) => Self::Result(result.into()),
         });
@@ -32,12 +39,20 @@ impl Report {
     }
 
     /// As [`of_test`](Self::of_test).
-    pub(crate) fn of_translation(message: TranslationResponse) -> (Option<Timestamp>, Option<Self>) {
+    pub(crate) fn of_translation(
+        message: TranslationResponse,
+    ) -> (Option<Timestamp>, Option<Self>) {
         let report = message.event.map(|event| match event {
             translation_response::Event::Status(TranslationStatus { state, message }) => {
-                Self::Status { kind: Kind::Translation, state, message }
+                Self::Status {
+                    kind: Kind::Translation,
+                    state,
+                    message,
+                }
             }
-            translation_response::Event::Telemetry(telemetry) => Self::Telemetry(Kind::Translation, telemetry),
+            translation_response::Event::Telemetry(telemetry) => {
+                Self::Telemetry(Kind::Translation, telemetry)
+            }
             translation_response::Event::Result(result) => Self::Result(result.into()),
         });
         (message.timestamp, report)

@@ -13,7 +13,10 @@ pub(crate) struct Timers<K> {
 
 impl<K: Ord + Clone> Timers<K> {
     pub(crate) const fn new() -> Self {
-        Self { by_time: BTreeSet::new(), by_key: BTreeMap::new() }
+        Self {
+            by_time: BTreeSet::new(),
+            by_key: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn set(&mut self, key: K, at: Mono) {

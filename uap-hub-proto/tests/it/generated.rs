@@ -15,7 +15,12 @@ fn proto_dir() -> PathBuf {
 fn proto_files() -> Vec<String> {
     let mut files: Vec<_> = fs::read_dir(proto_dir().join("uap/v1"))
         .unwrap()
-        .map(|entry| format!("uap/v1/{}", entry.unwrap().file_name().into_string().unwrap()))
+        .map(|entry| {
+            format!(
+                "uap/v1/{}",
+                entry.unwrap().file_name().into_string().unwrap()
+            )
+        })
         .collect();
     files.sort();
     files
@@ -73,7 +78,13 @@ fn a_file_with_two_items_is_found() {
     assert!(check("message A {} enum B { B_UNSPECIFIED = 0; }").is_err());
     assert!(check("message A {} service B {}").is_err());
     assert!(check("message B {}").is_err());
-    assert!(single_item("uap/v1/A.proto", "syntax = \"proto3\"; package uap.v2; message A {}").is_err());
+    assert!(
+        single_item(
+            "uap/v1/A.proto",
+            "syntax = \"proto3\"; package uap.v2; message A {}"
+        )
+        .is_err()
+    );
 }
 
 // spec: HUB-0-2
@@ -85,5 +96,8 @@ fn committed_code_is_fresh() {
         fs::write(&path, &fresh).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == fresh, "stale: run the test again with UPDATE_GENERATED=1");
+    assert!(
+        committed == fresh,
+        "stale: run the test again with UPDATE_GENERATED=1"
+    );
 }

@@ -11,8 +11,8 @@ use crate::{
     role::{Rpc, settings::settings},
     status::Status,
     wire::{
-        AgentRegistration, Capability, ListenRequest, ListenResponse, Payload, TestInit, TestResponse, TranslationInit,
-        TranslationResponse,
+        AgentRegistration, Capability, ListenRequest, ListenResponse, Payload, TestInit,
+        TestResponse, TranslationInit, TranslationResponse,
     },
 };
 

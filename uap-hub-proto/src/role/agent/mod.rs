@@ -154,7 +154,12 @@ impl FleetAgent {
     /// The session does not run, or the message is too large.
     ///
     /// Spec: UAP hub 4
-    pub fn telemetry(&mut self, now: Now, session: &SessionId, telemetry: Telemetry) -> Result<(), CommandError> {
+    pub fn telemetry(
+        &mut self,
+        now: Now,
+        session: &SessionId,
+        telemetry: Telemetry,
+    ) -> Result<(), CommandError> {
         self.say(now, session, Say::Telemetry(telemetry))
     }
 
@@ -165,7 +170,12 @@ impl FleetAgent {
     /// The session does not run, or the result is of the other kind, not terminal, or too large.
     ///
     /// Spec: UAP hub 4
-    pub fn finish(&mut self, now: Now, session: &SessionId, result: JobResult) -> Result<(), CommandError> {
+    pub fn finish(
+        &mut self,
+        now: Now,
+        session: &SessionId,
+        result: JobResult,
+    ) -> Result<(), CommandError> {
         if !result.state().is_some_and(State::is_terminal) {
             return Err(CommandError::NotTerminal);
         }
@@ -181,7 +191,8 @@ impl FleetAgent {
             return;
         }
         self.is_leaving = true;
-        self.timers.set(Timer::Drain, now.mono.saturating_add(drain));
+        self.timers
+            .set(Timer::Drain, now.mono.saturating_add(drain));
         if !matches!(self.phase, Phase::Listening { .. }) {
             self.timers.clear(&Timer::Control);
             self.phase = Phase::Idle;
@@ -199,8 +210,12 @@ impl FleetAgent {
             return Err(InputError::Closed);
         }
         match input {
-            Input::Registered { attempt, client_id } if self.is_awaited(attempt) => self.listen(now, client_id),
-            Input::RegisterFailed { attempt, reason } if self.is_awaited(attempt) => self.pause(now, &reason),
+            Input::Registered { attempt, client_id } if self.is_awaited(attempt) => {
+                self.listen(now, client_id)
+            }
+            Input::RegisterFailed { attempt, reason } if self.is_awaited(attempt) => {
+                self.pause(now, &reason)
+            }
             Input::Registered { .. } | Input::RegisterFailed { .. } => {}
             Input::Message { stream, message } => self.message(now, stream, message),
             Input::Ended { stream, status } => self.ended(now, stream, status),
@@ -257,7 +272,10 @@ impl FleetAgent {
     }
 
     fn registration(config: &Config) -> AgentRegistration {
-        AgentRegistration { display_name: config.name.clone(), capabilities: config.capabilities.clone() }
+        AgentRegistration {
+            display_name: config.name.clone(),
+            capabilities: config.capabilities.clone(),
+        }
     }
 
     fn is_awaited(&self, attempt: u64) -> bool {
@@ -267,20 +285,35 @@ impl FleetAgent {
     fn register(&mut self, now: Now) {
         self.attempt += 1;
         self.phase = Phase::Registering;
-        self.timers.set(Timer::Control, now.mono.saturating_add(self.config.register_timeout));
+        self.timers.set(
+            Timer::Control,
+            now.mono.saturating_add(self.config.register_timeout),
+        );
         let registration = Self::registration(&self.config);
-        self.outputs.push(Output::Register { attempt: self.attempt, registration });
+        self.outputs.push(Output::Register {
+            attempt: self.attempt,
+            registration,
+        });
     }
 
     // impl: HUB-2-7 HUB-2-8
     fn listen(&mut self, now: Now, client_id: String) {
         let stream = self.next_stream();
         self.timers.clear(&Timer::Control);
-        self.phase = Phase::Listening { stream, since: now.mono, heard: false };
+        self.phase = Phase::Listening {
+            stream,
+            since: now.mono,
+            heard: false,
+        };
         let id = ClientId::from(client_id.as_str());
-        self.outputs.push(Output::Open { stream, rpc: Rpc::Listen, key: client_id });
+        self.outputs.push(Output::Open {
+            stream,
+            rpc: Rpc::Listen,
+            key: client_id,
+        });
         self.answer(stream, listen_request::Event::Ready(()));
-        self.outputs.push(Output::Event(Event::Listening { client_id: id }));
+        self.outputs
+            .push(Output::Event(Event::Listening { client_id: id }));
     }
 
     // impl: HUB-5-2
@@ -290,13 +323,21 @@ impl FleetAgent {
             false => self.backoff.next_delay(),
         };
         self.phase = Phase::Pausing;
-        self.timers.set(Timer::Control, now.mono.saturating_add(after));
-        self.outputs.push(Output::Event(Event::Retrying { after, reason: brief(reason) }));
+        self.timers
+            .set(Timer::Control, now.mono.saturating_add(after));
+        self.outputs.push(Output::Event(Event::Retrying {
+            after,
+            reason: brief(reason),
+        }));
     }
 
     fn ended(&mut self, now: Now, stream: StreamId, status: Status) {
         match self.phase {
-            Phase::Listening { stream: control, since, heard } if control == stream => {
+            Phase::Listening {
+                stream: control,
+                since,
+                heard,
+            } if control == stream => {
                 /// A control stream that lasted this long, or said anything, was a good one.
                 const GOOD: Duration = Duration::from_secs(1);
                 if heard || now.mono.saturating_since(since) >= GOOD {
@@ -316,7 +357,14 @@ impl FleetAgent {
 
     fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
         match (&mut self.phase, message) {
-            (Phase::Listening { stream: control, heard, .. }, Inbound::Listen(message)) if *control == stream => {
+            (
+                Phase::Listening {
+                    stream: control,
+                    heard,
+                    ..
+                },
+                Inbound::Listen(message),
+            ) if *control == stream => {
                 *heard = true;
                 if let Some(event) = message.event {
                     self.control(now, stream, event);
@@ -345,7 +393,8 @@ impl FleetAgent {
         match self.phase {
             Phase::Listening { stream, .. } => {
                 self.outputs.push(Output::HalfClose { stream });
-                self.timers.set(Timer::Control, now.mono.saturating_add(self.config.linger));
+                self.timers
+                    .set(Timer::Control, now.mono.saturating_add(self.config.linger));
                 self.phase = Phase::Leaving { stream };
             }
             Phase::Idle | Phase::Registering | Phase::Pausing => self.close(),

@@ -9,25 +9,39 @@ use super::{
 use crate::{
     id::{ClientId, SessionId, StreamId},
     status::{Code, Status, brief},
-    wire::{ListenRequest, ListenResponse, SessionAcceptance, SessionReady, listen_request, listen_response},
+    wire::{
+        ListenRequest, ListenResponse, SessionAcceptance, SessionReady, listen_request,
+        listen_response,
+    },
 };
 
 impl Hub {
     // impl: HUB-2-2 HUB-2-5
     pub(super) fn open_listen(&mut self, now: Now, stream: StreamId, key: Option<&str>) {
         if self.phase != Phase::Open {
-            return self.end_stream(stream, Status::new(Code::Unavailable, "the hub is shutting down"));
+            return self.end_stream(
+                stream,
+                Status::new(Code::Unavailable, "the hub is shutting down"),
+            );
         }
-        let Some(agent) = key.filter(|key| self.fleet.get(key).is_some()).map(ClientId::from) else {
+        let Some(agent) = key
+            .filter(|key| self.fleet.get(key).is_some())
+            .map(ClientId::from)
+        else {
             return self.end_stream(stream, Status::new(Code::NotFound, "Invalid Client ID"));
         };
         self.timers.clear(&Timer::Unheard(agent.clone()));
         let old = self.fleet.listen(now.mono, &agent, stream);
         self.streams.insert(stream, Use::Listen(agent.clone()));
         if let Some(old) = old {
-            return self.end_stream(old, Status::new(Code::Aborted, "replaced by a newer Listen stream"));
+            return self.end_stream(
+                old,
+                Status::new(Code::Aborted, "replaced by a newer Listen stream"),
+            );
         }
-        self.event(Event::AgentAvailable { agent: agent.clone() });
+        self.event(Event::AgentAvailable {
+            agent: agent.clone(),
+        });
         self.offer_to(now, &agent, false);
     }
 
@@ -67,31 +81,56 @@ impl Hub {
 
     /// Tells the agent to open the stream.
     pub(super) fn ready(&mut self, now: Now, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         session.stage = Stage::Ready;
         let job = session.job;
-        let stream = self.fleet.get(session.agent.as_str()).and_then(|agent| agent.listen);
-        self.timers.set(Timer::Session(id.clone()), now.mono.saturating_add(self.config.open_timeout));
-        self.job_event(job, JobEvent::Ready { session: id.clone() });
+        let stream = self
+            .fleet
+            .get(session.agent.as_str())
+            .and_then(|agent| agent.listen);
+        self.timers.set(
+            Timer::Session(id.clone()),
+            now.mono.saturating_add(self.config.open_timeout),
+        );
+        self.job_event(
+            job,
+            JobEvent::Ready {
+                session: id.clone(),
+            },
+        );
         if let Some(stream) = stream {
-            let event = listen_response::Event::SessionReady(SessionReady { session_id: id.to_string() });
-            self.send(stream, Outbound::Listen(ListenResponse { event: Some(event) }));
+            let event = listen_response::Event::SessionReady(SessionReady {
+                session_id: id.to_string(),
+            });
+            self.send(
+                stream,
+                Outbound::Listen(ListenResponse { event: Some(event) }),
+            );
         }
     }
 
     /// The agent's control stream closed, or never opened: offers are taken back, sessions fail.
     // impl: HUB-5-1
     pub(super) fn agent_gone(&mut self, now: Now, id: &ClientId, reason: &str) {
-        let Some(agent) = self.fleet.remove(id) else { return };
-        self.event(Event::AgentGone { agent: id.clone(), reason: brief(reason) });
+        let Some(agent) = self.fleet.remove(id) else {
+            return;
+        };
+        self.event(Event::AgentGone {
+            agent: id.clone(),
+            reason: brief(reason),
+        });
         let mut freed = Vec::new();
         for session in agent.sessions {
-            let Some(found) = self.sessions.get(session.as_str()) else { continue };
+            let Some(found) = self.sessions.get(session.as_str()) else {
+                continue;
+            };
             if found.stage == Stage::Proposed {
                 freed.push(found.job);
                 self.withdraw(now, &session, "the agent disconnected".to_owned());
             } else {
-                let outcome = Outcome::of(Verdict::Failed, "Agent disconnected");
+                let outcome = Outcome::new(Verdict::Failed, "Agent disconnected");
                 let status = Status::new(Code::Aborted, "the agent disconnected");
                 self.end_session(now, &session, outcome, status);
             }
@@ -100,10 +139,15 @@ impl Hub {
             let mut order = 0;
             while let Some((next, job)) = self.queue.waiting_after(skill, order) {
                 order = next;
-                let Some(entry) = self.queue.get_mut(job) else { continue };
+                let Some(entry) = self.queue.get_mut(job) else {
+                    continue;
+                };
                 entry.refused.remove(id);
                 if entry.pinned.as_ref() == Some(id) {
-                    self.end_job(job, Outcome::of(Verdict::Unplaced, "the agent that the job is for is gone"));
+                    self.end_job(
+                        job,
+                        Outcome::new(Verdict::Unplaced, "the agent that the job is for is gone"),
+                    );
                 }
             }
         }

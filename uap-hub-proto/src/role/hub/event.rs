@@ -11,7 +11,10 @@ use crate::{
     role::Rpc,
     state::State,
     status::{Code, Status},
-    wire::{ListenRequest, ListenResponse, Payload, Telemetry, TestInit, TestResponse, TranslationInit, TranslationResponse},
+    wire::{
+        ListenRequest, ListenResponse, Payload, Telemetry, TestInit, TestResponse, TranslationInit,
+        TranslationResponse,
+    },
 };
 
 /// Something that happened on a stream, told by the driver.
@@ -274,13 +277,23 @@ impl Job {
     /// A test of a type.
     #[must_use]
     pub fn test(name: &str, payloads: Vec<Payload>) -> Self {
-        Self { skill: Skill::test(name), payloads, agent: None, wait_limit: None }
+        Self {
+            skill: Skill::test(name),
+            payloads,
+            agent: None,
+            wait_limit: None,
+        }
     }
 
     /// A translation to a format.
     #[must_use]
     pub fn translation(name: &str, payloads: Vec<Payload>) -> Self {
-        Self { skill: Skill::translation(name), payloads, agent: None, wait_limit: None }
+        Self {
+            skill: Skill::translation(name),
+            payloads,
+            agent: None,
+            wait_limit: None,
+        }
     }
 
     /// For this agent alone; it ends [`Verdict::Refused`] when the agent refuses.

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     capability::Kind,
-    role::report::Report,
     id::{JobId, SessionId, StreamId},
     message::JobResult,
+    role::report::Report,
     state::State,
     status::{Code, Status, brief},
     wire::{Telemetry, TestInit, TranslationInit},
@@ -25,14 +25,26 @@ impl Hub {
             Err(status) => return self.end_stream(stream, status),
         };
         self.timers.clear(&Timer::Session(id.clone()));
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.stage = Stage::Open { stream, state: None, message: String::new() };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.stage = Stage::Open {
+            stream,
+            state: None,
+            message: String::new(),
+        };
         let (job, name) = (session.job, session.skill.name().to_owned());
         self.streams.insert(stream, Use::Session(id.clone()));
         let payloads = self.queue.take_payloads(job);
         let init = match rpc {
-            Rpc::Translate => Outbound::Translation(TranslationInit { target_format: name, payloads }),
-            Rpc::Execute | Rpc::Listen => Outbound::Test(TestInit { test_type: name, payloads }),
+            Rpc::Translate => Outbound::Translation(TranslationInit {
+                target_format: name,
+                payloads,
+            }),
+            Rpc::Execute | Rpc::Listen => Outbound::Test(TestInit {
+                test_type: name,
+                payloads,
+            }),
         };
         self.job_event(job, JobEvent::Started { session: id });
         self.send(stream, init);
@@ -40,7 +52,10 @@ impl Hub {
 
     fn check_key(&self, rpc: Rpc, key: Option<&str>) -> Result<SessionId, Status> {
         let Some(key) = key.filter(|key| !key.is_empty()) else {
-            return Err(Status::new(Code::InvalidArgument, "x-session-id is missing"));
+            return Err(Status::new(
+                Code::InvalidArgument,
+                "x-session-id is missing",
+            ));
         };
         let refused = |why: &str| Err(Status::new(Code::FailedPrecondition, why));
         let Some(session) = self.sessions.get(key) else {
@@ -64,14 +79,26 @@ impl Hub {
     pub(super) fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
         let report = match (self.streams.get(&stream).cloned(), message) {
             (None, _) => return,
-            (Some(Use::Listen(agent)), Inbound::Listen(message)) => return self.listen_message(now, agent, message),
+            (Some(Use::Listen(agent)), Inbound::Listen(message)) => {
+                return self.listen_message(now, agent, message);
+            }
             (Some(Use::Session(id)), Inbound::Test(message)) => (id, Report::of_test(message)),
-            (Some(Use::Session(id)), Inbound::Translation(message)) => (id, Report::of_translation(message)),
-            (Some(Use::Session(id)), Inbound::Listen(_)) => return self.audit(AuditKind::WrongMessage, None, Some(id)),
-            (Some(Use::Listen(agent)), _) => return self.audit(AuditKind::WrongMessage, Some(agent), None),
+            (Some(Use::Session(id)), Inbound::Translation(message)) => {
+                (id, Report::of_translation(message))
+            }
+            (Some(Use::Session(id)), Inbound::Listen(_)) => {
+                return self.audit(AuditKind::WrongMessage, None, Some(id));
+            }
+            (Some(Use::Listen(agent)), _) => {
+                return self.audit(AuditKind::WrongMessage, Some(agent), None);
+            }
         };
-        let (id, (at, Some(report))) = report else { return };
-        let Some(session) = self.sessions.get(id.as_str()) else { return };
+        let (id, (at, Some(report))) = report else {
+            return;
+        };
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
         let (job, agent) = (session.job, session.agent.clone());
         if session.skill.kind() != report.kind() {
             return self.audit(AuditKind::WrongMessage, Some(agent), Some(id));
@@ -86,7 +113,11 @@ impl Hub {
         };
         let state = *state;
         match report {
-            Report::Status { kind, state: number, message } => {
+            Report::Status {
+                kind,
+                state: number,
+                message,
+            } => {
                 let next = State::from_wire(kind, number);
                 match check_status(state, next) {
                     Ok(next) => self.status(now, &id, next, message, at),
@@ -102,17 +133,36 @@ impl Hub {
     }
 
     // impl: HUB-4-2 HUB-4-3
-    fn status(&mut self, now: Now, id: &SessionId, next: State, words: String, at: Option<Timestamp>) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    fn status(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        next: State,
+        words: String,
+        at: Option<Timestamp>,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let job = session.job;
         if let Stage::Open { state, message, .. } = &mut session.stage {
             *state = Some(next);
             if next.is_terminal() {
                 message.clone_from(&words);
-                self.timers.set(Timer::Session(id.clone()), now.mono.saturating_add(self.config.linger));
+                self.timers.set(
+                    Timer::Session(id.clone()),
+                    now.mono.saturating_add(self.config.linger),
+                );
             }
         }
-        self.job_event(job, JobEvent::Status { state: next, message: words, at });
+        self.job_event(
+            job,
+            JobEvent::Status {
+                state: next,
+                message: words,
+                at,
+            },
+        );
     }
 
     fn telemetry(&mut self, job: JobId, telemetry: Telemetry, at: Option<Timestamp>) {
@@ -122,16 +172,26 @@ impl Hub {
     /// The result ends the session, in the state that came first.
     // impl: HUB-4-3 HUB-4-7
     fn result(&mut self, now: Now, id: &SessionId, result: JobResult) {
-        let Some(session) = self.sessions.get(id.as_str()) else { return };
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
         let (agent, said) = (session.agent.clone(), result.state());
         let mut outcome = match &session.stage {
-            Stage::Open { state: Some(state), message, .. } if state.is_terminal() => {
-                let words = if message.is_empty() { result.message() } else { message };
-                Outcome::of(Verdict::of(*state), words)
+            Stage::Open {
+                state: Some(state),
+                message,
+                ..
+            } if state.is_terminal() => {
+                let words = if message.is_empty() {
+                    result.message()
+                } else {
+                    message
+                };
+                Outcome::new(Verdict::of(*state), words)
             }
             _ => match said.filter(|state| state.is_terminal()) {
-                Some(state) => Outcome::of(Verdict::of(state), result.message()),
-                None => Outcome::of(Verdict::Failed, "result without a terminal status"),
+                Some(state) => Outcome::new(Verdict::of(state), result.message()),
+                None => Outcome::new(Verdict::Failed, "result without a terminal status"),
             },
         };
         outcome.result = Some(result);
@@ -148,7 +208,10 @@ impl Hub {
         match self.streams.get(&stream).cloned() {
             None => return,
             Some(Use::Listen(agent)) => {
-                let reason = broken.map_or_else(|| "the agent closed Listen".to_owned(), |why| format!("Listen broke: {why}"));
+                let reason = broken.map_or_else(
+                    || "the agent closed Listen".to_owned(),
+                    |why| format!("Listen broke: {why}"),
+                );
                 self.agent_gone(now, &agent, &reason);
             }
             Some(Use::Session(id)) => {
@@ -169,12 +232,15 @@ impl Hub {
     }
 
     pub(super) fn session_timeout(&mut self, now: Now, id: &SessionId) {
-        let Some(session) = self.sessions.get(id.as_str()) else { return };
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
         match session.stage.clone() {
             Stage::Proposed => self.decline(now, id, "the agent did not answer in time"),
             Stage::Preparing => {}
             Stage::Ready => {
-                let outcome = Outcome::of(Verdict::Failed, "the agent did not open the stream in time");
+                let outcome =
+                    Outcome::new(Verdict::Failed, "the agent did not open the stream in time");
                 self.end_session(now, id, outcome, Status::ok());
             }
             Stage::Open { .. } => self.settle(now, id, String::new()),
@@ -188,10 +254,12 @@ impl Hub {
     /// Ends an open session without a result: in its terminal state, or as a failure `otherwise`.
     fn settle(&mut self, now: Now, id: &SessionId, otherwise: String) {
         let outcome = match self.sessions.get(id.as_str()).map(|session| &session.stage) {
-            Some(Stage::Open { state: Some(state), message, .. }) if state.is_terminal() => {
-                Outcome::of(Verdict::of(*state), message.as_str())
-            }
-            Some(Stage::Open { .. }) => Outcome::of(Verdict::Failed, otherwise),
+            Some(Stage::Open {
+                state: Some(state),
+                message,
+                ..
+            }) if state.is_terminal() => Outcome::new(Verdict::of(*state), message.as_str()),
+            Some(Stage::Open { .. }) => Outcome::new(Verdict::Failed, otherwise),
             _ => return,
         };
         self.end_session(now, id, outcome, Status::ok());
@@ -199,8 +267,16 @@ impl Hub {
 
     /// Ends a session and its job, once. An open stream stays a while to be closed by the agent, then
     /// ends with `status`.
-    pub(super) fn end_session(&mut self, now: Now, id: &SessionId, mut outcome: Outcome, status: Status) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(super) fn end_session(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        mut outcome: Outcome,
+        status: Status,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         if matches!(session.stage, Stage::Over { .. }) {
             return;
         }
@@ -212,7 +288,10 @@ impl Hub {
         match session.stage.stream() {
             Some(stream) => {
                 session.stage = Stage::Over { stream, status };
-                self.timers.set(Timer::Session(id.clone()), now.mono.saturating_add(self.config.linger));
+                self.timers.set(
+                    Timer::Session(id.clone()),
+                    now.mono.saturating_add(self.config.linger),
+                );
             }
             None => self.forget(id),
         }
@@ -222,8 +301,17 @@ impl Hub {
     }
 
     /// Ends a session, if it has not ended, and its stream at once.
-    pub(super) fn abort_session(&mut self, now: Now, id: &SessionId, outcome: Outcome, status: Status) {
-        let stream = self.sessions.get(id.as_str()).and_then(|session| session.stage.stream());
+    pub(super) fn abort_session(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        outcome: Outcome,
+        status: Status,
+    ) {
+        let stream = self
+            .sessions
+            .get(id.as_str())
+            .and_then(|session| session.stage.stream());
         self.end_session(now, id, outcome, Status::ok());
         if let Some(stream) = stream {
             self.forget(id);

@@ -28,12 +28,21 @@ pub(super) struct Agent {
 impl Agent {
     /// Whether the agent may be offered this work, its load aside.
     pub(super) fn can_do(&self, skill: &Skill, payloads: &[Payload]) -> bool {
-        self.listen.is_some() && self.skills.get(skill).is_some_and(|required| meets(required, payloads))
+        self.listen.is_some()
+            && self
+                .skills
+                .get(skill)
+                .is_some_and(|required| meets(required, payloads))
     }
 
     fn rank(&self, id: &ClientId) -> Option<Rank> {
         self.listen?;
-        Some(Rank { load: self.sessions.len(), idle_since: self.idle_since, order: self.order, id: id.clone() })
+        Some(Rank {
+            load: self.sessions.len(),
+            idle_since: self.idle_since,
+            order: self.order,
+            id: id.clone(),
+        })
     }
 }
 
@@ -52,11 +61,17 @@ pub(super) struct Fleet {
     agents: BTreeMap<ClientId, Agent>,
     index: BTreeMap<Skill, BTreeSet<Rank>>,
     registered: u64,
+    listening: usize,
 }
 
 impl Fleet {
     pub(super) fn len(&self) -> usize {
         self.agents.len()
+    }
+
+    /// Agents whose control stream is open.
+    pub(super) const fn listening(&self) -> usize {
+        self.listening
     }
 
     pub(super) fn get(&self, id: &str) -> Option<&Agent> {
@@ -70,11 +85,26 @@ impl Fleet {
     pub(super) fn register(&mut self, now: Mono, id: ClientId, name: String, skills: Skills) {
         self.registered += 1;
         let (listen, sessions) = (None, BTreeSet::new());
-        self.agents.insert(id, Agent { name, skills, listen, sessions, idle_since: now, order: self.registered });
+        self.agents.insert(
+            id,
+            Agent {
+                name,
+                skills,
+                listen,
+                sessions,
+                idle_since: now,
+                order: self.registered,
+            },
+        );
     }
 
     /// Sets the control stream; gives the one that it replaces.
-    pub(super) fn listen(&mut self, now: Mono, id: &ClientId, stream: StreamId) -> Option<StreamId> {
+    pub(super) fn listen(
+        &mut self,
+        now: Mono,
+        id: &ClientId,
+        stream: StreamId,
+    ) -> Option<StreamId> {
         self.update(id, |agent| {
             let old = agent.listen.replace(stream);
             if old.is_none() {
@@ -114,6 +144,8 @@ impl Fleet {
         let made = change(agent);
         let after = agent.rank(id);
         if before != after {
+            self.listening =
+                self.listening + usize::from(after.is_some()) - usize::from(before.is_some());
             for skill in agent.skills.keys() {
                 let ranks = self.index.entry(skill.clone()).or_default();
                 if let Some(before) = &before {
@@ -143,11 +175,25 @@ mod tests {
         let at = Mono::from_nanos;
         for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
             let id = ClientId::from(id);
-            fleet.register(at(0), id.clone(), String::new(), [(skill.clone(), Vec::new())].into());
-            assert_eq!(fleet.candidates(&skill).count(), n, "offered before it listens");
+            fleet.register(
+                at(0),
+                id.clone(),
+                String::new(),
+                [(skill.clone(), Vec::new())].into(),
+            );
+            assert_eq!(
+                fleet.candidates(&skill).count(),
+                n,
+                "offered before it listens"
+            );
             fleet.listen(at(10 - n as u64), &id, StreamId(n as u64));
         }
-        let order = |fleet: &Fleet| fleet.candidates(&skill).map(|(id, _)| id.to_string()).collect::<String>();
+        let order = |fleet: &Fleet| {
+            fleet
+                .candidates(&skill)
+                .map(|(id, _)| id.to_string())
+                .collect::<String>()
+        };
         assert_eq!(order(&fleet), "cba");
         let session = SessionId::from("s");
         fleet.add_session(&"c".into(), session.clone());

@@ -22,8 +22,8 @@ use ubos_common::{
 pub use self::{
     config::Config,
     event::{
-        Audit, AuditKind, CommandError, Event, Inbound, Input, InputError, Job, JobEvent, Outbound, Outcome, Output,
-        RegisterError, Verdict,
+        Audit, AuditKind, CommandError, Event, Inbound, Input, InputError, Job, JobEvent, Outbound,
+        Outcome, Output, RegisterError, Verdict,
     },
 };
 use self::{
@@ -171,7 +171,10 @@ impl Hub {
         let skills = skills(registration)?;
         let client_id = self.config.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
-        self.timers.set(Timer::Unheard(id.clone()), now.mono.saturating_add(self.config.listen_timeout));
+        self.timers.set(
+            Timer::Unheard(id.clone()),
+            now.mono.saturating_add(self.config.listen_timeout),
+        );
         self.fleet.register(now.mono, id, name, skills);
         Ok(AgentRegistrationResponse { client_id })
     }
@@ -187,8 +190,10 @@ impl Hub {
         let bytes = self.check(&job)?;
         let id = self.config.ids.next_id::<JobId>();
         let limit = job.wait_limit.unwrap_or(self.config.wait_limit);
-        self.timers.set(Timer::Wait(id), now.mono.saturating_add(limit));
-        self.queue.add(id, job.skill, job.payloads, bytes, job.agent);
+        self.timers
+            .set(Timer::Wait(id), now.mono.saturating_add(limit));
+        self.queue
+            .add(id, job.skill, job.payloads, bytes, job.agent);
         self.place(now, id);
         Ok(id)
     }
@@ -201,10 +206,15 @@ impl Hub {
     /// No such job waits or runs.
     pub fn cancel(&mut self, now: Now, job: JobId) -> Result<(), CommandError> {
         let entry = self.queue.get(job).ok_or(CommandError::UnknownJob)?;
-        let outcome = Outcome::of(Verdict::Cancelled, "cancelled by the caller");
+        let outcome = Outcome::new(Verdict::Cancelled, "cancelled by the caller");
         match entry.session.clone() {
             None => self.end_job(job, outcome),
-            Some(session) => self.abort_session(now, &session, outcome, Status::new(Code::Cancelled, "cancelled")),
+            Some(session) => self.abort_session(
+                now,
+                &session,
+                outcome,
+                Status::new(Code::Cancelled, "cancelled"),
+            ),
         }
         self.close_if_drained();
         Ok(())
@@ -217,15 +227,24 @@ impl Hub {
     /// The session does not wait for this; it may have ended meanwhile.
     ///
     /// Spec: UAP hub 3
-    pub fn prepared(&mut self, now: Now, session: &SessionId, done: Result<(), String>) -> Result<(), CommandError> {
-        let found = self.sessions.get(session.as_str()).ok_or(CommandError::NotPreparing)?;
+    pub fn prepared(
+        &mut self,
+        now: Now,
+        session: &SessionId,
+        done: Result<(), String>,
+    ) -> Result<(), CommandError> {
+        let found = self
+            .sessions
+            .get(session.as_str())
+            .ok_or(CommandError::NotPreparing)?;
         if found.stage != Stage::Preparing {
             return Err(CommandError::NotPreparing);
         }
         match done {
             Ok(()) => self.ready(now, session),
             Err(reason) => {
-                let outcome = Outcome::of(Verdict::Failed, format!("preparation failed: {reason}"));
+                let outcome =
+                    Outcome::new(Verdict::Failed, format!("preparation failed: {reason}"));
                 self.end_session(now, session, outcome, Status::ok());
                 self.close_if_drained();
             }
@@ -242,8 +261,9 @@ impl Hub {
             return;
         }
         self.phase = Phase::Draining;
-        self.timers.set(Timer::Drain, now.mono.saturating_add(drain));
-        let leaving = || Outcome::of(Verdict::Cancelled, "the hub is shutting down");
+        self.timers
+            .set(Timer::Drain, now.mono.saturating_add(drain));
+        let leaving = || Outcome::new(Verdict::Cancelled, "the hub is shutting down");
         for session in self.sessions.in_stage(|stage| *stage == Stage::Proposed) {
             self.end_session(now, &session, leaving(), Status::ok());
         }
@@ -263,8 +283,14 @@ impl Hub {
             return Err(InputError::Closed);
         }
         match input {
-            Input::Opened { stream, .. } if self.streams.contains_key(&stream) => return Err(InputError::StreamInUse),
-            Input::Opened { stream, rpc: Rpc::Listen, key } => self.open_listen(now, stream, key),
+            Input::Opened { stream, .. } if self.streams.contains_key(&stream) => {
+                return Err(InputError::StreamInUse);
+            }
+            Input::Opened {
+                stream,
+                rpc: Rpc::Listen,
+                key,
+            } => self.open_listen(now, stream, key),
             Input::Opened { stream, rpc, key } => self.open_session(stream, rpc, key),
             Input::Message { stream, message } => self.message(now, stream, message),
             Input::HalfClosed { stream } => self.stream_done(now, stream, None),
@@ -278,7 +304,9 @@ impl Hub {
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
             match timer {
-                Timer::Unheard(agent) => self.agent_gone(now, &agent, "the agent did not open Listen in time"),
+                Timer::Unheard(agent) => {
+                    self.agent_gone(now, &agent, "the agent did not open Listen in time")
+                }
                 Timer::Wait(job) => self.waited_long_enough(now, job),
                 Timer::Retry(job) => self.offer_again(now, job),
                 Timer::Session(session) => self.session_timeout(now, &session),
@@ -322,6 +350,12 @@ impl Hub {
         })
     }
 
+    /// Agents that may be offered jobs.
+    #[must_use]
+    pub fn available_count(&self) -> usize {
+        self.fleet.listening()
+    }
+
     /// The job whose session runs on a stream, so that a driver knows whose reader to wait for.
     #[must_use]
     pub fn job_of(&self, stream: StreamId) -> Option<JobId> {
@@ -344,19 +378,31 @@ impl Hub {
         if job.skill.name().is_empty() {
             return Err(CommandError::EmptyType);
         }
-        if job.agent.as_ref().is_some_and(|agent| self.fleet.get(agent.as_str()).is_none()) {
+        if job
+            .agent
+            .as_ref()
+            .is_some_and(|agent| self.fleet.get(agent.as_str()).is_none())
+        {
             return Err(CommandError::UnknownAgent);
         }
         if self.queue.len() >= self.config.max_jobs {
-            return Err(CommandError::TooManyJobs { most: self.config.max_jobs });
+            return Err(CommandError::TooManyJobs {
+                most: self.config.max_jobs,
+            });
         }
         let bytes = init_bytes(job.skill.name(), &job.payloads);
         if bytes > self.config.max_message_bytes {
-            return Err(CommandError::TooLarge { seen: bytes, most: self.config.max_message_bytes });
+            return Err(CommandError::TooLarge {
+                seen: bytes,
+                most: self.config.max_message_bytes,
+            });
         }
         let seen = self.queue.bytes() + bytes;
         if seen > self.config.max_queued_bytes {
-            return Err(CommandError::QueueFull { seen, most: self.config.max_queued_bytes });
+            return Err(CommandError::QueueFull {
+                seen,
+                most: self.config.max_queued_bytes,
+            });
         }
         Ok(bytes)
     }
@@ -365,11 +411,14 @@ impl Hub {
     fn end_all(&mut self, now: Now) {
         let gone = || Status::new(Code::Unavailable, "the hub is shutting down");
         for session in self.sessions.in_stage(|_| true) {
-            let outcome = Outcome::of(Verdict::Cancelled, "the hub is shutting down");
+            let outcome = Outcome::new(Verdict::Cancelled, "the hub is shutting down");
             self.abort_session(now, &session, outcome, gone());
         }
         for (stream, _) in std::mem::take(&mut self.streams) {
-            self.outputs.push(Output::End { stream, status: gone() });
+            self.outputs.push(Output::End {
+                stream,
+                status: gone(),
+            });
         }
         self.timers = Timers::new();
         self.phase = Phase::Closed;
@@ -401,7 +450,11 @@ impl Hub {
     }
 
     fn audit(&mut self, kind: AuditKind, agent: Option<ClientId>, session: Option<SessionId>) {
-        self.event(Event::Audit(Audit { kind, agent, session }));
+        self.event(Event::Audit(Audit {
+            kind,
+            agent,
+            session,
+        }));
     }
 }
 
@@ -436,13 +489,22 @@ impl Machine for Hub {
 }
 
 impl Outcome {
-    fn of(verdict: Verdict, message: impl Into<String>) -> Self {
-        Self { verdict, message: message.into(), result: None, agent: None }
+    /// An outcome without result and agent.
+    pub(crate) fn new(verdict: Verdict, message: impl Into<String>) -> Self {
+        Self {
+            verdict,
+            message: message.into(),
+            result: None,
+            agent: None,
+        }
     }
 }
 
 /// Bytes of the init message: two length-delimited fields with tags below 16.
 fn init_bytes(name: &str, payloads: &[Payload]) -> usize {
     let field = |len: usize| 1 + prost::length_delimiter_len(len) + len;
-    payloads.iter().map(|payload| field(payload.encoded_len())).fold(field(name.len()), usize::saturating_add)
+    payloads
+        .iter()
+        .map(|payload| field(payload.encoded_len()))
+        .fold(field(name.len()), usize::saturating_add)
 }

@@ -56,7 +56,14 @@ impl Queue {
         self.jobs.get_mut(&id)
     }
 
-    pub(super) fn add(&mut self, id: JobId, skill: Skill, payloads: Vec<Payload>, bytes: usize, pinned: Option<ClientId>) {
+    pub(super) fn add(
+        &mut self,
+        id: JobId,
+        skill: Skill,
+        payloads: Vec<Payload>,
+        bytes: usize,
+        pinned: Option<ClientId>,
+    ) {
         self.submitted += 1;
         self.bytes += bytes;
         let entry = Entry {
@@ -70,7 +77,10 @@ impl Queue {
             session: None,
             order: self.submitted,
         };
-        self.waiting.entry(entry.skill.clone()).or_default().insert(entry.order, id);
+        self.waiting
+            .entry(entry.skill.clone())
+            .or_default()
+            .insert(entry.order, id);
         self.jobs.insert(id, entry);
     }
 
@@ -84,13 +94,18 @@ impl Queue {
     pub(super) fn unassign(&mut self, id: JobId) {
         if let Some(entry) = self.jobs.get_mut(&id) {
             entry.session = None;
-            self.waiting.entry(entry.skill.clone()).or_default().insert(entry.order, id);
+            self.waiting
+                .entry(entry.skill.clone())
+                .or_default()
+                .insert(entry.order, id);
         }
     }
 
     /// The payloads, to be sent.
     pub(super) fn take_payloads(&mut self, id: JobId) -> Vec<Payload> {
-        let Some(entry) = self.jobs.get_mut(&id) else { return Vec::new() };
+        let Some(entry) = self.jobs.get_mut(&id) else {
+            return Vec::new();
+        };
         self.bytes = self.bytes.saturating_sub(std::mem::take(&mut entry.bytes));
         std::mem::take(&mut entry.payloads)
     }
@@ -112,7 +127,10 @@ impl Queue {
 
     /// All jobs without a session.
     pub(super) fn waiting(&self) -> Vec<JobId> {
-        self.waiting.values().flat_map(|jobs| jobs.values().copied()).collect()
+        self.waiting
+            .values()
+            .flat_map(|jobs| jobs.values().copied())
+            .collect()
     }
 }
 

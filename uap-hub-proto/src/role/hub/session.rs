@@ -28,7 +28,11 @@ pub(super) enum Stage {
     /// The agent may open the stream.
     Ready,
     /// The stream is open. A terminal `state` waits for its result.
-    Open { stream: StreamId, state: Option<State>, message: String },
+    Open {
+        stream: StreamId,
+        state: Option<State>,
+        message: String,
+    },
     /// Ended, but the stream is not; it will be, with `status` if the agent does not close it.
     Over { stream: StreamId, status: Status },
 }
@@ -88,6 +92,10 @@ impl Sessions {
 
     /// The ids of the sessions in a stage.
     pub(super) fn in_stage(&self, is: impl Fn(&Stage) -> bool) -> Vec<SessionId> {
-        self.live.iter().filter(|(_, session)| is(&session.stage)).map(|(id, _)| id.clone()).collect()
+        self.live
+            .iter()
+            .filter(|(_, session)| is(&session.stage))
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 }
