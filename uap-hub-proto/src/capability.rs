@@ -304,7 +304,7 @@ mod tests {
             (true, requirement(true, true, &[]), vec![bare]),
         ] {
             assert_eq!(
-                meets(&[requirement.clone()], &payloads),
+                meets(std::slice::from_ref(&requirement), &payloads),
                 wanted,
                 "{requirement:?} {payloads:?}"
             );

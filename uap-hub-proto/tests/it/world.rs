@@ -119,30 +119,30 @@ impl World {
             };
             match packet {
                 Packet::ToHub(stream, message) => {
-                    self.to_hub(hub::Input::Message { stream, message })
+                    self.tell_hub(hub::Input::Message { stream, message })
                 }
-                Packet::HalfClose(stream) => self.to_hub(hub::Input::HalfClosed { stream }),
-                Packet::Reset(stream) => self.to_hub(hub::Input::Reset {
+                Packet::HalfClose(stream) => self.tell_hub(hub::Input::HalfClosed { stream }),
+                Packet::Reset(stream) => self.tell_hub(hub::Input::Reset {
                     stream,
                     reason: "gone".into(),
                 }),
                 Packet::ToAgent((n, stream), message) => {
-                    self.to_agent(n, agent::Input::Message { stream, message })
+                    self.tell_agent(n, agent::Input::Message { stream, message })
                 }
                 Packet::End((n, stream), status) => {
-                    self.to_agent(n, agent::Input::Ended { stream, status })
+                    self.tell_agent(n, agent::Input::Ended { stream, status })
                 }
             }
         }
     }
 
-    fn to_hub(&mut self, input: hub::Input<'_>) {
+    fn tell_hub(&mut self, input: hub::Input<'_>) {
         if self.is_up {
             self.hub.handle_input(self.now, input).unwrap();
         }
     }
 
-    fn to_agent(&mut self, n: usize, input: agent::Input) {
+    fn tell_agent(&mut self, n: usize, input: agent::Input) {
         if let Some(agent) = &mut self.agents[n] {
             agent.handle_input(self.now, input).unwrap();
         }
@@ -203,13 +203,13 @@ impl World {
                         reason: "down".into(),
                     },
                 };
-                self.to_agent(n, input);
+                self.tell_agent(n, input);
             }
             Open { stream, rpc, key } => {
                 self.opened += 1;
                 let global = StreamId(self.opened);
                 self.streams.insert((n, stream), global);
-                self.to_hub(hub::Input::Opened {
+                self.tell_hub(hub::Input::Opened {
                     stream: global,
                     rpc,
                     key: Some(&key),

@@ -645,7 +645,12 @@ fn statuses_go_forward_only() {
         (5, "Failed"),
         (2, "Invalid"),
     ];
-    let rank = |state: i32| [0, 1, 3, 2, 3, 3][state as usize];
+    let rank = |state: i32| {
+        [0, 1, 3, 2, 3, 3]
+            .get(usize::try_from(state).unwrap_or(9))
+            .copied()
+            .unwrap_or(9)
+    };
     for (before, _) in [(0, "")].into_iter().chain(STATES) {
         for after in [0, 1, 2, 3, 4, 5, 6, -1] {
             let mut rig = Rig::new();
