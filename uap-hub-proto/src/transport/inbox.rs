@@ -120,3 +120,69 @@ fn weight(event: &JobEvent) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+    use crate::{
+        role::hub::{Outcome, Verdict},
+        wire::{Severity, Telemetry},
+    };
+
+    fn line(size: usize) -> JobEvent {
+        let telemetry = Telemetry::new(Severity::Info, "x".repeat(size));
+        JobEvent::Telemetry {
+            telemetry,
+            at: None,
+        }
+    }
+
+    fn has_room(inbox: &Inbox) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        pin!(inbox.has_room()).poll(&mut cx) == Poll::Ready(())
+    }
+
+    fn next(inbox: &Inbox) -> Option<JobEvent> {
+        let mut cx = Context::from_waker(Waker::noop());
+        match pin!(inbox.next()).poll(&mut cx) {
+            Poll::Ready(event) => event,
+            Poll::Pending => panic!("nothing there"),
+        }
+    }
+
+    // spec: HUB-4-4
+    #[test]
+    fn a_full_inbox_has_no_room_until_it_is_read() {
+        for (events, bytes) in [(2, 1 << 20), (100, 200)] {
+            let inbox = Inbox::new(events, bytes);
+            inbox.push(line(120));
+            assert!(has_room(&inbox));
+            inbox.push(line(120));
+            assert!(!has_room(&inbox));
+            assert_eq!(next(&inbox), Some(line(120)));
+            assert!(has_room(&inbox));
+        }
+    }
+
+    #[test]
+    fn the_end_is_the_last_event_and_a_detached_inbox_holds_nothing() {
+        let inbox = Inbox::new(1, 1);
+        inbox.push(line(9));
+        inbox.push(JobEvent::Ended(Outcome::new(Verdict::Failed, "")));
+        assert!(has_room(&inbox), "nothing more will come");
+        assert!(next(&inbox).is_some() && next(&inbox).is_some());
+        assert_eq!(next(&inbox), None);
+        let inbox = Inbox::new(1, 1);
+        inbox.push(line(9));
+        inbox.detach();
+        inbox.push(line(9));
+        assert!(has_room(&inbox) && lock(&inbox.state).events.is_empty());
+        inbox.close();
+        assert_eq!(next(&inbox), None);
+    }
+}

@@ -225,21 +225,25 @@ async fn a_killed_agent_fails_its_sessions_and_no_others() {
     drop(killed);
     let outcome = within(lost.outcome()).await;
     assert_eq!(outcome.verdict, Verdict::Failed);
+    // Which stream the hub sees end first is the network's choice.
+    let words = [
+        "Agent disconnected",
+        "Stream error: ",
+        "stream closed without result",
+    ];
     assert!(
-        outcome.message == "Agent disconnected" || outcome.message.starts_with("Stream error: "),
+        words.iter().any(|words| outcome.message.starts_with(words)),
         "{}",
         outcome.message
     );
-    let outcome = within(
-        hub.submit(Job::test("sum", figures("3")))
-            .unwrap()
-            .outcome(),
-    )
-    .await;
-    assert_eq!(
-        (outcome.verdict, hub.agents().len()),
-        (Verdict::Completed, 1)
-    );
+    let sum = hub.submit(Job::test("sum", figures("3"))).unwrap();
+    assert_eq!(within(sum.outcome()).await.verdict, Verdict::Completed);
+    let only_one = async {
+        while hub.agents().len() != 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(only_one).await;
 }
 
 // spec: HUB-4-4

@@ -224,6 +224,9 @@ impl Hub {
 fn pause(first: Duration, rounds: u32) -> Duration {
     /// The longest rest of a job that everybody refuses.
     const LONGEST: Duration = Duration::from_secs(60);
+    /// Even a pause of nothing is one, or refusals would go round and round in one call.
+    const SHORTEST: Duration = Duration::from_millis(1);
+    let first = first.max(SHORTEST);
     first
         .saturating_mul(2_u32.saturating_pow(rounds))
         .min(LONGEST.max(first))

@@ -1000,3 +1000,34 @@ fn ended_sessions_are_remembered_up_to_the_bound() {
         "{said:?}"
     );
 }
+
+// spec: HUB-3-6
+#[test]
+fn an_agent_that_gets_free_is_asked_again_at_once() {
+    let mut rig = Rig::new();
+    let (listen, _, _, stream) = rig.running();
+    rig.submit();
+    rig.submit();
+    for (_, session) in rig.proposals() {
+        rig.answer(listen, &session, false);
+    }
+    assert_eq!(rig.proposals(), [], "both rest");
+    rig.result(stream, State::Completed);
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "one place got free, one job is asked for"
+    );
+    rig.seconds(1);
+    assert_eq!(rig.proposals().len(), 1, "the other after its pause");
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_accepted_job_waits_no_more() {
+    let mut rig = Rig::new();
+    let (_, job, _, _) = rig.running();
+    rig.seconds(3600);
+    assert_eq!(ended(&mut rig), Vec::<String>::new());
+    assert!(rig.hub.cancel(rig.now, job).is_ok());
+}

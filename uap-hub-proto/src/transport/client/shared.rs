@@ -293,6 +293,10 @@ impl Shared {
         payloads: Vec<Payload>,
     ) {
         let Some(handler) = self.handlers.get(skill).cloned() else {
+            // A capability that was configured beside the handlers.
+            let result = JobResult::bare(skill.kind(), State::Failed, "the agent has no handler");
+            // Small, terminal and of the right kind, for a session that has just begun.
+            let _ = core.agent.finish(self.clock.now(), &session, result);
             return;
         };
         let room = Arc::new(Semaphore::new(self.max_waiting));

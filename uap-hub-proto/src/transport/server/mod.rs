@@ -91,14 +91,31 @@ pub async fn serve(addr: SocketAddr, mut config: ServerConfig) -> io::Result<Hub
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(max_streams)
         .add_service(service)
-        // Without it each small message waits for the acknowledgement of the last: 40 ms.
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            async {
-                let _ = stopped.await;
-            },
-        );
+        .serve_with_incoming_shutdown(incoming(listener), async {
+            let _ = stopped.await;
+        });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
     let timer = spawn(shared.clone().tick());
     Ok(HubHandle::new(addr, shared, server, timer, stop))
+}
+
+/// Accepted sockets send at once: else each small message waits 40 ms for the acknowledgement of the last.
+fn incoming(listener: TcpListener) -> TcpIncoming {
+    TcpIncoming::from(listener).with_nodelay(Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_stream::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_sockets_send_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut incoming = incoming(listener);
+        let _client = tokio::net::TcpStream::connect(addr).await.unwrap();
+        assert!(incoming.next().await.unwrap().unwrap().nodelay().unwrap());
+    }
 }
