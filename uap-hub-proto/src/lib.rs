@@ -17,5 +17,3 @@ pub mod transport;
 pub mod wire {
     pub use crate::generated::*;
 }
-
-pub use ubos_common;

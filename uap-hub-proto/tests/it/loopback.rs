@@ -6,6 +6,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, transport::Channel};
 use uap_hub_proto::{
     capability::Skill,
+    id::ClientId,
     role::{
         agent,
         hub::{Config, Job, JobEvent, Verdict},
@@ -74,6 +75,15 @@ fn worker(name: &str) -> AgentBuilder {
 
 fn figures(text: &'static str) -> Vec<Payload> {
     vec![Payload::file("figures", "f.txt", "text/plain", text)]
+}
+
+fn named(hub: &HubHandle, name: &str) -> ClientId {
+    let agents = hub.agents();
+    agents
+        .into_iter()
+        .find(|agent| agent.name == name)
+        .unwrap()
+        .client_id
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
@@ -185,7 +195,7 @@ async fn a_refused_job_goes_to_another_agent() {
     let hub = hub().await;
     let _busy = worker("busy").max_sessions(0).start(&hub.url()).unwrap();
     within(hub.wait_for_agents(1)).await;
-    let busy = hub.agents_named("busy").remove(0);
+    let busy = named(&hub, "busy");
     let mut job = hub.submit(Job::test("sum", figures("3"))).unwrap();
     loop {
         if let JobEvent::Declined { reason, .. } = within(job.next_event()).await.unwrap() {
@@ -196,7 +206,7 @@ async fn a_refused_job_goes_to_another_agent() {
     let _free = worker("free").start(&hub.url()).unwrap();
     let outcome = within(job.outcome()).await;
     assert_eq!(outcome.verdict, Verdict::Completed);
-    assert_eq!(outcome.agent, hub.agents_named("free").pop());
+    assert_eq!(outcome.agent, Some(named(&hub, "free")));
     let outcome = within(
         hub.submit(Job::test("sum", vec![]).only_by(busy))
             .unwrap()

@@ -9,9 +9,9 @@ use crate::{
     capability::Skill,
     status::Code,
     wire::{
-        ListenResponse, SessionProposal, SessionReady, Severity, TestInit, TestProposalDetails,
-        TestResult, TranslationInit, TranslationProposalDetails, TranslationResult,
-        listen_response, session_proposal::Details, test_response,
+        ListenResponse, Payload, SessionProposal, SessionReady, Severity, TestInit,
+        TestProposalDetails, TestResult, TranslationInit, TranslationProposalDetails,
+        TranslationResult, listen_response, session_proposal::Details, test_response,
     },
 };
 
@@ -128,8 +128,6 @@ impl Rig {
             .collect()
     }
 }
-
-use crate::wire::Payload;
 
 fn test(name: &str) -> Option<Details> {
     Some(Details::Test(TestProposalDetails {
@@ -407,6 +405,15 @@ fn a_register_that_hangs_counts_as_failed() {
     assert_eq!(rig.take(), Vec::<String>::new(), "too late");
     rig.pass(1_000);
     assert_eq!(rig.take(), ["register 2"]);
+    rig.input(Input::Registered {
+        attempt: 1,
+        client_id: "old".into(),
+    });
+    assert_eq!(
+        rig.take(),
+        Vec::<String>::new(),
+        "an answer to the first attempt"
+    );
 }
 
 // spec: HUB-5-2, HUB-4-7

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::shared::Shared;
 use crate::{
-    id::{ClientId, JobId},
+    id::JobId,
     role::hub::{AgentInfo, CommandError, Event, Job, JobEvent, Outcome, Verdict},
     transport::{inbox::Inbox, lock},
 };
@@ -139,16 +139,6 @@ impl HubHandle {
                 Ok(())
             }
         }
-    }
-
-    /// The client ids of the agents with a name.
-    #[must_use]
-    pub fn agents_named(&self, name: &str) -> Vec<ClientId> {
-        self.agents()
-            .into_iter()
-            .filter(|agent| agent.name == name)
-            .map(|agent| agent.client_id)
-            .collect()
     }
 }
 
