@@ -1,1 +1,64 @@
-//! SACP 0.1 and 1.0: compact agent plans, parsed, checked and run, sans-IO.
+//! SACP 0.1: compact plans for agents, made safe.
+//!
+//! A message says what is wanted (`g`), under which circumstances (`ctx`), and how (`plan`: acts in order,
+//! groups of acts side by side, joins). This crate reads and writes messages, checks a plan against a
+//! [`Registry`](registry::Registry) before anything runs, spawns what is missing, and runs the plan as a
+//! state machine that asks its driver to dispatch acts. It does no IO and knows no runtime.
+//!
+//! ```text
+//! role::*         Interface, Planner, Executor, Formatter: traits with defaults that need no model
+//! runner          the machine: dispatch out, outcomes in
+//! check, spawn    a plan against the registry; what to spawn
+//! validate        all findings of a message, with pointer and code
+//! message, plan   types and codec
+//! ```
+//!
+//! Reading a message and running its plan:
+//!
+//! ```
+//! use sacp::runner::{Input, Output, Runner};
+//! use sacp::Message;
+//! use ubos_common::json::RawBuf;
+//! use ubos_common::machine::Machine as _;
+//! use ubos_common::time::{Mono, Now, Timestamp};
+//!
+//! let text = br#"{"msg_id":"m1","g":"ADD","plan":[
+//!     {"parallel":[["get","ONE",{}],["get","TWO",{}]]},
+//!     ["join","SUM",{}]]}"#;
+//! let message = Message::decode(text)?;
+//! let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+//! let mut runner = Runner::new(message, Default::default());
+//! runner.start(now);
+//! let reply = loop {
+//!     match runner.poll_output().expect("the runner waits for nothing else") {
+//!         Output::Dispatch { step, act, .. } => {
+//!             let output = RawBuf::parse(if act.verb == "join" { "3" } else { "1" })?;
+//!             runner.handle_input(now, Input::Succeeded { step, output })?;
+//!         }
+//!         Output::Finished(reply) => break reply,
+//!         _ => {}
+//!     }
+//! };
+//! assert_eq!(reply.ctx["result"].as_str(), "3");
+//! assert_eq!(reply.reply_to.as_deref(), Some("m1"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Not here yet: the 1.0 profile, aliases, embeddings, fallbacks, prompts and pictures.
+
+pub mod check;
+pub mod error;
+pub mod limits;
+pub mod message;
+pub mod plan;
+pub mod registry;
+pub mod reply;
+pub mod role;
+pub mod runner;
+pub mod spawn;
+pub mod validate;
+
+pub use error::Code;
+pub use message::{Message, OutFmt, State};
+pub use plan::{Act, Group, Item, Plan, Step};
+pub use reply::{Clarify, ErrReply, Reply};

@@ -41,7 +41,7 @@ pub fn decode<'a, T: Read<'a>>(
 
 /// Reads a value that was kept raw: the second step of a decode.
 ///
-/// Pointers begin at the value itself; [`Report::under`] puts them below another.
+/// Pointers begin at the value itself; [`Report::extend_under`] puts them below another.
 ///
 /// # Errors
 ///

@@ -132,6 +132,18 @@ impl<'a> Reader<'a> {
         self.at
     }
 
+    /// The byte where the reader stands, white space not skipped.
+    #[must_use]
+    pub const fn offset_here(&self) -> usize {
+        self.at
+    }
+
+    /// Arrays and objects that are open.
+    #[must_use]
+    pub const fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// Whether the lenient profile is in force.
     #[must_use]
     pub const fn is_lenient(&self) -> bool {

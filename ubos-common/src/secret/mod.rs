@@ -1,6 +1,12 @@
 //! Secrets that cannot be printed, and redaction of text that may hold some.
 
+mod redact;
+mod shape;
+
 use core::fmt;
+
+pub use redact::{Bounds, PLACEHOLDER, redact_json, redact_text};
+pub use shape::{SecretKind, SecretShape, is_secret_name, secret_shapes};
 
 use zeroize::{Zeroize, Zeroizing};
 

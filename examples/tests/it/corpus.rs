@@ -1,0 +1,61 @@
+//! Every fuzz corpus, replayed through its target's body by the stable compiler.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../../../fuzz/bodies/canon.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod canon;
+#[path = "../../../fuzz/bodies/json.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod json;
+#[path = "../../../fuzz/bodies/log.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod log;
+
+fn replay(target: &str, check: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
+    let mut inputs = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        check(&bytes);
+        // Its prefixes and its bytes turned one by one are inputs too, and cost nothing.
+        for n in 0..bytes.len().min(200) {
+            check(&bytes[..n]);
+            let mut turned = bytes.clone();
+            turned[n] ^= 1 << (n % 8);
+            check(&turned);
+        }
+        inputs += 1;
+    }
+    assert!(inputs > 0, "no corpus at {}", corpus.display());
+}
+
+#[test]
+fn json_corpus() {
+    replay("json", json::check);
+}
+
+#[test]
+fn canon_corpus() {
+    replay("canon", canon::check);
+}
+
+#[test]
+fn log_corpus() {
+    replay("log", log::check);
+}

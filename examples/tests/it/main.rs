@@ -1,0 +1,13 @@
+//! Tests of the whole workspace.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test that panics has failed, and says why"
+)]
+
+mod corpus;
+mod registers;

@@ -1,0 +1,92 @@
+//! The closed list of error codes.
+
+use core::fmt;
+
+/// Why a message is refused or has failed. One code for each condition.
+///
+/// Spec: SACP 8
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Code {
+    /// No SACP message, or a member of the wrong type.
+    MalformedMessage,
+    /// `g` or `plan` is absent.
+    MissingField,
+    /// The plan is no array of acts, groups and joins.
+    MalformedPlan,
+    /// A parameter has another type than its verb declares.
+    InvalidParamType,
+    /// An unknown state, or a move that the lifecycle does not have.
+    InvalidState,
+    /// No verb of that name is registered.
+    UnknownVerb,
+    /// No tool of that name is registered.
+    UnknownTool,
+    /// The tool does not support the verb.
+    VerbToolMismatch,
+    /// An answer in prose where structure was asked for.
+    OutFmtViolation,
+    /// A `proto_ver` that is not spoken here.
+    UnsupportedVersion,
+    /// No agent offers the pair of verb and tool.
+    NoAgentFound,
+    /// An act failed and nothing took its place.
+    StepFailed,
+    /// A missing agent could not be made.
+    SpawnFailed,
+    /// A fault of the implementation.
+    InternalError,
+}
+
+impl Code {
+    /// All codes, in the order of the catalogue.
+    pub const ALL: [Self; 14] = [
+        Self::MalformedMessage,
+        Self::MissingField,
+        Self::MalformedPlan,
+        Self::InvalidParamType,
+        Self::InvalidState,
+        Self::UnknownVerb,
+        Self::UnknownTool,
+        Self::VerbToolMismatch,
+        Self::OutFmtViolation,
+        Self::UnsupportedVersion,
+        Self::NoAgentFound,
+        Self::StepFailed,
+        Self::SpawnFailed,
+        Self::InternalError,
+    ];
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedMessage => "MALFORMED_MESSAGE",
+            Self::MissingField => "MISSING_FIELD",
+            Self::MalformedPlan => "MALFORMED_PLAN",
+            Self::InvalidParamType => "INVALID_PARAM_TYPE",
+            Self::InvalidState => "INVALID_STATE",
+            Self::UnknownVerb => "UNKNOWN_VERB",
+            Self::UnknownTool => "UNKNOWN_TOOL",
+            Self::VerbToolMismatch => "VERB_TOOL_MISMATCH",
+            Self::OutFmtViolation => "OUT_FMT_VIOLATION",
+            Self::UnsupportedVersion => "UNSUPPORTED_VERSION",
+            Self::NoAgentFound => "NO_AGENT_FOUND",
+            Self::StepFailed => "STEP_FAILED",
+            Self::SpawnFailed => "SPAWN_FAILED",
+            Self::InternalError => "INTERNAL_ERROR",
+        }
+    }
+
+    /// The code of a word on the wire.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == word)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

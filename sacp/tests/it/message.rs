@@ -1,0 +1,245 @@
+//! The validator: what is taken, what is refused, and with which code.
+
+use proptest::prelude::*;
+use sacp::validate::{answer, validate};
+use sacp::{Code, Message, OutFmt, Reply, State};
+use ubos_common::json;
+
+fn code(text: &str) -> (Code, String) {
+    match validate(text.as_bytes()) {
+        Err(refused) => match answer(&refused) {
+            Reply::Err(error) => (error.code, error.pointer.unwrap_or_default()),
+            other => panic!("{other:?}"),
+        },
+        Ok(_) => panic!("taken: {text}"),
+    }
+}
+
+fn plan_code(plan: &str) -> (Code, String) {
+    code(&format!("{{\"g\":\"G\",\"plan\":{plan}}}"))
+}
+
+const HOTEL: &str = r#"{"msg_id":"abc123","g":"FIND_HOTEL","ctx":{"loc":"Paris","in":"06-01","out":"06-05","bdg":150,
+    "am":["wifi","bf"]},"plan":[["s","H_API",{"c":"Paris","p_max":150}],["r","RANK",{"c":["p","rt"]}],
+    ["p","PRES",{"n":5}]],"out_fmt":"human","state":"PENDING"}"#;
+const FEEDBACK: &str = r#"{"msg_id":"task-9823","g":"SUMMARIZE_FEEDBACK","ctx":{"lang":"en","test_mode":true},
+    "plan":[["extract","FEEDBACK_DOC",{"range":"Q2"}],["analyze","SENTIMENT",{}],["generate","SUMMARY",{"length":"short"}]],
+    "out_fmt":"human","state":"PENDING"}"#;
+const SPAWN: &str = r#"{"g":"SPAWN_AGENT","ctx":{"missing_capability":"visa_requirements_check",
+    "input_hints":["citizenship","destination_country","travel_dates"],"output_expectation":"visa_required: true/false"},
+    "plan":[["define","VISA_QUERY",{"description":"Checks visa requirements for a citizen traveling to a country",
+    "inputs":["nationality","destination"],"outputs":["visa_required"]}],
+    ["instantiate","VISA_AGENT",{"tool":"VISA_QUERY","verb":"check"}]],"out_fmt":"raw"}"#;
+
+#[test]
+fn the_samples_are_valid_and_write_back_equal() {
+    for sample in [HOTEL, FEEDBACK, SPAWN] {
+        let (message, report) = validate(sample.as_bytes()).unwrap();
+        assert!(report.is_empty(), "{report}");
+        let (ours, theirs): (serde_json::Value, serde_json::Value) = (
+            serde_json::from_slice(&message.encode()).unwrap(),
+            serde_json::from_str(sample).unwrap(),
+        );
+        assert_eq!(ours, theirs);
+    }
+    assert!(Message::decode(FEEDBACK.as_bytes()).unwrap().is_test());
+    assert_eq!(
+        Message::decode(HOTEL.as_bytes()).unwrap().out_fmt(),
+        OutFmt::Human
+    );
+}
+
+// spec: SACP-2-1
+#[test]
+fn goal_and_plan_are_required() {
+    assert_eq!(code("{\"plan\":[]}"), (Code::MissingField, "/g".into()));
+    assert_eq!(code("{\"g\":\"G\"}"), (Code::MissingField, "/plan".into()));
+    assert_eq!(
+        code("{\"g\":\"\",\"plan\":[]}"),
+        (Code::MalformedMessage, "/g".into())
+    );
+    assert_eq!(
+        code("{\"g\":7,\"plan\":[]}"),
+        (Code::MalformedMessage, "/g".into())
+    );
+    assert_eq!(plan_code("{}"), (Code::MalformedPlan, "/plan".into()));
+}
+
+// spec: SACP-2-2
+#[test]
+fn an_act_is_verb_tool_and_params() {
+    for (plan, pointer) in [
+        (r#"[["a","T"]]"#, "/plan/0"),
+        (r#"[["a","T",{},1]]"#, "/plan/0"),
+        (r#"[["a","T",{}],["","T",{}]]"#, "/plan/1/0"),
+        (r#"[["a",7,{}]]"#, "/plan/0/1"),
+        (r#"[["a","T",[]]]"#, "/plan/0/2"),
+        (r#"["a"]"#, "/plan/0"),
+        (
+            r#"[{"parallel":[["a","T",{}],["b","T"]]}]"#,
+            "/plan/0/parallel/1",
+        ),
+    ] {
+        assert_eq!(
+            plan_code(plan),
+            (Code::MalformedPlan, pointer.into()),
+            "{plan}"
+        );
+    }
+    let Err(refused) = validate(br#"{"g":"G","plan":[["a","T",{}],["b","T"]]}"#) else {
+        panic!("taken")
+    };
+    assert!(json::to_string(&answer(&refused)).contains("act 2"));
+}
+
+// spec: SACP-2-3
+#[test]
+fn groups_and_joins_stand_where_they_may() {
+    for good in [
+        r#"[{"parallel":[["a","T",{}]]}]"#,
+        r#"[{"parallel":[["a","T",{}],{"parallel":[["b","T",{}]]}]},["join","J",{}]]"#,
+        r#"[{"parallel":[["a","T",{}]]},["b","T",{}]]"#,
+    ] {
+        assert!(
+            validate(format!("{{\"g\":\"G\",\"plan\":{good}}}").as_bytes()).is_ok(),
+            "{good}"
+        );
+    }
+    for bad in [
+        r#"[["join","J",{}]]"#,
+        r#"[["a","T",{}],["join","J",{}]]"#,
+        r#"[{"parallel":[["a","T",{}]]},["join","J",{}],["join","J",{}]]"#,
+        r#"[{"parallel":[["a","T",{}],["join","J",{}]]}]"#,
+        r#"[{"parallel":[]}]"#,
+        r#"[{}]"#,
+        r#"[{"parallel":[["a","T",{}]],"name":1}]"#,
+    ] {
+        assert_eq!(plan_code(bad).0, Code::MalformedPlan, "{bad}");
+    }
+    let deep = format!(
+        "[{}[\"a\",\"T\",{{}}]{}]",
+        "{\"parallel\":[".repeat(9),
+        "]}".repeat(9)
+    );
+    assert_eq!(plan_code(&deep).0, Code::MalformedPlan);
+}
+
+// spec: SACP-2-4, SACP-2-5
+#[test]
+fn optional_members_have_one_type_each() {
+    for member in [
+        r#""msg_id":7"#,
+        r#""msg_id":"""#,
+        r#""reply_to":null"#,
+        r#""ctx":[]"#,
+        r#""out_fmt":"prose""#,
+        r#""out_fmt":null"#,
+        r#""subtask":[]"#,
+        r#""test_mode":"yes""#,
+        r#""proto_ver":1"#,
+    ] {
+        let name = member.split('"').nth(1).unwrap();
+        assert_eq!(
+            code(&format!("{{\"g\":\"G\",\"plan\":[],{member}}}")),
+            (Code::MalformedMessage, format!("/{name}")),
+            "{member}"
+        );
+    }
+    let plain = Message::decode(br#"{"g":"G","plan":[]}"#).unwrap();
+    assert_eq!(
+        (plain.out_fmt(), plain.state()),
+        (OutFmt::Raw, State::Pending)
+    );
+    assert_eq!(plain.encode(), br#"{"g":"G","plan":[]}"#);
+}
+
+// spec: SACP-2-6
+#[test]
+fn states_are_four_words_with_three_moves_to_an_end() {
+    assert_eq!(
+        code(r#"{"g":"G","plan":[],"state":"pending"}"#),
+        (Code::InvalidState, "/state".into())
+    );
+    let states = [
+        State::Pending,
+        State::InProgress,
+        State::Done,
+        State::Failed,
+    ];
+    let mut moves = Vec::new();
+    for (n, from) in states.iter().enumerate() {
+        for (m, to) in states.iter().enumerate() {
+            if from.may_become(to) {
+                moves.push((n, m));
+            }
+        }
+    }
+    assert_eq!(moves, [(0, 1), (0, 3), (1, 2), (1, 3)]);
+}
+
+// spec: SACP-8-3
+#[test]
+fn what_is_no_message_is_malformed() {
+    for text in [
+        "Dear agent,",
+        "7",
+        "[]",
+        "\"x\"",
+        "",
+        "{\"g\":\"G\",\"plan\":[]} and more",
+    ] {
+        assert_eq!(code(text).0, Code::MalformedMessage, "{text:?}");
+    }
+    assert_eq!(
+        code(r#"{"g":"G","plan":[],"proto_ver":"0.2"}"#).0,
+        Code::UnsupportedVersion
+    );
+}
+
+// spec: SACP-2-10
+#[test]
+fn unknown_members_are_advice_and_survive() {
+    let text = r#"{"g":"G","plan":[["a","T",{}]],"x/y":{"n":1e3}}"#;
+    let (message, report) = validate(text.as_bytes()).unwrap();
+    assert_eq!(
+        (report.len(), report.iter().next().unwrap().pointer.as_str()),
+        (1, "/x~1y")
+    );
+    assert_eq!(message.encode(), text.as_bytes());
+}
+
+#[test]
+fn subtasks_are_whole_messages_to_a_depth() {
+    let nested = |depth: usize| {
+        format!(
+            "{}{{\"g\":\"G\",\"plan\":[]}}{}",
+            "{\"g\":\"G\",\"plan\":[],\"subtask\":".repeat(depth),
+            "}".repeat(depth)
+        )
+    };
+    assert!(validate(nested(7).as_bytes()).is_ok());
+    assert_eq!(code(&nested(8)).0, Code::MalformedMessage);
+    let (code, pointer) = code(r#"{"g":"G","plan":[],"subtask":{"g":"G","plan":[["a"]]}}"#);
+    assert_eq!(
+        (code, pointer.as_str()),
+        (Code::MalformedPlan, "/subtask/plan/0")
+    );
+}
+
+#[test]
+fn codes_and_words_agree() {
+    for code in Code::ALL {
+        assert_eq!(Code::from_word(code.as_str()), Some(code));
+    }
+    assert_eq!(Code::from_word("OOPS"), None);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_taken_or_answered(text in "\\PC{0,60}") {
+        if let Err(refused) = validate(text.as_bytes()) {
+            let reply: serde_json::Value = serde_json::from_slice(&json::to_vec(&answer(&refused))).unwrap();
+            prop_assert_eq!(&reply["status"], "ERR");
+        }
+    }
+}

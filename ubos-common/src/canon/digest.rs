@@ -1,0 +1,199 @@
+//! BLAKE3 digests, plain or bound to a domain.
+
+use core::fmt;
+use core::str::FromStr;
+
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::writer::Sink;
+
+/// A BLAKE3 digest of 32 bytes, written as 64 lower-case hexadecimal digits, in JSON too.
+///
+/// ```
+/// use ubos_common::canon::{Digest, Domain};
+///
+/// let digest = Digest::of_bytes(b"");
+/// assert!(digest.to_string().starts_with("af1349b9f5f9a1a6"));
+/// assert_eq!(digest.to_string().parse(), Ok(digest));
+/// assert_ne!(digest, Digest::of(&Domain::new("example.org 2026 records"), b""));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; blake3::OUT_LEN]);
+
+impl Digest {
+    /// Size of a digest in bytes.
+    pub const BYTES: usize = blake3::OUT_LEN;
+
+    /// Plain BLAKE3 of `bytes`.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self(blake3::hash(bytes).into())
+    }
+
+    /// BLAKE3 of `bytes` within `domain`: equal bytes of other domains have other digests.
+    #[must_use]
+    pub fn of(domain: &Domain, bytes: &[u8]) -> Self {
+        match domain.0 {
+            None => Self::of_bytes(bytes),
+            Some(_) => Self(domain.hasher().update(bytes).finalize().into()),
+        }
+    }
+
+    /// The digest that consists of `bytes`, computed elsewhere.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the digest.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&blake3::Hash::from(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    /// Reads 64 lower-case hexadecimal digits, and nothing else.
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        if text.len() != 2 * Self::BYTES {
+            return Err(DigestError::Length { seen: text.len() });
+        }
+        let lower = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if let Some(at) = text.bytes().position(|byte| !lower(&byte)) {
+            return Err(DigestError::Character { at });
+        }
+        match blake3::Hash::from_hex(text) {
+            Ok(hash) => Ok(Self(hash.into())),
+            Err(_) => Err(DigestError::Length { seen: text.len() }),
+        }
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&blake3::Hash::from(self.0).to_hex())
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Hex;
+        impl de::Visitor<'_> for Hex {
+            type Value = Digest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("64 lower-case hexadecimal digits")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Digest, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Hex)
+    }
+}
+
+/// Why a text is no [`Digest`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DigestError {
+    /// The text has another length.
+    #[error("digest of {seen} bytes, wanted 64")]
+    Length {
+        /// Length of the text in bytes.
+        seen: usize,
+    },
+    /// The text has something other than a lower-case hexadecimal digit.
+    #[error("no lower-case hexadecimal digit at byte {at} of a digest")]
+    Character {
+        /// Where, in bytes from the start.
+        at: usize,
+    },
+}
+
+/// What a digest is for: the same bytes hashed in two domains have unrelated digests.
+///
+/// Build it once and keep it: making one costs a hash, using it costs nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Domain(Option<ContextKey>);
+
+impl Domain {
+    /// The domain of a context string: hard-coded, globally unique, never taken from input.
+    ///
+    /// Convention: `"<project> <date> <purpose>"`.
+    #[must_use]
+    pub fn new(context: &str) -> Self {
+        Self(Some(hash_derive_key_context(context)))
+    }
+
+    /// No domain: plain BLAKE3, which others can compute without knowing of domains.
+    #[must_use]
+    pub const fn plain() -> Self {
+        Self(None)
+    }
+
+    fn hasher(&self) -> blake3::Hasher {
+        match &self.0 {
+            None => blake3::Hasher::new(),
+            Some(key) => blake3::Hasher::new_from_context_key(key),
+        }
+    }
+}
+
+/// Collects canonical text into blocks and hashes it.
+pub(super) struct Hashing {
+    hasher: blake3::Hasher,
+    buffer: Vec<u8>,
+}
+
+/// BLAKE3 works on many chunks of 1024 bytes at once; blocks of a power of two of them never
+/// leave it with a broken one.
+const BLOCK: usize = 32 * 1024;
+
+impl Hashing {
+    pub(super) fn new(domain: &Domain) -> Self {
+        Self {
+            hasher: domain.hasher(),
+            buffer: Vec::with_capacity(1024),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Digest {
+        Digest(self.hasher.update(&self.buffer).finalize().into())
+    }
+
+    #[cold]
+    fn flush(&mut self) {
+        let blocks = self.buffer.len() / BLOCK * BLOCK;
+        self.hasher
+            .update(self.buffer.get(..blocks).unwrap_or_default());
+        self.buffer.drain(..blocks);
+    }
+}
+
+impl Sink for Hashing {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    fn settle(&mut self) {
+        if self.buffer.len() >= BLOCK {
+            self.flush();
+        }
+    }
+}

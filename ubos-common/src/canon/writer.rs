@@ -1,0 +1,255 @@
+//! The one writer behind all sources: text lands in a buffer, members are put in order when
+//! their object closes, and only if they were not in order already.
+
+use core::cmp::Ordering;
+
+use super::{CanonError, CanonFault, MAX_DEPTH, Mode};
+use super::{order, text};
+
+/// Where canonical text goes.
+pub(super) trait Sink {
+    /// The vector that text is appended to.
+    fn buffer(&mut self) -> &mut Vec<u8>;
+
+    /// Told now and then that what the buffer holds is final, so that it may be taken away.
+    fn settle(&mut self);
+}
+
+impl Sink for Vec<u8> {
+    fn buffer(&mut self) -> &mut Self {
+        self
+    }
+
+    fn settle(&mut self) {}
+}
+
+pub(super) struct Writer<'s, S> {
+    sink: &'s mut S,
+    mode: Mode,
+    depth: usize,
+    /// Objects open now; while there is one, its text may still move.
+    objects: usize,
+    /// Members of all open objects, those of the innermost last.
+    members: Vec<Member>,
+    scratch: Vec<u8>,
+}
+
+/// An object being written.
+pub(super) struct Object {
+    /// Its first member and the one being written, counted in `Writer::members`.
+    first: usize,
+    current: usize,
+    /// Where the member being written starts in the buffer.
+    start: usize,
+    /// The prefix of the last name.
+    prefix: u64,
+    sorted: bool,
+}
+
+/// One member's text in the buffer: `"name":value`, without the comma.
+struct Member {
+    start: usize,
+    /// Where the name ends, at its closing quote.
+    name_end: usize,
+    /// Filled in when the object turns out to be out of order.
+    end: usize,
+    /// Stands for the start of the name in most comparisons: see [`order::prefix`].
+    prefix: u64,
+    escaped: bool,
+}
+
+impl<'s, S: Sink> Writer<'s, S> {
+    pub(super) fn new(sink: &'s mut S, mode: Mode) -> Self {
+        Self {
+            sink,
+            mode,
+            depth: 0,
+            objects: 0,
+            members: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        self.sink.buffer()
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// One level down, for an array or object that opens with `bracket`.
+    #[inline]
+    pub(super) fn enter(&mut self, bracket: u8) -> Result<(), CanonError> {
+        if self.depth == MAX_DEPTH {
+            return Err(CanonFault::TooDeep { limit: MAX_DEPTH }.into());
+        }
+        self.depth += 1;
+        self.out().push(bracket);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn leave(&mut self, bracket: u8) {
+        self.out().push(bracket);
+        self.depth -= 1;
+        self.settle();
+    }
+
+    /// Lets the sink take what is final: nothing while an object may still be put in order.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if self.objects == 0 {
+            self.sink.settle();
+        }
+    }
+
+    pub(super) fn begin_object(&mut self) -> Result<Object, CanonError> {
+        self.enter(b'{')?;
+        self.objects += 1;
+        Ok(Object {
+            first: self.members.len(),
+            current: self.members.len(),
+            start: 0,
+            prefix: 0,
+            sorted: true,
+        })
+    }
+
+    /// Begins a member, up to the opening quote of its name: the body of the name is to be
+    /// written next, then [`end_name`].
+    ///
+    /// [`end_name`]: Self::end_name
+    #[inline]
+    pub(super) fn begin_member(&mut self, object: &mut Object) {
+        object.current = self.members.len();
+        let buffer = self.sink.buffer();
+        object.start = buffer.len();
+        if object.current > object.first {
+            object.start += 1;
+            buffer.extend_from_slice(b",\"");
+        } else {
+            buffer.push(b'"');
+        }
+    }
+
+    /// Ends the name of the member just begun; its value is to be written next. `prefix` is
+    /// [`order::prefix`] of the name, `escaped` tells whether it has escapes as written.
+    #[inline]
+    pub(super) fn end_name(
+        &mut self,
+        object: &mut Object,
+        prefix: u64,
+        escaped: bool,
+    ) -> Result<(), CanonError> {
+        let buffer = self.sink.buffer();
+        self.members.push(Member {
+            start: object.start,
+            name_end: buffer.len(),
+            end: 0,
+            prefix,
+            escaped,
+        });
+        buffer.extend_from_slice(b"\":");
+        if object.sorted && prefix <= object.prefix {
+            object.sorted = ends_in_order(buffer, self.members.get(object.first..))?;
+        }
+        object.prefix = prefix;
+        Ok(())
+    }
+
+    pub(super) fn end_object(&mut self, object: &Object) -> Result<(), CanonError> {
+        if !object.sorted {
+            self.reorder(object.first)?;
+        }
+        self.members.truncate(object.first);
+        self.objects -= 1;
+        self.leave(b'}');
+        Ok(())
+    }
+
+    /// Says of an error that it lies in the member of `object` that is being written.
+    #[cold]
+    pub(super) fn locate(&mut self, object: &Object, error: CanonError) -> CanonError {
+        match self.members.get(object.current) {
+            Some(member) => error.under_name(&name(self.sink.buffer(), member)),
+            None => error,
+        }
+    }
+
+    /// Puts the members from `first` on into canonical order.
+    fn reorder(&mut self, first: usize) -> Result<(), CanonError> {
+        let buffer = self.sink.buffer();
+        let members = self.members.get_mut(first..).unwrap_or_default();
+        let start = members.first().map_or(buffer.len(), |member| member.start);
+        let mut end = buffer.len();
+        for member in members.iter_mut().rev() {
+            member.end = end;
+            end = member.start.saturating_sub(1);
+        }
+        members.sort_unstable_by(|a, b| compare(buffer, a, b));
+        let mut neighbours = members.windows(2);
+        let twins = |pair: &&[Member]| matches!(pair, [a, b] if compare(buffer, a, b).is_eq());
+        if let Some([twin, _]) = neighbours.find(twins) {
+            return Err(duplicate(buffer, twin));
+        }
+        self.scratch.clear();
+        self.scratch.reserve(buffer.len() - start + 1);
+        for member in members {
+            let member = buffer.get(member.start..member.end).unwrap_or_default();
+            text::append(&mut self.scratch, member);
+            self.scratch.push(b',');
+        }
+        self.scratch.pop();
+        buffer.truncate(start);
+        buffer.extend_from_slice(&self.scratch);
+        Ok(())
+    }
+}
+
+/// Whether the last of the members is in order after the one before it.
+fn ends_in_order(buffer: &[u8], members: Option<&[Member]>) -> Result<bool, CanonError> {
+    let Some([.., previous, last]) = members else {
+        return Ok(true);
+    };
+    match compare(buffer, previous, last) {
+        Ordering::Less => Ok(true),
+        Ordering::Equal => Err(duplicate(buffer, last)),
+        Ordering::Greater => Ok(false),
+    }
+}
+
+#[inline]
+fn compare(buffer: &[u8], a: &Member, b: &Member) -> Ordering {
+    a.prefix
+        .cmp(&b.prefix)
+        .then_with(|| compare_names(buffer, a, b))
+}
+
+fn compare_names(buffer: &[u8], a: &Member, b: &Member) -> Ordering {
+    let (x, y) = (body(buffer, a), body(buffer, b));
+    if a.escaped || b.escaped {
+        order::compare_escaped(x, y)
+    } else {
+        order::compare(x, y)
+    }
+}
+
+/// A member's name as written, without its quotes.
+fn body<'b>(buffer: &'b [u8], member: &Member) -> &'b [u8] {
+    let name = buffer.get(member.start + 1..member.name_end);
+    name.unwrap_or_default()
+}
+
+#[cold]
+fn duplicate(buffer: &[u8], member: &Member) -> CanonError {
+    CanonError::from(CanonFault::DuplicateKey).under_name(&name(buffer, member))
+}
+
+fn name(buffer: &[u8], member: &Member) -> String {
+    let quoted = buffer
+        .get(member.start..=member.name_end)
+        .unwrap_or_default();
+    serde_json::from_slice(quoted).unwrap_or_default()
+}

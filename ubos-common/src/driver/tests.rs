@@ -1,0 +1,284 @@
+use core::time::Duration;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::executor::block_on;
+
+use super::*;
+use crate::machine::Outbox;
+use crate::time::Timestamp;
+
+/// A clock that jumps to whatever is slept for.
+#[derive(Clone, Default)]
+struct Jumping(Arc<std::sync::atomic::AtomicU64>);
+
+impl Sleep for Jumping {
+    fn now(&self) -> Now {
+        Now::new(
+            Mono::from_nanos(self.0.load(Ordering::SeqCst)),
+            Timestamp::EPOCH,
+        )
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let clock = self.0.clone();
+        Box::pin(async move { clock.store(deadline.as_nanos(), Ordering::SeqCst) })
+    }
+}
+
+/// Starts two effects; cancels the other one when the first answers, or both at a timeout.
+#[derive(Default)]
+struct Race {
+    out: Vec<Asked>,
+    answers: Vec<u64>,
+    deadline: Option<Mono>,
+    closed: bool,
+}
+
+enum Asked {
+    Start(u64),
+    Cancel(u64),
+}
+
+impl Race {
+    fn new(deadline: Option<Mono>) -> Self {
+        Self {
+            out: vec![Asked::Start(2), Asked::Start(1)],
+            deadline,
+            ..Self::default()
+        }
+    }
+}
+
+impl Machine for Race {
+    type Input<'a> = u64;
+    type Output = Asked;
+    type Error = &'static str;
+
+    fn handle_input(&mut self, _: Now, answer: u64) -> Result<(), Self::Error> {
+        if self.closed {
+            return Err("closed");
+        }
+        self.answers.push(answer);
+        self.out.push(Asked::Cancel(3 - answer));
+        self.closed = true;
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        if self.deadline.is_some_and(|at| at <= now.mono) {
+            self.deadline = None;
+            self.out.extend([Asked::Cancel(1), Asked::Cancel(2)]);
+            self.closed = true;
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Asked> {
+        self.out.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        self.deadline
+    }
+
+    fn accepts_input(&self) -> bool {
+        true
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed && self.out.is_empty()
+    }
+}
+
+/// Counts effects that are dropped before their end.
+struct Guard(Arc<AtomicUsize>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Runner {
+    ready: u64,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl World<Race> for Runner {
+    type Answer = u64;
+
+    fn perform(&mut self, output: Asked) -> Step<u64> {
+        match output {
+            Asked::Start(id) if id == self.ready => Step::start(id, async move { id }),
+            Asked::Start(id) => {
+                let guard = Guard(self.dropped.clone());
+                Step::start(id, async move {
+                    let _guard = guard;
+                    core::future::pending::<()>().await;
+                    id
+                })
+            }
+            Asked::Cancel(id) => Step::Cancel(id),
+        }
+    }
+
+    fn input(&mut self, answer: u64) -> u64 {
+        answer
+    }
+}
+
+#[test]
+fn the_first_answer_wins_and_the_other_effect_is_dropped() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut machine = Race::new(None);
+    let mut world = Runner {
+        ready: 1,
+        dropped: dropped.clone(),
+    };
+    block_on(drive(&mut machine, &mut world, &Jumping::default())).unwrap();
+    assert_eq!(
+        (machine.answers, dropped.load(Ordering::SeqCst)),
+        (vec![1], 1)
+    );
+}
+
+#[test]
+fn a_timeout_ends_what_never_answers() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let deadline = Mono::ZERO.saturating_add(Duration::from_secs(9));
+    let mut machine = Race::new(Some(deadline));
+    let clock = Jumping::default();
+    block_on(drive(
+        &mut machine,
+        &mut Runner {
+            ready: 0,
+            dropped: dropped.clone(),
+        },
+        &clock,
+    ))
+    .unwrap();
+    assert_eq!(
+        (
+            machine.answers.len(),
+            dropped.load(Ordering::SeqCst),
+            clock.now().mono
+        ),
+        (0, 2, deadline)
+    );
+}
+
+#[test]
+fn dropping_the_run_drops_its_effects() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut machine = Race::new(None);
+    let mut world = Runner {
+        ready: 0,
+        dropped: dropped.clone(),
+    };
+    let clock = Jumping::default();
+    let mut run = Box::pin(drive(&mut machine, &mut world, &clock));
+    let waker = futures::task::noop_waker();
+    assert!(
+        run.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(run);
+    assert_eq!(dropped.load(Ordering::SeqCst), 2);
+}
+
+/// Waits for inputs from outside and refuses odd ones.
+#[derive(Default)]
+struct Even {
+    taken: Vec<u64>,
+    out: Option<Outbox<()>>,
+}
+
+impl Machine for Even {
+    type Input<'a> = u64;
+    type Output = ();
+    type Error = u64;
+
+    fn handle_input(&mut self, _: Now, n: u64) -> Result<(), u64> {
+        if n % 2 == 1 {
+            return Err(n);
+        }
+        self.taken.push(n);
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, _: Now) {}
+
+    fn poll_output(&mut self) -> Option<()> {
+        self.out.as_mut()?.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        None
+    }
+
+    fn accepts_input(&self) -> bool {
+        true
+    }
+
+    fn is_closed(&self) -> bool {
+        self.taken.len() == 2
+    }
+}
+
+struct Commands {
+    next: u64,
+    live: bool,
+    refused: Rc<Cell<u64>>,
+}
+
+impl World<Even> for Commands {
+    type Answer = u64;
+
+    fn perform(&mut self, (): ()) -> Step<u64> {
+        Step::Done
+    }
+
+    fn input(&mut self, answer: u64) -> u64 {
+        answer
+    }
+
+    fn poll_external(&mut self, _: &mut Context<'_>) -> Poll<u64> {
+        self.next += 1;
+        Poll::Ready(self.next)
+    }
+
+    fn expects_external(&self) -> bool {
+        self.live
+    }
+
+    fn refused(&mut self, error: u64) {
+        self.refused.set(self.refused.get() + error);
+    }
+}
+
+#[test]
+fn external_inputs_are_taken_and_refusals_are_told() {
+    let refused = Rc::new(Cell::new(0));
+    let mut machine = Even::default();
+    let mut world = Commands {
+        next: 0,
+        live: true,
+        refused: refused.clone(),
+    };
+    block_on(drive(&mut machine, &mut world, &Jumping::default())).unwrap();
+    assert_eq!((machine.taken, refused.get()), (vec![2, 4], 4));
+}
+
+#[test]
+fn waiting_for_nothing_is_an_error_and_not_a_hang() {
+    let mut world = Commands {
+        next: 0,
+        live: false,
+        refused: Rc::default(),
+    };
+    let result = block_on(drive(&mut Even::default(), &mut world, &Jumping::default()));
+    assert_eq!(result, Err(DriveError::Stalled));
+}
