@@ -22,7 +22,8 @@ use crate::{
 settings! {
     /// Settings of a hub on a port.
     ServerConfig {
-        /// The hub's own settings; its ids always come from the operating system.
+        /// The hub's own settings; its `ids` always come from the operating system, and its `prepare`
+        /// follows from the hook below.
         hub: hub::Config = hub::Config::default(),
         /// How often an idle connection is pinged, at least [`MIN_KEEP_ALIVE`]; 20 s.
         keep_alive: Duration = Duration::from_secs(20),
