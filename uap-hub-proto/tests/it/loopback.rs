@@ -71,6 +71,10 @@ fn worker(name: &str) -> AgentBuilder {
             Ok(TestResult::new(State::Running, "not done"))
         })
         .on_test("hang", |_, _| pending())
+        .configure(|mut config| {
+            config.capabilities.push(Skill::test("unhandled").into());
+            config
+        })
 }
 
 fn figures(text: &'static str) -> Vec<Payload> {
@@ -169,6 +173,12 @@ async fn a_handler_that_fails_fails_its_job_alone() {
             vec![],
             Verdict::Failed,
             "a result whose state is not terminal",
+        ),
+        (
+            "unhandled",
+            vec![],
+            Verdict::Failed,
+            "the agent has no handler",
         ),
         ("sum", vec![], Verdict::Invalid, "no figures"),
         (

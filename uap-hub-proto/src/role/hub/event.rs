@@ -374,6 +374,9 @@ pub enum CommandError {
     /// The agent that the job is meant for is not registered.
     #[error("no agent has that client id")]
     UnknownAgent,
+    /// The agent that the job is meant for never said that it can run it, or wants other payloads.
+    #[error("the agent with that client id has no such capability, or requires other payloads")]
+    IncapableAgent,
     /// No such job waits or runs.
     #[error("no job that waits or runs has that id")]
     UnknownJob,

@@ -28,11 +28,14 @@ pub(super) struct Agent {
 impl Agent {
     /// Whether the agent may be offered this work, its load aside.
     pub(super) fn can_do(&self, skill: &Skill, payloads: &[Payload]) -> bool {
-        self.listen.is_some()
-            && self
-                .skills
-                .get(skill)
-                .is_some_and(|required| meets(required, payloads))
+        self.listen.is_some() && self.has_skill(skill, payloads)
+    }
+
+    /// Whether the agent would be capable of this work if it listened.
+    pub(super) fn has_skill(&self, skill: &Skill, payloads: &[Payload]) -> bool {
+        self.skills
+            .get(skill)
+            .is_some_and(|required| meets(required, payloads))
     }
 
     fn rank(&self, id: &ClientId) -> Option<Rank> {

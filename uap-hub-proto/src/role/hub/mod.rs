@@ -183,7 +183,8 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// A bound is reached, the type is empty, the agent it is pinned to is unknown, or the hub is leaving.
+    /// A bound is reached, the type is empty, the agent it is pinned to is unknown or not capable, or the
+    /// hub is leaving.
     ///
     /// Spec: UAP hub 3
     pub fn submit(&mut self, now: Now, job: Job) -> Result<JobId, CommandError> {
@@ -378,12 +379,14 @@ impl Hub {
         if job.skill.name().is_empty() {
             return Err(CommandError::EmptyType);
         }
-        if job
-            .agent
-            .as_ref()
-            .is_some_and(|agent| self.fleet.get(agent.as_str()).is_none())
-        {
-            return Err(CommandError::UnknownAgent);
+        if let Some(agent) = &job.agent {
+            let agent = self
+                .fleet
+                .get(agent.as_str())
+                .ok_or(CommandError::UnknownAgent)?;
+            if !agent.has_skill(&job.skill, &job.payloads) {
+                return Err(CommandError::IncapableAgent);
+            }
         }
         if self.queue.len() >= self.config.max_jobs {
             return Err(CommandError::TooManyJobs {

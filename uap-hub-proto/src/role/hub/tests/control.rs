@@ -268,3 +268,18 @@ fn nothing_is_remembered_of_an_agent_that_is_gone() {
     rig.half_close(listen);
     assert!(rig.hub.queue.get(job).unwrap().refused.is_empty());
 }
+
+// spec: HUB-5-1
+#[test]
+fn a_job_for_an_agent_that_goes_ends() {
+    let mut rig = Rig::with(Config::default().max_sessions_per_agent(1));
+    let (id, listen) = rig.agent();
+    let pinned = || Job::test("t", vec![]).only_by(id.as_str().into());
+    rig.hub.submit(rig.now, pinned()).unwrap();
+    rig.hub.submit(rig.now, pinned()).unwrap();
+    rig.half_close(listen);
+    assert_eq!(
+        ended(&mut rig),
+        ["ended Unplaced the agent that the job is for is gone"; 2]
+    );
+}

@@ -231,14 +231,16 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
     let (_, session) = rig.proposals().pop().unwrap();
     rig.answer(listen, &session, false);
     assert_eq!(ended(&mut rig), ["ended Refused no wish"]);
-    rig.hub
-        .submit(rig.now, job("other").only_by(id.as_str().into()))
-        .unwrap();
+    let incapable = job("other").only_by(id.as_str().into());
+    assert_eq!(
+        rig.hub.submit(rig.now, incapable),
+        Err(CommandError::IncapableAgent)
+    );
     assert_eq!(
         rig.hub.submit(rig.now, job("t").only_by("x".into())),
         Err(CommandError::UnknownAgent)
     );
-    assert_eq!(rig.hub.job_count(), 1);
+    assert_eq!(rig.hub.job_count(), 0);
 }
 
 // spec: HUB-3-6, HUB-4-5
