@@ -1,6 +1,7 @@
 //! The mission: a folder of source text audited by way of all five protocols.
 
 pub mod args;
+pub mod fleet;
 pub mod output;
 pub mod scan;
 pub mod screen;
