@@ -3,5 +3,6 @@
 pub mod args;
 pub mod fleet;
 pub mod output;
+pub mod plan;
 pub mod scan;
 pub mod screen;
