@@ -46,10 +46,14 @@ impl Scanner {
         }
     }
 
-    /// Reads with a thread ahead: for going through all of a large file.
-    pub(crate) fn read_ahead(mut self) -> Self {
-        self.ahead = ReadAhead::new(Arc::clone(&self.file));
-        self
+    /// Reads with a thread ahead if the file is large: for going through all of it.
+    pub(crate) fn read_ahead(mut self) -> io::Result<Self> {
+        /// Below this a thread and its buffers cost more than they save.
+        const LARGE: u64 = 4 << 20;
+        if self.file.len()? >= LARGE {
+            self.ahead = ReadAhead::new(Arc::clone(&self.file));
+        }
+        Ok(self)
     }
 
     pub(crate) fn chain(&self) -> &Chain {

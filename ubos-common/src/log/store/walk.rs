@@ -195,7 +195,7 @@ impl Walker<'_> {
             self.chain.clone(),
             SEGMENT_HEADER_BYTES as u64,
         )
-        .read_ahead();
+        .read_ahead()?;
         while !self.is_done() && self.block(index, is_last, &mut scanner)? {}
         Ok(())
     }
