@@ -1,1 +1,10 @@
 //! OpenSentience runtime protocol v1: framed JSON between a core and its agents, both roles, sans-IO.
+
+pub mod envelope;
+pub mod error;
+pub mod frame;
+pub mod limits;
+pub mod message;
+mod token;
+
+pub use token::{Grant, SessionToken};
