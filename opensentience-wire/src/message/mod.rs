@@ -6,6 +6,7 @@ mod health;
 mod session;
 mod tools;
 
+pub(crate) use call::AboutCall;
 pub use call::{
     CallContext, Caller, Channel, ChunkData, Status, ToolCall, ToolOutcome, ToolStream,
 };

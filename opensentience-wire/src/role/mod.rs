@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::ErrorCode;
+use crate::error::{ErrorCode, ErrorObject};
 
 /// Names a call on its connection.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,10 @@ impl fmt::Debug for CallId {
 
 /// What comes into a machine.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a byte stream gives bytes and an end")]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a byte stream gives bytes and an end"
+)]
 pub enum Input<'a> {
     /// Bytes, however they were split.
     Bytes(&'a [u8]),
@@ -68,4 +71,13 @@ pub enum CloseReason {
     Disconnected,
     /// A fault of the protocol, on either side.
     Protocol(ErrorCode),
+}
+
+/// The one sentence for an output over the limit.
+// impl: OSW-7-3
+fn output_too_large(bytes: usize, limit: usize) -> ErrorObject {
+    let message = format!(
+        "an output of {bytes} bytes where {limit} are allowed; return a reference to it instead"
+    );
+    ErrorObject::of(ErrorCode::ToolOutputTooLarge, message)
 }

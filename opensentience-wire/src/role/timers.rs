@@ -69,6 +69,9 @@ mod tests {
         timers.set(&'a', Some(at(1)));
         timers.set_earlier(&'b', at(5));
         assert_eq!(timers.next(), Some(at(1)));
-        assert_eq!((timers.pop(at(2)), timers.pop(at(2)), timers.pop(at(9))), (Some('a'), Some('b'), None));
+        assert_eq!(
+            (timers.pop(at(2)), timers.pop(at(2)), timers.pop(at(9))),
+            (Some('a'), Some('b'), None)
+        );
     }
 }
