@@ -8,5 +8,7 @@ pub mod limits;
 pub mod message;
 pub mod role;
 mod token;
+#[cfg(feature = "tokio")]
+pub mod transport;
 
 pub use token::{Grant, SessionToken};

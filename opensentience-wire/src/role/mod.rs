@@ -1,6 +1,6 @@
 //! The two roles as machines without IO: [`core`] and [`agent`].
 
-//pub mod agent;
+pub mod agent;
 pub mod core;
 mod timers;
 

@@ -122,9 +122,9 @@ impl Outcome {
     /// # Errors
     ///
     /// The call failed or was canceled.
-    pub fn into_result(self) -> Result<RawObject, ErrorObject> {
+    pub fn into_result(self) -> Result<RawObject, Box<ErrorObject>> {
         match self.error {
-            Some(error) => Err(error),
+            Some(error) => Err(Box::new(error)),
             None => Ok(self.output.unwrap_or_default()),
         }
     }

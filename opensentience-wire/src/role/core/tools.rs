@@ -28,7 +28,7 @@ impl CoreConnection {
                     reply.registered.push(tool.tool_id.clone());
                     self.tools.insert(tool.tool_id.as_str().into(), tool);
                 }
-                Err(rejected) => reply.rejected.get_or_insert_default().push(rejected),
+                Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
             }
         }
         let head = Head::new(MessageType::Registered).in_reply_to(Some(&envelope.id));
@@ -59,7 +59,7 @@ impl CoreConnection {
     }
 
     // impl: OSW-4.2-1, OSW-4.2-3
-    fn judge(&self, raw: &RawBuf) -> Result<ToolSpec, Rejected> {
+    fn judge(&self, raw: &RawBuf) -> Result<ToolSpec, Box<Rejected>> {
         let limits = &self.config.limits;
         let tool = match ToolSpec::read(raw.as_raw(), &limits.json) {
             Ok(tool) => tool,
@@ -105,8 +105,9 @@ impl CoreConnection {
     }
 }
 
-fn rejected(id: &str, longest: usize, code: ErrorCode, message: String) -> Rejected {
-    Rejected::new(clip(id, longest).into(), ErrorObject::of(code, message))
+fn rejected(id: &str, longest: usize, code: ErrorCode, message: String) -> Box<Rejected> {
+    let error = ErrorObject::of(code, message);
+    Box::new(Rejected::new(clip(id, longest).into(), error))
 }
 
 /// The id that a wrong declaration gives itself; empty where it gives none.
