@@ -6,3 +6,5 @@ pub mod output;
 pub mod plan;
 pub mod scan;
 pub mod screen;
+pub mod toolbox;
+pub mod tools;
