@@ -152,3 +152,8 @@ digest_text! {
     /// Names the essence of a payload. Spec: SAP 6
     Fingerprint
 }
+
+digest_text! {
+    /// Digest of a message that is not kept itself.
+    BodyDigest
+}

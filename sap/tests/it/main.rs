@@ -8,5 +8,9 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod cache;
+#[cfg(feature = "log")]
+mod files;
+mod lifecycle;
 mod message;
 mod samples;
