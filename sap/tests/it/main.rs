@@ -13,4 +13,6 @@ mod cache;
 mod files;
 mod lifecycle;
 mod message;
+#[cfg(feature = "driver")]
+mod processor;
 mod samples;
