@@ -256,6 +256,9 @@ fn outputs_over_a_limit_become_errors() {
 // spec: OSW-7-1
 #[test]
 fn the_token_leaves_in_the_hello_alone() {
+    let fresh = format!("{:?}", new_agent(Limits::default()));
+    let bytes = format!("{:?}", token().expose().as_bytes());
+    assert!(!fresh.contains(token().expose()) && !fresh.contains(bytes.trim_matches(['[', ']'])));
     let mut conn = open_agent(Limits::default());
     let id = tell_agent(&mut conn, 0, &call("c")).calls[0]
         .call_id

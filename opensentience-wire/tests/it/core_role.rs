@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use opensentience_wire::envelope::ActorType;
+use opensentience_wire::envelope::{Actor, ActorType};
 use opensentience_wire::error::CommandError;
 use opensentience_wire::limits::Limits;
 use opensentience_wire::message::Health;
@@ -326,6 +326,7 @@ fn a_call_carries_its_ids() {
         .with_causation_id("d")
         .with_timeout(Duration::from_secs(3));
     asked.idempotency_key = Some("k".into());
+    asked.actor = Some(Actor::new(ActorType::Human, "h".into()));
     let id = conn.call_tool(at(0), asked).unwrap();
     let first = drain_core(&mut conn).sent.remove(0);
     assert_eq!(
@@ -336,6 +337,7 @@ fn a_call_carries_its_ids() {
         (&first["correlation_id"], &first["causation_id"]),
         (&json!("c"), &json!("d"))
     );
+    assert_eq!(first["actor"], json!({"type": "human", "id": "h"}));
     assert!(first["request_id"].is_string());
     conn.call_tool(at(0), request("echo")).unwrap();
     let second = drain_core(&mut conn).sent.remove(0);
@@ -382,6 +384,10 @@ fn what_is_refused_is_never_sent() {
         conn.call_tool(at(0), request("echo").with_caller(ActorType::Human, "h"))
             .is_ok()
     );
+    let mut disguised = request("echo").with_caller(ActorType::Agent, "b");
+    disguised.actor = Some(Actor::new(ActorType::Human, "h".into()));
+    let refused = conn.call_tool(at(0), disguised);
+    assert_eq!(refused, Err(CommandError::PermissionDenied));
     let mut conn = open_core(Config::default().with_agent_grant("tool:invoke:*/echo"));
     assert!(
         conn.call_tool(at(0), request("echo").with_caller(ActorType::Agent, "b"))

@@ -52,7 +52,7 @@ impl Tools {
                 let _ = conn.stream(now, &id, Chunk::text(Channel::Stdout, "tick"));
                 self.later(id, steps - 1);
             } else {
-                let failed = self.chance.bits() % 3 == 0;
+                let failed = self.chance.bits().is_multiple_of(3);
                 let error = ErrorObject::of(ErrorCode::ToolFailed, "no luck");
                 let _ = conn.finish(
                     now,
@@ -175,7 +175,7 @@ fn run(seed: u64, faults: Faults) -> (usize, usize) {
             Duration::from_millis(200 + chance.bits() % 3_000),
         ));
         lab.run_for(Duration::from_millis(chance.bits() % 300), 10_000);
-        if chance.bits() % 4 == 0
+        if chance.bits().is_multiple_of(4)
             && let Some(id) = made.last()
         {
             cancel(&mut lab, id);

@@ -1,5 +1,6 @@
 //! Real sockets and real processes: this test binary, started again, is the agent.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -63,9 +64,16 @@ fn tools() -> Agent {
 /// No test of its own: what the launched process runs.
 #[test]
 fn agent_process() {
-    if std::env::var_os("OPENSENTIENCE_SOCKET_PATH").is_none() {
+    let Some(socket) = std::env::var_os("OPENSENTIENCE_SOCKET_PATH") else {
         return;
-    }
+    };
+    let socket = std::path::Path::new(&socket);
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    eprintln!(
+        "modes {:o} {:o}",
+        mode(socket.parent().unwrap()),
+        mode(socket)
+    );
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -114,7 +122,9 @@ async fn names(mut audit: AuditStream) -> Vec<String> {
 // spec: OSW-5-3
 #[tokio::test]
 async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_arguments() {
-    let (handle, audit) = launch().await;
+    let (launcher, audit) = launcher();
+    let output = launcher.output();
+    let handle = launcher.launch().await.unwrap();
     let outcome = handle
         .call(request("environment", json!({})))
         .await
@@ -146,6 +156,7 @@ async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_argu
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
     assert_eq!(handle.tools().len(), 7);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+    assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
     assert_eq!(seen.first().map(String::as_str), Some("agent.run_started"));
     assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));

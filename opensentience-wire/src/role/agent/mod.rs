@@ -10,6 +10,7 @@ mod calls;
 mod config;
 mod inbound;
 
+use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use crate::message::{
 use calls::Call;
 
 /// What comes out of an [`AgentConnection`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
     /// Send these bytes.
@@ -46,6 +47,19 @@ pub enum Output {
     Event(Event),
     /// The connection has ended: send what came before and close.
     Close(CloseReason),
+}
+
+/// Of bytes the size alone: they may be a hello with its token.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
+            Self::Call(call) => f.debug_tuple("Call").field(call).finish(),
+            Self::Cancel(id) => f.debug_tuple("Cancel").field(id).finish(),
+            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
+            Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
+        }
+    }
 }
 
 /// What an agent's application hears.

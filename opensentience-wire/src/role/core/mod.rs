@@ -11,6 +11,7 @@ mod config;
 mod inbound;
 mod tools;
 
+use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,7 +35,7 @@ use crate::token::Grant;
 use calls::Call;
 
 /// What comes out of a [`CoreConnection`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
     /// Send these bytes.
@@ -43,6 +44,17 @@ pub enum Output {
     Event(Event),
     /// The connection has ended: send what came before and close.
     Close(CloseReason),
+}
+
+/// Of bytes the size alone: they may be a hello with its token.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
+            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
+            Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
+        }
+    }
 }
 
 /// What a core's application hears.
