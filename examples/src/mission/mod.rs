@@ -8,7 +8,7 @@
 //! report      a uap-agent writes the report                   sections   its parts
 //! ```
 
-pub mod args;
+mod args;
 mod clock;
 mod findings;
 mod fleet;
@@ -16,9 +16,12 @@ mod governed;
 mod output;
 mod plan;
 mod report;
+mod run;
 mod scan;
 mod screen;
 mod sections;
 mod toolbox;
-pub mod tools;
+mod tools;
 mod world;
+
+pub use run::main;

@@ -10,6 +10,11 @@ use super::screen::Screen;
 pub struct Writer;
 
 impl Writer {
+    /// A writer.
+    pub fn new(_: Option<&str>) -> Result<Self, String> {
+        Ok(Self)
+    }
+
     /// Writes it.
     pub async fn write(
         &self,
