@@ -15,6 +15,7 @@ use crate::samples::{read_result, read_task, result, task};
 fn config() -> Config {
     Config::default()
         .log_id(LogId::from_bytes([5; 16]))
+        .segment_bytes(1 << 16)
         .sync(Sync::None)
 }
 
