@@ -237,7 +237,10 @@ impl Processor {
             let musts = report.iter().filter(|f| f.level == Level::Must);
             let shown: Vec<String> = musts
                 .take(MAX_SHOWN)
-                .map(|f| format!("{} at {:?}", f.code, f.pointer))
+                .map(|f| {
+                    let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
+                    format!("{} at {pointer:?}", f.code)
+                })
                 .collect();
             let why = format!("not a valid task: {}", shown.join(", "));
             let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
@@ -393,5 +396,7 @@ fn reason(why: &str) -> Reason {
     why.parse().expect("no reason here is blank")
 }
 
+/// Characters of a pointer that a Nack shows; names in it are the issuer's.
+const MAX_POINTER: usize = 200;
 /// Findings that a Nack shows.
 const MAX_SHOWN: usize = 8;

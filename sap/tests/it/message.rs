@@ -607,6 +607,22 @@ fn only_valid_parts_can_be_made() {
     assert!("".parse::<sap::AgentId>().is_err());
 }
 
+#[test]
+fn findings_between_members_are_bounded_too() {
+    let uris: Vec<Value> = (0..50).map(|_| json!({"uri": "http://x"})).collect();
+    let pressure: serde_json::Map<String, Value> =
+        (0..50).map(|n| (format!("p{n}"), json!(1))).collect();
+    let many = with(task(), "/attachments", Some(json!(uris)));
+    let many = with(
+        many,
+        "/constitutionalContext/pressure",
+        Some(json!(pressure)),
+    );
+    assert_eq!(task_findings(&many, &Options::default()).len(), 100);
+    let few = Options::default().limits(Limits::default().with_max_findings(10));
+    assert_eq!(task_findings(&many, &few).len(), 10);
+}
+
 proptest! {
     // spec: SAP-2-5
     #[test]

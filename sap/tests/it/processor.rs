@@ -316,6 +316,21 @@ fn deadline_and_budgets_end_a_task() {
         );
         assert_eq!(code(&slow, &clock, &no_cache()), wanted, "{late}");
     }
+    for (nanos, wanted) in [
+        (2_500_000_000, None),
+        (2_500_000_001, Some(ErrorCode::Timeout)),
+    ] {
+        let clock = Arc::new(Jumping::new());
+        let inner = Arc::clone(&clock);
+        let slow = processor(&Log::default()).handle(
+            "consult.align".parse().unwrap(),
+            move |_: Context| {
+                inner.go_on(Duration::from_nanos(nanos));
+                async { Ok(Outcome::new(text("1"))) }
+            },
+        );
+        assert_eq!(code(&slow, &clock, &seconds), wanted, "{nanos}");
+    }
     for (tokens, wanted) in [(8000.0, None), (8000.5, Some(ErrorCode::RateLimit))] {
         let spending = processor(&Log::default()).handle(
             "consult.align".parse().unwrap(),
@@ -342,6 +357,8 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
                 cx.report(Progress::partial(text("2"), vec![RawObject::empty()]))
                     .await;
                 *seen.lock().unwrap() = Some(cx.stopped().await);
+                // Nobody wants to know any more.
+                cx.report(Progress::running(Some(text("9")))).await;
                 Ok(Outcome::new(text("3")))
             }
         });
