@@ -580,6 +580,28 @@ fn a_verdict_decides_the_end() {
     assert_eq!(calls.load(Ordering::SeqCst), before);
 }
 
+// spec: SAP-4.2-9
+#[test]
+fn a_part_that_breaks_a_principle_ends_the_task() {
+    let log = Log::default();
+    let processor = processor(&log)
+        .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
+        .handle(
+            "consult.align".parse().unwrap(),
+            |mut cx: Context| async move {
+                cx.report(Progress::partial(
+                    text("\"burn\""),
+                    vec![RawObject::empty()],
+                ))
+                .await;
+                Ok(Outcome::new(text("1")))
+            },
+        );
+    let ended = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::NonConstitutional));
+    assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
+}
+
 #[derive(Debug)]
 struct Never;
 
@@ -630,7 +652,7 @@ fn what_cannot_be_written_down_is_not_told() {
             room: AtomicUsize::new(room),
         });
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
-        let processor = Processor::new(producer, transcript, Config::default())
+        let processor = Processor::new(producer, transcript.clone(), Config::default())
             .handle("consult.align".parse().unwrap(), |_: Context| async {
                 Ok(Outcome::new(text("1")))
             });
@@ -650,5 +672,9 @@ fn what_cannot_be_written_down_is_not_told() {
         ));
         assert!(answer.is_err());
         assert_eq!(told, wanted);
+        // It may come again, as if it had never been there.
+        transcript.room.store(10, Ordering::SeqCst);
+        let again = result(run(&processor, &Jumping::new(), &no_cache()).1);
+        assert_eq!(again.status, Status::Succeeded);
     }
 }
