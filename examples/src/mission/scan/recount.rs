@@ -1,5 +1,10 @@
 //! A second count of the same folder, by other code than the first.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "reading files is what this program is for"
+)]
+
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
@@ -45,10 +50,6 @@ pub fn recount(folder: &Folder, share: usize, of: usize) -> Result<Count, ScanEr
     Ok(count)
 }
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "reading files is what this program is for"
-)]
 fn newlines(path: &Path) -> io::Result<u64> {
     const HEAD: usize = 8 * 1024;
     let mut reader = BufReader::with_capacity(HEAD, File::open(path)?);
