@@ -1,1 +1,19 @@
-//! UAP hub v1: gRPC hub and fleet agents, protobuf types, negotiation and sessions, sans-IO.
+#![doc = include_str!("../README.md")]
+
+pub mod capability;
+pub mod convert;
+mod generated;
+pub mod id;
+pub mod message;
+pub mod role;
+pub mod state;
+pub mod status;
+#[cfg(any(feature = "client", feature = "server"))]
+pub mod transport;
+
+/// The protobuf types of package `uap.v1`, and the gRPC client and server by feature.
+///
+/// Spec: UAP hub 1, 2
+pub mod wire {
+    pub use crate::generated::*;
+}

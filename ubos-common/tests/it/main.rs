@@ -2,3 +2,5 @@
 
 #[cfg(feature = "canon")]
 mod canon;
+#[cfg(all(feature = "log", feature = "testing"))]
+mod log;

@@ -1,0 +1,62 @@
+//! Ack and Nack: what a transport may say before any result.
+
+use crate::error::ErrorCode;
+use crate::ident::{CorrelationId, Reason, TaskId};
+use crate::task::Task;
+
+ubos_common::words! {
+    /// Which of the two receipts it is. Spec: SAP 4.3
+    closed pub enum ReceiptStatus {
+        /// Taken.
+        Ack = "ACK",
+        /// Turned away.
+        Nack = "NACK",
+    }
+}
+
+ubos_common::wire! {
+    /// A valid and routable task was taken; at least one result follows. Spec: SAP 4.3
+    pub struct Ack {
+        /// `ACK`
+        required status: ReceiptStatus = "status", "SAP-4.3-1";
+        /// The task.
+        required message_id: TaskId = "messageId", "SAP-4.3-1";
+        /// Its correlation id.
+        required correlation_id: CorrelationId = "correlationId", "SAP-4.3-1";
+    }
+}
+
+ubos_common::wire! {
+    /// A task was turned away before any handler ran; no result follows. Spec: SAP 4.3
+    pub struct Nack {
+        /// `NACK`
+        required status: ReceiptStatus = "status", "SAP-4.3-2";
+        /// Why, as a word.
+        required code: ErrorCode = "code", "SAP-4.3-2";
+        /// Why, for a person.
+        required reason: Reason = "reason", "SAP-4.3-2";
+        /// The task; absent where its id could not be read.
+        optional message_id: TaskId = "messageId", "SAP-4.3-2";
+        /// Its correlation id; absent where it could not be read.
+        optional correlation_id: CorrelationId = "correlationId", "SAP-4.3-2";
+    }
+}
+
+impl Ack {
+    /// The Ack of a task.
+    #[must_use]
+    pub fn of(task: &Task) -> Self {
+        Self::new(ReceiptStatus::Ack, task.task_id, task.correlation_id)
+    }
+}
+
+impl Nack {
+    /// A Nack of a task whose ids are known.
+    #[must_use]
+    pub fn of(task: &Task, code: ErrorCode, reason: Reason) -> Self {
+        let mut nack = Self::new(ReceiptStatus::Nack, code, reason);
+        nack.message_id = Some(task.task_id);
+        nack.correlation_id = Some(task.correlation_id);
+        nack
+    }
+}

@@ -1,0 +1,360 @@
+//! What agents can do: kinds, skills, and whether a job brings what a skill requires.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::wire::{AgentRegistration, Payload, PayloadRequirement, capability::Format};
+
+/// The two domains of the protocol.
+///
+/// Spec: UAP hub 1
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the service has two execution calls"
+)]
+pub enum Kind {
+    /// Tests, run over `Execute`.
+    Test,
+    /// Translations, run over `Translate`.
+    Translation,
+}
+
+/// A (kind, type) pair: what a job needs and an agent offers. Types match exactly.
+///
+/// Spec: UAP hub 2
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Skill {
+    kind: Kind,
+    name: Arc<str>,
+}
+
+impl Skill {
+    /// The skill of running tests of a type.
+    pub fn test(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind: Kind::Test,
+            name: name.into(),
+        }
+    }
+
+    /// The skill of translating to a format.
+    pub fn translation(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind: Kind::Translation,
+            name: name.into(),
+        }
+    }
+
+    /// The domain.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The type within the domain.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for Skill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Test => "test",
+            Kind::Translation => "translation",
+        };
+        write!(f, "{kind} type {:?}", self.name)
+    }
+}
+
+impl fmt::Debug for Skill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Skills with what each requires of a job's payloads.
+pub(crate) type Skills = BTreeMap<Skill, Vec<PayloadRequirement>>;
+
+/// Bytes of a display name, a type or a MIME type.
+const MAX_NAME_BYTES: usize = 1024;
+/// Capabilities of a registration.
+const MAX_CAPABILITIES: usize = 1024;
+/// Requirements of a capability, and MIME types of a requirement.
+const MAX_REQUIREMENTS: usize = 256;
+
+/// Checks a registration and gives its skills; a repeated one counts once, as first said.
+///
+/// # Errors
+///
+/// The first field that is wrong.
+///
+/// Spec: UAP hub 2
+pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, RegistrationError> {
+    short("display_name", &registration.display_name)?;
+    few(
+        "capabilities",
+        registration.capabilities.len(),
+        MAX_CAPABILITIES,
+    )?;
+    let mut skills = Skills::new();
+    for (at, capability) in registration.capabilities.into_iter().enumerate() {
+        let field = |tail: &str| format!("capabilities[{at}].{tail}");
+        let (skill, requirements, path) = match capability.format {
+            None => {
+                return Err(RegistrationError::NoFormat {
+                    field: field("format"),
+                });
+            }
+            Some(Format::Test(test)) => (Skill::test(test.r#type), test.payloads, "test"),
+            Some(Format::Translation(to)) => (
+                Skill::translation(to.r#type),
+                to.source_payloads,
+                "translation",
+            ),
+        };
+        if skill.name().is_empty() {
+            return Err(RegistrationError::EmptyType {
+                field: field(&format!("{path}.type")),
+            });
+        }
+        short(&field(&format!("{path}.type")), skill.name())?;
+        few(&field(path), requirements.len(), MAX_REQUIREMENTS)?;
+        for requirement in &requirements {
+            short(&field(path), &requirement.r#type)?;
+            few(
+                &field(path),
+                requirement.accepted_mime_types.len(),
+                MAX_REQUIREMENTS,
+            )?;
+            requirement
+                .accepted_mime_types
+                .iter()
+                .try_for_each(|mime| short(&field(path), mime))?;
+        }
+        skills.entry(skill).or_insert(requirements);
+    }
+    Ok(skills)
+}
+
+fn short(field: &str, text: &str) -> Result<(), RegistrationError> {
+    if text.len() > MAX_NAME_BYTES {
+        return Err(RegistrationError::TooLong {
+            field: field.into(),
+            seen: text.len(),
+            most: MAX_NAME_BYTES,
+        });
+    }
+    Ok(())
+}
+
+fn few(field: &str, seen: usize, most: usize) -> Result<(), RegistrationError> {
+    if seen > most {
+        return Err(RegistrationError::TooMany {
+            field: field.into(),
+            seen,
+            most,
+        });
+    }
+    Ok(())
+}
+
+/// Why a registration is refused; all are `INVALID_ARGUMENT` on the wire.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistrationError {
+    /// A capability is neither test nor translation.
+    #[error("{field} is missing: a capability is a test or a translation")]
+    NoFormat {
+        /// Path of the field.
+        field: String,
+    },
+    /// A capability's type is empty.
+    #[error("{field} is empty")]
+    EmptyType {
+        /// Path of the field.
+        field: String,
+    },
+    /// A text is longer than names may be.
+    #[error("{field} has {seen} bytes, at most {most} are taken")]
+    TooLong {
+        /// Path of the field.
+        field: String,
+        /// Bytes of the text.
+        seen: usize,
+        /// The bound.
+        most: usize,
+    },
+    /// A list is longer than it may be.
+    #[error("{field} has {seen} entries, at most {most} are taken")]
+    TooMany {
+        /// Path of the field.
+        field: String,
+        /// Entries of the list.
+        seen: usize,
+        /// The bound.
+        most: usize,
+    },
+}
+
+/// Whether a job's payloads meet all requirements; payload types that none names do not matter.
+///
+/// Spec: UAP hub 3
+#[must_use]
+pub fn meets(requirements: &[PayloadRequirement], payloads: &[Payload]) -> bool {
+    requirements.iter().all(|requirement| {
+        let mut count = 0;
+        for payload in payloads
+            .iter()
+            .filter(|payload| payload.r#type == requirement.r#type)
+        {
+            count += 1;
+            if !accepts_mime(requirement, payload) {
+                return false;
+            }
+        }
+        (count > 0 || !requirement.is_required) && (count < 2 || requirement.is_repeatable)
+    })
+}
+
+// choice: HUB-3-2 a payload without an attachment has no MIME type, and so none of the list
+fn accepts_mime(requirement: &PayloadRequirement, payload: &Payload) -> bool {
+    let essence = |mime: &str| {
+        mime.split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase()
+    };
+    let accepted = &requirement.accepted_mime_types;
+    let seen = payload
+        .attachment
+        .as_ref()
+        .map(|attachment| essence(&attachment.mime_type));
+    accepted.is_empty()
+        || seen.is_some_and(|seen| accepted.iter().any(|mime| essence(mime) == seen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Capability, TestCapability};
+
+    fn requirement(required: bool, repeatable: bool, mimes: &[&str]) -> PayloadRequirement {
+        PayloadRequirement {
+            r#type: "script".into(),
+            is_required: required,
+            is_repeatable: repeatable,
+            accepted_mime_types: mimes.iter().map(|mime| (*mime).to_owned()).collect(),
+        }
+    }
+
+    fn payload(kind: &str, mime: &str) -> Payload {
+        Payload::file(kind, "name", mime, "data")
+    }
+
+    // spec: HUB-3-2
+    #[test]
+    fn requirements_ask_for_presence_number_and_mime_type() {
+        let (one, other) = (
+            payload("script", "Text/Plain; charset=utf-8"),
+            payload("other", "image/png"),
+        );
+        let bare = Payload::new("script");
+        for (wanted, requirement, payloads) in [
+            (true, requirement(false, false, &[]), vec![]),
+            (false, requirement(true, false, &[]), vec![]),
+            (false, requirement(true, false, &[]), vec![other.clone()]),
+            (
+                true,
+                requirement(true, false, &[]),
+                vec![one.clone(), other.clone(), other.clone()],
+            ),
+            (
+                false,
+                requirement(true, false, &[]),
+                vec![one.clone(), one.clone()],
+            ),
+            (
+                true,
+                requirement(true, true, &[]),
+                vec![one.clone(), one.clone()],
+            ),
+            (
+                true,
+                requirement(true, true, &["image/png", "text/plain ;q=1"]),
+                vec![one.clone()],
+            ),
+            (
+                false,
+                requirement(false, true, &["text/html"]),
+                vec![one.clone()],
+            ),
+            (
+                false,
+                requirement(true, true, &["text/plain"]),
+                vec![one.clone(), payload("script", "")],
+            ),
+            (
+                false,
+                requirement(true, true, &["text/plain"]),
+                vec![bare.clone()],
+            ),
+            (true, requirement(true, true, &[]), vec![bare]),
+        ] {
+            assert_eq!(
+                meets(std::slice::from_ref(&requirement), &payloads),
+                wanted,
+                "{requirement:?} {payloads:?}"
+            );
+        }
+    }
+
+    // spec: HUB-2-1
+    #[test]
+    fn a_bad_capability_is_refused_with_its_field() {
+        let capability = |format| Capability { format };
+        let test = |name: &str, payloads| {
+            Some(Format::Test(TestCapability {
+                r#type: name.into(),
+                payloads,
+            }))
+        };
+        let register = |capabilities| {
+            skills(AgentRegistration {
+                display_name: String::new(),
+                capabilities,
+            })
+        };
+        assert_eq!(register(vec![]), Ok(Skills::new()));
+        let twice = vec![
+            capability(test("a", vec![requirement(true, true, &[])])),
+            capability(test("a", vec![])),
+        ];
+        let found = register(twice).unwrap();
+        assert_eq!((found.len(), found[&Skill::test("a")].len()), (1, 1));
+        let refused = |capabilities| register(capabilities).unwrap_err().to_string();
+        assert!(refused(vec![capability(None)]).contains("capabilities[0].format"));
+        assert!(
+            refused(vec![
+                capability(test("a", vec![])),
+                capability(test("", vec![]))
+            ])
+            .contains("[1].test.type")
+        );
+        let long = "x".repeat(MAX_NAME_BYTES + 1);
+        assert!(refused(vec![capability(test(&long, vec![]))]).contains("[0].test.type"));
+        assert!(
+            refused(vec![capability(test("a", vec![])); MAX_CAPABILITIES + 1])
+                .contains("capabilities")
+        );
+        assert!(
+            refused(vec![capability(test(
+                "a",
+                vec![requirement(true, true, &[]); 257]
+            ))])
+            .contains("[0].test")
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The names of agents, sessions, streams and jobs.
+
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use ubos_common::id_type;
+
+use crate::capability::Kind;
+
+/// Declares a cheap, opaque text identifier.
+macro_rules! text_id {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text on the wire.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Names one registration of an agent; the hub makes it, the agent sends it as `x-client-id`.
+    ///
+    /// Spec: UAP hub 2
+    ClientId
+}
+
+text_id! {
+    /// Names one offer of a job to one agent; opaque to agents, which send it as `x-session-id`.
+    ///
+    /// Spec: UAP hub 3
+    SessionId
+}
+
+impl SessionId {
+    /// The id of a new offer: `JOB-` or `TRN-`, which deployed hubs route by, and a UUID.
+    pub(crate) fn new(kind: Kind, uuid: ubos_common::id::Uuid) -> Self {
+        let prefix = match kind {
+            Kind::Test => "JOB",
+            Kind::Translation => "TRN",
+        };
+        Self(format!("{prefix}-{uuid}").into())
+    }
+}
+
+id_type! {
+    /// Names a job towards the caller, through all its offers.
+    pub struct JobId;
+}
+
+/// Names one gRPC call between a driver and its machine; whoever opens the call counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "a plain number that drivers make"
+)]
+pub struct StreamId(pub u64);

@@ -1,0 +1,251 @@
+//! Short ways to build the wire messages, and results read without asking whether test or translation.
+
+use bytes::Bytes;
+
+use crate::{
+    capability::{Kind, Skill},
+    state::State,
+    wire::{
+        Attachment, Capability, Payload, Severity, StepReport, StepStatus, Summary, Telemetry,
+        TestCapability, TestResult, TestStatus, TranslationCapability, TranslationResult,
+        TranslationStatus, capability::Format,
+    },
+};
+
+impl Payload {
+    /// A payload of a type, empty as yet.
+    pub fn new(kind: impl Into<String>) -> Self {
+        Self {
+            r#type: kind.into(),
+            attachment: None,
+            metadata: None,
+        }
+    }
+
+    /// A payload that is a file.
+    pub fn file(
+        kind: impl Into<String>,
+        name: impl Into<String>,
+        mime_type: impl Into<String>,
+        data: impl Into<Bytes>,
+    ) -> Self {
+        Self {
+            attachment: Some(Attachment::new(name, mime_type, data)),
+            ..Self::new(kind)
+        }
+    }
+
+    /// With metadata beside it; see [`convert`](crate::convert) for making it from JSON.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: prost_types::Struct) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// The attached bytes, empty where there are none.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        self.attachment
+            .as_ref()
+            .map_or(&[], |attachment| &attachment.data)
+    }
+}
+
+impl Attachment {
+    /// A named file.
+    pub fn new(
+        name: impl Into<String>,
+        mime_type: impl Into<String>,
+        data: impl Into<Bytes>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            mime_type: mime_type.into(),
+            data: data.into(),
+        }
+    }
+}
+
+impl Telemetry {
+    /// One line, without attachments, time or source.
+    pub fn new(severity: Severity, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            severity: severity.into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl TestResult {
+    /// A result in `state`, with a word for people.
+    pub fn new(state: State, message: impl Into<String>) -> Self {
+        let status = TestStatus {
+            state: state.to_wire(Kind::Test),
+            message: message.into(),
+        };
+        Self {
+            status: Some(status),
+            ..Self::default()
+        }
+    }
+
+    /// The result of a test that ended well.
+    pub fn completed(message: impl Into<String>) -> Self {
+        Self::new(State::Completed, message)
+    }
+
+    /// The result of a test that ended badly.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(State::Failed, message)
+    }
+
+    /// With one more step report.
+    #[must_use]
+    pub fn with_report(mut self, report: StepReport) -> Self {
+        self.reports.push(report);
+        self
+    }
+
+    /// With one more file.
+    #[must_use]
+    pub fn with_attachment(mut self, attachment: Attachment) -> Self {
+        self.attachments.push(attachment);
+        self
+    }
+
+    /// With a summary.
+    #[must_use]
+    pub fn with_summary(mut self, summary: Summary) -> Self {
+        self.summary = Some(summary);
+        self
+    }
+}
+
+impl TranslationResult {
+    /// A result in `state`, with a word for people.
+    pub fn new(state: State, message: impl Into<String>) -> Self {
+        let status = TranslationStatus {
+            state: state.to_wire(Kind::Translation),
+            message: message.into(),
+        };
+        Self {
+            status: Some(status),
+            ..Self::default()
+        }
+    }
+
+    /// The result of a translation that made `payloads`.
+    #[must_use]
+    pub fn completed(payloads: Vec<Payload>) -> Self {
+        Self {
+            payloads,
+            ..Self::new(State::Completed, "")
+        }
+    }
+}
+
+impl StepReport {
+    /// A step without children.
+    pub fn new(name: impl Into<String>, status: StepStatus) -> Self {
+        Self {
+            name: name.into(),
+            status: status.into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Summary {
+    /// A summary that holds metadata alone.
+    #[must_use]
+    pub const fn of(metadata: prost_types::Struct) -> Self {
+        Self {
+            total_duration: None,
+            start_time: None,
+            metadata: Some(metadata),
+        }
+    }
+}
+
+impl From<Skill> for Capability {
+    /// The capability without requirements.
+    fn from(skill: Skill) -> Self {
+        let r#type = skill.name().to_owned();
+        let format = match skill.kind() {
+            Kind::Test => Format::Test(TestCapability {
+                r#type,
+                payloads: Vec::new(),
+            }),
+            Kind::Translation => Format::Translation(TranslationCapability {
+                r#type,
+                ..TranslationCapability::default()
+            }),
+        };
+        Self {
+            format: Some(format),
+        }
+    }
+}
+
+/// The result of a session, as the agent sent it.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "one for each kind")]
+pub enum JobResult {
+    /// Of a test.
+    Test(TestResult),
+    /// Of a translation.
+    Translation(TranslationResult),
+}
+
+impl JobResult {
+    /// A result of `kind` that says nothing but how it ended.
+    pub fn bare(kind: Kind, state: State, message: impl Into<String>) -> Self {
+        match kind {
+            Kind::Test => Self::Test(TestResult::new(state, message)),
+            Kind::Translation => Self::Translation(TranslationResult::new(state, message)),
+        }
+    }
+
+    /// Test or translation.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Test(_) => Kind::Test,
+            Self::Translation(_) => Kind::Translation,
+        }
+    }
+
+    /// The state it says; `None` where the status is missing, unspecified or unknown.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        let number = match self {
+            Self::Test(result) => result.status.as_ref()?.state,
+            Self::Translation(result) => result.status.as_ref()?.state,
+        };
+        State::from_wire(self.kind(), number)
+    }
+
+    /// The words of its status, empty where there are none.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Test(result) => result.status.as_ref().map_or("", |status| &status.message),
+            Self::Translation(result) => {
+                result.status.as_ref().map_or("", |status| &status.message)
+            }
+        }
+    }
+}
+
+impl From<TestResult> for JobResult {
+    fn from(result: TestResult) -> Self {
+        Self::Test(result)
+    }
+}
+
+impl From<TranslationResult> for JobResult {
+    fn from(result: TranslationResult) -> Self {
+        Self::Translation(result)
+    }
+}

@@ -1,0 +1,440 @@
+//! The fleet agent: registers, listens, answers proposals, runs sessions, comes back.
+
+mod event;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ubos_common::{
+    machine::{Backoff, Machine, Outbox},
+    time::{Mono, Now},
+};
+
+pub use self::event::{CommandError, Config, Event, Inbound, Input, InputError, Outbound, Output};
+use self::{event::Say, session::Session};
+use super::{Rpc, timers::Timers};
+use crate::{
+    capability::{RegistrationError, Skills, skills},
+    id::{ClientId, SessionId, StreamId},
+    message::JobResult,
+    state::State,
+    status::{Status, brief},
+    wire::{AgentRegistration, ListenRequest, Telemetry, listen_request},
+};
+
+/// Outputs that wait before the driver stops reading.
+const MAX_OUTPUTS: usize = 1024;
+
+/// The agent's side of the protocol, without IO.
+///
+/// ```text
+///          start          registered
+/// Idle ----------> Registering ----------> Listening
+///                    ^   | failed              | ended, however
+///                    |   v                     |
+///                    Pausing <-----------------+        shutdown: -> Leaving -> Closed
+/// ```
+///
+/// Sessions live beside that and outlive a lost control stream:
+/// `Accepted -> Opened -> Running -> Finishing`.
+///
+/// ```
+/// use ubos_common::time::{Mono, Now, Timestamp};
+/// use uap_hub_proto::{capability::Skill, role::agent::*};
+///
+/// let config = Config::default().name("a".into()).capabilities(vec![Skill::test("sum").into()]);
+/// let mut agent = FleetAgent::new(config)?;
+/// agent.start(Now::new(Mono::ZERO, Timestamp::EPOCH));
+/// assert!(matches!(agent.poll_output(), Some(Output::Register { attempt: 1, .. })));
+/// # Ok::<(), uap_hub_proto::capability::RegistrationError>(())
+/// ```
+///
+/// Spec: UAP hub 2 to 5
+#[derive(Debug)]
+pub struct FleetAgent {
+    config: Config,
+    skills: Skills,
+    phase: Phase,
+    backoff: Backoff,
+    attempt: u64,
+    /// The last name given to a stream.
+    opened: u64,
+    is_leaving: bool,
+    sessions: BTreeMap<SessionId, Session>,
+    streams: BTreeMap<StreamId, SessionId>,
+    timers: Timers<Timer>,
+    outputs: Outbox<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Registering,
+    Listening {
+        stream: StreamId,
+        since: Mono,
+        heard: bool,
+    },
+    Pausing,
+    /// Half-closed `Listen`, waiting for the hub's end of it.
+    Leaving {
+        stream: StreamId,
+    },
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// `Register` takes too long, the pause is over, or the hub does not close `Listen`.
+    Control,
+    /// What that means depends on the session's stage.
+    Session(SessionId),
+    /// Running sessions have had their time.
+    Drain,
+}
+
+impl FleetAgent {
+    /// An agent that does nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// Capabilities that a hub would refuse.
+    pub fn new(config: Config) -> Result<Self, RegistrationError> {
+        let skills = skills(Self::registration(&config))?;
+        let backoff = Backoff::new(config.first_retry, config.longest_retry);
+        Ok(Self {
+            config,
+            skills,
+            phase: Phase::Idle,
+            backoff,
+            attempt: 0,
+            opened: 0,
+            is_leaving: false,
+            sessions: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            timers: Timers::new(),
+            outputs: Outbox::new(MAX_OUTPUTS),
+        })
+    }
+
+    /// Begins: registers, and again for ever when it must.
+    pub fn start(&mut self, now: Now) {
+        if self.phase == Phase::Idle {
+            self.register(now);
+        }
+    }
+
+    /// Reports a state of a running session: `Running`, with words for people.
+    ///
+    /// # Errors
+    ///
+    /// The session does not run, or the state is not for saying.
+    ///
+    /// Spec: UAP hub 4
+    pub fn status(
+        &mut self,
+        now: Now,
+        session: &SessionId,
+        state: State,
+        message: impl Into<String>,
+    ) -> Result<(), CommandError> {
+        match state {
+            State::Running => self.say(now, session, Say::Status(state, message.into())),
+            State::Acknowledged => Err(CommandError::Backward),
+            State::Completed | State::Failed | State::Invalid => Err(CommandError::Terminal),
+        }
+    }
+
+    /// Reports a line of a running session's log; a missing time is filled in.
+    ///
+    /// # Errors
+    ///
+    /// The session does not run, or the message is too large.
+    ///
+    /// Spec: UAP hub 4
+    pub fn telemetry(
+        &mut self,
+        now: Now,
+        session: &SessionId,
+        telemetry: Telemetry,
+    ) -> Result<(), CommandError> {
+        self.say(now, session, Say::Telemetry(telemetry))
+    }
+
+    /// Sends the result of a running session and half-closes its stream.
+    ///
+    /// # Errors
+    ///
+    /// The session does not run, or the result is of the other kind, not terminal, or too large.
+    ///
+    /// Spec: UAP hub 4
+    pub fn finish(
+        &mut self,
+        now: Now,
+        session: &SessionId,
+        result: JobResult,
+    ) -> Result<(), CommandError> {
+        if !result.state().is_some_and(State::is_terminal) {
+            return Err(CommandError::NotTerminal);
+        }
+        self.say(now, session, Say::Result(result))?;
+        self.finishing(now, session);
+        self.leave_if_drained(now);
+        Ok(())
+    }
+
+    /// Leaves: accepts nothing more, gives running sessions `drain`, then closes `Listen`.
+    pub fn shutdown(&mut self, now: Now, drain: Duration) {
+        if self.is_leaving || self.phase == Phase::Closed {
+            return;
+        }
+        self.is_leaving = true;
+        self.timers
+            .set(Timer::Drain, now.mono.saturating_add(drain));
+        if !matches!(self.phase, Phase::Listening { .. }) {
+            self.timers.clear(&Timer::Control);
+            self.phase = Phase::Idle;
+        }
+        self.leave_if_drained(now);
+    }
+
+    /// Takes what happened. Inputs of calls and attempts that are over are ignored.
+    ///
+    /// # Errors
+    ///
+    /// The agent has left.
+    pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), InputError> {
+        if self.phase == Phase::Closed {
+            return Err(InputError::Closed);
+        }
+        match input {
+            Input::Registered { attempt, client_id } if self.is_awaited(attempt) => {
+                self.listen(now, client_id)
+            }
+            Input::RegisterFailed { attempt, reason } if self.is_awaited(attempt) => {
+                self.pause(now, &reason)
+            }
+            Input::Registered { .. } | Input::RegisterFailed { .. } => {}
+            Input::Message { stream, message } => self.message(now, stream, message),
+            Input::Ended { stream, status } => self.ended(now, stream, status),
+        }
+        self.leave_if_drained(now);
+        Ok(())
+    }
+
+    /// Does what is due; early or repeated calls do nothing.
+    pub fn handle_timeout(&mut self, now: Now) {
+        while let Some(timer) = self.timers.pop_due(now.mono) {
+            match timer {
+                Timer::Control => match self.phase {
+                    Phase::Registering => self.pause(now, "the hub did not answer in time"),
+                    Phase::Pausing => self.register(now),
+                    Phase::Leaving { stream } => {
+                        self.outputs.push(Output::Drop { stream });
+                        self.close();
+                    }
+                    Phase::Idle | Phase::Listening { .. } | Phase::Closed => {}
+                },
+                Timer::Session(session) => self.session_timeout(now, &session),
+                Timer::Drain => {
+                    for session in self.sessions.keys().cloned().collect::<Vec<_>>() {
+                        self.give_up(&session);
+                    }
+                }
+            }
+        }
+        self.leave_if_drained(now);
+    }
+
+    /// The next thing to do, in order.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    /// Whether the driver may go on reading.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
+        self.phase != Phase::Closed && !self.outputs.is_full()
+    }
+
+    /// Whether the agent has left.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    fn registration(config: &Config) -> AgentRegistration {
+        AgentRegistration {
+            display_name: config.name.clone(),
+            capabilities: config.capabilities.clone(),
+        }
+    }
+
+    fn is_awaited(&self, attempt: u64) -> bool {
+        self.phase == Phase::Registering && attempt == self.attempt
+    }
+
+    fn register(&mut self, now: Now) {
+        self.attempt += 1;
+        self.phase = Phase::Registering;
+        self.timers.set(
+            Timer::Control,
+            now.mono.saturating_add(self.config.register_timeout),
+        );
+        let registration = Self::registration(&self.config);
+        self.outputs.push(Output::Register {
+            attempt: self.attempt,
+            registration,
+        });
+    }
+
+    // impl: HUB-2-7 HUB-2-8
+    fn listen(&mut self, now: Now, client_id: String) {
+        let stream = self.next_stream();
+        self.timers.clear(&Timer::Control);
+        self.phase = Phase::Listening {
+            stream,
+            since: now.mono,
+            heard: false,
+        };
+        let id = ClientId::from(client_id.as_str());
+        self.outputs.push(Output::Open {
+            stream,
+            rpc: Rpc::Listen,
+            key: client_id,
+        });
+        self.answer(stream, listen_request::Event::Ready(()));
+        self.outputs
+            .push(Output::Event(Event::Listening { client_id: id }));
+    }
+
+    // impl: HUB-5-2
+    fn pause(&mut self, now: Now, reason: &str) {
+        let after = match self.config.jitter {
+            true => self.backoff.next_delay_with_jitter(&mut self.config.ids),
+            false => self.backoff.next_delay(),
+        };
+        self.phase = Phase::Pausing;
+        self.timers
+            .set(Timer::Control, now.mono.saturating_add(after));
+        self.outputs.push(Output::Event(Event::Retrying {
+            after,
+            reason: brief(reason),
+        }));
+    }
+
+    fn ended(&mut self, now: Now, stream: StreamId, status: Status) {
+        match self.phase {
+            Phase::Listening {
+                stream: control,
+                since,
+                heard,
+            } if control == stream => {
+                /// A control stream that lasted this long, or said anything, was a good one.
+                const GOOD: Duration = Duration::from_secs(1);
+                if heard || now.mono.saturating_since(since) >= GOOD {
+                    self.backoff.reset();
+                }
+                self.drop_accepted();
+                if self.is_leaving {
+                    self.phase = Phase::Idle;
+                } else {
+                    self.pause(now, &format!("Listen ended: {status}"));
+                }
+            }
+            Phase::Leaving { stream: control } if control == stream => self.close(),
+            _ => self.session_ended(stream, status),
+        }
+    }
+
+    fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
+        match (&mut self.phase, message) {
+            (
+                Phase::Listening {
+                    stream: control,
+                    heard,
+                    ..
+                },
+                Inbound::Listen(message),
+            ) if *control == stream => {
+                *heard = true;
+                if let Some(event) = message.event {
+                    self.control(now, stream, event);
+                }
+            }
+            (_, Inbound::Listen(_)) => {}
+            (_, Inbound::Test(init)) => self.init(now, stream, init.payloads),
+            (_, Inbound::Translation(init)) => self.init(now, stream, init.payloads),
+        }
+    }
+
+    fn answer(&mut self, stream: StreamId, event: listen_request::Event) {
+        let message = Outbound::Listen(ListenRequest { event: Some(event) });
+        self.outputs.push(Output::Send { stream, message });
+    }
+
+    fn next_stream(&mut self) -> StreamId {
+        self.opened += 1;
+        StreamId(self.opened)
+    }
+
+    fn leave_if_drained(&mut self, now: Now) {
+        if !self.is_leaving || !self.sessions.is_empty() {
+            return;
+        }
+        match self.phase {
+            Phase::Listening { stream, .. } => {
+                self.outputs.push(Output::HalfClose { stream });
+                self.timers
+                    .set(Timer::Control, now.mono.saturating_add(self.config.linger));
+                self.phase = Phase::Leaving { stream };
+            }
+            Phase::Idle | Phase::Registering | Phase::Pausing => self.close(),
+            Phase::Leaving { .. } | Phase::Closed => {}
+        }
+    }
+
+    fn close(&mut self) {
+        self.phase = Phase::Closed;
+        self.timers = Timers::new();
+        self.outputs.push(Output::Event(Event::Closed));
+    }
+}
+
+impl Machine for FleetAgent {
+    type Input<'a> = Input;
+    type Output = Output;
+    type Error = InputError;
+
+    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), InputError> {
+        Self::handle_input(self, now, input)
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        Self::poll_output(self)
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        Self::poll_timeout(self)
+    }
+
+    fn accepts_input(&self) -> bool {
+        Self::accepts_input(self)
+    }
+
+    fn is_closed(&self) -> bool {
+        Self::is_closed(self)
+    }
+}

@@ -1,0 +1,327 @@
+//! The agent's sessions, from proposal to the end of their call.
+
+use prost::Message as _;
+use ubos_common::time::Now;
+
+use super::{CommandError, Event, FleetAgent, Outbound, Output, Phase, Rpc, Say, Timer};
+use crate::{
+    capability::{Kind, Skill},
+    convert::to_timestamp,
+    id::{SessionId, StreamId},
+    message::JobResult,
+    state::State,
+    status::Status,
+    wire::{
+        Payload, SessionAcceptance, SessionProposal, TestResponse, TestStatus, TranslationResponse,
+        TranslationStatus, listen_request, listen_response, session_proposal::Details,
+        test_response, translation_response,
+    },
+};
+
+#[derive(Debug)]
+pub(super) struct Session {
+    skill: Skill,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The proposal is accepted.
+    Accepted,
+    /// The call is open and acknowledged, the job has not come.
+    Opened(StreamId),
+    /// The handler runs.
+    Running(StreamId),
+    /// The result is sent; the call waits for the hub's end.
+    Finishing(StreamId),
+}
+
+impl Stage {
+    const fn stream(self) -> Option<StreamId> {
+        match self {
+            Self::Accepted => None,
+            Self::Opened(stream) | Self::Running(stream) | Self::Finishing(stream) => Some(stream),
+        }
+    }
+}
+
+impl FleetAgent {
+    pub(super) fn control(&mut self, now: Now, stream: StreamId, event: listen_response::Event) {
+        match event {
+            listen_response::Event::SessionProposal(proposal) => {
+                self.proposed(now, stream, proposal)
+            }
+            listen_response::Event::SessionReady(ready) => {
+                self.ready(now, &SessionId::from(ready.session_id))
+            }
+        }
+    }
+
+    // impl: HUB-3-7
+    fn proposed(&mut self, now: Now, stream: StreamId, proposal: SessionProposal) {
+        let id = SessionId::from(proposal.session_id.as_str());
+        if self.sessions.contains_key(&id) {
+            return;
+        }
+        let skill = proposal.details.map(|details| match details {
+            Details::Test(test) => Skill::test(test.r#type),
+            Details::Translation(translation) => Skill::translation(translation.r#type),
+        });
+        let busy = self
+            .sessions
+            .values()
+            .filter(|session| !matches!(session.stage, Stage::Finishing(_)))
+            .count();
+        let reason = match &skill {
+            None => "the proposal says neither test nor translation",
+            Some(skill) if !self.skills.contains_key(skill) => {
+                "the agent has no handler for that type"
+            }
+            Some(_) if self.is_leaving => "the agent is leaving",
+            Some(_) if busy >= self.config.max_sessions => "the agent is busy",
+            Some(_) => "",
+        };
+        let accepted = reason.is_empty();
+        let answer = SessionAcceptance {
+            session_id: proposal.session_id,
+            accepted,
+            reason: reason.to_owned(),
+        };
+        self.answer(stream, listen_request::Event::SessionAcceptance(answer));
+        match skill {
+            Some(skill) if accepted => {
+                self.timers.set(
+                    Timer::Session(id.clone()),
+                    now.mono.saturating_add(self.config.ready_timeout),
+                );
+                self.sessions.insert(
+                    id,
+                    Session {
+                        skill,
+                        stage: Stage::Accepted,
+                    },
+                );
+            }
+            _ => self.outputs.push(Output::Event(Event::Refused {
+                session: id,
+                reason,
+            })),
+        }
+    }
+
+    /// Opens the call and acknowledges at once: a hub may wait for that before it sends the job.
+    // impl: HUB-3-5 HUB-4-1 HUB-2-8
+    fn ready(&mut self, now: Now, id: &SessionId) {
+        if self
+            .sessions
+            .get(id)
+            .is_none_or(|session| session.stage != Stage::Accepted)
+        {
+            return;
+        }
+        let stream = self.next_stream();
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.stage = Stage::Opened(stream);
+        let kind = session.skill.kind();
+        let rpc = match kind {
+            Kind::Test => Rpc::Execute,
+            Kind::Translation => Rpc::Translate,
+        };
+        self.streams.insert(stream, id.clone());
+        self.timers.set(
+            Timer::Session(id.clone()),
+            now.mono.saturating_add(self.config.init_timeout),
+        );
+        self.outputs.push(Output::Open {
+            stream,
+            rpc,
+            key: id.to_string(),
+        });
+        let message = message(now, kind, Say::Status(State::Acknowledged, String::new()));
+        self.outputs.push(Output::Send { stream, message });
+    }
+
+    /// The job came: its handler may run. A second job on the stream is ignored.
+    pub(super) fn init(&mut self, now: Now, stream: StreamId, payloads: Vec<Payload>) {
+        let Some(id) = self.streams.get(&stream).cloned() else {
+            return;
+        };
+        let Some(session) = self
+            .sessions
+            .get_mut(&id)
+            .filter(|session| session.stage == Stage::Opened(stream))
+        else {
+            return;
+        };
+        session.stage = Stage::Running(stream);
+        let skill = session.skill.clone();
+        self.timers.clear(&Timer::Session(id.clone()));
+        let message = message(
+            now,
+            skill.kind(),
+            Say::Status(State::Running, String::new()),
+        );
+        self.outputs.push(Output::Send { stream, message });
+        self.outputs.push(Output::Run {
+            session: id,
+            skill,
+            payloads,
+        });
+    }
+
+    pub(super) fn say(&mut self, now: Now, id: &SessionId, say: Say) -> Result<(), CommandError> {
+        let session = self.sessions.get(id).ok_or(CommandError::NotRunning)?;
+        let Stage::Running(stream) = session.stage else {
+            return Err(CommandError::NotRunning);
+        };
+        let wanted = session.skill.kind();
+        if let Say::Result(result) = &say
+            && result.kind() != wanted
+        {
+            return Err(CommandError::WrongKind {
+                seen: result.kind(),
+                wanted,
+            });
+        }
+        let message = message(now, wanted, say);
+        let (seen, most) = (message.encoded_len(), self.config.max_message_bytes);
+        if seen > most {
+            return Err(CommandError::TooLarge { seen, most });
+        }
+        self.outputs.push(Output::Send { stream, message });
+        Ok(())
+    }
+
+    // impl: HUB-4-8
+    pub(super) fn finishing(&mut self, now: Now, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(stream) = session.stage.stream() else {
+            return;
+        };
+        session.stage = Stage::Finishing(stream);
+        self.timers.set(
+            Timer::Session(id.clone()),
+            now.mono.saturating_add(self.config.linger),
+        );
+        self.outputs.push(Output::HalfClose { stream });
+    }
+
+    pub(super) fn session_timeout(&mut self, now: Now, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        match session.stage {
+            Stage::Opened(stream) => {
+                let kind = session.skill.kind();
+                let result =
+                    JobResult::bare(kind, State::Failed, "the hub did not send the job in time");
+                let message = message(now, kind, Say::Result(result));
+                self.outputs.push(Output::Send { stream, message });
+                self.finishing(now, id);
+            }
+            Stage::Accepted | Stage::Running(_) | Stage::Finishing(_) => self.give_up(id),
+        }
+    }
+
+    /// Ends a session from this side, without a word.
+    pub(super) fn give_up(&mut self, id: &SessionId) {
+        let stream = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.stage.stream());
+        if let Some(stream) = stream {
+            self.outputs.push(Output::Drop { stream });
+        }
+        self.over(id, None);
+    }
+
+    /// The call of a session ended: a handler that still runs works for nobody.
+    pub(super) fn session_ended(&mut self, stream: StreamId, status: Status) {
+        if let Some(id) = self.streams.get(&stream).cloned() {
+            self.over(&id, Some(status));
+        }
+    }
+
+    /// The control stream is gone: what was only accepted will never be ready.
+    pub(super) fn drop_accepted(&mut self) {
+        let accepted = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.stage == Stage::Accepted);
+        for id in accepted.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.over(&id, None);
+        }
+    }
+
+    fn over(&mut self, id: &SessionId, status: Option<Status>) {
+        let Some(session) = self.sessions.remove(id) else {
+            return;
+        };
+        self.timers.clear(&Timer::Session(id.clone()));
+        if let Some(stream) = session.stage.stream() {
+            self.streams.remove(&stream);
+        }
+        if matches!(session.stage, Stage::Running(_)) {
+            self.outputs.push(Output::Stop {
+                session: id.clone(),
+            });
+        }
+        self.outputs.push(Output::Event(Event::SessionOver {
+            session: id.clone(),
+            status,
+        }));
+        debug_assert!(self.phase != Phase::Closed, "sessions end before the agent");
+    }
+}
+
+impl Outbound {
+    fn encoded_len(&self) -> usize {
+        match self {
+            Self::Listen(message) => message.encoded_len(),
+            Self::Test(message) => message.encoded_len(),
+            Self::Translation(message) => message.encoded_len(),
+        }
+    }
+}
+
+/// Puts a report in its kind's message, with the time.
+fn message(now: Now, kind: Kind, mut say: Say) -> Outbound {
+    let timestamp = Some(to_timestamp(now.wall));
+    if let Say::Telemetry(telemetry) = &mut say {
+        telemetry
+            .timestamp
+            .get_or_insert_with(|| to_timestamp(now.wall));
+    }
+    match kind {
+        Kind::Test => {
+            use test_response::Event;
+            let event = match say {
+                Say::Status(state, message) => Some(Event::Status(TestStatus {
+                    state: state.to_wire(kind),
+                    message,
+                })),
+                Say::Telemetry(telemetry) => Some(Event::Telemetry(telemetry)),
+                Say::Result(JobResult::Test(result)) => Some(Event::Result(result)),
+                Say::Result(JobResult::Translation(_)) => None,
+            };
+            Outbound::Test(TestResponse { timestamp, event })
+        }
+        Kind::Translation => {
+            use translation_response::Event;
+            let event = match say {
+                Say::Status(state, message) => Some(Event::Status(TranslationStatus {
+                    state: state.to_wire(kind),
+                    message,
+                })),
+                Say::Telemetry(telemetry) => Some(Event::Telemetry(telemetry)),
+                Say::Result(JobResult::Translation(result)) => Some(Event::Result(result)),
+                Say::Result(JobResult::Test(_)) => None,
+            };
+            Outbound::Translation(TranslationResponse { timestamp, event })
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The control plane: `Listen` streams, answers to proposals, agents coming and going.
+
+use ubos_common::time::Now;
+
+use super::{
+    AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Phase, Timer, Use, Verdict,
+    session::Stage,
+};
+use crate::{
+    id::{ClientId, SessionId, StreamId},
+    status::{Code, Status, brief},
+    wire::{
+        ListenRequest, ListenResponse, SessionAcceptance, SessionReady, listen_request,
+        listen_response,
+    },
+};
+
+impl Hub {
+    // impl: HUB-2-2 HUB-2-5
+    pub(super) fn open_listen(&mut self, now: Now, stream: StreamId, key: Option<&str>) {
+        if self.phase != Phase::Open {
+            return self.end_stream(
+                stream,
+                Status::new(Code::Unavailable, "the hub is shutting down"),
+            );
+        }
+        let Some(agent) = key
+            .filter(|key| self.fleet.get(key).is_some())
+            .map(ClientId::from)
+        else {
+            return self.end_stream(stream, Status::new(Code::NotFound, "Invalid Client ID"));
+        };
+        self.timers.clear(&Timer::Unheard(agent.clone()));
+        let old = self.fleet.listen(now.mono, &agent, stream);
+        self.streams.insert(stream, Use::Listen(agent.clone()));
+        if let Some(old) = old {
+            return self.end_stream(
+                old,
+                Status::new(Code::Aborted, "replaced by a newer Listen stream"),
+            );
+        }
+        self.event(Event::AgentAvailable {
+            agent: agent.clone(),
+        });
+        self.offer_to(now, &agent, false);
+    }
+
+    /// The only news on the control stream is the answer to a proposal; `ready` says nothing new.
+    pub(super) fn listen_message(&mut self, now: Now, agent: ClientId, message: ListenRequest) {
+        if let Some(listen_request::Event::SessionAcceptance(answer)) = message.event {
+            self.answered(now, agent, &answer);
+        }
+    }
+
+    // impl: HUB-3-3 HUB-3-4
+    fn answered(&mut self, now: Now, agent: ClientId, answer: &SessionAcceptance) {
+        let named = || Some(SessionId::from(brief(&answer.session_id)));
+        let session = match self.sessions.get(&answer.session_id) {
+            Some(session) if session.agent != agent => {
+                return self.audit(AuditKind::ForeignAcceptance, Some(agent), named());
+            }
+            Some(session) if session.stage == Stage::Proposed => session,
+            _ => return self.audit(AuditKind::StrayAcceptance, Some(agent), named()),
+        };
+        let job = session.job;
+        let id = SessionId::from(answer.session_id.as_str());
+        if !answer.accepted {
+            return self.decline(now, &id, &answer.reason);
+        }
+        self.timers.clear(&Timer::Wait(job));
+        if !self.config.prepare {
+            return self.ready(now, &id);
+        }
+        // choice: HUB-3-1 preparing has no time limit of ours: the caller can cancel
+        self.timers.clear(&Timer::Session(id.clone()));
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.stage = Stage::Preparing;
+        }
+        self.outputs.push(Output::Prepare { session: id, job });
+    }
+
+    /// Tells the agent to open the stream.
+    pub(super) fn ready(&mut self, now: Now, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.stage = Stage::Ready;
+        let job = session.job;
+        let stream = self
+            .fleet
+            .get(session.agent.as_str())
+            .and_then(|agent| agent.listen);
+        self.timers.set(
+            Timer::Session(id.clone()),
+            now.mono.saturating_add(self.config.open_timeout),
+        );
+        self.job_event(
+            job,
+            JobEvent::Ready {
+                session: id.clone(),
+            },
+        );
+        if let Some(stream) = stream {
+            let event = listen_response::Event::SessionReady(SessionReady {
+                session_id: id.to_string(),
+            });
+            self.send(
+                stream,
+                Outbound::Listen(ListenResponse { event: Some(event) }),
+            );
+        }
+    }
+
+    /// The agent's control stream closed, or never opened: offers are taken back, sessions fail.
+    // impl: HUB-5-1
+    pub(super) fn agent_gone(&mut self, now: Now, id: &ClientId, reason: &str) {
+        let Some(agent) = self.fleet.remove(id) else {
+            return;
+        };
+        self.event(Event::AgentGone {
+            agent: id.clone(),
+            reason: brief(reason),
+        });
+        let mut freed = Vec::new();
+        for session in agent.sessions {
+            let Some(found) = self.sessions.get(session.as_str()) else {
+                continue;
+            };
+            if found.stage == Stage::Proposed {
+                freed.push(found.job);
+                self.withdraw(now, &session, "the agent disconnected".to_owned());
+            } else {
+                let outcome = Outcome::new(Verdict::Failed, "Agent disconnected");
+                let status = Status::new(Code::Aborted, "the agent disconnected");
+                self.end_session(now, &session, outcome, status);
+            }
+        }
+        for skill in agent.skills.keys() {
+            let mut order = 0;
+            while let Some((next, job)) = self.queue.waiting_after(skill, order) {
+                order = next;
+                let Some(entry) = self.queue.get_mut(job) else {
+                    continue;
+                };
+                entry.refused.remove(id);
+                if entry.pinned.as_ref() == Some(id) {
+                    self.end_job(
+                        job,
+                        Outcome::new(Verdict::Unplaced, "the agent that the job is for is gone"),
+                    );
+                }
+            }
+        }
+        for job in freed {
+            self.place(now, job);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The execution plane: session streams, what they report, and how sessions end.
+
+use prost_types::Timestamp;
+use ubos_common::time::Now;
+
+use super::{
+    AuditKind, Hub, Inbound, JobEvent, Outbound, Outcome, Rpc, Timer, Use, Verdict, session::Stage,
+};
+use crate::{
+    capability::Kind,
+    id::{JobId, SessionId, StreamId},
+    message::JobResult,
+    role::report::Report,
+    state::State,
+    status::{Code, Status, brief},
+    wire::{Telemetry, TestInit, TranslationInit},
+};
+
+impl Hub {
+    /// Sends the job as soon as its stream opens: deployed agents wait for it before they say anything.
+    // impl: HUB-2-2 HUB-3-5 HUB-4-1
+    pub(super) fn open_session(&mut self, stream: StreamId, rpc: Rpc, key: Option<&str>) {
+        let id = match self.check_key(rpc, key) {
+            Ok(id) => id,
+            Err(status) => return self.end_stream(stream, status),
+        };
+        self.timers.clear(&Timer::Session(id.clone()));
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.stage = Stage::Open {
+            stream,
+            state: None,
+            message: String::new(),
+        };
+        let (job, name) = (session.job, session.skill.name().to_owned());
+        self.streams.insert(stream, Use::Session(id.clone()));
+        let payloads = self.queue.take_payloads(job);
+        let init = match rpc {
+            Rpc::Translate => Outbound::Translation(TranslationInit {
+                target_format: name,
+                payloads,
+            }),
+            Rpc::Execute | Rpc::Listen => Outbound::Test(TestInit {
+                test_type: name,
+                payloads,
+            }),
+        };
+        self.job_event(job, JobEvent::Started { session: id });
+        self.send(stream, init);
+    }
+
+    fn check_key(&self, rpc: Rpc, key: Option<&str>) -> Result<SessionId, Status> {
+        let Some(key) = key.filter(|key| !key.is_empty()) else {
+            return Err(Status::new(
+                Code::InvalidArgument,
+                "x-session-id is missing",
+            ));
+        };
+        let refused = |why: &str| Err(Status::new(Code::FailedPrecondition, why));
+        let Some(session) = self.sessions.get(key) else {
+            return match self.sessions.has_ended(key) {
+                true => refused("the session has ended"),
+                false => Err(Status::new(Code::NotFound, "no session has that id")),
+            };
+        };
+        match (session.skill.kind(), rpc) {
+            (Kind::Test, Rpc::Execute) | (Kind::Translation, Rpc::Translate) => {}
+            _ => return refused("the session is of the other kind"),
+        }
+        match session.stage {
+            Stage::Ready => Ok(SessionId::from(key)),
+            Stage::Proposed | Stage::Preparing => refused("the session is not ready"),
+            Stage::Open { .. } => refused("the session has a stream"),
+            Stage::Over { .. } => refused("the session has ended"),
+        }
+    }
+
+    pub(super) fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
+        let report = match (self.streams.get(&stream).cloned(), message) {
+            (None, _) => return,
+            (Some(Use::Listen(agent)), Inbound::Listen(message)) => {
+                return self.listen_message(now, agent, message);
+            }
+            (Some(Use::Session(id)), Inbound::Test(message)) => (id, Report::of_test(message)),
+            (Some(Use::Session(id)), Inbound::Translation(message)) => {
+                (id, Report::of_translation(message))
+            }
+            (Some(Use::Session(id)), Inbound::Listen(_)) => {
+                return self.audit(AuditKind::WrongMessage, None, Some(id));
+            }
+            (Some(Use::Listen(agent)), _) => {
+                return self.audit(AuditKind::WrongMessage, Some(agent), None);
+            }
+        };
+        let (id, (at, Some(report))) = report else {
+            return;
+        };
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
+        let (job, agent) = (session.job, session.agent.clone());
+        if session.skill.kind() != report.kind() {
+            return self.audit(AuditKind::WrongMessage, Some(agent), Some(id));
+        }
+        let Stage::Open { state, .. } = &session.stage else {
+            let kind = match report {
+                Report::Status { .. } => AuditKind::LateStatus,
+                Report::Telemetry(..) => AuditKind::LateTelemetry,
+                Report::Result(_) => AuditKind::SecondResult,
+            };
+            return self.audit(kind, Some(agent), Some(id));
+        };
+        let state = *state;
+        match report {
+            Report::Status {
+                kind,
+                state: number,
+                message,
+            } => {
+                let next = State::from_wire(kind, number);
+                match check_status(state, next) {
+                    Ok(next) => self.status(now, &id, next, message, at),
+                    Err(fault) => self.audit(fault, Some(agent), Some(id)),
+                }
+            }
+            Report::Telemetry(_, _) if state.is_some_and(State::is_terminal) => {
+                self.audit(AuditKind::LateTelemetry, Some(agent), Some(id));
+            }
+            Report::Telemetry(_, telemetry) => self.telemetry(job, telemetry, at),
+            Report::Result(result) => self.result(now, &id, result),
+        }
+    }
+
+    // impl: HUB-4-2 HUB-4-3
+    fn status(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        next: State,
+        words: String,
+        at: Option<Timestamp>,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let job = session.job;
+        if let Stage::Open { state, message, .. } = &mut session.stage {
+            *state = Some(next);
+            if next.is_terminal() {
+                message.clone_from(&words);
+                self.timers.set(
+                    Timer::Session(id.clone()),
+                    now.mono.saturating_add(self.config.linger),
+                );
+            }
+        }
+        self.job_event(
+            job,
+            JobEvent::Status {
+                state: next,
+                message: words,
+                at,
+            },
+        );
+    }
+
+    fn telemetry(&mut self, job: JobId, telemetry: Telemetry, at: Option<Timestamp>) {
+        self.job_event(job, JobEvent::Telemetry { telemetry, at });
+    }
+
+    /// The result ends the session, in the state that came first.
+    // impl: HUB-4-3 HUB-4-7
+    fn result(&mut self, now: Now, id: &SessionId, result: JobResult) {
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
+        let (agent, said) = (session.agent.clone(), result.state());
+        let mut outcome = match &session.stage {
+            Stage::Open {
+                state: Some(state),
+                message,
+                ..
+            } if state.is_terminal() => {
+                let words = if message.is_empty() {
+                    result.message()
+                } else {
+                    message
+                };
+                Outcome::new(Verdict::of(*state), words)
+            }
+            _ => match said.filter(|state| state.is_terminal()) {
+                Some(state) => Outcome::new(Verdict::of(state), result.message()),
+                None => Outcome::new(Verdict::Failed, "result without a terminal status"),
+            },
+        };
+        outcome.result = Some(result);
+        if said.is_none() {
+            self.audit(AuditKind::UnknownState, Some(agent), Some(id.clone()));
+        }
+        self.end_session(now, id, outcome, Status::ok());
+    }
+
+    /// The agent half-closed a stream, or it broke for a reason.
+    // impl: HUB-4-7 HUB-4-8
+    pub(super) fn stream_done(&mut self, now: Now, stream: StreamId, broken: Option<&str>) {
+        let status = Status::ok();
+        match self.streams.get(&stream).cloned() {
+            None => return,
+            Some(Use::Listen(agent)) => {
+                let reason = broken.map_or_else(
+                    || "the agent closed Listen".to_owned(),
+                    |why| format!("Listen broke: {why}"),
+                );
+                self.agent_gone(now, &agent, &reason);
+            }
+            Some(Use::Session(id)) => {
+                let otherwise = broken.map_or_else(
+                    || "stream closed without result".to_owned(),
+                    |why| format!("Stream error: {}", brief(why)),
+                );
+                self.settle(now, &id, otherwise);
+                self.forget(&id);
+            }
+        }
+        match broken {
+            None => self.end_stream(stream, status),
+            Some(_) => {
+                self.streams.remove(&stream);
+            }
+        }
+    }
+
+    pub(super) fn session_timeout(&mut self, now: Now, id: &SessionId) {
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
+        match session.stage.clone() {
+            Stage::Proposed => self.decline(now, id, "the agent did not answer in time"),
+            Stage::Preparing => {}
+            Stage::Ready => {
+                let outcome =
+                    Outcome::new(Verdict::Failed, "the agent did not open the stream in time");
+                self.end_session(now, id, outcome, Status::ok());
+            }
+            Stage::Open { .. } => self.settle(now, id, String::new()),
+            Stage::Over { stream, status } => {
+                self.forget(id);
+                self.end_stream(stream, status);
+            }
+        }
+    }
+
+    /// Ends an open session without a result: in its terminal state, or as a failure `otherwise`.
+    fn settle(&mut self, now: Now, id: &SessionId, otherwise: String) {
+        let outcome = match self.sessions.get(id.as_str()).map(|session| &session.stage) {
+            Some(Stage::Open {
+                state: Some(state),
+                message,
+                ..
+            }) if state.is_terminal() => Outcome::new(Verdict::of(*state), message.as_str()),
+            Some(Stage::Open { .. }) => Outcome::new(Verdict::Failed, otherwise),
+            _ => return,
+        };
+        self.end_session(now, id, outcome, Status::ok());
+    }
+
+    /// Ends a session and its job, once. An open stream stays a while to be closed by the agent, then
+    /// ends with `status`.
+    pub(super) fn end_session(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        mut outcome: Outcome,
+        status: Status,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if matches!(session.stage, Stage::Over { .. }) {
+            return;
+        }
+        let (job, agent) = (session.job, session.agent.clone());
+        let ran = session.stage != Stage::Proposed;
+        if ran {
+            outcome.agent = Some(agent.clone());
+        }
+        match session.stage.stream() {
+            Some(stream) => {
+                session.stage = Stage::Over { stream, status };
+                self.timers.set(
+                    Timer::Session(id.clone()),
+                    now.mono.saturating_add(self.config.linger),
+                );
+            }
+            None => self.forget(id),
+        }
+        self.fleet.remove_session(now.mono, &agent, id);
+        self.end_job(job, outcome);
+        self.offer_to(now, &agent, ran);
+    }
+
+    /// Ends a session, if it has not ended, and its stream at once.
+    pub(super) fn abort_session(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        outcome: Outcome,
+        status: Status,
+    ) {
+        let stream = self
+            .sessions
+            .get(id.as_str())
+            .and_then(|session| session.stage.stream());
+        self.end_session(now, id, outcome, Status::ok());
+        if let Some(stream) = stream {
+            self.forget(id);
+            self.end_stream(stream, status);
+        }
+    }
+
+    pub(super) fn end_job(&mut self, job: JobId, outcome: Outcome) {
+        if self.queue.remove(job).is_some() {
+            self.timers.clear(&Timer::Wait(job));
+            self.timers.clear(&Timer::Retry(job));
+            self.job_event(job, JobEvent::Ended(outcome));
+        }
+    }
+
+    fn forget(&mut self, id: &SessionId) {
+        self.timers.clear(&Timer::Session(id.clone()));
+        self.sessions.forget(id, self.config.max_remembered);
+    }
+}
+
+/// Whether a session in `state` may report `next`.
+fn check_status(state: Option<State>, next: Option<State>) -> Result<State, AuditKind> {
+    let next = next.ok_or(AuditKind::UnknownState)?;
+    match state {
+        Some(state) if state.is_terminal() => Err(AuditKind::LateStatus),
+        Some(state) if !state.may_become(next) => Err(AuditKind::Backward),
+        _ => Ok(next),
+    }
+}

@@ -1,0 +1,175 @@
+//! One call to the hub: what is sent, and reading what comes.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    task::AbortHandle,
+};
+use tokio_stream::Stream;
+use tonic::{
+    Request, Response, Status, Streaming, metadata::AsciiMetadataValue, transport::Channel,
+};
+
+use super::shared::Shared;
+use crate::{
+    id::StreamId,
+    role::{
+        CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
+        agent::{Inbound, Input, Outbound},
+    },
+    status::{self, Code},
+    transport::spawn,
+    wire::{ListenRequest, TestResponse, TranslationResponse, agent_hub_client::AgentHubClient},
+};
+
+/// A message with the leave to have it wait, given back when it is sent.
+type Waiting<T> = (T, Option<OwnedSemaphorePermit>);
+
+/// The sending half of a call, and its reader.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// `None` once half-closed.
+    sender: Option<Sender>,
+    reader: AbortHandle,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Listen(mpsc::Sender<Waiting<ListenRequest>>),
+    Test(mpsc::Sender<Waiting<TestResponse>>),
+    Translation(mpsc::Sender<Waiting<TranslationResponse>>),
+}
+
+impl Call {
+    /// Opens a call on which at most `most` messages wait, and reads it.
+    pub(super) fn open(
+        shared: Arc<Shared>,
+        mut hub: AgentHubClient<Channel>,
+        stream: StreamId,
+        rpc: Rpc,
+        key: &str,
+        most: usize,
+    ) -> Self {
+        let (sender, reader) = match rpc {
+            Rpc::Listen => {
+                let (sender, request) = request(CLIENT_ID_KEY, key, most);
+                let call = async move { hub.listen(request?).await };
+                (
+                    Sender::Listen(sender),
+                    spawn(read(shared, stream, call, Inbound::Listen)),
+                )
+            }
+            Rpc::Execute => {
+                let (sender, request) = request(SESSION_ID_KEY, key, most);
+                let call = async move { hub.execute(request?).await };
+                (
+                    Sender::Test(sender),
+                    spawn(read(shared, stream, call, Inbound::Test)),
+                )
+            }
+            Rpc::Translate => {
+                let (sender, request) = request(SESSION_ID_KEY, key, most);
+                let call = async move { hub.translate(request?).await };
+                (
+                    Sender::Translation(sender),
+                    spawn(read(shared, stream, call, Inbound::Translation)),
+                )
+            }
+        };
+        Self {
+            sender: Some(sender),
+            reader: reader.abort_handle(),
+        }
+    }
+
+    /// Whether the message found room.
+    pub(super) fn send(&self, message: Outbound, permit: Option<OwnedSemaphorePermit>) -> bool {
+        match (&self.sender, message) {
+            (Some(Sender::Listen(to)), Outbound::Listen(message)) => {
+                to.try_send((message, permit)).is_ok()
+            }
+            (Some(Sender::Test(to)), Outbound::Test(message)) => {
+                to.try_send((message, permit)).is_ok()
+            }
+            (Some(Sender::Translation(to)), Outbound::Translation(message)) => {
+                to.try_send((message, permit)).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn half_close(&mut self) {
+        self.sender = None;
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// What a call's messages are put in, and its request.
+type Opening<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
+
+fn request<T>(name: &'static str, key: &str, most: usize) -> Opening<T> {
+    let (sender, body) = mpsc::channel(most);
+    let value = AsciiMetadataValue::try_from(key);
+    let request = value
+        .map_err(|_| Status::invalid_argument("the hub's id is no metadata value"))
+        .map(|value| {
+            let mut request = Request::new(Body(body));
+            request.metadata_mut().insert(name, value);
+            request
+        });
+    (sender, request)
+}
+
+/// Reads a call until it ends. The call counts as open before its headers come.
+async fn read<T>(
+    shared: Arc<Shared>,
+    stream: StreamId,
+    call: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    inbound: fn(T) -> Inbound,
+) {
+    let status = match call.await {
+        Err(status) => status.into(),
+        Ok(response) => {
+            let mut messages = response.into_inner();
+            loop {
+                match messages.message().await {
+                    Ok(Some(message)) => {
+                        let input = Input::Message {
+                            stream,
+                            message: inbound(message),
+                        };
+                        // An agent that has left drops its calls, and with them this task.
+                        let _ = shared.act(|agent, now| agent.handle_input(now, input));
+                    }
+                    Ok(None) => break status::Status::new(Code::Ok, ""),
+                    Err(status) => break status.into(),
+                }
+            }
+        }
+    };
+    shared.ended(stream, status);
+}
+
+/// The messages of a call, as the gRPC library wants them.
+#[derive(Debug)]
+struct Body<T>(mpsc::Receiver<Waiting<T>>);
+
+impl<T> Stream for Body<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0
+            .poll_recv(cx)
+            .map(|waiting| waiting.map(|(message, _permit)| message))
+    }
+}

@@ -1,0 +1,233 @@
+//! A fleet agent on gRPC: handlers in, sessions run.
+
+mod call;
+mod handler;
+mod shared;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::{sync::broadcast, task::JoinHandle};
+use tonic::transport::Endpoint;
+use ubos_common::id::IdSource;
+
+pub use self::handler::{Context, HandlerError};
+use self::{handler::Handler, shared::Shared};
+use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
+use crate::{
+    capability::{RegistrationError, Skill},
+    role::agent::{Config, Event},
+    wire::{
+        Capability, Payload, PayloadRequirement, TestCapability, TestResult, TranslationCapability,
+        TranslationResult, capability::Format,
+    },
+};
+
+/// Builds an agent out of handlers.
+///
+/// ```no_run
+/// use uap_hub_proto::{transport::client::AgentBuilder, wire::TestResult};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// AgentBuilder::new("sums")
+///     .on_test("sum", |payloads, context| async move {
+///         context.progress(0, payloads.len(), "reading").await?;
+///         Ok(TestResult::completed("all sums are right"))
+///     })
+///     .run("http://127.0.0.1:9000")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AgentBuilder {
+    config: Config,
+    handlers: HashMap<Skill, Handler>,
+    keep_alive: Duration,
+    max_waiting: usize,
+}
+
+impl AgentBuilder {
+    /// An agent of a name, which can do nothing yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            config: Config::default().name(name.into()),
+            handlers: HashMap::new(),
+            keep_alive: Duration::from_secs(20),
+            max_waiting: 64,
+        }
+    }
+
+    /// Runs tests of a type. The handler gets the job's payloads; its error, or its panic, fails the job.
+    #[must_use]
+    pub fn on_test<F, Fut>(self, name: &str, handler: F) -> Self
+    where
+        F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<TestResult, HandlerError>> + Send + 'static,
+    {
+        self.on_test_requiring(name, Vec::new(), handler)
+    }
+
+    /// As [`on_test`](Self::on_test), for jobs that bring what is required.
+    #[must_use]
+    pub fn on_test_requiring<F, Fut>(
+        mut self,
+        name: &str,
+        payloads: Vec<PayloadRequirement>,
+        handler: F,
+    ) -> Self
+    where
+        F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<TestResult, HandlerError>> + Send + 'static,
+    {
+        let format = Format::Test(TestCapability {
+            r#type: name.to_owned(),
+            payloads,
+        });
+        self.config.capabilities.push(Capability {
+            format: Some(format),
+        });
+        self.handlers
+            .insert(Skill::test(name), Handler::new(handler));
+        self
+    }
+
+    /// Makes translations to a format.
+    #[must_use]
+    pub fn on_translation<F, Fut>(self, name: &str, handler: F) -> Self
+    where
+        F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<TranslationResult, HandlerError>> + Send + 'static,
+    {
+        let capability = TranslationCapability {
+            r#type: name.to_owned(),
+            ..TranslationCapability::default()
+        };
+        self.on_translation_as(capability, handler)
+    }
+
+    /// As [`on_translation`](Self::on_translation), with what the translation takes and makes.
+    #[must_use]
+    pub fn on_translation_as<F, Fut>(
+        mut self,
+        capability: TranslationCapability,
+        handler: F,
+    ) -> Self
+    where
+        F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<TranslationResult, HandlerError>> + Send + 'static,
+    {
+        let skill = Skill::translation(capability.r#type.as_str());
+        self.config.capabilities.push(Capability {
+            format: Some(Format::Translation(capability)),
+        });
+        self.handlers.insert(skill, Handler::new(handler));
+        self
+    }
+
+    /// Sessions at once; beyond it proposals are refused. 16.
+    #[must_use]
+    pub fn max_sessions(mut self, most: usize) -> Self {
+        self.config.max_sessions = most;
+        self
+    }
+
+    /// Changes the other settings of the agent.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
+        self.config = change(self.config);
+        self
+    }
+
+    /// How often an idle connection is pinged, at least [`MIN_KEEP_ALIVE`]; 20 s.
+    #[must_use]
+    pub fn keep_alive(mut self, every: Duration) -> Self {
+        self.keep_alive = every.max(MIN_KEEP_ALIVE);
+        self
+    }
+
+    /// Starts the agent on the current tokio runtime. It looks for the hub until it finds it, for ever.
+    ///
+    /// # Errors
+    ///
+    /// The address is none, a capability is wrong, or the operating system gave no randomness.
+    pub fn start(mut self, url: &str) -> Result<AgentHandle, StartError> {
+        let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| StartError::Url)?;
+        let endpoint = endpoint
+            .connect_timeout(self.config.register_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(self.keep_alive)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        self.config.ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
+        let shared = Shared::new(self.config, endpoint, self.handlers, self.max_waiting)?;
+        let timer = spawn(shared.clone().tick());
+        Ok(AgentHandle { shared, timer })
+    }
+
+    /// Starts the agent and stays until it has left, which by itself it never does.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn run(self, url: &str) -> Result<(), StartError> {
+        let agent = self.start(url)?;
+        agent.closed().await;
+        Ok(())
+    }
+}
+
+/// Why an agent cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The hub's address.
+    #[error("the hub's address is no URL")]
+    Url,
+    /// A capability that hubs would refuse.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+    /// No randomness is to be had.
+    #[error("the operating system gave no randomness")]
+    Randomness,
+}
+
+/// An agent that runs. Dropping it stops it where it stands, handlers too.
+#[derive(Debug)]
+pub struct AgentHandle {
+    shared: Arc<Shared>,
+    timer: JoinHandle<()>,
+}
+
+impl AgentHandle {
+    /// News from now on. A reader that lags behind by more than 1,024 loses the oldest and is told so.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.shared.news.subscribe()
+    }
+
+    /// Leaves: takes no more sessions, gives the running ones `drain`, then closes the control stream.
+    pub async fn shutdown(&self, drain: Duration) {
+        self.shared.act(|agent, now| agent.shutdown(now, drain));
+        self.closed().await;
+    }
+
+    /// Waits until the agent has left.
+    pub async fn closed(&self) {
+        // The sender lives as long as this handle.
+        let _ = self
+            .shared
+            .closed
+            .subscribe()
+            .wait_for(|closed| *closed)
+            .await;
+    }
+}
+
+impl Drop for AgentHandle {
+    fn drop(&mut self) {
+        self.timer.abort();
+        self.shared.stop();
+    }
+}

@@ -1,0 +1,344 @@
+//! The machine behind a lock, and the loop that carries out what it says.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, watch},
+    task::{AbortHandle, JoinSet},
+};
+use tonic::transport::{Channel, Endpoint};
+use ubos_common::{
+    os::Clock,
+    time::{Mono, Now},
+};
+
+use super::{
+    call::Call,
+    handler::{Context, Handler, HandlerError},
+};
+use crate::{
+    capability::{Kind, RegistrationError, Skill},
+    id::{SessionId, StreamId},
+    message::JobResult,
+    role::{
+        Rpc,
+        agent::{CommandError, Config, Event, FleetAgent, Input, Outbound, Output},
+    },
+    state::State,
+    status::{Code, Status},
+    transport::{lock, spawn},
+    wire::{AgentRegistration, Payload, agent_hub_client::AgentHubClient},
+};
+
+/// News that wait for a slow subscriber; older news is dropped for it.
+const MAX_NEWS: usize = 1024;
+
+/// Answers that wait on the control stream; a hub that reads more slowly is disconnected.
+const MAX_ANSWERS: usize = 1024;
+
+/// Messages of a session that are the machine's own: two statuses and the result.
+const OWN_MESSAGES: usize = 4;
+
+/// What all tasks of an agent share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    core: Mutex<Core>,
+    clock: Clock,
+    earlier: Notify,
+    endpoint: Endpoint,
+    handlers: HashMap<Skill, Handler>,
+    /// Reports of one session that may wait to be sent.
+    max_waiting: usize,
+    max_message_bytes: usize,
+    pub(super) closed: watch::Sender<bool>,
+    pub(super) news: broadcast::Sender<Event>,
+}
+
+#[derive(Debug)]
+struct Core {
+    agent: FleetAgent,
+    hub: Option<AgentHubClient<Channel>>,
+    registering: Option<AbortHandle>,
+    calls: HashMap<StreamId, Call>,
+    handlers: HashMap<SessionId, AbortHandle>,
+    /// The leave that the next report takes along.
+    permit: Option<OwnedSemaphorePermit>,
+    armed: Mono,
+    is_stopped: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        config: Config,
+        endpoint: Endpoint,
+        handlers: HashMap<Skill, Handler>,
+        max_waiting: usize,
+    ) -> Result<Arc<Self>, RegistrationError> {
+        let max_message_bytes = config.max_message_bytes;
+        let core = Core {
+            agent: FleetAgent::new(config)?,
+            hub: None,
+            registering: None,
+            calls: HashMap::new(),
+            handlers: HashMap::new(),
+            permit: None,
+            armed: Mono::ZERO,
+            is_stopped: false,
+        };
+        let shared = Arc::new(Self {
+            core: Mutex::new(core),
+            clock: Clock::start(),
+            earlier: Notify::new(),
+            endpoint,
+            handlers,
+            max_waiting,
+            max_message_bytes,
+            closed: watch::Sender::new(false),
+            news: broadcast::Sender::new(MAX_NEWS),
+        });
+        shared.act(FleetAgent::start);
+        Ok(shared)
+    }
+
+    /// Does something with the machine and carries out what it says.
+    pub(super) fn act<T>(self: &Arc<Self>, act: impl FnOnce(&mut FleetAgent, Now) -> T) -> T {
+        let mut core = lock(&self.core);
+        let made = act(&mut core.agent, self.clock.now());
+        self.carry_out(&mut core);
+        made
+    }
+
+    /// As [`act`](Self::act), for a report that may wait to be sent.
+    pub(super) fn report(
+        self: &Arc<Self>,
+        permit: Option<OwnedSemaphorePermit>,
+        act: impl FnOnce(&mut FleetAgent, Now) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let mut core = lock(&self.core);
+        act(&mut core.agent, self.clock.now())?;
+        core.permit = permit;
+        self.carry_out(&mut core);
+        Ok(())
+    }
+
+    /// A call ended.
+    pub(super) fn ended(self: &Arc<Self>, stream: StreamId, status: Status) {
+        let mut core = lock(&self.core);
+        core.calls.remove(&stream);
+        // An agent that has left wants to know nothing.
+        let _ = core
+            .agent
+            .handle_input(self.clock.now(), Input::Ended { stream, status });
+        self.carry_out(&mut core);
+    }
+
+    /// Wakes the machine when it wants to be.
+    pub(super) async fn tick(self: Arc<Self>) {
+        loop {
+            let wait = {
+                let mut core = lock(&self.core);
+                let now = self.clock.now();
+                core.agent.handle_timeout(now);
+                self.carry_out(&mut core);
+                core.armed = core.agent.poll_timeout().unwrap_or(Mono::MAX);
+                core.armed.saturating_since(now.mono)
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    /// Stops everything where it stands.
+    pub(super) fn stop(&self) {
+        let mut core = lock(&self.core);
+        core.is_stopped = true;
+        core.hub = None;
+        core.calls.clear();
+        core.registering.take().inspect(AbortHandle::abort);
+        core.handlers
+            .drain()
+            .for_each(|(_, handler)| handler.abort());
+    }
+
+    fn carry_out(self: &Arc<Self>, core: &mut Core) {
+        while let Some(output) = core.agent.poll_output() {
+            if core.is_stopped {
+                continue;
+            }
+            match output {
+                Output::Register {
+                    attempt,
+                    registration,
+                } => self.register(core, attempt, registration),
+                Output::Open { stream, rpc, key } => self.open(core, stream, rpc, &key),
+                Output::Send { stream, message } => self.send(core, stream, message),
+                Output::HalfClose { stream } => {
+                    core.calls
+                        .get_mut(&stream)
+                        .into_iter()
+                        .for_each(Call::half_close);
+                }
+                Output::Drop { stream } => drop(core.calls.remove(&stream)),
+                Output::Run {
+                    session,
+                    skill,
+                    payloads,
+                } => self.run(core, session, &skill, payloads),
+                Output::Stop { session } => {
+                    core.handlers
+                        .remove(&session)
+                        .into_iter()
+                        .for_each(|handler| handler.abort());
+                }
+                Output::Event(event) => self.event(core, event),
+            }
+        }
+        core.permit = None;
+        if core
+            .agent
+            .poll_timeout()
+            .is_some_and(|next| next < core.armed)
+        {
+            self.earlier.notify_one();
+        }
+    }
+
+    fn event(&self, core: &mut Core, event: Event) {
+        if event == Event::Closed {
+            core.calls.clear();
+            self.closed.send_replace(true);
+        }
+        // Nobody need listen.
+        let _ = self.news.send(event);
+    }
+
+    fn register(self: &Arc<Self>, core: &mut Core, attempt: u64, registration: AgentRegistration) {
+        let shared = self.clone();
+        let task = spawn(async move {
+            let answer = shared.connect_and_register(registration).await;
+            let mut core = lock(&shared.core);
+            let input = match answer {
+                Ok((hub, client_id)) => {
+                    core.hub = Some(hub);
+                    Input::Registered { attempt, client_id }
+                }
+                Err(reason) => Input::RegisterFailed { attempt, reason },
+            };
+            // An agent that has left wants to know nothing.
+            let _ = core.agent.handle_input(shared.clock.now(), input);
+            shared.carry_out(&mut core);
+        });
+        if let Some(old) = core.registering.replace(task.abort_handle()) {
+            old.abort();
+        }
+    }
+
+    async fn connect_and_register(
+        &self,
+        registration: AgentRegistration,
+    ) -> Result<(AgentHubClient<Channel>, String), String> {
+        let channel = self
+            .endpoint
+            .connect()
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut hub = AgentHubClient::new(channel)
+            .max_decoding_message_size(self.max_message_bytes)
+            .max_encoding_message_size(self.max_message_bytes);
+        let answer = hub
+            .register(registration)
+            .await
+            .map_err(|status| status.message().to_owned())?;
+        Ok((hub, answer.into_inner().client_id))
+    }
+
+    fn open(self: &Arc<Self>, core: &mut Core, stream: StreamId, rpc: Rpc, key: &str) {
+        let Some(hub) = core.hub.clone() else { return };
+        let most = if rpc == Rpc::Listen {
+            MAX_ANSWERS
+        } else {
+            self.max_waiting + OWN_MESSAGES
+        };
+        core.calls.insert(
+            stream,
+            Call::open(self.clone(), hub, stream, rpc, key, most),
+        );
+    }
+
+    fn send(&self, core: &mut Core, stream: StreamId, message: Outbound) {
+        let Some(call) = core.calls.get(&stream) else {
+            return;
+        };
+        let permit = core.permit.take();
+        if !call.send(message, permit) {
+            core.calls.remove(&stream);
+            let status = Status::new(Code::ResourceExhausted, "the hub does not read");
+            // The agent has not left, or it would send nothing.
+            let _ = core
+                .agent
+                .handle_input(self.clock.now(), Input::Ended { stream, status });
+        }
+    }
+
+    fn run(
+        self: &Arc<Self>,
+        core: &mut Core,
+        session: SessionId,
+        skill: &Skill,
+        payloads: Vec<Payload>,
+    ) {
+        let Some(handler) = self.handlers.get(skill).cloned() else {
+            // A capability that was configured beside the handlers.
+            let result = JobResult::bare(skill.kind(), State::Failed, "the agent has no handler");
+            // Small, terminal and of the right kind, for a session that has just begun.
+            let _ = core.agent.finish(self.clock.now(), &session, result);
+            return;
+        };
+        let room = Arc::new(Semaphore::new(self.max_waiting));
+        let context = Context {
+            session: session.clone(),
+            shared: self.clone(),
+            room,
+        };
+        let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
+        let task = spawn(async move {
+            let result = run_handler(handler, payloads, context, kind).await;
+            shared.finish(&id, kind, result);
+        });
+        core.handlers.insert(session, task.abort_handle());
+    }
+
+    /// Sends a handler's result, or why it cannot be sent.
+    fn finish(self: &Arc<Self>, session: &SessionId, kind: Kind, result: JobResult) {
+        self.act(|agent, now| {
+            let refused = match agent.finish(now, session, result) {
+                Ok(()) | Err(CommandError::NotRunning) => return,
+                Err(refused) => refused.to_string(),
+            };
+            // Small and terminal, so it is refused only when the session is lost.
+            let _ = agent.finish(now, session, JobResult::bare(kind, State::Failed, refused));
+        });
+        lock(&self.core).handlers.remove(session);
+    }
+}
+
+/// Runs a handler in a task of its own, which ends with this future and keeps its panics to itself.
+async fn run_handler(
+    handler: Handler,
+    payloads: Vec<Payload>,
+    context: Context,
+    kind: Kind,
+) -> JobResult {
+    let mut task = JoinSet::new();
+    task.spawn(async move { handler.run(payloads, context).await });
+    match task.join_next().await {
+        Some(Ok(Ok(result))) => result,
+        Some(Ok(Err(error))) => error.into_result(kind),
+        Some(Err(_)) | None => HandlerError::new("the handler panicked").into_result(kind),
+    }
+}

@@ -1,0 +1,68 @@
+//! The machines on gRPC, by feature: drivers and nothing more.
+
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "server")]
+mod inbox;
+#[cfg(feature = "server")]
+pub mod server;
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::status::{Code, Status};
+
+/// The shortest keep-alive interval: peers close connections that ping more often.
+///
+/// Spec: UAP hub 5
+pub const MIN_KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// How long a peer may take to answer a keep-alive ping.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes that one stream may have on the way.
+const STREAM_WINDOW: u32 = 256 << 10;
+
+/// Bytes that one connection may have on the way: so many streams that nobody reads do not stop the others.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// Starts a task.
+#[expect(clippy::disallowed_methods, reason = "transports start tasks")]
+fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::spawn(task)
+}
+
+/// Locks, also after a panic elsewhere: a machine refuses a command whole or takes it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Our status as a gRPC library's.
+impl From<Status> for tonic::Status {
+    fn from(status: Status) -> Self {
+        Self::new(tonic::Code::from_i32(status.code as i32), status.message)
+    }
+}
+
+/// A gRPC library's status as ours; codes that the protocol does not use are [`Code::Unknown`].
+impl From<tonic::Status> for Status {
+    fn from(status: tonic::Status) -> Self {
+        let code = match status.code() {
+            tonic::Code::Ok => Code::Ok,
+            tonic::Code::Cancelled => Code::Cancelled,
+            tonic::Code::InvalidArgument => Code::InvalidArgument,
+            tonic::Code::NotFound => Code::NotFound,
+            tonic::Code::ResourceExhausted => Code::ResourceExhausted,
+            tonic::Code::FailedPrecondition => Code::FailedPrecondition,
+            tonic::Code::Aborted => Code::Aborted,
+            tonic::Code::Internal => Code::Internal,
+            tonic::Code::Unavailable => Code::Unavailable,
+            _ => Code::Unknown,
+        };
+        Self::new(code, status.message())
+    }
+}

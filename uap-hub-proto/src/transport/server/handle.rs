@@ -1,0 +1,199 @@
+//! What the caller holds: the hub, and each of its jobs.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{broadcast, oneshot},
+    task::JoinHandle,
+};
+
+use super::shared::Shared;
+use crate::{
+    id::JobId,
+    role::hub::{AgentInfo, CommandError, Event, Job, JobEvent, Outcome, Verdict},
+    transport::{inbox::Inbox, lock},
+};
+
+/// A hub that runs; clones name the same hub, which stops when the last one is dropped.
+#[derive(Clone, Debug)]
+pub struct HubHandle(Arc<Running>);
+
+#[derive(Debug)]
+struct Running {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    server: Mutex<Option<Server>>,
+    timer: JoinHandle<()>,
+}
+
+/// The task that serves, and what stops it.
+type Server = (JoinHandle<io::Result<()>>, oneshot::Sender<()>);
+
+impl HubHandle {
+    pub(super) fn new(
+        addr: SocketAddr,
+        shared: Arc<Shared>,
+        server: JoinHandle<io::Result<()>>,
+        timer: JoinHandle<()>,
+        stop: oneshot::Sender<()>,
+    ) -> Self {
+        Self(Arc::new(Running {
+            addr,
+            shared,
+            server: Mutex::new(Some((server, stop))),
+            timer,
+        }))
+    }
+
+    /// Where the hub listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.0.addr
+    }
+
+    /// What agents on this machine connect to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.0.addr)
+    }
+
+    /// Takes a job.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hub::submit`](crate::role::hub::Hub::submit).
+    pub fn submit(&self, job: Job) -> Result<JobHandle, CommandError> {
+        let (id, inbox) = self.0.shared.submit(|hub, now| hub.submit(now, job))?;
+        Ok(JobHandle {
+            id,
+            inbox,
+            shared: self.0.shared.clone(),
+        })
+    }
+
+    /// Ends a job that waits or runs.
+    ///
+    /// # Errors
+    ///
+    /// No such job waits or runs.
+    pub fn cancel(&self, job: JobId) -> Result<(), CommandError> {
+        self.0.shared.act(|hub, now| hub.cancel(now, job))
+    }
+
+    /// The registered agents, ordered by client id.
+    #[must_use]
+    pub fn agents(&self) -> Vec<AgentInfo> {
+        self.0.shared.act(|hub, _| hub.agents().collect())
+    }
+
+    /// Waits until at least `count` agents may be offered jobs.
+    pub async fn wait_for_agents(&self, count: usize) {
+        // The sender lives as long as this handle.
+        let _ = self
+            .0
+            .shared
+            .available
+            .subscribe()
+            .wait_for(|available| *available >= count)
+            .await;
+    }
+
+    /// News of agents and audits from now on, of jobs not. A reader that lags behind by more than 1,024
+    /// loses the oldest and is told so.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.0.shared.news.subscribe()
+    }
+
+    /// Leaves: running sessions get `drain`, then agents are told that the hub is unavailable, and the
+    /// port is closed.
+    ///
+    /// # Errors
+    ///
+    /// The server had failed.
+    pub async fn shutdown(&self, drain: Duration) -> io::Result<()> {
+        /// How long connections may take to close once every call has ended.
+        const CLOSING: Duration = Duration::from_secs(2);
+        self.0.shared.act(|hub, now| hub.shutdown(now, drain));
+        let _ = self
+            .0
+            .shared
+            .closed
+            .subscribe()
+            .wait_for(|closed| *closed)
+            .await;
+        let Some((mut server, stop)) = lock(&self.0.server).take() else {
+            return Ok(());
+        };
+        // The server may have failed, and then hears nothing.
+        let _ = stop.send(());
+        match tokio::time::timeout(CLOSING, &mut server).await {
+            Ok(done) => done.unwrap_or(Ok(())),
+            Err(_) => {
+                server.abort();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.timer.abort();
+        if let Some((server, _)) = lock(&self.server).take() {
+            server.abort();
+        }
+        self.shared.close_inboxes();
+    }
+}
+
+/// A job that was submitted. Dropping it gives up its news, not the job.
+#[derive(Debug)]
+pub struct JobHandle {
+    id: JobId,
+    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
+}
+
+impl JobHandle {
+    /// The job's name.
+    #[must_use]
+    pub const fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// The next event; `None` after [`JobEvent::Ended`], or when the hub is gone.
+    pub async fn next_event(&mut self) -> Option<JobEvent> {
+        self.inbox.next().await
+    }
+
+    /// Waits for the end, passing over all other events.
+    pub async fn outcome(mut self) -> Outcome {
+        while let Some(event) = self.next_event().await {
+            if let JobEvent::Ended(outcome) = event {
+                return outcome;
+            }
+        }
+        Outcome::new(Verdict::Cancelled, "the hub is gone")
+    }
+
+    /// Ends the job.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn cancel(&self) -> Result<(), CommandError> {
+        self.shared.act(|hub, now| hub.cancel(now, self.id))
+    }
+}
+
+impl Drop for JobHandle {
+    fn drop(&mut self) {
+        self.inbox.detach();
+    }
+}

@@ -1,0 +1,214 @@
+//! The gRPC service: each call is a stream of inputs to the machine.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming, async_trait};
+
+use super::shared::{Shared, Sink, SinkSender};
+use crate::{
+    id::StreamId,
+    role::{
+        CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
+        hub::{Inbound, Input},
+    },
+    status,
+    transport::{inbox::Inbox, lock, spawn},
+    wire::{
+        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
+        TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
+    },
+};
+
+/// Messages that wait on a session's stream: the hub sends one.
+const MAX_SESSION_MESSAGES: usize = 2;
+
+#[derive(Debug)]
+pub(super) struct Service {
+    shared: Arc<Shared>,
+}
+
+impl Service {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Opens a call and starts reading it.
+    fn open<In, Out>(
+        &self,
+        rpc: Rpc,
+        request: Request<Streaming<In>>,
+        sender: impl FnOnce(mpsc::Sender<Out>) -> SinkSender,
+        inbound: fn(In) -> Inbound,
+    ) -> Response<Answers<Out>>
+    where
+        In: Send + 'static,
+    {
+        let (name, most) = match rpc {
+            Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
+            Rpc::Execute | Rpc::Translate => (SESSION_ID_KEY, MAX_SESSION_MESSAGES),
+        };
+        let key = request
+            .metadata()
+            .get(name)
+            .and_then(|value| value.to_str().ok());
+        let (messages, answers) = mpsc::channel(most);
+        let (end, gone) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));
+        let sink = Sink {
+            messages: sender(messages),
+            end: end.clone(),
+        };
+        let (stream, inbox) = self.shared.open(sink, |hub, now, stream| {
+            hub.handle_input(now, Input::Opened { stream, rpc, key })
+                .is_ok()
+        });
+        let reader = Reader {
+            shared: self.shared.clone(),
+            stream,
+            inbox,
+            gone: gone.clone(),
+        };
+        spawn(reader.run(request.into_inner(), inbound));
+        Response::new(Answers {
+            messages: answers,
+            end,
+            gone,
+            is_ended: false,
+        })
+    }
+}
+
+#[async_trait]
+impl AgentHub for Service {
+    type ListenStream = Answers<ListenResponse>;
+    type ExecuteStream = Answers<TestInit>;
+    type TranslateStream = Answers<TranslationInit>;
+
+    async fn register(
+        &self,
+        request: Request<AgentRegistration>,
+    ) -> Result<Response<AgentRegistrationResponse>, Status> {
+        let answer = self
+            .shared
+            .act(|hub, now| hub.register(now, request.into_inner()));
+        answer
+            .map(Response::new)
+            .map_err(|error| error.status().into())
+    }
+
+    async fn listen(
+        &self,
+        request: Request<Streaming<ListenRequest>>,
+    ) -> Result<Response<Self::ListenStream>, Status> {
+        Ok(self.open(Rpc::Listen, request, SinkSender::Listen, Inbound::Listen))
+    }
+
+    async fn execute(
+        &self,
+        request: Request<Streaming<TestResponse>>,
+    ) -> Result<Response<Self::ExecuteStream>, Status> {
+        Ok(self.open(Rpc::Execute, request, SinkSender::Test, Inbound::Test))
+    }
+
+    async fn translate(
+        &self,
+        request: Request<Streaming<TranslationResponse>>,
+    ) -> Result<Response<Self::TranslateStream>, Status> {
+        Ok(self.open(
+            Rpc::Translate,
+            request,
+            SinkSender::Translation,
+            Inbound::Translation,
+        ))
+    }
+}
+
+/// Reads a call until it ends.
+struct Reader {
+    shared: Arc<Shared>,
+    stream: StreamId,
+    inbox: Option<Arc<Inbox>>,
+    gone: Arc<Notify>,
+}
+
+impl Reader {
+    async fn run<In>(self, mut messages: Streaming<In>, inbound: fn(In) -> Inbound) {
+        let Self {
+            shared,
+            stream,
+            inbox,
+            gone,
+        } = self;
+        let last = loop {
+            // One that is not read stops its own stream and no other.
+            let next = async {
+                if let Some(inbox) = &inbox {
+                    inbox.has_room().await;
+                }
+                messages.message().await
+            };
+            let read = tokio::select! {
+                biased;
+                read = next => read,
+                () = gone.notified() => break Input::Reset { stream, reason: "the call was dropped".to_owned() },
+            };
+            match read {
+                Ok(Some(message)) => {
+                    let input = Input::Message {
+                        stream,
+                        message: inbound(message),
+                    };
+                    if shared.act(|hub, now| hub.handle_input(now, input)).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => break Input::HalfClosed { stream },
+                Err(status) => {
+                    break Input::Reset {
+                        stream,
+                        reason: status.message().to_owned(),
+                    };
+                }
+            }
+        };
+        // A closed hub wants to know nothing.
+        let _ = shared.act(|hub, now| hub.handle_input(now, last));
+    }
+}
+
+/// The messages of a call, then its status.
+#[derive(Debug)]
+pub(super) struct Answers<T> {
+    messages: mpsc::Receiver<T>,
+    end: Arc<Mutex<Option<status::Status>>>,
+    gone: Arc<Notify>,
+    is_ended: bool,
+}
+
+impl<T> Stream for Answers<T> {
+    type Item = Result<T, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_ended {
+            return Poll::Ready(None);
+        }
+        let message = std::task::ready!(self.messages.poll_recv(cx));
+        Poll::Ready(message.map(Ok).or_else(|| {
+            self.is_ended = true;
+            let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
+            let status = lock(&self.end).take().unwrap_or_else(unsaid);
+            (status.code != status::Code::Ok).then(|| Err(status.into()))
+        }))
+    }
+}
+
+impl<T> Drop for Answers<T> {
+    fn drop(&mut self) {
+        self.gone.notify_one();
+    }
+}

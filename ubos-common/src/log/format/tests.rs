@@ -1,0 +1,106 @@
+//! Properties of the codec.
+
+use super::{BlockBuilder, Chain, Extent, Fault, Limits, LogKeys, SegmentHeader};
+use crate::log::LogId;
+use proptest::prelude::*;
+
+fn keys() -> LogKeys {
+    LogKeys::new(LogId::from_bytes([3; 16]))
+}
+
+fn chain(limits: Limits) -> Chain {
+    Chain::new(keys(), limits, keys().genesis(), 5)
+}
+
+fn block(records: &[Vec<u8>]) -> Vec<u8> {
+    let mut block = BlockBuilder::new(keys(), Limits::default());
+    block.begin(5);
+    records
+        .iter()
+        .for_each(|record| assert!(block.push(record).is_ok()));
+    block.finish(keys().genesis(), 5);
+    block.as_bytes().to_vec()
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
+        let bytes = block(&records);
+        let chain = chain(Limits::default());
+        prop_assert_eq!(chain.extent(&bytes), Ok(Extent::Whole(bytes.len())));
+        let decoded = chain.decode(&bytes).unwrap();
+        let found: Vec<_> = decoded.records().map(|record| record.bytes.to_vec()).collect();
+        prop_assert_eq!(found, records);
+        for (record, sequence) in decoded.records().zip(5..) {
+            prop_assert_eq!(record.sequence, sequence);
+            prop_assert_eq!(&bytes[record.offset + 20..][..record.bytes.len()], record.bytes);
+        }
+    }
+
+    #[test]
+    fn every_prefix_wants_more(length in 0_usize..300) {
+        let bytes = block(&[vec![1; 200]]);
+        let chain = chain(Limits::default());
+        let prefix = &bytes[..length.min(bytes.len() - 1)];
+        prop_assert_eq!(chain.decode(prefix).unwrap_err(), Fault::CutShort { sequence: 5 });
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), flip in 0_usize..2000) {
+        let chain = chain(Limits::default());
+        prop_assert!(chain.decode(&bytes).is_err());
+        prop_assert!(SegmentHeader::decode(&bytes).is_err());
+        let mut changed = block(&[vec![1; 50], vec![2; 60]]);
+        let bit = flip % (changed.len() * 8);
+        changed[bit / 8] ^= 1 << (bit % 8);
+        let fault = chain.decode(&changed).unwrap_err();
+        prop_assert!(fault.sequence().is_some());
+    }
+}
+
+#[test]
+fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
+    let bytes = block(&[vec![1; 50], vec![2; 60]]);
+    let small = chain(Limits::default().max_block_bytes(100));
+    assert_eq!(
+        small.extent(&bytes).unwrap_err(),
+        Fault::TooLarge {
+            sequence: 5,
+            bytes: 150,
+            limit: 100
+        }
+    );
+    let small = chain(Limits::default().max_record_bytes(55));
+    assert_eq!(
+        small.decode(&bytes).unwrap_err(),
+        Fault::TooLarge {
+            sequence: 6,
+            bytes: 60,
+            limit: 55
+        }
+    );
+}
+
+#[test]
+fn a_block_of_another_log_or_place_is_refused() {
+    let bytes = block(&[vec![1]]);
+    let other = LogKeys::new(LogId::from_bytes([4; 16]));
+    let foreign = Chain::new(other.clone(), Limits::default(), keys().genesis(), 5);
+    assert_eq!(
+        foreign.decode(&bytes).unwrap_err(),
+        Fault::BlockHeader { sequence: 5 }
+    );
+    let later = Chain::new(keys(), Limits::default(), keys().genesis(), 6);
+    assert_eq!(
+        later.decode(&bytes).unwrap_err(),
+        Fault::Sequence {
+            wanted: 6,
+            found: 5
+        }
+    );
+    let elsewhere = Chain::new(keys(), Limits::default(), other.genesis(), 5);
+    assert_eq!(
+        elsewhere.decode(&bytes).unwrap_err(),
+        Fault::Chain { sequence: 5 }
+    );
+}

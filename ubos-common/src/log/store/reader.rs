@@ -1,0 +1,371 @@
+//! Reading while the log is written, here or in another process.
+
+use super::catalog::{Segment, segment_name, segments};
+use super::error::{Damage, ReadError};
+use super::file::{LogDir, LogFile, read_full};
+use super::fs::FsDir;
+use super::judge::{Tail, judge};
+use super::scan::{Next, Scanner};
+use crate::log::Position;
+use crate::log::format::{
+    BLOCK_HEADER_BYTES, DIGEST_BYTES, Fault, Frame, Limits, LogKeys, RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES, read_frame,
+};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Goes through a log record by record, and fetches single records by position.
+///
+/// It never writes and takes no lock. It sees whole blocks whose digest and place in the chain hold, and
+/// nothing else. A reader made by [`Log::reader`](crate::log::Log::reader) sees what is committed; one of
+/// another process also sees a block that is written and not yet synced.
+#[derive(Debug)]
+pub struct Reader {
+    dir: Arc<dyn LogDir>,
+    limits: Limits,
+    keys: Option<LogKeys>,
+    visible: Option<Arc<AtomicU64>>,
+    /// The first record wanted.
+    from: Option<u64>,
+    cursor: Option<Cursor>,
+    /// The segment last read from by position.
+    opened: Option<(u64, Arc<dyn LogFile>)>,
+}
+
+/// A record as [`Reader::next`] finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry<'a> {
+    /// Where it lies; its sequence too.
+    pub position: Position,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+#[derive(Debug)]
+struct Cursor {
+    segment: u64,
+    scanner: Scanner,
+    /// Where in the segment the next record of the present block begins, and where they end.
+    at: u64,
+    end: u64,
+}
+
+impl Reader {
+    /// A reader of the log in the folder `path`, from its first record on.
+    #[must_use]
+    pub fn open(path: impl Into<PathBuf>) -> Self {
+        Self::open_in(Arc::new(FsDir::new(path)), Limits::default())
+    }
+
+    /// A reader of a folder of any kind; what exceeds `limits` is damage.
+    #[must_use]
+    pub fn open_in(dir: Arc<dyn LogDir>, limits: Limits) -> Self {
+        Self {
+            dir,
+            limits,
+            keys: None,
+            visible: None,
+            from: None,
+            cursor: None,
+            opened: None,
+        }
+    }
+
+    pub(crate) fn of_writer(
+        dir: Arc<dyn LogDir>,
+        limits: Limits,
+        keys: LogKeys,
+        visible: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            keys: Some(keys),
+            visible: Some(visible),
+            ..Self::open_in(dir, limits)
+        }
+    }
+
+    /// Goes on with record `sequence`, which may not be written yet.
+    pub fn seek(&mut self, sequence: u64) {
+        self.from = Some(sequence);
+        self.cursor = None;
+    }
+
+    /// The next record; `None` when there is none yet: call again later.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the reader stays where it is.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record is lent until the next call"
+    )]
+    pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
+        loop {
+            if self
+                .cursor
+                .as_ref()
+                .is_none_or(|cursor| cursor.at >= cursor.end)
+                && !self.next_block()?
+            {
+                return Ok(None);
+            }
+            let Some((at, position, length)) = self.step() else {
+                return Ok(None);
+            };
+            if self.from.is_some_and(|from| position.sequence < from) {
+                continue;
+            }
+            self.from = Some(position.sequence + 1);
+            let bytes = self
+                .cursor
+                .as_ref()
+                .and_then(|cursor| cursor.scanner.bytes_from(at).get(..length));
+            return Ok(bytes.map(|bytes| Entry { position, bytes }));
+        }
+    }
+
+    /// Moves past one record of the present block: where its bytes begin, its position, its length.
+    fn step(&mut self) -> Option<(u64, Position, usize)> {
+        let cursor = self.cursor.as_mut()?;
+        let (frame, bytes, _) = read_frame(cursor.scanner.bytes_from(cursor.at))?;
+        let position = Position::new(frame.sequence, cursor.segment, cursor.at);
+        let start = cursor.at + RECORD_HEADER_BYTES as u64;
+        cursor.at = start + bytes.len() as u64;
+        Some((start, position, bytes.len()))
+    }
+
+    /// The record at `position`, proven by its checksum; one or two reads however long the log is.
+    ///
+    /// # Errors
+    /// [`ReadError::NoRecord`] when that record is not there, [`ReadError::Archived`] when its segment is gone,
+    /// [`ReadError::Damaged`] when its bytes fail the checksum.
+    pub fn read(&mut self, position: Position) -> Result<Vec<u8>, ReadError> {
+        let sequence = position.sequence;
+        let missing = ReadError::NoRecord { sequence };
+        if self.visible().is_some_and(|end| sequence >= end)
+            || position.offset < SEGMENT_HEADER_BYTES as u64
+        {
+            return Err(missing);
+        }
+        let file = self.segment_at(position)?;
+        let mut first = vec![0; FIRST_READ_BYTES];
+        let read = read_full(file.as_ref(), &mut first, position.offset)?;
+        first.truncate(read);
+        let Some((raw, rest)) = first.split_first_chunk::<RECORD_HEADER_BYTES>() else {
+            return Err(missing);
+        };
+        let frame = Frame::decode(raw);
+        if frame.sequence != sequence || frame.length > self.limits.max_record_bytes {
+            return Err(missing);
+        }
+        let mut bytes = rest
+            .get(..rest.len().min(frame.length))
+            .unwrap_or_default()
+            .to_vec();
+        let have = bytes.len();
+        if have < frame.length {
+            bytes.resize(frame.length, 0);
+            let behind = position.offset + (RECORD_HEADER_BYTES + have) as u64;
+            read_full(
+                file.as_ref(),
+                bytes.get_mut(have..).unwrap_or_default(),
+                behind,
+            )?;
+        }
+        if self.keys()?.is_some_and(|keys| frame.holds(&keys, &bytes)) {
+            return Ok(bytes);
+        }
+        Err(Damage::new(
+            position.segment,
+            position.offset,
+            Fault::Record { sequence },
+        )
+        .into())
+    }
+
+    fn segment_at(&mut self, position: Position) -> Result<Arc<dyn LogFile>, ReadError> {
+        if let Some((index, file)) = &self.opened
+            && *index == position.segment
+        {
+            return Ok(Arc::clone(file));
+        }
+        let file = match self.dir.open(&segment_name(position.segment), false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(self.absent(position.sequence)?);
+            }
+            answer => answer?,
+        };
+        self.opened = Some((position.segment, Arc::clone(&file)));
+        Ok(file)
+    }
+
+    /// Why the segment of record `wanted` is not there.
+    fn absent(&mut self, wanted: u64) -> Result<ReadError, ReadError> {
+        let first = segments(self.dir.as_ref())?
+            .first()
+            .copied()
+            .ok_or(ReadError::Missing)?;
+        let first = Segment::open(self.dir.as_ref(), first, None, false)?
+            .header
+            .first_sequence;
+        Ok(if wanted < first {
+            ReadError::Archived { wanted, first }
+        } else {
+            ReadError::NoRecord { sequence: wanted }
+        })
+    }
+
+    /// Brings the next block under the cursor.
+    fn next_block(&mut self) -> Result<bool, ReadError> {
+        if self.cursor.is_none() && !self.start()? {
+            return Ok(false);
+        }
+        loop {
+            let visible = self.visible();
+            let (dir, limits) = (Arc::clone(&self.dir), self.limits);
+            let Some(cursor) = self.cursor.as_mut() else {
+                return Ok(false);
+            };
+            if visible.is_some_and(|end| cursor.scanner.chain().next_sequence() >= end) {
+                return Ok(false);
+            }
+            if cursor.take_block()? {
+                return Ok(true);
+            }
+            // Only a look after the next segment was seen tells that this one is at its end.
+            let next = match dir.open(&segment_name(cursor.segment + 1), false) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                answer => answer.map(Some)?,
+            };
+            cursor.scanner.refresh();
+            if cursor.take_block()? {
+                return Ok(true);
+            }
+            if next.is_none() {
+                return cursor.wait_or_fail();
+            }
+            cursor.go_on(dir.as_ref(), limits)?;
+        }
+    }
+
+    /// Puts the cursor at the start of the segment that has the first record wanted.
+    fn start(&mut self) -> Result<bool, ReadError> {
+        let found = segments(self.dir.as_ref())?;
+        let (Some(first), Some(keys)) = (found.first(), self.keys()?) else {
+            return if self.visible.is_some() {
+                Ok(false)
+            } else {
+                Err(ReadError::Missing)
+            };
+        };
+        let open = |index: u64| Segment::open(self.dir.as_ref(), index, Some(&keys), false);
+        let mut chosen = open(*first)?;
+        let oldest = chosen.header.first_sequence;
+        let wanted = self.from.unwrap_or(oldest);
+        if wanted < oldest {
+            return Err(ReadError::Archived {
+                wanted,
+                first: oldest,
+            });
+        }
+        let (mut low, mut high) = (0, found.len());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            let Some(segment) = found.get(middle).map(|index| open(*index)).transpose()? else {
+                break;
+            };
+            if segment.header.first_sequence <= wanted {
+                (low, chosen) = (middle, segment);
+            } else {
+                high = middle;
+            }
+        }
+        let chain = chosen.chain(&keys, self.limits);
+        self.cursor = Some(Cursor::new(chosen, chain));
+        Ok(true)
+    }
+
+    /// Keys of the log; `None` while the folder has no segment.
+    fn keys(&mut self) -> Result<Option<LogKeys>, ReadError> {
+        if self.keys.is_none()
+            && let Some(first) = segments(self.dir.as_ref())?.first()
+        {
+            let header = Segment::open(self.dir.as_ref(), *first, None, false)?.header;
+            self.keys = Some(LogKeys::new(header.log));
+        }
+        Ok(self.keys.clone())
+    }
+
+    fn visible(&self) -> Option<u64> {
+        self.visible.as_ref().map(|end| end.load(Ordering::Acquire))
+    }
+}
+
+impl Cursor {
+    fn new(segment: Segment, chain: crate::log::format::Chain) -> Self {
+        Self {
+            segment: segment.header.index,
+            scanner: Scanner::new(segment.file, chain, SEGMENT_HEADER_BYTES as u64),
+            at: 0,
+            end: 0,
+        }
+    }
+
+    /// Takes the next block if a whole one is there.
+    fn take_block(&mut self) -> io::Result<bool> {
+        let Next::Block(offset, block) = self.scanner.next()? else {
+            return Ok(false);
+        };
+        self.at = offset + BLOCK_HEADER_BYTES as u64;
+        self.end = offset + (block.bytes - DIGEST_BYTES) as u64;
+        Ok(true)
+    }
+
+    /// At the end of the last segment: nothing there yet, a block being written, or damage.
+    fn wait_or_fail(&mut self) -> Result<bool, ReadError> {
+        self.scanner.refresh();
+        let fault = match self.scanner.next()? {
+            // It was being written while it was looked at; it is taken on the next call.
+            Next::Block(offset, block) => {
+                self.at = offset + BLOCK_HEADER_BYTES as u64;
+                self.end = offset + (block.bytes - DIGEST_BYTES) as u64;
+                return Ok(true);
+            }
+            Next::End => return Ok(false),
+            Next::Fault(fault) => fault,
+        };
+        let offset = self.scanner.offset();
+        let verdict = judge(
+            self.scanner.file().as_ref(),
+            self.scanner.chain(),
+            offset,
+            Some(fault),
+        )?;
+        self.scanner.refresh();
+        match verdict {
+            Tail::Damaged(fault) if !self.take_block()? => {
+                Err(Damage::new(self.segment, offset, fault).into())
+            }
+            Tail::Damaged(_) => Ok(true),
+            Tail::Clean | Tail::Torn(_) => Ok(false),
+        }
+    }
+
+    /// Goes over to the next segment, which is there; this one must be at its very end.
+    fn go_on(&mut self, dir: &dyn LogDir, limits: Limits) -> Result<(), ReadError> {
+        if let Next::Fault(fault) = self.scanner.next()? {
+            return Err(Damage::new(self.segment, self.scanner.offset(), fault).into());
+        }
+        let keys = self.scanner.chain().keys().clone();
+        let next = Segment::open(dir, self.segment + 1, Some(&keys), false)?;
+        next.follows(self.scanner.chain())?;
+        let chain = next.chain(&keys, limits);
+        *self = Self::new(next, chain);
+        Ok(())
+    }
+}
+
+/// Enough for most records in one read.
+const FIRST_READ_BYTES: usize = 4096;

@@ -1,0 +1,49 @@
+//! The log on real and simulated folders.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail like tests"
+)]
+
+mod ahead;
+mod basic;
+mod crash;
+mod damage;
+mod kill;
+mod share;
+
+use std::sync::Arc;
+use ubos_common::log::{Config, Log, LogDir, LogId, Reader, SimDisk, format::Limits};
+
+const ID: LogId = LogId::from_bytes([7; 16]);
+
+fn config() -> Config {
+    Config::default().log_id(ID).segment_bytes(64 << 10)
+}
+
+fn open(disk: &SimDisk, config: &Config) -> Log {
+    Log::open_in(disk.dir(), config.clone()).unwrap()
+}
+
+/// Bytes of record `n`: never zero, so that no damage can pass for a sector that was not written.
+fn payload(n: u64, length: usize) -> Vec<u8> {
+    (0..length as u64)
+        .map(|at| 1 + ((n * 31 + at * 7) % 251) as u8)
+        .collect()
+}
+
+fn drain(reader: &mut Reader) -> Vec<(u64, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Some(entry) = reader.next().unwrap() {
+        found.push((entry.position.sequence, entry.bytes.to_vec()));
+    }
+    found
+}
+
+fn read_all(dir: Arc<dyn LogDir>) -> Vec<(u64, Vec<u8>)> {
+    drain(&mut Reader::open_in(dir, Limits::default()))
+}
+
+fn segment(index: u64) -> String {
+    format!("{index:016x}.seg")
+}

@@ -1,0 +1,315 @@
+//! Appending, reading, rotating, archiving.
+
+use super::{ID, config, drain, open, payload, read_all, segment};
+use ubos_common::log::format::{EncodeError, Limits};
+use ubos_common::log::{
+    AppendError, Config, FsDir, Log, LogId, OpenError, Position, ReadError, Reader, SimDisk,
+    SimFault, Sync, Verify,
+};
+
+#[test]
+fn records_come_back_in_order_and_by_position() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path(), config()).unwrap();
+    let lengths = [0, 1, 500, 5000, 100_000];
+    let positions: Vec<_> = (0..)
+        .zip(lengths)
+        .map(|(n, len)| log.append(&payload(n, len)).unwrap())
+        .collect();
+    let mut reader = log.reader();
+    let expected: Vec<_> = (0..)
+        .zip(lengths)
+        .map(|(n, len)| (n, payload(n, len)))
+        .collect();
+    assert_eq!(drain(&mut reader), expected);
+    for (position, (n, bytes)) in positions.iter().zip(&expected) {
+        assert_eq!(
+            (position.sequence, reader.read(*position).unwrap()),
+            (*n, bytes.clone())
+        );
+    }
+    let head = log.close().unwrap();
+    let reopened = Log::open(folder.path(), Config::default()).unwrap();
+    assert_eq!(
+        (
+            reopened.head(),
+            reopened.report().torn,
+            reopened.report().created
+        ),
+        (head, None, false)
+    );
+    assert_eq!(drain(&mut Reader::open(folder.path())), expected);
+}
+
+#[test]
+fn a_reader_goes_on_where_it_stopped() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().segment_bytes(2000));
+    let mut inside = log.reader();
+    let mut outside = Reader::open_in(disk.dir(), Limits::default());
+    for n in 0..50 {
+        assert!(inside.next().unwrap().is_none());
+        assert!(outside.next().unwrap().is_none());
+        log.append(&payload(n, 300)).unwrap();
+        assert_eq!(drain(&mut inside), [(n, payload(n, 300))]);
+        assert_eq!(drain(&mut outside), [(n, payload(n, 300))]);
+    }
+    for n in [0, 7, 49] {
+        inside.seek(n);
+        assert_eq!(inside.next().unwrap().unwrap().position.sequence, n);
+        assert_eq!(drain(&mut inside).len() as u64, 49 - n);
+    }
+    inside.seek(52);
+    for n in 50..54 {
+        log.append(&payload(n, 3)).unwrap();
+    }
+    assert_eq!(drain(&mut inside).first().unwrap().0, 52);
+}
+
+#[test]
+fn a_position_that_is_not_a_records_is_refused() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    let position = log.append(&payload(0, 40)).unwrap();
+    let ticket = log.submit(&payload(1, 40)).unwrap();
+    let mut reader = log.reader();
+    let uncommitted = Position::new(1, 0, position.offset + 60);
+    let wrong = [
+        Position::new(1, 0, position.offset),
+        Position::new(0, 0, position.offset + 1),
+        Position::new(0, 0, 3),
+        Position::new(0, 9, position.offset),
+        Position::new(0, 0, u64::MAX - 3),
+        uncommitted,
+    ];
+    for position in wrong {
+        assert!(
+            matches!(reader.read(position), Err(ReadError::NoRecord { .. })),
+            "{position:?}"
+        );
+    }
+    log.wait(ticket).unwrap();
+    assert_eq!(
+        reader.read(log.wait(ticket).unwrap()).unwrap(),
+        payload(1, 40)
+    );
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Log::open(folder.path(), config()).unwrap();
+    assert!(matches!(
+        Log::open(folder.path(), config()),
+        Err(OpenError::Locked)
+    ));
+    first.append(b"still works").unwrap();
+    drop(first);
+    assert_eq!(
+        Log::open(folder.path(), config())
+            .unwrap()
+            .head()
+            .next_sequence,
+        1
+    );
+}
+
+#[test]
+fn the_id_is_needed_to_create_and_compared_when_opening() {
+    let disk = SimDisk::new();
+    assert!(matches!(
+        Log::open_in(disk.dir(), Config::default()),
+        Err(OpenError::NoId)
+    ));
+    drop(open(&disk, &config()));
+    let other = LogId::from_bytes([8; 16]);
+    let answer = Log::open_in(disk.dir(), config().log_id(other));
+    assert!(
+        matches!(answer, Err(OpenError::WrongLog { wanted, found }) if wanted == other && found == ID)
+    );
+}
+
+#[test]
+fn what_waits_together_shares_one_write_and_one_sync() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    let before = disk.operations();
+    let tickets: Vec<_> = (0..64)
+        .map(|n| log.submit(&payload(n, 10)).unwrap())
+        .collect();
+    assert!(!log.is_committed(tickets[0]));
+    for ticket in &tickets {
+        log.wait(*ticket).unwrap();
+    }
+    assert_eq!(disk.operations() - before, 2);
+    let log = {
+        drop(log);
+        open(&disk, &config().sync(Sync::Each))
+    };
+    let before = disk.operations();
+    for n in 0..5 {
+        log.append(&payload(n, 10)).unwrap();
+    }
+    assert_eq!(disk.operations() - before, 10);
+    drop(log);
+    let log = open(&disk, &config().sync(Sync::None));
+    let before = disk.operations();
+    log.append(b"unsynced").unwrap();
+    assert_eq!(disk.operations() - before, 1);
+    log.sync().unwrap();
+    log.sync().unwrap();
+    assert_eq!(disk.operations() - before, 2);
+}
+
+#[test]
+fn the_bound_of_pending_bytes_commits_first() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().max_pending_bytes(1000));
+    let tickets: Vec<_> = (0..10)
+        .map(|n| log.submit(&payload(n, 300)).unwrap())
+        .collect();
+    assert!(log.is_committed(tickets[5]) && !log.is_committed(tickets[9]));
+    assert_eq!(log.commit().unwrap().next_sequence, 10);
+}
+
+#[test]
+fn too_large_a_record_changes_nothing() {
+    let disk = SimDisk::new();
+    let limits = Limits::default().max_record_bytes(100).max_block_bytes(300);
+    let log = open(&disk, &config().limits(limits));
+    let refused = AppendError::Encode(EncodeError::RecordTooLarge {
+        bytes: 101,
+        limit: 100,
+    });
+    assert_eq!(log.append(&[1; 101]), Err(refused));
+    let batch: Vec<&[u8]> = vec![&[1; 100]; 3];
+    assert!(matches!(
+        log.append_batch(&batch),
+        Err(AppendError::Encode(EncodeError::BlockTooLarge { .. }))
+    ));
+    assert_eq!(log.append(&[1; 100]).unwrap().sequence, 0);
+}
+
+#[test]
+fn a_batch_has_consecutive_positions() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    log.append(b"before").unwrap();
+    let records: Vec<Vec<u8>> = (0..5).map(|n| payload(n, 70)).collect();
+    let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+    let batch = log.append_batch(&slices).unwrap();
+    let mut reader = log.reader();
+    let found: Vec<_> = batch
+        .positions
+        .iter()
+        .map(|position| reader.read(*position).unwrap())
+        .collect();
+    assert_eq!(found, records);
+    assert_eq!((batch.first.sequence, log.head().next_sequence), (1, 6));
+}
+
+#[test]
+fn a_failed_sync_poisons_the_writer() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    log.append(b"good").unwrap();
+    let waiting = log.submit(b"never acknowledged").unwrap();
+    disk.fail_after(0, SimFault::Sync);
+    assert!(matches!(log.wait(waiting), Err(AppendError::Poisoned(_))));
+    assert!(matches!(log.append(b"more"), Err(AppendError::Poisoned(_))));
+    assert!(matches!(log.sync(), Err(AppendError::Poisoned(_))));
+    assert_eq!(log.head().next_sequence, 1);
+}
+
+#[test]
+fn readers_and_proofs_write_nothing() {
+    let disk = SimDisk::new();
+    drop(open(&disk, &config()));
+    let mut torn = disk.contents(&segment(0)).unwrap();
+    torn.extend([7; 30]);
+    disk.put(&segment(0), torn);
+    let before = disk.operations();
+    assert!(read_all(disk.dir()).is_empty());
+    assert_eq!(
+        Verify::default()
+            .run(disk.dir().as_ref())
+            .unwrap()
+            .torn
+            .unwrap()
+            .bytes,
+        30
+    );
+    assert_eq!(disk.operations(), before);
+}
+
+#[test]
+fn archived_segments_and_the_rest_prove_each_other() {
+    let (folder, vault) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let vault = FsDir::new(vault.path());
+    let log = Log::open(folder.path(), config().segment_bytes(4000)).unwrap();
+    let here = FsDir::new(folder.path());
+    for n in 0..40 {
+        log.append(&payload(n, 500)).unwrap();
+    }
+    let whole = Verify::default().run(&here).unwrap();
+    let archived = log.archive(25, &vault).unwrap();
+    let seam = archived.head.unwrap();
+    assert!(
+        archived.segments >= 2 && (15..=25).contains(&seam.next_sequence),
+        "{archived:?}"
+    );
+    assert_eq!(Verify::default().kept(seam).run(&vault).unwrap().head, seam);
+    let rest = Verify::default()
+        .after(seam)
+        .kept(whole.head)
+        .run(&here)
+        .unwrap();
+    assert_eq!(
+        (rest.first_sequence, rest.records),
+        (seam.next_sequence, 40 - seam.next_sequence)
+    );
+    let mut other = seam;
+    other.digest = whole.head.digest;
+    assert!(matches!(
+        Verify::default().after(other).run(&here),
+        Err(ReadError::Damaged(_))
+    ));
+    let mut reader = log.reader();
+    reader.seek(3);
+    assert!(matches!(
+        reader.next(),
+        Err(ReadError::Archived { wanted: 3, .. })
+    ));
+    assert_eq!(log.archive(25, &vault).unwrap().segments, 0);
+    log.append(b"goes on").unwrap();
+    drop(log);
+    let log = Log::open(folder.path(), config()).unwrap();
+    assert_eq!(
+        (log.head().next_sequence, log.report().first_sequence),
+        (41, seam.next_sequence)
+    );
+}
+
+#[test]
+fn an_interrupted_archive_is_completed_later() {
+    let fill = |disk: &SimDisk| {
+        let log = open(disk, &config().segment_bytes(2000));
+        for n in 0..20 {
+            log.append(&payload(n, 300)).unwrap();
+        }
+        log
+    };
+    for cut in 0..40 {
+        let (here, vault) = (SimDisk::new(), SimDisk::new());
+        let log = fill(&here);
+        vault.cut_power_after(cut);
+        let first = log.archive(20, vault.dir().as_ref());
+        vault.restart(cut);
+        log.archive(20, vault.dir().as_ref()).unwrap();
+        let there = read_all(vault.dir());
+        let rest = read_all(here.dir());
+        let all: Vec<_> = there.into_iter().chain(rest).collect();
+        let expected: Vec<_> = (0..20).map(|n| (n, payload(n, 300))).collect();
+        assert_eq!(all, expected, "cut {cut} {first:?}");
+    }
+}

@@ -1,0 +1,286 @@
+//! Whatever is changed on the disk is found and named, and nothing makes the log panic.
+
+use super::{ID, config, open, payload, read_all, segment};
+use proptest::prelude::*;
+use ubos_common::log::format::{BlockBuilder, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
+use ubos_common::log::{Digest, Head, Log, OpenError, ReadError, SimDisk, Verify};
+
+/// Three segments of two blocks with two records each, closed; their bytes.
+fn small_log() -> (SimDisk, Vec<Vec<u8>>, Head) {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().segment_bytes(500));
+    for n in 0..6 {
+        log.append_batch(&[&payload(2 * n, 45), &payload(2 * n + 1, 60)])
+            .unwrap();
+    }
+    let head = log.close().unwrap();
+    let files = (0..)
+        .map_while(|index| disk.contents(&segment(index)))
+        .collect::<Vec<_>>();
+    assert_eq!(files.len(), 3);
+    (disk, files, head)
+}
+
+fn fault(answer: Result<impl Sized, ReadError>) -> Fault {
+    match answer {
+        Err(ReadError::Damaged(damage)) => damage.fault,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("damage was not found"),
+    }
+}
+
+fn open_fault(disk: &SimDisk) -> Fault {
+    match Log::open_in(disk.dir(), config()) {
+        Err(OpenError::Damaged(damage)) => damage.fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_file(index: u64, bytes: Vec<u8>, others: &[Vec<u8>]) -> SimDisk {
+    let disk = SimDisk::new();
+    for (at, other) in (0..).zip(others) {
+        disk.put(
+            &segment(at),
+            if at == index {
+                bytes.clone()
+            } else {
+                other.clone()
+            },
+        );
+    }
+    disk
+}
+
+// spec: SAP-11-3
+#[test]
+fn every_flipped_bit_is_found_and_named() {
+    let (_, files, _) = small_log();
+    for (index, file) in (0..).zip(&files) {
+        for bit in 0..file.len() * 8 {
+            let mut bytes = file.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let disk = with_file(index, bytes.clone(), &files);
+            fault(Verify::default().run(disk.dir().as_ref()));
+            let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+            assert!(!report.findings.is_empty(), "segment {index} bit {bit}");
+            if index == 2 {
+                open_fault(&disk);
+                assert_eq!(
+                    disk.contents(&segment(2)).unwrap(),
+                    bytes,
+                    "opening changed a damaged file"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_bad_record_is_named_and_the_rest_survives() {
+    let (_, files, head) = small_log();
+    let mut bytes = files[1].clone();
+    let at = bytes
+        .windows(60)
+        .position(|window| window == payload(5, 60))
+        .unwrap();
+    bytes[at + 20] ^= 4;
+    let disk = with_file(1, bytes, &files);
+    assert_eq!(
+        fault(Verify::default().run(disk.dir().as_ref())),
+        Fault::Record { sequence: 5 }
+    );
+    let report = Verify::default()
+        .kept(head)
+        .fsck(disk.dir().as_ref())
+        .unwrap();
+    let finding = report.findings[0];
+    assert_eq!(
+        (report.findings.len(), finding.lost_from, finding.lost_to),
+        (1, 5, Some(6))
+    );
+    assert_eq!((report.verified.records, report.verified.head), (10, head));
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_cut_end_is_torn_and_a_changed_end_is_damage() {
+    let (_, files, head) = small_log();
+    let last = &files[2];
+    let whole = read_all(with_file(2, last.clone(), &files).dir()).len() as u64;
+    for length in 0..last.len() {
+        let disk = with_file(2, last[..length].to_vec(), &files);
+        let kept = fault(Verify::default().kept(head).run(disk.dir().as_ref()));
+        if length < SEGMENT_HEADER_BYTES {
+            assert_eq!(
+                (kept, open_fault(&disk)),
+                (Fault::SegmentHeader, Fault::SegmentHeader)
+            );
+            continue;
+        }
+        let log = open(&disk, &config());
+        let found = log.head().next_sequence;
+        assert_eq!(
+            kept,
+            Fault::TailRemoved {
+                wanted: whole,
+                found
+            }
+        );
+        let torn = log.report().torn.map_or(0, |torn| torn.bytes);
+        assert!(found < whole && found.is_multiple_of(2));
+        assert!(torn > 0 || read_all(disk.dir()).len() as u64 == found);
+        let end = log.close().unwrap();
+        assert_eq!(
+            Verify::default()
+                .kept(end)
+                .run(disk.dir().as_ref())
+                .unwrap()
+                .torn,
+            None
+        );
+    }
+}
+
+#[test]
+fn removed_doubled_and_swapped_segments_are_found() {
+    let (_, files, _) = small_log();
+    let disk = SimDisk::new();
+    disk.put(&segment(0), files[0].clone());
+    disk.put(&segment(2), files[2].clone());
+    let missing = Fault::MissingSegment { index: 1 };
+    assert_eq!(
+        (
+            fault(Verify::default().run(disk.dir().as_ref())),
+            open_fault(&disk)
+        ),
+        (missing, missing)
+    );
+    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+    assert_eq!(
+        (report.findings[0].lost_from, report.findings[0].lost_to),
+        (4, Some(8))
+    );
+    let disk = with_file(1, files[2].clone(), &files);
+    assert_eq!(
+        fault(Verify::default().run(disk.dir().as_ref())),
+        Fault::WrongSegment {
+            wanted: 1,
+            found: 2
+        }
+    );
+    let disk = with_file(0, b"#!/bin/sh\n".repeat(100), &files);
+    assert_eq!(
+        fault(Verify::default().run(disk.dir().as_ref())),
+        Fault::Foreign
+    );
+}
+
+/// A block of records 0 and 1 as somebody forges it who knows the format.
+fn forged(previous: Digest, second: &[u8]) -> Vec<u8> {
+    let mut block = BlockBuilder::new(LogKeys::new(ID), Limits::default());
+    block.begin(0);
+    block.push(&payload(0, 45)).unwrap();
+    block.push(second).unwrap();
+    block.finish(previous, 0);
+    block.as_bytes().to_vec()
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_forged_block_breaks_the_chain_behind_it() {
+    let (_, files, head) = small_log();
+    let block = forged(LogKeys::new(ID).genesis(), &payload(99, 60));
+    let mut bytes = files[0].clone();
+    bytes[SEGMENT_HEADER_BYTES..SEGMENT_HEADER_BYTES + block.len()].copy_from_slice(&block);
+    let disk = with_file(0, bytes.clone(), &files);
+    assert_eq!(
+        fault(Verify::default().run(disk.dir().as_ref())),
+        Fault::Chain { sequence: 2 }
+    );
+    bytes.truncate(SEGMENT_HEADER_BYTES + block.len());
+    let disk = SimDisk::new();
+    disk.put(&segment(0), bytes);
+    // The whole end forged: only what was kept elsewhere tells.
+    let forged = Verify::default().run(disk.dir().as_ref()).unwrap().head;
+    let found = fault(Verify::default().kept(head).run(disk.dir().as_ref()));
+    assert_eq!(
+        found,
+        Fault::TailRemoved {
+            wanted: 12,
+            found: 2
+        }
+    );
+    let mut kept = forged;
+    kept.digest = head.digest;
+    assert_eq!(
+        fault(Verify::default().kept(kept).run(disk.dir().as_ref())),
+        Fault::Head { sequence: 2 }
+    );
+    kept.next_sequence = 1;
+    assert_eq!(
+        fault(Verify::default().kept(kept).run(disk.dir().as_ref())),
+        Fault::Head { sequence: 1 }
+    );
+}
+
+#[test]
+fn a_hole_in_synced_blocks_is_damage_though_it_looks_torn() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config());
+    for n in 0..8 {
+        log.append(&payload(n, 900)).unwrap();
+    }
+    std::mem::forget(log);
+    let mut bytes = disk.contents(&segment(0)).unwrap();
+    bytes[2048..2560].fill(0);
+    disk.restart(0);
+    disk.put(&segment(0), bytes);
+    assert_eq!(open_fault(&disk), Fault::Record { sequence: 1 });
+}
+
+#[test]
+fn a_head_of_another_log_proves_nothing() {
+    let (disk, _, mut head) = small_log();
+    head.log = ubos_common::log::LogId::from_bytes([1; 16]);
+    assert!(matches!(
+        fault(Verify::default().kept(head).run(disk.dir().as_ref())),
+        Fault::WrongLog { .. }
+    ));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000), keep in 0_usize..700) {
+        let (_, files, _) = small_log();
+        let mut mixed = files[2].get(..keep).unwrap_or(&files[2]).to_vec();
+        mixed.extend(&bytes);
+        for file in [bytes, mixed] {
+            let disk = with_file(2, file, &files);
+            let report = Verify::default().fsck(disk.dir().as_ref());
+            prop_assert!(report.is_ok());
+            let _ = Log::open_in(disk.dir(), config());
+            let alone = SimDisk::new();
+            alone.put(&segment(0), disk.contents(&segment(2)).unwrap());
+            prop_assert!(Verify::default().run(alone.dir().as_ref()).is_err());
+        }
+    }
+
+    #[test]
+    fn any_overwriting_is_found(at in 0_usize..1500, with in prop::collection::vec(any::<u8>(), 1..300)) {
+        let (_, files, head) = small_log();
+        let mut all = files.concat();
+        let at = at % all.len();
+        let end = all.len().min(at + with.len());
+        let before = all.clone();
+        all[at..end].copy_from_slice(&with[..end - at]);
+        prop_assume!(all != before);
+        let mut rest = all.as_slice();
+        let disk = SimDisk::new();
+        for (index, file) in (0..).zip(&files) {
+            let (bytes, after) = rest.split_at(file.len());
+            disk.put(&segment(index), bytes.to_vec());
+            rest = after;
+        }
+        prop_assert!(Verify::default().kept(head).run(disk.dir().as_ref()).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! A process is killed while it appends; what it acknowledged through a pipe must be there.
+
+use super::{config, payload};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use ubos_common::log::{FsDir, Log, Reader, Verify};
+
+const FOLDER: &str = "UBOS_LOG_KILL_FOLDER";
+const ACK: &str = "acknowledged ";
+
+fn length(n: u64) -> usize {
+    (n * 769 % 3000) as usize
+}
+
+/// The child: appends from four threads until it is killed.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn child() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let log = Log::open(PathBuf::from(folder), config()).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let position = log.append(b"from a thread").unwrap();
+                    // One write a line: a kill cannot mix two.
+                    let line = format!("{ACK}{}\n", position.sequence);
+                    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+                }
+            });
+        }
+        loop {
+            let batch: Vec<Vec<u8>> = (0..3).map(|n| payload(n, length(n))).collect();
+            let slices: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
+            let batch = log.append_batch(&slices).unwrap();
+            let line = format!("{ACK}{}\n", batch.positions[2].sequence);
+            std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+        }
+    });
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_killed_process_loses_nothing_acknowledged() {
+    const KILLS: u64 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = FsDir::new(folder.path());
+    let (mut acknowledged, mut rounds_with_acks, mut from) = (0, 0, 0);
+    for round in 0..KILLS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--ignored",
+                "--exact",
+                "log::kill::child",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let reader = std::thread::Builder::new()
+            .spawn(move || {
+                let mut last = None;
+                while let Some(Ok(line)) = lines.next() {
+                    let ack = line.find(ACK).map(|at| &line[at + ACK.len()..]);
+                    last = last.max(ack.and_then(|text| text.parse::<u64>().ok()));
+                }
+                last
+            })
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(5000 + round * 7919 % 60_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let last = reader.join().unwrap();
+        rounds_with_acks += u64::from(last.is_some());
+        acknowledged = acknowledged.max(last.map_or(0, |last| last + 1));
+        if acknowledged == 0 {
+            continue;
+        }
+        let proven = Verify::default().from(from).run(&dir).unwrap();
+        assert!(proven.head.next_sequence >= acknowledged, "round {round}");
+        from = proven.head.next_sequence.saturating_sub(1);
+    }
+    assert!(
+        rounds_with_acks > KILLS / 2,
+        "only {rounds_with_acks} children got to work"
+    );
+    let proven = Verify::default().run(&dir).unwrap();
+    let mut reader = Reader::open(folder.path());
+    let mut next = 0;
+    while let Some(entry) = reader.next().unwrap() {
+        assert_eq!(entry.position.sequence, next);
+        next += 1;
+    }
+    assert_eq!(next, proven.head.next_sequence);
+}
