@@ -87,7 +87,11 @@ impl Accumulator {
         }
         match part {
             Part::Text(text) | Part::Reasoning(text) | Part::Object(text) => text.push_str(more),
-            Part::Call { id, name, arguments } => {
+            Part::Call {
+                id,
+                name,
+                arguments,
+            } => {
                 arguments.push_str(more);
                 *id = id.take().or_else(|| delta.tool_call_id.clone());
                 *name = name.take().or_else(|| delta.tool_name.clone());
@@ -102,17 +106,26 @@ impl Accumulator {
     ///
     /// A tool call lacks its id or name or has arguments that are no object; structured output that is no JSON.
     pub fn finish(self, stamp: Stamp) -> Result<(AssistantMessage, Option<RawBuf>), UppError> {
-        let refuse = |what: &str| UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what);
+        let refuse = |what: &str| {
+            UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what)
+        };
         let (mut content, mut calls, mut data) = (Vec::new(), Vec::new(), None);
         for part in self.parts.into_values() {
             match part {
                 Part::Text(text) => content.push(ContentBlock::text(text)),
                 Part::Reasoning(text) => content.push(ContentBlock::Reasoning(text.into())),
                 Part::Object(text) => {
-                    data = Some(RawBuf::parse(&text).map_err(|_| refuse("structured output that is no JSON"))?);
+                    data = Some(
+                        RawBuf::parse(&text)
+                            .map_err(|_| refuse("structured output that is no JSON"))?,
+                    );
                     content.push(ContentBlock::text(text));
                 }
-                Part::Call { id, name, arguments } => {
+                Part::Call {
+                    id,
+                    name,
+                    arguments,
+                } => {
                     let (Some(id), Some(name)) = (id, name) else {
                         return Err(refuse("a tool call without id or name"));
                     };

@@ -133,7 +133,15 @@ mod tests {
         assert_eq!(read("\"AQL/\""), three);
         assert_eq!(read("[1,2,255]"), three);
         assert_eq!(read(r#"{"0":1,"1":2,"2":255}"#), three);
-        for bad in ["\"A\"", "\"AQ=x\"", "\"AR==\"", "\"A-==\"", "[256]", r#"{"1":1}"#, "7"] {
+        for bad in [
+            "\"A\"",
+            "\"AQ=x\"",
+            "\"AR==\"",
+            "\"A-==\"",
+            "[256]",
+            r#"{"1":1}"#,
+            "7",
+        ] {
             assert_eq!(read(bad), None, "{bad}");
         }
     }

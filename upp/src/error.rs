@@ -84,7 +84,11 @@ impl UppError {
     pub const MODALITY: &'static str = "llm";
 
     /// An error without status and cause.
-    pub fn new(code: ErrorCode, provider: impl Into<Arc<str>>, message: impl Into<Box<str>>) -> Self {
+    pub fn new(
+        code: ErrorCode,
+        provider: impl Into<Arc<str>>,
+        message: impl Into<Box<str>>,
+    ) -> Self {
         Self {
             code,
             provider: provider.into(),
@@ -152,7 +156,10 @@ impl Write for UppError {
         object.member("provider", &*self.provider);
         object.member("modality", Self::MODALITY);
         object.optional("statusCode", self.status_code.as_ref());
-        object.optional("cause", self.cause.as_ref().map(ToString::to_string).as_ref());
+        object.optional(
+            "cause",
+            self.cause.as_ref().map(ToString::to_string).as_ref(),
+        );
         object.end();
     }
 }

@@ -45,17 +45,18 @@ pub use content::{ContentBlock, MediaKind, Source};
 pub use error::{ErrorCode, UppError};
 pub use list::{Iter, List};
 pub use message::{
-    AssistantMessage, Message, MessageType, Messages, Metadata, Stamp, ToolResultMessage, UserMessage,
+    AssistantMessage, Message, MessageType, Messages, Metadata, Stamp, ToolResultMessage,
+    UserMessage,
 };
 pub use model::{
-    LlmCapabilities, LlmInstance, LlmModel, LlmOptions, LlmRequest, LlmResponse, ModelEvent, ModelReference,
-    ModelStream, llm,
+    LlmCapabilities, LlmInstance, LlmModel, LlmOptions, LlmRequest, LlmResponse, ModelEvent,
+    ModelReference, ModelStream, llm,
 };
 pub use scripted::{Reply, ScriptedModel};
 pub use stream::{EventDelta, StreamEvent, StreamEventType, events_of};
 pub use thread::Thread;
 pub use tool::{
-    Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution, ToolResult,
-    ToolSet, ToolUseStrategy, json_text, object, run_call,
+    Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution,
+    ToolResult, ToolSet, ToolUseStrategy, json_text, object, run_call,
 };
 pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::{Fault, MemberWriter, Members, RawObject, Raw, Read, Reader, Write};
+use ubos_common::json::{Fault, MemberWriter, Members, Raw, RawObject, Read, Reader, Write};
 use ubos_common::time::{Rfc3339, Timestamp};
 use ubos_common::violation::Level;
 
@@ -361,9 +361,16 @@ impl<'a> Read<'a> for Message {
             Some(Settled(Some(blocks))) => blocks,
             Some(Settled(None)) => return Err(reader.noted()),
         };
-        let (id, timestamp, metadata, extra) = (any.id.into(), any.timestamp, any.metadata, any.extra);
+        let (id, timestamp, metadata, extra) =
+            (any.id.into(), any.timestamp, any.metadata, any.extra);
         let message = match any.kind {
-            MessageType::User => Self::from(UserMessage { id, timestamp, metadata, content, extra }),
+            MessageType::User => Self::from(UserMessage {
+                id,
+                timestamp,
+                metadata,
+                content,
+                extra,
+            }),
             MessageType::Assistant => Self::from(AssistantMessage {
                 id,
                 timestamp,
@@ -374,7 +381,13 @@ impl<'a> Read<'a> for Message {
             }),
             _ => {
                 let results = any.results.unwrap_or_default();
-                Self::from(ToolResultMessage { id, timestamp, metadata, results, extra })
+                Self::from(ToolResultMessage {
+                    id,
+                    timestamp,
+                    metadata,
+                    results,
+                    extra,
+                })
             }
         };
         match stranger(&message) {
@@ -386,7 +399,12 @@ impl<'a> Read<'a> for Message {
 
 /// What is wanted, where a block stands in a message that may not hold it.
 fn stranger(message: &Message) -> Option<&'static str> {
-    let has = |names: &[&str]| message.content().iter().any(|block| names.contains(&block.type_name()));
+    let has = |names: &[&str]| {
+        message
+            .content()
+            .iter()
+            .any(|block| names.contains(&block.type_name()))
+    };
     match message {
         Message::User(_) if has(&["reasoning"]) => Some("no reasoning in a user's message"),
         Message::Assistant(_) if has(&["document", "binary"]) => {

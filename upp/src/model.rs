@@ -171,7 +171,10 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new(answer: BoxFuture<'static, Result<LlmResponse, UppError>>, chars: usize) -> Self {
+    pub(crate) fn new(
+        answer: BoxFuture<'static, Result<LlmResponse, UppError>>,
+        chars: usize,
+    ) -> Self {
         Self {
             answer: Some(answer),
             chars,
@@ -259,7 +262,11 @@ pub fn llm(options: LlmOptions) -> Result<LlmInstance, UppError> {
     let refuse = |what: &str| {
         let model = options.model.as_ref();
         let text = format!("{} has no {what}", model.model_id());
-        Err(UppError::new(ErrorCode::InvalidRequest, model.provider(), text))
+        Err(UppError::new(
+            ErrorCode::InvalidRequest,
+            model.provider(),
+            text,
+        ))
     };
     if options.structure.is_some() && !can.structured_output {
         return refuse("structured output");

@@ -78,8 +78,14 @@ impl Reply {
 
     /// Adds a call of a tool.
     #[must_use]
-    pub fn calling(mut self, id: impl Into<Arc<str>>, tool: impl Into<Arc<str>>, arguments: RawObject) -> Self {
-        self.calls.push(ToolCall::new(id.into(), tool.into(), arguments));
+    pub fn calling(
+        mut self,
+        id: impl Into<Arc<str>>,
+        tool: impl Into<Arc<str>>,
+        arguments: RawObject,
+    ) -> Self {
+        self.calls
+            .push(ToolCall::new(id.into(), tool.into(), arguments));
         self
     }
 
@@ -116,7 +122,11 @@ impl Reply {
             return Err(error);
         }
         let calls = (!self.calls.is_empty()).then_some(self.calls);
-        let stop = if calls.is_some() { "tool_calls" } else { "stop" };
+        let stop = if calls.is_some() {
+            "tool_calls"
+        } else {
+            "stop"
+        };
         let message = AssistantMessage::new(request.stamp, self.blocks, calls);
         let usage = CycleUsage::new(self.tokens.0, self.tokens.1, 0, 0);
         let mut response = LlmResponse::new(message, usage, stop);
@@ -171,7 +181,10 @@ impl ScriptedModel {
 
     /// Sets what delays wait for.
     #[must_use]
-    pub fn with_timer(mut self, timer: impl Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync + 'static) -> Self {
+    pub fn with_timer(
+        mut self,
+        timer: impl Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
         self.timer = Some(Arc::new(timer));
         self
     }
@@ -186,11 +199,17 @@ impl ScriptedModel {
     /// The requests so far, the first 4,096 of them.
     #[must_use]
     pub fn requests(&self) -> Vec<LlmRequest> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The next answer, and the pieces that it streams in.
-    fn next(&self, request: LlmRequest) -> (BoxFuture<'static, Result<LlmResponse, UppError>>, usize) {
+    fn next(
+        &self,
+        request: LlmRequest,
+    ) -> (BoxFuture<'static, Result<LlmResponse, UppError>>, usize) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() < REMEMBERED {
             seen.push(request.clone());
@@ -198,11 +217,17 @@ impl ScriptedModel {
         drop(seen);
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = script(&request).unwrap_or_else(|| {
-            Reply::error(ErrorCode::InvalidRequest, "the script has no reply for this request")
+            Reply::error(
+                ErrorCode::InvalidRequest,
+                "the script has no reply for this request",
+            )
         });
         drop(script);
         let chars = reply.chars;
-        let wait = reply.delay.zip(self.timer.as_ref()).map(|(delay, timer)| timer(delay));
+        let wait = reply
+            .delay
+            .zip(self.timer.as_ref())
+            .map(|(delay, timer)| timer(delay));
         let answer = Box::pin(async move {
             if let Some(wait) = wait {
                 wait.await;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ubos_common::json::RawBuf;
 
 use crate::blob::Blob;
+use crate::content::ContentBlock;
 use crate::model::LlmResponse;
 use crate::tool::{ToolCall, ToolExecution};
-use crate::content::ContentBlock;
 
 ubos_common::words! {
     /// What an event tells of.
@@ -138,7 +138,9 @@ pub fn events_of(response: &LlmResponse, chars: usize) -> Vec<StreamEvent> {
     let mut index = 0;
     for block in &response.message.content {
         let (kind, text) = match block {
-            ContentBlock::Text(text) if response.data.is_some() => (StreamEventType::ObjectDelta, text),
+            ContentBlock::Text(text) if response.data.is_some() => {
+                (StreamEventType::ObjectDelta, text)
+            }
             ContentBlock::Text(text) => (StreamEventType::TextDelta, text),
             ContentBlock::Reasoning(text) => (StreamEventType::ReasoningDelta, text),
             _ => {
@@ -147,13 +149,19 @@ pub fn events_of(response: &LlmResponse, chars: usize) -> Vec<StreamEvent> {
             }
         };
         events.push(StreamEvent::bare(StreamEventType::ContentBlockStart, index));
-        events.extend(pieces(text, chars).map(|piece| StreamEvent::text(kind.clone(), index, piece)));
+        events
+            .extend(pieces(text, chars).map(|piece| StreamEvent::text(kind.clone(), index, piece)));
         events.push(StreamEvent::bare(StreamEventType::ContentBlockStop, index));
         index += 1;
     }
     for call in response.message.calls() {
         let (id, name) = (Arc::clone(&call.tool_call_id), Arc::clone(&call.tool_name));
-        events.push(StreamEvent::tool_call(index, Some(id), Some(name), call.arguments.as_str()));
+        events.push(StreamEvent::tool_call(
+            index,
+            Some(id),
+            Some(name),
+            call.arguments.as_str(),
+        ));
         index += 1;
     }
     events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
@@ -163,7 +171,10 @@ pub fn events_of(response: &LlmResponse, chars: usize) -> Vec<StreamEvent> {
 fn pieces(text: &str, chars: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     core::iter::from_fn(move || {
-        let end = rest.char_indices().nth(chars.max(1)).map_or(rest.len(), |(at, _)| at);
+        let end = rest
+            .char_indices()
+            .nth(chars.max(1))
+            .map_or(rest.len(), |(at, _)| at);
         let (piece, more) = rest.split_at(end);
         rest = more;
         (!piece.is_empty()).then_some(piece)

@@ -66,7 +66,10 @@ impl ToolResult {
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self.result.kind() {
-            Kind::String => self.result.deserialize().map_or(Cow::Borrowed(""), Cow::Owned),
+            Kind::String => self
+                .result
+                .deserialize()
+                .map_or(Cow::Borrowed(""), Cow::Owned),
             _ => Cow::Borrowed(self.result.as_str()),
         }
     }
@@ -202,7 +205,8 @@ pub struct FnTool {
     run: Box<Run>,
 }
 
-type Run = dyn Fn(RawObject, ToolContext) -> BoxFuture<'static, Result<RawBuf, ToolError>> + Send + Sync;
+type Run =
+    dyn Fn(RawObject, ToolContext) -> BoxFuture<'static, Result<RawBuf, ToolError>> + Send + Sync;
 
 impl FnTool {
     /// A tool whose calls a function runs.
@@ -307,12 +311,20 @@ pub trait ToolUseStrategy: Send + Sync {
     }
 
     /// The model wants the tool called.
-    fn on_tool_call<'a>(&'a self, _tool: &'a dyn Tool, _arguments: &'a RawObject) -> HookFuture<'a, ()> {
+    fn on_tool_call<'a>(
+        &'a self,
+        _tool: &'a dyn Tool,
+        _arguments: &'a RawObject,
+    ) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
 
     /// Whether the call may run, and with which arguments.
-    fn on_before_call<'a>(&'a self, _tool: &'a dyn Tool, _arguments: &'a RawObject) -> HookFuture<'a, Permit> {
+    fn on_before_call<'a>(
+        &'a self,
+        _tool: &'a dyn Tool,
+        _arguments: &'a RawObject,
+    ) -> HookFuture<'a, Permit> {
         Box::pin(ready(Ok(Permit::Proceed)))
     }
 

@@ -110,7 +110,9 @@ impl Turn {
         cycles: u64,
     ) -> Result<Self, NoResponse> {
         // The last message is the answer, or the results of its calls: the search ends at once.
-        let last = (0..messages.len()).rev().find_map(|n| messages.get(n)?.as_assistant());
+        let last = (0..messages.len())
+            .rev()
+            .find_map(|n| messages.get(n)?.as_assistant());
         Ok(Self {
             response: Arc::clone(last.ok_or(NoResponse)?),
             messages,
@@ -149,7 +151,8 @@ impl<'a> Read<'a> for Turn {
         let at = reader.offset();
         let json = TurnJson::read(reader)?;
         let turn = Self::new(json.messages, json.tool_executions, json.usage, json.cycles);
-        let mut turn = turn.map_err(|_| reader.bad_value(at, "an assistant message among the messages"))?;
+        let mut turn =
+            turn.map_err(|_| reader.bad_value(at, "an assistant message among the messages"))?;
         turn.data = json.data;
         Ok(turn)
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Mono;
 
-use super::{Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution, ToolUseStrategy, json_text};
+use super::{
+    Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution, ToolUseStrategy, json_text,
+};
 
 /// The tools of one instance, and the hooks around them. A clone shares them.
 #[derive(Clone, Default)]
@@ -25,7 +27,10 @@ pub struct ToolSet {
 impl ToolSet {
     /// Tools, and the hooks around their calls.
     #[must_use]
-    pub fn new(tools: impl Into<Arc<[Arc<dyn Tool>]>>, strategy: Option<Arc<dyn ToolUseStrategy>>) -> Self {
+    pub fn new(
+        tools: impl Into<Arc<[Arc<dyn Tool>]>>,
+        strategy: Option<Arc<dyn ToolUseStrategy>>,
+    ) -> Self {
         Self {
             tools: tools.into(),
             strategy,
@@ -111,7 +116,11 @@ impl Course<'_> {
         clock: &(dyn Fn() -> Mono + Send + Sync),
     ) -> Result<RawBuf, Fault> {
         self.before().await?;
-        let approved = self.tool.approval(&self.arguments).await.map_err(Fault::told)?;
+        let approved = self
+            .tool
+            .approval(&self.arguments)
+            .await
+            .map_err(Fault::told)?;
         self.approved = Some(approved);
         if !approved {
             let error = "the call was denied".into();
@@ -123,7 +132,9 @@ impl Course<'_> {
         let Some(strategy) = self.strategy else {
             return Ok(result);
         };
-        let after = strategy.on_after_call(self.tool, &self.arguments, &result).await;
+        let after = strategy
+            .on_after_call(self.tool, &self.arguments, &result)
+            .await;
         Ok(after.map_err(Fault::told)?.unwrap_or(result))
     }
 
@@ -161,7 +172,9 @@ fn record(
 /// Runs a future of the user's; a panic in it is an error that says no more than that, for it may hold secrets.
 async fn guard<F: Future + Unpin>(mut future: F) -> Result<F::Output, ToolError> {
     poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| core::pin::Pin::new(&mut future).poll(cx)));
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            core::pin::Pin::new(&mut future).poll(cx)
+        }));
         match polled {
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
             Ok(Poll::Pending) => Poll::Pending,

@@ -132,7 +132,13 @@ impl OpenAiModel {
     /// `PROVIDER_ERROR` where no TLS is to be had.
     // impl: UPP-8
     pub fn new(model_id: impl Into<Arc<str>>, config: OpenAiConfig) -> Result<Self, UppError> {
-        let refuse = |what: &str| UppError::new(ErrorCode::InvalidRequest, Arc::clone(&config.provider), what);
+        let refuse = |what: &str| {
+            UppError::new(
+                ErrorCode::InvalidRequest,
+                Arc::clone(&config.provider),
+                what,
+            )
+        };
         let text = format!("{}/chat/completions", config.base_url.trim_end_matches('/'));
         // The text itself stays out of the error: it may hold a password.
         let url: reqwest::Url = text.parse().map_err(|_| refuse("the base URL is none"))?;
@@ -142,7 +148,8 @@ impl OpenAiModel {
             "http" => return Err(refuse("plain HTTP to another host than this one")),
             _ => return Err(refuse("a base URL that is neither HTTPS nor HTTP")),
         }
-        let client = client(&config).map_err(|error| UppError::wrap(Arc::clone(&config.provider), error))?;
+        let client =
+            client(&config).map_err(|error| UppError::wrap(Arc::clone(&config.provider), error))?;
         Ok(Self {
             client,
             url,
@@ -151,7 +158,11 @@ impl OpenAiModel {
         })
     }
 
-    fn send(&self, request: &LlmRequest, streams: bool) -> Result<reqwest::RequestBuilder, UppError> {
+    fn send(
+        &self,
+        request: &LlmRequest,
+        streams: bool,
+    ) -> Result<reqwest::RequestBuilder, UppError> {
         let provider = &self.config.provider;
         let body = request::body(&self.model_id, request, streams)
             .map_err(|what| UppError::new(ErrorCode::InvalidRequest, Arc::clone(provider), what))?;
@@ -159,7 +170,9 @@ impl OpenAiModel {
         if let Some(key) = &self.config.key {
             builder = builder.bearer_auth(key.expose());
         }
-        Ok(builder.header("content-type", "application/json").body(body))
+        Ok(builder
+            .header("content-type", "application/json")
+            .body(body))
     }
 }
 
@@ -180,7 +193,10 @@ impl LlmModel for OpenAiModel {
     }
 
     fn complete(&self, request: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>> {
-        let (sent, provider) = (self.send(&request, false), Arc::clone(&self.config.provider));
+        let (sent, provider) = (
+            self.send(&request, false),
+            Arc::clone(&self.config.provider),
+        );
         Box::pin(async move {
             let answer = open(sent?, &provider).await?;
             let body = collect(answer, &provider).await?;
@@ -192,13 +208,20 @@ impl LlmModel for OpenAiModel {
         let (sent, provider) = (self.send(&request, true), Arc::clone(&self.config.provider));
         let opened = async move {
             let answer = open(sent?, &provider).await?;
-            let chunks = Chunks::new(request.stamp, request.structure.is_some(), Arc::clone(&provider));
-            Ok(stream::unfold(Some(Streaming::new(answer, chunks, provider)), |state| async {
-                let mut state = state?;
-                let item = state.next().await;
-                let goes_on = matches!(item, Ok(ModelEvent::Event(_)));
-                Some((item, goes_on.then_some(state)))
-            }))
+            let chunks = Chunks::new(
+                request.stamp,
+                request.structure.is_some(),
+                Arc::clone(&provider),
+            );
+            Ok(stream::unfold(
+                Some(Streaming::new(answer, chunks, provider)),
+                |state| async {
+                    let mut state = state?;
+                    let item = state.next().await;
+                    let goes_on = matches!(item, Ok(ModelEvent::Event(_)));
+                    Some((item, goes_on.then_some(state)))
+                },
+            ))
         };
         stream::once(opened)
             .flat_map(|opened: Result<_, UppError>| match opened {
@@ -257,8 +280,14 @@ impl Streaming {
 }
 
 /// Sends a request; an answer that is no success is the error that it says.
-async fn open(sent: reqwest::RequestBuilder, provider: &Arc<str>) -> Result<reqwest::Response, UppError> {
-    let answer = sent.send().await.map_err(|error| transport(&error, provider))?;
+async fn open(
+    sent: reqwest::RequestBuilder,
+    provider: &Arc<str>,
+) -> Result<reqwest::Response, UppError> {
+    let answer = sent
+        .send()
+        .await
+        .map_err(|error| transport(&error, provider))?;
     let status = answer.status();
     if status.is_success() {
         return Ok(answer);
@@ -273,10 +302,18 @@ async fn open(sent: reqwest::RequestBuilder, provider: &Arc<str>) -> Result<reqw
 
 async fn collect(mut answer: reqwest::Response, provider: &Arc<str>) -> Result<Vec<u8>, UppError> {
     let mut body = Vec::new();
-    while let Some(bytes) = answer.chunk().await.map_err(|error| transport(&error, provider))? {
+    while let Some(bytes) = answer
+        .chunk()
+        .await
+        .map_err(|error| transport(&error, provider))?
+    {
         if body.len() + bytes.len() > MAX_BODY_BYTES {
             let text = "an answer of more than 64 MiB";
-            return Err(UppError::new(ErrorCode::InvalidResponse, Arc::clone(provider), text));
+            return Err(UppError::new(
+                ErrorCode::InvalidResponse,
+                Arc::clone(provider),
+                text,
+            ));
         }
         body.extend_from_slice(&bytes);
     }
@@ -298,7 +335,10 @@ fn transport(error: &reqwest::Error, provider: &Arc<str>) -> UppError {
 /// Whether a URL names this very machine.
 fn is_loopback(url: &reqwest::Url) -> bool {
     let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 

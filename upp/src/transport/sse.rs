@@ -96,7 +96,9 @@ impl SseReader {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match &mut self.data {
             None => self.data = Some(value.to_owned()),
-            Some(data) if data.len() + value.len() >= MAX_EVENT_BYTES => return Err(SseError::TooLong),
+            Some(data) if data.len() + value.len() >= MAX_EVENT_BYTES => {
+                return Err(SseError::TooLong);
+            }
             Some(data) => {
                 data.push('\n');
                 data.push_str(value);

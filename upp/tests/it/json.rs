@@ -9,9 +9,9 @@ use ubos_common::json::{DecodeError, Limits, RawBuf, Read, Write, decode, to_str
 use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 use upp::{
-    Accumulator, AssistantMessage, Blob, ContentBlock, CycleUsage, ErrorCode, List, LlmModel, LlmRequest, MediaKind,
-    Message, ModelEvent, Reply, ScriptedModel, Source, Stamp, StreamEvent, Thread, TokenUsage, ToolCall,
-    ToolExecution, ToolResultMessage, Turn, UppError, llm, object,
+    Accumulator, AssistantMessage, Blob, ContentBlock, CycleUsage, ErrorCode, List, LlmModel,
+    LlmRequest, MediaKind, Message, ModelEvent, Reply, ScriptedModel, Source, Stamp, StreamEvent,
+    Thread, TokenUsage, ToolCall, ToolExecution, ToolResultMessage, Turn, UppError, llm, object,
 };
 
 fn stamp(n: u32) -> Stamp {
@@ -27,12 +27,28 @@ fn round<T: for<'a> Read<'a> + Write + PartialEq + std::fmt::Debug>(value: &T) {
 }
 
 fn call() -> ToolCall {
-    ToolCall::new("c1".into(), "add".into(), object(r#"{"a":1,"b":2}"#).unwrap())
+    ToolCall::new(
+        "c1".into(),
+        "add".into(),
+        object(r#"{"a":1,"b":2}"#).unwrap(),
+    )
 }
 
 fn execution() -> ToolExecution {
-    let ToolCall { tool_call_id, tool_name, arguments, .. } = call();
-    ToolExecution::new(tool_name, tool_call_id, arguments, RawBuf::parse("3").unwrap(), false, 4)
+    let ToolCall {
+        tool_call_id,
+        tool_name,
+        arguments,
+        ..
+    } = call();
+    ToolExecution::new(
+        tool_name,
+        tool_call_id,
+        arguments,
+        RawBuf::parse("3").unwrap(),
+        false,
+        4,
+    )
 }
 
 /// A thread as the reference implementation writes one.
@@ -48,7 +64,18 @@ fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
     let thread: Thread = read(THREAD).unwrap();
     assert_eq!(to_string(&thread), THREAD.replace('\n', ""));
     assert_eq!(thread.messages().len(), 3);
-    assert_eq!(thread.messages().get(1).unwrap().metadata().unwrap().get("mock").unwrap().as_str(), "{\"x\":1}");
+    assert_eq!(
+        thread
+            .messages()
+            .get(1)
+            .unwrap()
+            .metadata()
+            .unwrap()
+            .get("mock")
+            .unwrap()
+            .as_str(),
+        "{\"x\":1}"
+    );
     assert_eq!(thread.messages().get(2).unwrap().text(), r#"{"ok":true}"#);
 }
 
@@ -68,8 +95,12 @@ fn every_block_and_message_reads_back() {
     let user: Message = upp::UserMessage::new(stamp(1), blocks).into();
     round(&user);
     assert!(to_string(&user).contains(r#"{"type":"bytes","data":"AP8H"}"#));
-    let answer: Message =
-        AssistantMessage::new(stamp(2), vec![ContentBlock::Reasoning("r".into())], Some(vec![call()])).into();
+    let answer: Message = AssistantMessage::new(
+        stamp(2),
+        vec![ContentBlock::Reasoning("r".into())],
+        Some(vec![call()]),
+    )
+    .into();
     let answer = answer.with_metadata("vendor", object(r#"{ "k" : 1.50 }"#).unwrap());
     round(&answer);
     assert!(to_string(&answer).contains(r#"{ "k" : 1.50 }"#));
@@ -86,7 +117,12 @@ fn every_block_and_message_reads_back() {
     thread.append(Timestamp::EPOCH, &turn);
     round(&thread);
     round(&StreamEvent::tool_end(2, &execution(), 1_700_000_000_000));
-    round(&StreamEvent::tool_call(1, None, Some("add".into()), "{\"a\""));
+    round(&StreamEvent::tool_call(
+        1,
+        None,
+        Some("add".into()),
+        "{\"a\"",
+    ));
 }
 
 // spec: UPP-1
@@ -95,13 +131,30 @@ fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
     let text = r#"{"id":"u","type":"user","content":[],"timestamp":"2025-10-01T12:00:00Z","later":{"x":[1]}}"#;
     assert_eq!(to_string(&read::<Message>(text).unwrap()), text);
     for (bad, pointer) in [
-        (r#"{"id":"u","type":"system","content":[],"timestamp":"2025-10-01T12:00:00Z"}"#, "/type"),
-        (r#"{"id":"u","type":"user","timestamp":"2025-10-01T12:00:00Z"}"#, "/content"),
-        (r#"{"id":"u","type":"user","content":[{"type":"text"}],"timestamp":"2025-10-01T12:00:00Z"}"#, "/content/0/text"),
-        (r#"{"id":"u","type":"user","content":[],"timestamp":"now"}"#, "/timestamp"),
-        (r#"{"type":"user","content":[],"timestamp":"2025-10-01T12:00:00Z"}"#, "/id"),
+        (
+            r#"{"id":"u","type":"system","content":[],"timestamp":"2025-10-01T12:00:00Z"}"#,
+            "/type",
+        ),
+        (
+            r#"{"id":"u","type":"user","timestamp":"2025-10-01T12:00:00Z"}"#,
+            "/content",
+        ),
+        (
+            r#"{"id":"u","type":"user","content":[{"type":"text"}],"timestamp":"2025-10-01T12:00:00Z"}"#,
+            "/content/0/text",
+        ),
+        (
+            r#"{"id":"u","type":"user","content":[],"timestamp":"now"}"#,
+            "/timestamp",
+        ),
+        (
+            r#"{"type":"user","content":[],"timestamp":"2025-10-01T12:00:00Z"}"#,
+            "/id",
+        ),
     ] {
-        let Err(DecodeError::Invalid(report)) = read::<Message>(bad) else { panic!("{bad}") };
+        let Err(DecodeError::Invalid(report)) = read::<Message>(bad) else {
+            panic!("{bad}")
+        };
         assert_eq!(report.iter().next().unwrap().pointer, pointer);
     }
     let reasoning = r#"{"id":"u","type":"user","content":[{"type":"reasoning","text":"r"}],"timestamp":"2025-10-01T12:00:00Z"}"#;
@@ -112,10 +165,20 @@ fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
 #[test]
 fn errors_have_the_code_of_their_status_and_show_no_cause_in_debug() {
     for (status, code) in [
-        (400, "INVALID_REQUEST"), (401, "AUTHENTICATION_FAILED"), (402, "QUOTA_EXCEEDED"), (403, "AUTHENTICATION_FAILED"),
-        (404, "MODEL_NOT_FOUND"), (408, "TIMEOUT"), (409, "INVALID_REQUEST"), (413, "CONTEXT_LENGTH_EXCEEDED"),
-        (418, "PROVIDER_ERROR"), (422, "INVALID_REQUEST"), (429, "RATE_LIMITED"), (451, "CONTENT_FILTERED"),
-        (500, "PROVIDER_ERROR"), (503, "PROVIDER_ERROR"),
+        (400, "INVALID_REQUEST"),
+        (401, "AUTHENTICATION_FAILED"),
+        (402, "QUOTA_EXCEEDED"),
+        (403, "AUTHENTICATION_FAILED"),
+        (404, "MODEL_NOT_FOUND"),
+        (408, "TIMEOUT"),
+        (409, "INVALID_REQUEST"),
+        (413, "CONTEXT_LENGTH_EXCEEDED"),
+        (418, "PROVIDER_ERROR"),
+        (422, "INVALID_REQUEST"),
+        (429, "RATE_LIMITED"),
+        (451, "CONTENT_FILTERED"),
+        (500, "PROVIDER_ERROR"),
+        (503, "PROVIDER_ERROR"),
     ] {
         assert_eq!(ErrorCode::of_status(status).as_str(), code, "{status}");
     }
@@ -142,7 +205,9 @@ fn what_a_model_cannot_do_is_refused_before_it_is_asked() {
 // spec: UPP-11, UPP-7
 #[test]
 fn a_scripted_stream_adds_up_to_its_answer() {
-    let reply = Reply::text("hello world").in_pieces_of(4).calling("c1", "add", call().arguments);
+    let reply = Reply::text("hello world")
+        .in_pieces_of(4)
+        .calling("c1", "add", call().arguments);
     let model = ScriptedModel::new([reply.clone(), reply]);
     let request = LlmRequest::new(List::from(vec![Message::user(stamp(1), "hi")]), stamp(2));
     let whole = block_on(model.complete(request.clone())).unwrap();
@@ -150,25 +215,51 @@ fn a_scripted_stream_adds_up_to_its_answer() {
     let mut sum = Accumulator::new("scripted");
     let mut types = Vec::new();
     for item in &items[..items.len() - 1] {
-        let Ok(ModelEvent::Event(event)) = item else { panic!("{item:?}") };
+        let Ok(ModelEvent::Event(event)) = item else {
+            panic!("{item:?}")
+        };
         types.push(event.event_type.as_str());
         sum.add(event).unwrap();
     }
-    assert_eq!(types, [
-        "message_start", "content_block_start", "text_delta", "text_delta", "text_delta", "content_block_stop",
-        "tool_call_delta", "message_stop",
-    ]);
-    assert_eq!(items.last().unwrap().as_ref().unwrap(), &ModelEvent::Done(Box::new(whole.clone())));
+    assert_eq!(
+        types,
+        [
+            "message_start",
+            "content_block_start",
+            "text_delta",
+            "text_delta",
+            "text_delta",
+            "content_block_stop",
+            "tool_call_delta",
+            "message_stop",
+        ]
+    );
+    assert_eq!(
+        items.last().unwrap().as_ref().unwrap(),
+        &ModelEvent::Done(Box::new(whole.clone()))
+    );
     assert_eq!(sum.finish(stamp(2)).unwrap().0, *whole.message);
     let request = LlmRequest::new(List::new(), stamp(3));
-    assert_eq!(block_on(model.complete(request)).unwrap_err().code, ErrorCode::InvalidRequest);
+    assert_eq!(
+        block_on(model.complete(request)).unwrap_err().code,
+        ErrorCode::InvalidRequest
+    );
 }
 
 #[test]
 fn a_stream_that_does_not_add_up_is_refused() {
     let mut sum = Accumulator::new("p");
-    sum.add(&StreamEvent::tool_call(0, Some("c".into()), Some("t".into()), "[1]")).unwrap();
-    assert_eq!(sum.clone().finish(stamp(1)).unwrap_err().code, ErrorCode::InvalidResponse);
+    sum.add(&StreamEvent::tool_call(
+        0,
+        Some("c".into()),
+        Some("t".into()),
+        "[1]",
+    ))
+    .unwrap();
+    assert_eq!(
+        sum.clone().finish(stamp(1)).unwrap_err().code,
+        ErrorCode::InvalidResponse
+    );
     let text = StreamEvent::text(upp::StreamEventType::TextDelta, 0, "x");
     assert_eq!(sum.add(&text).unwrap_err().code, ErrorCode::InvalidResponse);
 }
