@@ -47,13 +47,13 @@ fn each_operation_changes_its_own_field_and_the_id() {
     let base = full();
     let kept = base.clone();
     let json = |state: &AgentState| state.to_json().replace(&state.id().to_string(), "id");
-    let hello = message(ids, "hello");
+    let (hello, other) = (message(ids, "hello"), message(ids, "x"));
     let step = PlanStep::new("n".into(), "d".into(), vec![], PlanStepStatus::Pending);
     let trace = base.subagent_traces().get(0).unwrap().clone();
     let changed = [
         (base.with_message(ids, hello.clone()), "messages"),
         (
-            base.with_messages(ids, [hello.clone(), message(ids, "x")]),
+            base.with_messages(ids, [hello.clone(), other]),
             "messages",
         ),
         (base.with_context(ids, vec![hello]), "messages"),
