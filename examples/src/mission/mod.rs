@@ -8,20 +8,20 @@
 //! report      a uap-agent writes the report                   sections   its parts
 //! ```
 
-mod args;
-mod clock;
-mod findings;
-mod fleet;
-mod governed;
-mod output;
-mod plan;
-mod report;
-mod run;
-mod scan;
-mod screen;
-mod sections;
-mod toolbox;
-mod tools;
-mod world;
+pub mod args;
+pub mod clock;
+pub mod findings;
+pub mod fleet;
+pub mod governed;
+pub mod output;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod scan;
+pub mod screen;
+pub mod sections;
+pub mod toolbox;
+pub mod tools;
+pub mod world;
 
 pub use run::main;

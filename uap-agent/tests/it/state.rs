@@ -52,10 +52,7 @@ fn each_operation_changes_its_own_field_and_the_id() {
     let trace = base.subagent_traces().get(0).unwrap().clone();
     let changed = [
         (base.with_message(ids, hello.clone()), "messages"),
-        (
-            base.with_messages(ids, [hello.clone(), other]),
-            "messages",
-        ),
+        (base.with_messages(ids, [hello.clone(), other]), "messages"),
         (base.with_context(ids, vec![hello]), "messages"),
         (base.with_step(ids, 9), "step"),
         (
