@@ -70,6 +70,9 @@ impl Sleep for SystemClock {
     }
 }
 
+/// Told of a save that failed.
+pub type SaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
+
 /// What an agent is made of. Only the model is required.
 ///
 /// | option | default |
@@ -96,7 +99,7 @@ pub struct AgentOptions {
     /// The time and the ids.
     pub runtime: Option<Runtime>,
     /// Told when a save fails: the run goes on.
-    pub on_save_failed: Option<Arc<dyn Fn(&CheckpointError) + Send + Sync>>,
+    pub on_save_failed: Option<SaveFailed>,
 }
 
 impl AgentOptions {
@@ -287,7 +290,7 @@ pub struct Agent {
     session_id: Option<Arc<str>>,
     clock: Arc<dyn Sleep + Send + Sync>,
     ids: Mutex<IdSource>,
-    on_save_failed: Option<Arc<dyn Fn(&CheckpointError) + Send + Sync>>,
+    on_save_failed: Option<SaveFailed>,
 }
 
 impl Agent {

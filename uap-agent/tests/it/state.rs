@@ -34,7 +34,7 @@ fn full() -> AgentState {
         .with_subagent_trace(ids, trace)
 }
 
-// spec: UAP-6-1, UAP-2-2, UAP-3-1
+// spec: UAP-6-1, UAP-2-2
 #[test]
 fn each_operation_changes_its_own_field_and_the_id() {
     let ids = &mut IdSource::seeded(1);
@@ -52,10 +52,7 @@ fn each_operation_changes_its_own_field_and_the_id() {
     let trace = base.subagent_traces().get(0).unwrap().clone();
     let changed = [
         (base.with_message(ids, hello.clone()), "messages"),
-        (
-            base.with_messages(ids, [hello.clone(), other]),
-            "messages",
-        ),
+        (base.with_messages(ids, [hello.clone(), other]), "messages"),
         (base.with_context(ids, vec![hello]), "messages"),
         (base.with_step(ids, 9), "step"),
         (
