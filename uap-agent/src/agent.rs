@@ -6,10 +6,8 @@ mod world;
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_core::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
-use ubos_common::time::{Mono, Now};
 use upp::{LlmInstance, LlmOptions, Message, ModelReference, Stamp, Turn, UppError, llm};
 
 pub use stream::{AbortHandle, AgentStreamResult};
@@ -60,12 +58,15 @@ struct SystemClock(ubos_common::os::Clock);
 
 #[cfg(feature = "os")]
 impl Sleep for SystemClock {
-    fn now(&self) -> Now {
+    fn now(&self) -> ubos_common::time::Now {
         self.0.now()
     }
 
     /// No run sets a timer: nothing waits here.
-    fn sleep_until(&self, _deadline: Mono) -> BoxFuture<'static, ()> {
+    fn sleep_until(
+        &self,
+        _deadline: ubos_common::time::Mono,
+    ) -> futures_core::future::BoxFuture<'static, ()> {
         Box::pin(core::future::pending())
     }
 }
