@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
+use uap_agent::engine::{Answer, Effect, Engine, EngineConfig};
+use uap_agent::hooks::HookAnswer;
 use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun, View};
 use uap_agent::{
-    AgentOptions, CheckpointStore, EventData, ExecutionStrategy, LoopOptions, MemoryCheckpoints,
-    PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
+    AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
+    MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
 };
+use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
+use ubos_common::machine::Machine;
+use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, Message, Reply, ScriptedModel, ToolUseStrategy, object};
 
 use crate::support::{Noting, calling, options, script};
@@ -315,7 +320,7 @@ fn a_bad_plan_is_asked_for_once_more_and_then_refused() {
             "{bad}"
         );
     }
-    let long = r#"{"steps":[{"description":"x"},{"id":"c","description":"x"},{"id":"d","description":"x"}]}"#;
+    let long = r#"{"steps":[{"description":"x","dependsOn":["d"]},{"id":"c","description":"x"},{"id":"d","description":"x"}]}"#;
     let model = script([
         Reply::text("-").with_data(RawBuf::parse(long).unwrap()),
         Reply::text("done"),
@@ -600,4 +605,34 @@ fn no_type_of_upp_is_handed_on_or_wrapped() {
             .any(|name| line.contains("struct") && line.contains(&format!("({name})")));
         assert!(!is_wrapper, "{line}");
     }
+}
+
+#[test]
+fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
+    let model: upp::ModelReference = script([]);
+    let llm = upp::llm(upp::LlmOptions::new(model)).unwrap();
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let ids = &mut IdSource::seeded(2);
+    let state = AgentState::initial(ids);
+    let input = Message::user(upp::Stamp::new(ids, now.wall), "go");
+    let run = tool_loop(LoopOptions::default()).unwrap().begin();
+    let config = EngineConfig::new(llm, "agent", IdSource::seeded(3));
+    let mut engine = Engine::new(now, config, run, &state, input);
+    assert!(matches!(engine.poll_effect(), Some(Effect::Event(_))));
+    let Some(Effect::Infer(asked, _)) = engine.poll_effect() else {
+        panic!()
+    };
+    assert!(engine.poll_effect().is_none());
+    // An answer that nobody waits for is void.
+    engine
+        .handle_answer(now, Answer::Hook(asked, Ok(HookAnswer::Stop(true))))
+        .unwrap();
+    assert!(engine.poll_effect().is_none());
+    engine.handle_answer(now, Answer::Abort).unwrap();
+    assert!(matches!(engine.poll_effect(), Some(Effect::Cancel(id)) if id == asked));
+    assert!(matches!(
+        engine.poll_effect(),
+        Some(Effect::Finished(Err(_)))
+    ));
+    assert!(engine.is_closed() && engine.handle_answer(now, Answer::Abort).is_err());
 }
