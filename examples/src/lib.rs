@@ -1,3 +1,10 @@
 //! Programs that put the crates to work.
 
+#![expect(
+    clippy::exhaustive_structs,
+    clippy::exhaustive_enums,
+    clippy::missing_errors_doc,
+    reason = "parts of programs: nothing here is depended on from outside"
+)]
+
 pub mod mission;

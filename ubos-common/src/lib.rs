@@ -51,3 +51,7 @@ pub mod __private {
     pub use crate::text::FromText;
     pub use serde;
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

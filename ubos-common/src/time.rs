@@ -398,6 +398,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // spec: SAP-3-2
     #[test]
     fn strict_texts_only() {
         for bad in [
@@ -489,6 +490,7 @@ mod tests {
     }
 
     proptest! {
+        // spec: SAP-3-3
         #[test]
         fn every_second_reads_back(unix in Timestamp::MIN.unix()..=Timestamp::MAX.unix()) {
             let at = Timestamp::from_unix(unix).unwrap();

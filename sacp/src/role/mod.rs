@@ -40,6 +40,14 @@ pub struct Planned {
     pub missing: Vec<Gap>,
 }
 
+impl Planned {
+    /// What a planner gives back.
+    #[must_use]
+    pub const fn new(message: Message, missing: Vec<Gap>) -> Self {
+        Self { message, missing }
+    }
+}
+
 /// Renders an answer for a person: the one role that may write prose.
 ///
 /// Spec: SACP 9
@@ -69,10 +77,7 @@ impl Planner for RegistryPlanner {
             let error = ErrReply::new(gap.code, why).at(&gap.pointer).to(message);
             return Err(Box::new(Reply::Err(error)));
         }
-        Ok(Planned {
-            message: message.clone(),
-            missing,
-        })
+        Ok(Planned::new(message.clone(), missing))
     }
 }
 

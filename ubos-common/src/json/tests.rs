@@ -110,6 +110,20 @@ fn every_breach_is_found_in_one_pass() {
 }
 
 #[test]
+fn a_verbatim_member_tells_null_from_absence() {
+    crate::wire! {
+        struct Answer {
+            verbatim output: RawBuf = "output", "T-1";
+        }
+    }
+    let (with, _) = strict::<Answer>(r#"{"output":null}"#).unwrap();
+    let (without, _) = strict::<Answer>("{}").unwrap();
+    assert_eq!(with.output.as_ref().map(RawBuf::as_str), Some("null"));
+    assert_eq!(without.output, None);
+    assert_eq!(to_string(&with), r#"{"output":null}"#);
+}
+
+#[test]
 fn positions_are_those_of_the_value() {
     let Err(DecodeError::Invalid(report)) = strict::<Sample>("{\n  \"name\": \"é\",  \"tags\": 7}")
     else {

@@ -15,6 +15,8 @@ pub enum Presence {
     Optional,
     /// May be absent; null reads as absent.
     Nullable,
+    /// May be absent; null is a value like any other, which the type takes or refuses.
+    Verbatim,
     /// As [`Presence::Optional`], and absence is a SHOULD finding.
     Advised,
 }
@@ -57,7 +59,8 @@ impl<T> Slot<T> {
             return Err(reader.duplicate(name_at));
         }
         self.seen = true;
-        if presence != Presence::Required && reader.null()? {
+        let taken_by_type = matches!(presence, Presence::Required | Presence::Verbatim);
+        if !taken_by_type && reader.null()? {
             return null(reader, presence, clause);
         }
         self.value = reader.under(clause, secret, T::read)?;
@@ -83,7 +86,7 @@ impl<T> Slot<T> {
             Presence::Advised => {
                 reader.missing(object_at, name, advised.unwrap_or(clause), Level::Should)
             }
-            Presence::Optional | Presence::Nullable => {}
+            Presence::Optional | Presence::Nullable | Presence::Verbatim => {}
         }
     }
 }
@@ -166,6 +169,7 @@ pub fn refuse_double(
 /// | `required` | `T` | MUST finding | MUST finding unless `T` takes it |
 /// | `optional` | `Option<T>` | `None` | MUST finding; lenient: `None`, with advice |
 /// | `nullable` | `Option<T>` | `None` | `None` |
+/// | `verbatim` | `Option<T>` | `None` | what `T` makes of it, so that null and absence are told apart |
 /// | `advised` | `Option<T>` | `None`, SHOULD finding under the second clause | as `optional` |
 ///
 /// `@secret` behind the word keeps a bad value out of findings. A struct with a lifetime borrows its
@@ -328,6 +332,9 @@ macro_rules! __wire_presence {
     };
     (nullable) => {
         $crate::json::Presence::Nullable
+    };
+    (verbatim) => {
+        $crate::json::Presence::Verbatim
     };
     (advised) => {
         $crate::json::Presence::Advised

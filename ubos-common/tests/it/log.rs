@@ -5,6 +5,7 @@
     reason = "helpers of tests fail like tests"
 )]
 
+mod ahead;
 mod basic;
 mod crash;
 mod damage;

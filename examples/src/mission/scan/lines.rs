@@ -1,5 +1,10 @@
 //! Reading a file in pieces.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "reading files is what this program is for"
+)]
+
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -10,10 +15,6 @@ const PIECE: usize = 256 * 1024;
 const HEAD: usize = 8 * 1024;
 
 /// Calls `piece` with each piece of a file, until it says stop.
-#[expect(
-    clippy::disallowed_types,
-    reason = "reading files is what this program is for"
-)]
 pub(super) fn pieces(path: &Path, piece: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; PIECE];
@@ -29,10 +30,6 @@ pub(super) fn pieces(path: &Path, piece: &mut dyn FnMut(&[u8]) -> bool) -> io::R
 }
 
 /// Reads until the buffer is full or the file ends.
-#[expect(
-    clippy::disallowed_types,
-    reason = "reading files is what this program is for"
-)]
 fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -5,12 +5,14 @@
 
 mod lines;
 mod passes;
+mod recount;
 mod walk;
 
 pub use passes::{
     Cut, Figures, Language, Largest, Note, Unreadable, duplicates, languages, largest, notes,
     secrets,
 };
+pub use recount::{Count, recount};
 pub use walk::{Entry, Folder, tree_digest};
 
 /// Asked between files: whether to go on, and told how far the pass is.

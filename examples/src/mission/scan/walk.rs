@@ -70,7 +70,7 @@ impl Folder {
                 let path = entry
                     .path()
                     .strip_prefix(&self.path)
-                    .unwrap_or(entry.path())
+                    .unwrap_or_else(|_| entry.path())
                     .to_owned();
                 match entry.metadata() {
                     Ok(meta) => files.push(Entry {

@@ -1,5 +1,6 @@
 //! The log on disk.
 
+mod ahead;
 mod appender;
 mod archive;
 mod catalog;

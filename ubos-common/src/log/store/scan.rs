@@ -1,5 +1,6 @@
 //! Walking the blocks of one segment in large reads.
 
+use super::ahead::{HEADROOM, ReadAhead};
 use super::file::{LogFile, read_full};
 use crate::log::format::{Chain, Extent, Fault, Summary};
 use std::io;
@@ -12,10 +13,12 @@ pub(crate) struct Scanner {
     chain: Chain,
     /// Where the next block begins in the file.
     offset: u64,
-    /// Room for what is read; the first `filled` bytes are those of the file from `base` on.
+    /// Room for what is read; the bytes from `start` to `filled` are those of the file from `base` on.
     window: Vec<u8>,
+    start: usize,
     filled: usize,
     base: u64,
+    ahead: Option<ReadAhead>,
 }
 
 /// What comes next in a segment.
@@ -36,9 +39,21 @@ impl Scanner {
             chain,
             offset,
             window: Vec::new(),
+            start: 0,
             filled: 0,
             base: offset,
+            ahead: None,
         }
+    }
+
+    /// Reads with a thread ahead if the file is large: for going through all of it.
+    pub(crate) fn read_ahead(mut self) -> io::Result<Self> {
+        /// Below this a thread and its buffers cost more than they save.
+        const LARGE: u64 = 4 << 20;
+        if self.file.len()? >= LARGE {
+            self.ahead = ReadAhead::new(Arc::clone(&self.file));
+        }
+        Ok(self)
     }
 
     pub(crate) fn chain(&self) -> &Chain {
@@ -55,7 +70,7 @@ impl Scanner {
 
     /// Forgets what was read ahead: the writer may have gone on since.
     pub(crate) fn refresh(&mut self) {
-        self.filled = 0;
+        (self.start, self.filled) = (0, 0);
         self.base = self.offset;
     }
 
@@ -90,7 +105,8 @@ impl Scanner {
 
     /// The bytes from `offset` of the file on, as far as they are at hand.
     pub(crate) fn bytes_from(&self, offset: u64) -> &[u8] {
-        let start = usize::try_from(offset.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let behind = usize::try_from(offset.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        let start = self.start.saturating_add(behind);
         self.window.get(start..self.filled).unwrap_or_default()
     }
 
@@ -111,9 +127,32 @@ impl Scanner {
 
     /// Reads on until `wanted` bytes lie ahead; `false` when the file ends before.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
-        let passed = usize::try_from(self.offset - self.base)
-            .unwrap_or(usize::MAX)
-            .min(self.filled);
+        let left = self.ahead().len();
+        let passed = self.filled - left;
+        if left <= HEADROOM
+            && let Some(ahead) = &mut self.ahead
+        {
+            let spare = core::mem::take(&mut self.window);
+            let kept = spare.get(passed..self.filled).unwrap_or_default().to_vec();
+            let (piece, count) = ahead.piece(self.offset + left as u64, spare)?;
+            self.window = piece;
+            self.start = HEADROOM - left;
+            if let Some(place) = self.window.get_mut(self.start..HEADROOM) {
+                place.copy_from_slice(&kept);
+            }
+            self.filled = HEADROOM + count;
+            self.base = self.offset;
+            if left + count >= wanted || count == 0 {
+                return Ok(left + count >= wanted);
+            }
+            // A block over one piece: the rest of it comes the plain way.
+            return self.fill_behind(left + count, self.start, wanted);
+        }
+        self.fill_behind(left, passed, wanted)
+    }
+
+    /// Moves the `left` bytes at `passed` of the window to its front and reads behind them.
+    fn fill_behind(&mut self, left: usize, passed: usize, wanted: usize) -> io::Result<bool> {
         if self.window.len() < wanted.max(READ_BYTES) {
             // Fresh zeroes cost nothing; growing would write them one by one.
             let mut larger = vec![0; wanted.max(READ_BYTES)];
@@ -125,7 +164,7 @@ impl Scanner {
         } else {
             self.window.copy_within(passed..self.filled, 0);
         }
-        self.filled -= passed;
+        (self.start, self.filled) = (0, left);
         self.base = self.offset;
         let space = self.window.get_mut(self.filled..).unwrap_or_default();
         self.filled += read_full(self.file.as_ref(), space, self.base + self.filled as u64)?;

@@ -194,7 +194,8 @@ impl Walker<'_> {
             segment.file,
             self.chain.clone(),
             SEGMENT_HEADER_BYTES as u64,
-        );
+        )
+        .read_ahead()?;
         while !self.is_done() && self.block(index, is_last, &mut scanner)? {}
         Ok(())
     }

@@ -1,0 +1,236 @@
+//! The independent check: a hub and a fleet of two on loopback, each recounting half of the folder.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use uap_hub_proto::convert::{from_struct, to_struct};
+use uap_hub_proto::message::JobResult;
+use uap_hub_proto::role::hub::{Job, JobEvent, Outcome, Verdict};
+use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
+use uap_hub_proto::transport::server::{HubHandle, JobHandle, ServerConfig, serve};
+use uap_hub_proto::wire::{Payload, Summary, TestResult};
+
+use super::scan::{Count, Folder, recount};
+use super::screen::{Screen, Who};
+
+/// Agents of the fleet.
+pub const AGENTS: usize = 2;
+/// How long agents may take to register.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// How long a share may wait for an agent.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// A hub with its agents.
+#[derive(Debug)]
+pub struct Fleet {
+    hub: HubHandle,
+    agents: Vec<AgentHandle>,
+    screen: Screen,
+}
+
+/// What the fleet came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// Sessions that ran.
+    pub sessions: u64,
+    /// Their counts together.
+    pub count: Count,
+}
+
+impl Fleet {
+    /// Starts the hub on a free loopback port, and the agents.
+    pub async fn start(folder: &Folder, screen: &Screen) -> Result<Self, String> {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let hub = serve(address, ServerConfig::default())
+            .await
+            .map_err(|err| format!("the hub: {err}"))?;
+        screen.say(Who::Hub, format!("listens on {}", hub.local_addr()));
+        let mut agents = Vec::new();
+        for n in 1..=AGENTS {
+            agents.push(
+                agent(n, folder)
+                    .start(&hub.url())
+                    .map_err(|err| format!("fleet agent {n}: {err}"))?,
+            );
+        }
+        tokio::time::timeout(ARRIVAL, hub.wait_for_agents(AGENTS))
+            .await
+            .map_err(|_| {
+                format!(
+                    "{} of {AGENTS} agents came within {ARRIVAL:?}",
+                    hub.agents().len()
+                )
+            })?;
+        screen.say(
+            Who::Hub,
+            format!("{AGENTS} agents registered and listening"),
+        );
+        Ok(Self {
+            hub,
+            agents,
+            screen: screen.clone(),
+        })
+    }
+
+    /// Lets the fleet recount the folder, a share an agent.
+    pub async fn recount(&self) -> Result<Check, String> {
+        let mut jobs = Vec::new();
+        for share in 0..AGENTS {
+            let payload = Payload::new("share")
+                .with_metadata(numbers([("share", share as u64), ("of", AGENTS as u64)])?);
+            let job = Job::test("recount", vec![payload]).wait_at_most(WAIT);
+            jobs.push(self.hub.submit(job).map_err(|err| err.to_string())?);
+        }
+        let mut check = Check::default();
+        for (share, job) in jobs.into_iter().enumerate() {
+            let outcome = self.follow(share, job).await;
+            if outcome.verdict != Verdict::Completed {
+                return Err(format!(
+                    "share {share}: {:?}: {}",
+                    outcome.verdict, outcome.message
+                ));
+            }
+            check.sessions += 1;
+            check.count = check
+                .count
+                .plus(count_in(&outcome).ok_or("a result without a count")?);
+        }
+        Ok(check)
+    }
+
+    async fn follow(&self, share: usize, mut job: JobHandle) -> Outcome {
+        let say = |what: String| {
+            self.screen
+                .say(Who::Hub, format!("share {}: {what}", share + 1))
+        };
+        while let Some(event) = job.next_event().await {
+            match event {
+                JobEvent::Offered { .. } => say("proposed".to_owned()),
+                JobEvent::Ready { .. } => say("accepted, ready".to_owned()),
+                JobEvent::Started { .. } => say("executing".to_owned()),
+                JobEvent::Status { state, message, .. } => {
+                    say(format!("{state:?} {message}").trim().to_owned())
+                }
+                JobEvent::Ended(outcome) => {
+                    say(format!("result: {:?} {}", outcome.verdict, outcome.message));
+                    return outcome;
+                }
+                _ => {}
+            }
+        }
+        job.outcome().await
+    }
+
+    /// Ends agents and hub.
+    pub async fn stop(self) {
+        const DRAIN: Duration = Duration::from_millis(500);
+        for agent in &self.agents {
+            agent.shutdown(DRAIN).await;
+        }
+        if let Err(err) = self.hub.shutdown(DRAIN).await {
+            self.screen.say(Who::Hub, format!("ended with {err}"));
+        }
+    }
+}
+
+fn agent(n: usize, folder: &Folder) -> AgentBuilder {
+    let folder = folder.clone();
+    AgentBuilder::new(format!("counter-{n}")).on_test("recount", move |payloads, context| {
+        let folder = folder.clone();
+        async move {
+            let (share, of) =
+                share_in(&payloads).ok_or_else(|| HandlerError::invalid("no share"))?;
+            context.progress(0, 1, "counting").await?;
+            let counted =
+                tokio::task::spawn_blocking(move || recount(&folder, share, of)).await??;
+            let Count {
+                files,
+                lines,
+                bytes,
+            } = counted;
+            let metadata = numbers([("files", files), ("lines", lines), ("bytes", bytes)])
+                .map_err(HandlerError::new)?;
+            let said = format!("{files} files, {lines} lines, {bytes} bytes");
+            Ok(TestResult::completed(said).with_summary(Summary::of(metadata)))
+        }
+    })
+}
+
+fn share_in(payloads: &[Payload]) -> Option<(usize, usize)> {
+    let share = payloads.iter().find(|payload| payload.r#type == "share")?;
+    let numbers = from_struct(share.metadata.as_ref()?).ok()?;
+    let number = |name: &str| whole(numbers.get(name)?).and_then(|n| usize::try_from(n).ok());
+    Some((number("share")?, number("of").filter(|of| *of > 0)?))
+}
+
+fn count_in(outcome: &Outcome) -> Option<Count> {
+    let Some(JobResult::Test(result)) = &outcome.result else {
+        return None;
+    };
+    let numbers = from_struct(result.summary.as_ref()?.metadata.as_ref()?).ok()?;
+    let number = |name: &str| whole(numbers.get(name)?);
+    Some(Count {
+        files: number("files")?,
+        lines: number("lines")?,
+        bytes: number("bytes")?,
+    })
+}
+
+/// A whole number: protobuf's free-form numbers are doubles, exact to 2^53.
+fn whole(value: &Value) -> Option<u64> {
+    let exact = value.as_u64();
+    exact.or_else(|| {
+        value
+            .as_f64()
+            .filter(|f| f.fract() == 0.0 && *f >= 0.0)
+            .and_then(|f| format!("{f}").parse().ok())
+    })
+}
+
+fn numbers<const N: usize>(members: [(&str, u64); N]) -> Result<prost_types::Struct, String> {
+    let map: Map<String, Value> = members
+        .into_iter()
+        .map(|(name, n)| (name.to_owned(), n.into()))
+        .collect();
+    to_struct(&map).map_err(|err| err.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan::languages;
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn two_agents_come_to_the_same_count_as_the_audit() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..7usize {
+            std::fs::write(
+                dir.path().join(format!("f{n}.txt")),
+                "line\n".repeat(n * 3000),
+            )
+            .unwrap();
+        }
+        std::fs::write(dir.path().join("binary"), b"\0\n\n").unwrap();
+        let folder = Folder {
+            path: dir.path().to_owned(),
+            no_ignore: false,
+            excluded: None,
+        };
+        let fleet = Fleet::start(&folder, &Screen::new(true)).await.unwrap();
+        let check = fleet.recount().await.unwrap();
+        fleet.stop().await;
+        let figures = languages(&folder, &mut |_: usize| true).unwrap();
+        let counted = Count {
+            files: figures.files,
+            lines: figures.lines,
+            bytes: figures.bytes,
+        };
+        assert_eq!(
+            check,
+            Check {
+                sessions: 2,
+                count: counted
+            }
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! The core's side of the tool process: launched, called, launched again when it dies.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use opensentience_wire::error::ErrorCode;
+use opensentience_wire::message::Status;
+use opensentience_wire::role::core::{CallRequest, Config};
+use opensentience_wire::transport::tokio::{CoreHandle, Launcher};
+use tokio::sync::Mutex;
+use ubos_common::json::RawObject;
+
+use super::output::WirePart;
+use super::scan::Folder;
+use super::screen::{Screen, Who};
+use super::tools::{AGENT_ID, WAIT, environment};
+
+/// How long one pass may take.
+const PASS: Duration = Duration::from_secs(600);
+/// Launches for one call: a process that dies twice in it is given up.
+const LAUNCHES: usize = 2;
+
+/// The tools, in a process of their own.
+#[derive(Debug)]
+pub struct Toolbox {
+    folder: Folder,
+    screen: Screen,
+    correlation_id: String,
+    process: Mutex<Option<Arc<CoreHandle>>>,
+    calls: AtomicU64,
+    chunks: AtomicU64,
+    canceled: AtomicU64,
+}
+
+impl Toolbox {
+    /// Launches the process.
+    pub async fn launch(
+        folder: &Folder,
+        correlation_id: &str,
+        screen: &Screen,
+    ) -> Result<Self, String> {
+        let toolbox = Self {
+            folder: folder.clone(),
+            screen: screen.clone(),
+            correlation_id: correlation_id.to_owned(),
+            process: Mutex::default(),
+            calls: AtomicU64::default(),
+            chunks: AtomicU64::default(),
+            canceled: AtomicU64::default(),
+        };
+        toolbox.process().await?;
+        Ok(toolbox)
+    }
+
+    /// The running process, launched if there is none.
+    async fn process(&self) -> Result<Arc<CoreHandle>, String> {
+        let mut slot = self.process.lock().await;
+        if let Some(process) = &*slot {
+            return Ok(Arc::clone(process));
+        }
+        let program = program().map_err(|err| format!("this program's own path: {err}"))?;
+        let mut launcher = Launcher::new(AGENT_ID, program)
+            .config(Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id));
+        for (name, value) in environment(&self.folder) {
+            launcher = launcher.env(name, value);
+        }
+        let last_words = launcher.output();
+        let process = match launcher.launch().await {
+            Ok(process) => Arc::new(process),
+            Err(err) => {
+                let said = last_words.text();
+                let said = said
+                    .lines()
+                    .next_back()
+                    .map(|line| format!(" ({line})"))
+                    .unwrap_or_default();
+                return Err(format!("the tool process: {err}{said}"));
+            }
+        };
+        let tools: Vec<String> = process
+            .tools()
+            .iter()
+            .map(|tool| tool.name.clone())
+            .collect();
+        self.screen.say(
+            Who::Wire,
+            format!("tool process launched, offers {}", tools.join(", ")),
+        );
+        *slot = Some(Arc::clone(&process));
+        Ok(process)
+    }
+
+    /// Calls a tool; a process that dies under the call is launched again, once.
+    pub async fn call(&self, tool: &str, request_id: &str) -> Result<RawObject, String> {
+        let mut last = String::new();
+        for _ in 0..LAUNCHES {
+            let process = self.process().await?;
+            match self.once(&process, tool, request_id).await {
+                Ok(output) => return Ok(output),
+                Err(Failure::Gone(why)) => {
+                    self.screen.say(
+                        Who::Wire,
+                        format!("the tool process died under {tool}; launching it again"),
+                    );
+                    self.forget(&process).await;
+                    last = format!("{tool}: {why}");
+                }
+                Err(Failure::Other(why)) => return Err(format!("{tool}: {why}")),
+            }
+        }
+        Err(last)
+    }
+
+    async fn once(
+        &self,
+        process: &CoreHandle,
+        tool: &str,
+        request_id: &str,
+    ) -> Result<RawObject, Failure> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.screen.say(Who::Wire, format!("{tool}: called"));
+        let started = process.call(self.request(tool, request_id)).await;
+        let mut call = started.map_err(|err| Failure::of(&err.code(), err.to_string()))?;
+        while let Some(chunk) = call.next_chunk().await {
+            self.chunks.fetch_add(1, Ordering::Relaxed);
+            if let Some(text) = &chunk.data.text {
+                self.screen.progress(Who::Wire, format!("{tool}: {text}"));
+            }
+        }
+        let outcome = call.result().await;
+        self.screen.say(
+            Who::Wire,
+            format!("{tool}: {} in {:.0?}", outcome.status, outcome.duration),
+        );
+        outcome
+            .into_result()
+            .map_err(|error| Failure::of(&error.code, error.message))
+    }
+
+    fn request(&self, tool: &str, request_id: &str) -> CallRequest {
+        CallRequest::new(format!("{AGENT_ID}/{tool}"), RawObject::empty())
+            .with_timeout(PASS)
+            .with_request_id(request_id)
+            .with_correlation_id(self.correlation_id.as_str())
+    }
+
+    async fn forget(&self, process: &Arc<CoreHandle>) {
+        let mut slot = self.process.lock().await;
+        if slot
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, process))
+        {
+            *slot = None;
+        }
+    }
+
+    /// Makes a call that would take a minute, and cancels it once it runs.
+    pub async fn exercise_cancel(&self, request_id: &str) -> Result<(), String> {
+        let process = self.process().await?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut call = process
+            .call(self.request(WAIT, request_id))
+            .await
+            .map_err(|err| format!("{WAIT}: {err}"))?;
+        if call.next_chunk().await.is_some() {
+            self.chunks.fetch_add(1, Ordering::Relaxed);
+        }
+        call.cancel();
+        let outcome = call.result().await;
+        if outcome.status != Status::Canceled {
+            return Err(format!("{WAIT}: canceled, and ended {}", outcome.status));
+        }
+        self.canceled.fetch_add(1, Ordering::Relaxed);
+        self.screen.say(
+            Who::Wire,
+            format!("{WAIT}: canceled in {:.0?}", outcome.duration),
+        );
+        Ok(())
+    }
+
+    /// What was done so far.
+    pub fn part(&self) -> WirePart {
+        WirePart {
+            calls: self.calls.load(Ordering::Relaxed),
+            stream_chunks: self.chunks.load(Ordering::Relaxed),
+            canceled: self.canceled.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ends the process; calls that run are cancelled.
+    pub async fn stop(&self) {
+        let process = self.process.lock().await.take();
+        if let Some(process) = process.and_then(Arc::into_inner) {
+            process.shutdown().await;
+        }
+    }
+}
+
+/// Why a call gave nothing.
+enum Failure {
+    /// The process is gone: another one may do better.
+    Gone(String),
+    Other(String),
+}
+
+impl Failure {
+    fn of(code: &ErrorCode, why: String) -> Self {
+        match code {
+            ErrorCode::AgentDisconnected => Self::Gone(why),
+            _ => Self::Other(why),
+        }
+    }
+}
+
+/// This program: the tests set the path, for they are another one.
+fn program() -> std::io::Result<std::path::PathBuf> {
+    match option_env!("CARGO_BIN_EXE_mission") {
+        Some(path) if Path::new(path).exists() => Ok(path.into()),
+        _ => std::env::current_exe(),
+    }
+}

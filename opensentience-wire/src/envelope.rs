@@ -1,0 +1,431 @@
+//! The envelope: what every message has, with its payload left as text for the second step.
+
+use core::ops::Deref;
+use std::borrow::Cow;
+
+use ubos_common::json::{self, Fault, Kind, Raw, Read, Reader, Write, escape_into};
+use ubos_common::time::{Rfc3339, Timestamp};
+use ubos_common::violation::{Profile, Report};
+
+use crate::error::{DecodeError, EncodeError, ErrorObject};
+use crate::frame::encode_frame;
+use crate::message::{Message, MessageType};
+use crate::token::SessionToken;
+use ubos_common::id::IdSource;
+
+/// The version that this crate speaks.
+pub const VERSION: u64 = 1;
+
+ubos_common::words! {
+    /// What kind of actor somebody is.
+    closed pub enum ActorType {
+        /// A person.
+        Human = "human",
+        /// An agent.
+        Agent = "agent",
+        /// The system itself.
+        System = "system",
+    }
+}
+
+ubos_common::wire! {
+    /// Who stands behind a message. Metadata: never a reason to permit anything.
+    ///
+    /// Spec: OpenSentience 3.2
+    pub struct Actor {
+        /// The kind.
+        required kind: ActorType = "type", "OSW-3-5";
+        /// Who it is.
+        required id: String = "id", "OSW-3-5";
+        /// A name to show.
+        nullable display: String = "display", "OSW-3-5";
+    }
+}
+
+ubos_common::wire! {
+    /// One message, its payload still text.
+    ///
+    /// Unknown members are kept in `extra` and written back.
+    ///
+    /// Spec: OpenSentience 3
+    pub struct Envelope<'a> {
+        /// The protocol version; 1 is the only one.
+        required v: u64 = "v", "OSW-3-1";
+        /// What the payload is: see [`MessageType`].
+        required kind: Text<'a> = "type", "OSW-3-1";
+        /// Names this message; never used twice.
+        required id: Text<'a> = "id", "OSW-3-1";
+        /// When the sender made it.
+        required ts: Time<'a> = "ts", "OSW-3-1";
+        /// The message that this one answers.
+        nullable in_reply_to: Cow<'a, str> = "in_reply_to", "OSW-3-2";
+        /// The chain of requests that it belongs to.
+        nullable request_id: Cow<'a, str> = "request_id", "OSW-3-2";
+        /// The conversation, mission or run that it belongs to.
+        nullable correlation_id: Cow<'a, str> = "correlation_id", "OSW-3-2";
+        /// What caused it.
+        nullable causation_id: Cow<'a, str> = "causation_id", "OSW-3-2";
+        /// Who stands behind it.
+        nullable actor: Actor = "actor", "OSW-3-5";
+        /// What went wrong.
+        nullable error: ErrorObject = "error", "OSW-3-6";
+        /// The rest, by type.
+        required payload: Payload<'a> = "payload", "OSW-3-1";
+    }
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads a frame's body: the first step.
+    ///
+    /// # Errors
+    ///
+    /// What [`DecodeError`] lists; only [`DecodeError::Invalid`] leaves the stream usable.
+    ///
+    /// Spec: OpenSentience 3
+    pub fn decode(body: &'a [u8], limits: &json::Limits) -> Result<(Self, Report), DecodeError> {
+        match json::decode(body, limits, Profile::Strict) {
+            Ok(read) => Ok(read),
+            Err(json::DecodeError::Invalid(report)) if is_no_object(&report) => {
+                Err(DecodeError::NotAnObject)
+            }
+            Err(json::DecodeError::Invalid(report)) => Err(DecodeError::Invalid(report)),
+            Err(json::DecodeError::Json(error)) => Err(error.into()),
+            Err(other) => Err(DecodeError::Invalid(unplaced(&other))),
+        }
+    }
+
+    /// What the payload is.
+    #[must_use]
+    pub fn message_type(&self) -> MessageType {
+        MessageType::from(&*self.kind)
+    }
+
+    /// Reads the payload by its type: the second step. Pointers begin at the envelope.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::Invalid`] with every finding.
+    pub fn message(&self, limits: &json::Limits) -> Result<(Message, Report), DecodeError> {
+        Message::read(self, limits)
+    }
+
+    /// Reads the payload into a type of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::Invalid`] with every finding.
+    pub fn payload<T: Read<'a>>(&self, limits: &json::Limits) -> Result<(T, Report), DecodeError> {
+        let mut whole = Report::default();
+        match json::read_raw::<T>(self.payload.0, limits, Profile::Strict) {
+            Ok((value, report)) => {
+                whole.extend_under("/payload", report);
+                Ok((value, whole))
+            }
+            Err(json::DecodeError::Invalid(report)) => {
+                whole.extend_under("/payload", report);
+                Err(DecodeError::Invalid(whole))
+            }
+            Err(other) => {
+                whole.extend_under("/payload", unplaced(&other));
+                Err(DecodeError::Invalid(whole))
+            }
+        }
+    }
+
+    /// The ids that every answer to this message echoes.
+    #[must_use]
+    pub fn correlation(&self) -> Correlation {
+        let own = |id: &Option<Cow<'_, str>>| id.as_deref().map(Box::from);
+        Correlation {
+            request_id: own(&self.request_id),
+            correlation_id: own(&self.correlation_id),
+            causation_id: own(&self.causation_id),
+        }
+    }
+}
+
+/// A fault that a sound text cannot have, as a finding.
+fn unplaced(error: &json::DecodeError) -> Report {
+    use ubos_common::violation::{Level, Violation};
+    let mut report = Report::default();
+    let message = error.to_string();
+    report.push(Violation::new(
+        "",
+        "refused",
+        "OSW-2-9",
+        Level::Must,
+        message,
+    ));
+    report
+}
+
+fn is_no_object(report: &Report) -> bool {
+    report
+        .iter()
+        .any(|finding| finding.pointer.is_empty() && finding.code == "wrong_type")
+}
+
+/// A text of at least one character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<'a>(Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    /// The text; `None` for an empty one.
+    #[must_use]
+    pub fn new(text: impl Into<Cow<'a, str>>) -> Option<Self> {
+        let text = text.into();
+        (!text.is_empty()).then_some(Self(text))
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> Read<'a> for Text<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let text = reader.str()?;
+        Self::new(text).ok_or_else(|| reader.bad_value(at, "a string of at least one character"))
+    }
+}
+
+impl Write for Text<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        escape_into(out, &self.0);
+    }
+}
+
+/// An RFC 3339 time that was checked and keeps its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time<'a> {
+    text: Cow<'a, str>,
+    at: Timestamp,
+}
+
+impl Time<'_> {
+    /// The text, as it was read.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The moment, its fraction cut off.
+    #[must_use]
+    pub const fn timestamp(&self) -> Timestamp {
+        self.at
+    }
+}
+
+impl From<Timestamp> for Time<'_> {
+    fn from(at: Timestamp) -> Self {
+        Self {
+            text: at.to_string().into(),
+            at,
+        }
+    }
+}
+
+impl From<Rfc3339> for Time<'_> {
+    fn from(time: Rfc3339) -> Self {
+        Self {
+            at: time.timestamp(),
+            text: time.as_str().to_owned().into(),
+        }
+    }
+}
+
+impl<'a> Read<'a> for Time<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let start = reader.offset();
+        let text = reader.str()?;
+        match ubos_common::time::rfc3339(&text) {
+            Ok((at, _)) => Ok(Self { text, at }),
+            Err(_) => Err(reader.bad_value_seen(start, "an RFC 3339 time", &text)),
+        }
+    }
+}
+
+impl Write for Time<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        escape_into(out, &self.text);
+    }
+}
+
+/// A payload: an object, kept as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload<'a>(Raw<'a>);
+
+impl<'a> Payload<'a> {
+    /// The object in a value, if it is one.
+    #[must_use]
+    pub fn new(value: Raw<'a>) -> Option<Self> {
+        (value.kind() == Kind::Object).then_some(Self(value))
+    }
+
+    /// The object.
+    #[must_use]
+    pub const fn as_raw(&self) -> Raw<'a> {
+        self.0
+    }
+}
+
+impl<'a> Read<'a> for Payload<'a> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let mark = reader.mark();
+        let raw = reader.raw()?;
+        Self::new(raw).ok_or_else(|| reader.wrong_type(mark, "an object", raw.kind()))
+    }
+}
+
+impl Write for Payload<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+/// The ids that tie a call to its cause, echoed by everything that the call brings about.
+///
+/// Spec: OpenSentience 3.1
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Correlation {
+    /// The chain of requests.
+    pub request_id: Option<Box<str>>,
+    /// The conversation, mission or run.
+    pub correlation_id: Option<Box<str>>,
+    /// The immediate cause.
+    pub causation_id: Option<Box<str>>,
+}
+
+/// What stands around a payload that is to be written.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Head<'a> {
+    kind: MessageType,
+    in_reply_to: Option<&'a str>,
+    correlation: Option<&'a Correlation>,
+    actor: Option<&'a Actor>,
+    error: Option<&'a ErrorObject>,
+}
+
+impl<'a> Head<'a> {
+    /// A message of a type that answers nothing.
+    pub const fn new(kind: MessageType) -> Self {
+        Self {
+            kind,
+            in_reply_to: None,
+            correlation: None,
+            actor: None,
+            error: None,
+        }
+    }
+
+    /// Answers a message.
+    pub const fn in_reply_to(mut self, id: Option<&'a str>) -> Self {
+        self.in_reply_to = id;
+        self
+    }
+
+    /// Echoes or sets the ids of a call.
+    pub const fn correlation(mut self, ids: &'a Correlation) -> Self {
+        self.correlation = Some(ids);
+        self
+    }
+
+    /// Names who stands behind it.
+    pub const fn actor(mut self, actor: Option<&'a Actor>) -> Self {
+        self.actor = actor;
+        self
+    }
+
+    /// Says what went wrong.
+    pub const fn error(mut self, error: &'a ErrorObject) -> Self {
+        self.error = Some(error);
+        self
+    }
+}
+
+/// Writes a session's messages as frames, each with a fresh id.
+///
+/// It knows the session's live token and refuses to let it out in anything but a hello.
+///
+/// Spec: OpenSentience 2.1, 3, 7
+#[derive(Debug)]
+pub struct Encoder {
+    ids: IdSource,
+    max_frame_bytes: usize,
+    token: Option<SessionToken>,
+}
+
+impl Encoder {
+    /// An encoder that refuses frames over `max_frame_bytes`.
+    #[must_use]
+    pub const fn new(ids: IdSource, max_frame_bytes: usize) -> Self {
+        Self {
+            ids,
+            max_frame_bytes,
+            token: None,
+        }
+    }
+
+    /// Guards a token.
+    pub fn guard(&mut self, token: SessionToken) {
+        self.token = Some(token);
+    }
+
+    /// Changes the limit.
+    pub const fn set_max_frame_bytes(&mut self, bytes: usize) {
+        self.max_frame_bytes = bytes;
+    }
+
+    /// The source of ids.
+    pub const fn ids(&mut self) -> &mut IdSource {
+        &mut self.ids
+    }
+
+    /// Writes one frame.
+    ///
+    /// # Errors
+    ///
+    /// Over the limit, or it holds the token and is no hello.
+    // impl: OSW-3-9, OSW-7-1
+    pub fn encode<P: Write + ?Sized>(
+        &mut self,
+        at: Timestamp,
+        head: &Head<'_>,
+        payload: &P,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let id = self.ids.uuid();
+        let mut out = Vec::with_capacity(512);
+        encode_frame(&mut out, self.max_frame_bytes, |out| {
+            let mut object = json::MemberWriter::begin(out);
+            object.member("v", &VERSION);
+            object.member("type", &head.kind);
+            object.member("id", &id);
+            object.member("ts", &at);
+            object.optional("in_reply_to", head.in_reply_to.as_ref());
+            if let Some(ids) = head.correlation {
+                object.optional("request_id", ids.request_id.as_ref());
+                object.optional("correlation_id", ids.correlation_id.as_ref());
+                object.optional("causation_id", ids.causation_id.as_ref());
+            }
+            object.optional("actor", head.actor);
+            object.optional("error", head.error);
+            object.member("payload", payload);
+            object.end();
+        })?;
+        let guarded = self
+            .token
+            .as_ref()
+            .filter(|_| head.kind != MessageType::Hello);
+        if guarded.is_some_and(|token| token.is_in(&out)) {
+            return Err(EncodeError::HoldsToken);
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,303 @@
+//! Errors: the object that travels, and what can be wrong on this side.
+
+use std::borrow::Cow;
+
+use ubos_common::json::{JsonError, RawObject};
+use ubos_common::violation::Report;
+
+ubos_common::words! {
+    /// What went wrong, as a stable word. The set is open: an unknown word is kept.
+    ///
+    /// Spec: OpenSentience 3.3
+    open pub enum ErrorCode {
+        /// The token does not open this connection.
+        Unauthorized = "protocol.unauthorized",
+        /// No protocol version in common.
+        UnsupportedVersion = "protocol.unsupported_version",
+        /// A frame that is no JSON object, empty, or cut off.
+        InvalidFrame = "protocol.invalid_frame",
+        /// A frame longer than the limit.
+        FrameTooLarge = "protocol.frame_too_large",
+        /// A message that breaks the envelope's or its type's rules.
+        InvalidMessage = "protocol.invalid_message",
+        /// A message of a type that is not known and seems to want an answer.
+        UnknownType = "protocol.unknown_type",
+        /// Something came before the hello.
+        HandshakeRequired = "protocol.handshake_required",
+        /// No hello, or no welcome, in time.
+        HandshakeTimeout = "protocol.handshake_timeout",
+        /// The agent's id is not the one the token was issued for; only ever seen in audits.
+        AgentIdMismatch = "protocol.agent_id_mismatch",
+        /// The manifest's hash is not that of the manifest that was enabled.
+        ManifestMismatch = "protocol.manifest_mismatch",
+        /// A heartbeat of another session.
+        SessionMismatch = "protocol.session_mismatch",
+        /// No such tool is registered.
+        ToolNotFound = "tool.not_found",
+        /// A tool id that is not `agent_id/name`.
+        ToolInvalidId = "tool.invalid_id",
+        /// A tool's declaration or schema cannot be used.
+        ToolInvalidSchema = "tool.invalid_schema",
+        /// A tool's name is taken.
+        ToolConflict = "tool.conflict",
+        /// The input does not fit the tool.
+        ToolInvalidInput = "tool.invalid_input",
+        /// The output is larger than allowed; return a reference to it.
+        ToolOutputTooLarge = "tool.output_too_large",
+        /// The call took longer than it was given.
+        ToolTimeout = "tool.timeout",
+        /// The call was cancelled.
+        ToolCanceled = "tool.canceled",
+        /// The tool failed.
+        ToolFailed = "tool.failed",
+        /// A panic or another fault inside the tool or its runtime.
+        ToolInternal = "tool.internal",
+        /// The caller may not use this tool.
+        ToolPermissionDenied = "tool.permission_denied",
+        /// The tool is only called for a directive, and none was named.
+        ToolDirectiveRequired = "tool.directive_required",
+        /// Too many calls at once.
+        ToolBusy = "tool.busy",
+        /// Too many calls in a span of time.
+        RateExceeded = "limits.rate_exceeded",
+        /// Too many calls of one kind at once.
+        ConcurrencyExceeded = "limits.concurrency_exceeded",
+        /// The agent is not well enough for new calls.
+        AgentUnhealthy = "agent.unhealthy",
+        /// The connection to the agent is gone.
+        AgentDisconnected = "agent.disconnected",
+    }
+}
+
+impl ErrorCode {
+    /// Whether the same request may well succeed later.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::ToolTimeout
+                | Self::ToolBusy
+                | Self::RateExceeded
+                | Self::ConcurrencyExceeded
+                | Self::AgentUnhealthy
+                | Self::AgentDisconnected
+        )
+    }
+}
+
+ubos_common::wire! {
+    /// The error object of every message.
+    ///
+    /// Nothing in it may hold a secret: it is shown, stored and relayed.
+    ///
+    /// Spec: OpenSentience 3.3
+    pub struct ErrorObject {
+        /// What went wrong.
+        required code: ErrorCode = "code", "OSW-3-11";
+        /// The same for a person, in one safe sentence.
+        required message: String = "message", "OSW-3-11";
+        /// More about it.
+        nullable details: RawObject = "details", "OSW-3-6";
+        /// Whether a retry may succeed; absent says nothing.
+        nullable retryable: bool = "retryable", "OSW-3-6";
+        /// The component that noticed, such as `core.router`.
+        nullable component: String = "where", "OSW-3-6";
+        /// For developers; never written unless that is enabled.
+        nullable debug: RawObject = "debug", "OSW-3-6";
+    }
+}
+
+impl ErrorObject {
+    /// An error of a code, retryable where the code is.
+    #[must_use]
+    pub fn of(code: ErrorCode, message: impl Into<String>) -> Self {
+        let retryable = code.is_retryable().then_some(true);
+        let mut error = Self::new(code, message.into());
+        error.retryable = retryable;
+        error
+    }
+
+    /// Names the component that noticed.
+    #[must_use]
+    pub fn noticed_by(mut self, component: &str) -> Self {
+        self.component = Some(component.into());
+        self
+    }
+}
+
+impl core::fmt::Display for ErrorObject {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for ErrorObject {}
+
+/// Bytes that are no frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The prefix announces no byte at all.
+    #[error("a frame of no bytes")]
+    Empty,
+    /// The prefix announces more bytes than the limit; none of them was kept.
+    #[error("a frame of {length} bytes where {limit} are allowed")]
+    TooLarge {
+        /// Bytes announced.
+        length: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The stream ended inside a frame.
+    #[error("the stream ended inside a frame, after {received} of its bytes")]
+    Truncated {
+        /// Bytes of the frame that came, prefix counted.
+        received: usize,
+    },
+}
+
+impl FrameError {
+    /// The code that goes to the peer.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::TooLarge { .. } => ErrorCode::FrameTooLarge,
+            Self::Empty | Self::Truncated { .. } => ErrorCode::InvalidFrame,
+        }
+    }
+}
+
+/// A frame that is no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// No sound JSON within the limits: the connection cannot go on.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// Sound JSON, but no object: the connection cannot go on.
+    #[error("a frame that holds no object")]
+    NotAnObject,
+    /// An object that breaks rules: all of them are listed.
+    #[error("{0}")]
+    Invalid(Report),
+}
+
+impl DecodeError {
+    /// The code that goes to the peer.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Json(_) | Self::NotAnObject => ErrorCode::InvalidFrame,
+            Self::Invalid(_) => ErrorCode::InvalidMessage,
+        }
+    }
+}
+
+/// A message that is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// Longer than the limit that is in force.
+    #[error("a message of {length} bytes where {limit} are allowed")]
+    TooLarge {
+        /// Bytes of the message.
+        length: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The message holds the session's live token and is no hello.
+    #[error("a message that holds the session token and is no hello")]
+    HoldsToken,
+}
+
+/// A command that is refused; it changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// The handshake is not done.
+    #[error("no session yet")]
+    NotOpen,
+    /// The connection has ended, or is about to.
+    #[error("the connection is closing or closed")]
+    Closing,
+    /// The agent offers no such tool.
+    #[error("no such tool")]
+    ToolNotFound,
+    /// The caller may not use the tool.
+    #[error("the caller has no permission for this tool")]
+    PermissionDenied,
+    /// The tool wants a directive and the request names no cause.
+    #[error("the tool needs a directive, which causation_id names")]
+    DirectiveRequired,
+    /// The input is larger than allowed.
+    #[error("an input of {bytes} bytes where {limit} are allowed")]
+    InputTooLarge {
+        /// Bytes of the input.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// As many calls run and wait as may.
+    #[error("too many calls at once")]
+    Busy,
+    /// The agent is unhealthy.
+    #[error("the agent is unhealthy")]
+    Unhealthy,
+    /// No such call is running: it never was, or its result is sent.
+    #[error("no such call, or it has its result already")]
+    NoSuchCall,
+    /// The call's stream was ended with `done`.
+    #[error("the stream of this call is done")]
+    StreamDone,
+    /// More output waits than may; try again when some is taken.
+    #[error("too much output waits to be sent")]
+    Backlog,
+    /// The message cannot be written.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+impl CommandError {
+    /// The code under which a caller sees the refusal.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotOpen | Self::Closing => ErrorCode::AgentDisconnected,
+            Self::ToolNotFound => ErrorCode::ToolNotFound,
+            Self::PermissionDenied => ErrorCode::ToolPermissionDenied,
+            Self::DirectiveRequired => ErrorCode::ToolDirectiveRequired,
+            Self::InputTooLarge { .. } => ErrorCode::ToolInvalidInput,
+            Self::Encode(EncodeError::TooLarge { .. }) => ErrorCode::ToolInvalidInput,
+            Self::Busy | Self::Backlog => ErrorCode::ToolBusy,
+            Self::Unhealthy => ErrorCode::AgentUnhealthy,
+            Self::NoSuchCall | Self::StreamDone => ErrorCode::InvalidMessage,
+            Self::Encode(EncodeError::HoldsToken) => ErrorCode::ToolInternal,
+        }
+    }
+}
+
+/// The peer broke the protocol for good, or the machine has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The bytes are no frames.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A frame is no message that the connection survives.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// The handshake failed.
+    #[error("the handshake failed: {code}, {reason}")]
+    Handshake {
+        /// What the peer is told, or told us.
+        code: ErrorCode,
+        /// What happened.
+        reason: Cow<'static, str>,
+    },
+    /// A message of an unknown type, which the strict policy does not suffer.
+    #[error("a message of an unknown type")]
+    UnknownType,
+    /// The machine has ended and takes no more input.
+    #[error("the connection has ended")]
+    Closed,
+}

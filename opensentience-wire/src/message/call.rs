@@ -1,0 +1,175 @@
+//! Calls: the request, pieces of output, the end.
+
+use ubos_common::json::{Fault, RawObject, Read, Reader};
+use ubos_common::time::Rfc3339;
+
+use crate::envelope::ActorType;
+use crate::error::{ErrorCode, ErrorObject};
+
+ubos_common::wire! {
+    /// The core calls a tool.
+    ///
+    /// Spec: OpenSentience 4.3.1
+    pub struct ToolCall {
+        /// Names the call.
+        required call_id: String = "call_id", "OSW-4.3-1";
+        /// The tool.
+        required tool_id: String = "tool_id", "OSW-4.3-1";
+        /// Its arguments.
+        required input: RawObject = "input", "OSW-4.3-1";
+        /// Milliseconds that it may take; absent is without end.
+        nullable timeout_ms: u64 = "timeout_ms", "OSW-4.3-1";
+        /// Calls with one key have one effect.
+        nullable idempotency_key: String = "idempotency_key", "OSW-4.3-1";
+        /// On whose behalf.
+        nullable caller: Caller = "caller", "OSW-4.3-1";
+        /// Where.
+        nullable context: CallContext = "context", "OSW-4.3-1";
+    }
+}
+
+ubos_common::wire! {
+    /// On whose behalf a tool is called.
+    pub struct Caller {
+        /// The kind.
+        required kind: ActorType = "type", "OSW-4.3-1";
+        /// Who it is.
+        required id: String = "id", "OSW-4.3-1";
+    }
+}
+
+ubos_common::wire! {
+    /// What a tool may know of the place it is called from. No secrets.
+    pub struct CallContext {
+        /// The project's folder.
+        nullable project_root: String = "project_root", "OSW-4.3-1";
+        /// Files and folders that matter.
+        nullable resource_paths: Vec<String> = "resource_paths", "OSW-4.3-1";
+        /// Hints for display.
+        nullable ui: RawObject = "ui", "OSW-4.3-1";
+    }
+}
+
+ubos_common::words! {
+    /// Where a piece of output belongs.
+    closed pub enum Channel {
+        /// The tool's ordinary output.
+        Stdout = "stdout",
+        /// The tool's complaints.
+        Stderr = "stderr",
+        /// The tool's log.
+        Log = "log",
+        /// A part of the result, as JSON.
+        PartialResult = "partial_result",
+        /// What the tool is doing.
+        Status = "status",
+    }
+}
+
+ubos_common::wire! {
+    /// A piece of a call's output.
+    ///
+    /// Spec: OpenSentience 4.3.2
+    pub struct ToolStream {
+        /// The call.
+        required call_id: String = "call_id", "OSW-4.3-5";
+        /// 1, 2, 3 …
+        required seq: u64 = "seq", "OSW-4.3-5";
+        /// Where it belongs.
+        required channel: Channel = "channel", "OSW-4.3-5";
+        /// The piece itself.
+        required data: ChunkData = "data", "OSW-4.3-5";
+        /// Whether no more pieces come.
+        nullable done: bool = "done", "OSW-4.3-6";
+    }
+}
+
+impl ToolStream {
+    /// Whether the data has the shape that its channel wants.
+    // impl: OSW-4.3-5
+    #[must_use]
+    pub const fn fits_channel(&self) -> bool {
+        match self.channel {
+            Channel::PartialResult => self.data.json.is_some() && self.data.text.is_none(),
+            _ => self.data.text.is_some() && self.data.json.is_none(),
+        }
+    }
+}
+
+ubos_common::wire! {
+    /// A piece of output: a text, or an object on [`Channel::PartialResult`].
+    pub struct ChunkData {
+        /// The text.
+        nullable text: String = "text", "OSW-4.3-5";
+        /// The object.
+        nullable json: RawObject = "json", "OSW-4.3-5";
+    }
+}
+
+ubos_common::words! {
+    /// How a call ended.
+    closed pub enum Status {
+        /// It did what it was asked.
+        Succeeded = "succeeded",
+        /// It did not.
+        Failed = "failed",
+        /// It was stopped.
+        Canceled = "canceled",
+    }
+}
+
+ubos_common::wire! {
+    /// The end of a call; each has exactly one.
+    ///
+    /// Spec: OpenSentience 4.3.3
+    pub struct ToolOutcome {
+        /// The call.
+        required call_id: String = "call_id", "OSW-4.3-8";
+        /// How it ended.
+        required status: Status = "status", "OSW-4.3-8";
+        /// What came of it, where it succeeded.
+        nullable output: RawObject = "output", "OSW-4.3-8";
+        /// Why not, where it did not.
+        nullable error: ErrorObject = "error", "OSW-3-11";
+        /// When the tool began.
+        nullable started_at: Rfc3339 = "started_at", "OSW-4.3-8";
+        /// When it ended.
+        nullable finished_at: Rfc3339 = "finished_at", "OSW-4.3-8";
+        /// Figures such as `duration_ms`.
+        nullable metrics: RawObject = "metrics", "OSW-4.3-8";
+    }
+}
+
+impl ToolOutcome {
+    /// Makes status, output and error agree: `status` decides. Gives whether a member had to go.
+    // impl: OSW-4.3-8
+    pub(crate) fn settle(&mut self, envelope_error: Option<&ErrorObject>) -> bool {
+        let missing = match self.status {
+            Status::Succeeded => return self.error.take().is_some(),
+            Status::Canceled => (ErrorCode::ToolCanceled, "canceled, without a reason"),
+            _ => (ErrorCode::ToolFailed, "failed, without a reason"),
+        };
+        let error = self.error.take().or_else(|| envelope_error.cloned());
+        self.error = Some(error.unwrap_or_else(|| ErrorObject::of(missing.0, missing.1)));
+        self.output.take().is_some()
+    }
+}
+
+/// The call that a payload is about, where it says one, whatever else is wrong with it.
+pub(crate) struct AboutCall(pub(crate) Option<String>);
+
+impl Read<'_> for AboutCall {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let mut found = None;
+        reader.object(|reader, name| {
+            if name == "call_id" {
+                let mark = reader.mark();
+                let id = reader.str();
+                found = reader.settle(mark, id)?.map(std::borrow::Cow::into_owned);
+                return Ok(());
+            }
+            reader.skip()
+        })?;
+        Ok(Self(found))
+    }
+}

@@ -1,0 +1,111 @@
+//! Which tools an agent offers.
+
+use ubos_common::json::{self, Raw, RawBuf, RawObject};
+use ubos_common::violation::{Profile, Report};
+
+use crate::error::ErrorObject;
+
+ubos_common::wire! {
+    /// One tool, as its agent declares it.
+    ///
+    /// Spec: OpenSentience 4.2.1
+    pub struct ToolSpec {
+        /// `agent_id/name`.
+        required tool_id: String = "tool_id", "OSW-4.2-1";
+        /// The name without the agent.
+        required name: String = "name", "OSW-4.2-3";
+        /// What it does, for who chooses among tools.
+        required description: String = "description", "OSW-4.2-3";
+        /// JSON Schema of the input.
+        required input_schema: RawObject = "input_schema", "OSW-4.2-3";
+        /// JSON Schema of the output.
+        nullable output_schema: RawObject = "output_schema", "OSW-4.2-6";
+        /// What it can do besides, such as `streaming`.
+        nullable capabilities: Vec<String> = "capabilities", "OSW-4.2-6";
+        /// Whether it changes anything.
+        nullable side_effects: bool = "side_effects", "OSW-4.2-6";
+        /// Whether it is only called for a directive.
+        nullable requires_directive: bool = "requires_directive", "OSW-4.2-6";
+        /// Groups for display.
+        nullable tags: Vec<String> = "tags", "OSW-4.2-6";
+    }
+}
+
+impl ToolSpec {
+    /// A tool whose id an agent completes with its own when it registers: for agents that learn their id
+    /// at their launch.
+    #[must_use]
+    pub fn local(name: &str, description: &str, input_schema: RawObject) -> Self {
+        Self::new(String::new(), name.into(), description.into(), input_schema)
+    }
+
+    pub(crate) fn read(raw: Raw<'_>, limits: &json::Limits) -> Result<Self, Report> {
+        match json::read_raw(raw, limits, Profile::Strict) {
+            Ok((tool, _)) => Ok(tool),
+            Err(json::DecodeError::Invalid(report)) => Err(report),
+            Err(_) => Err(Report::default()),
+        }
+    }
+}
+
+/// Whether a text can be the part of a tool id behind the slash.
+///
+/// Spec: OpenSentience 4.2
+// impl: OSW-4.2-1
+#[must_use]
+pub fn is_tool_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    !name.is_empty() && name.bytes().all(allowed)
+}
+
+ubos_common::wire! {
+    /// The agent offers tools.
+    ///
+    /// Spec: OpenSentience 4.2.1
+    pub struct Register {
+        /// The tools, each as text: a wrong one does not spoil the others.
+        required tools: Vec<RawBuf> = "tools", "OSW-4.2-3";
+        /// Whether all earlier ones go.
+        nullable replace: bool = "replace", "OSW-4.2-4";
+    }
+}
+
+ubos_common::wire! {
+    /// Which tools the core takes.
+    ///
+    /// Spec: OpenSentience 4.2.2
+    pub struct Registered {
+        /// Ids of the tools taken.
+        required registered: Vec<String> = "registered", "OSW-4.2-2";
+        /// The others, each with its reason.
+        nullable rejected: Vec<Rejected> = "rejected", "OSW-4.2-2";
+    }
+}
+
+ubos_common::wire! {
+    /// A tool that the core does not take.
+    pub struct Rejected {
+        /// Its id, as it was given; cut where it was too long, empty where there was none.
+        required tool_id: String = "tool_id", "OSW-4.2-2";
+        /// Why.
+        required error: ErrorObject = "error", "OSW-4.2-2";
+    }
+}
+
+ubos_common::wire! {
+    /// The agent withdraws tools.
+    ///
+    /// Spec: OpenSentience 4.2.3
+    pub struct Unregister {
+        /// Their ids; unknown ones are ignored.
+        required tool_ids: Vec<String> = "tool_ids", "OSW-4.2-5";
+    }
+}
+
+ubos_common::wire! {
+    /// Which tools were withdrawn.
+    pub struct Unregistered {
+        /// Their ids.
+        required tool_ids: Vec<String> = "tool_ids", "OSW-4.2-5";
+    }
+}

@@ -1,0 +1,293 @@
+//! Calls, from arrival to their one result.
+
+use core::time::Duration;
+
+use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::time::{Mono, Now, Rfc3339, Timestamp};
+
+use super::{AgentConnection, Output, Timer};
+use crate::envelope::{Actor, Correlation, Head};
+use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
+use crate::message::{Channel, ChunkData, MessageType, Status, ToolCall, ToolOutcome, ToolStream};
+use crate::role::CallId;
+
+/// A call that wants a tool to run.
+///
+/// The input is an object within the limits. It is not checked against the tool's schema: that is the
+/// tool's to do, which answers [`ErrorCode::ToolInvalidInput`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct IncomingCall {
+    /// The call.
+    pub call_id: CallId,
+    /// What it asks.
+    pub call: ToolCall,
+    /// Who stands behind it; never a reason to permit anything.
+    pub actor: Option<Actor>,
+    /// The ids that all its answers echo; the library does that.
+    pub ids: Correlation,
+}
+
+/// A piece of output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chunk {
+    channel: Channel,
+    data: ChunkData,
+    done: bool,
+}
+
+impl Chunk {
+    /// A text on a channel other than [`Channel::PartialResult`], which carries it as status then.
+    #[must_use]
+    pub fn text(channel: Channel, text: impl Into<String>) -> Self {
+        let mut data = ChunkData::new();
+        data.text = Some(text.into());
+        let channel = match channel {
+            Channel::PartialResult | Channel::Other(_) => Channel::Status,
+            channel => channel,
+        };
+        Self {
+            channel,
+            data,
+            done: false,
+        }
+    }
+
+    /// A part of the result.
+    #[must_use]
+    pub fn partial(json: RawObject) -> Self {
+        let mut data = ChunkData::new();
+        data.json = Some(json);
+        Self {
+            channel: Channel::PartialResult,
+            data,
+            done: false,
+        }
+    }
+
+    /// Says that no more pieces come.
+    #[must_use]
+    pub const fn done(mut self) -> Self {
+        self.done = true;
+        self
+    }
+}
+
+/// A call whose tool has not come back.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) about: About,
+    last_seq: u64,
+    stream_done: bool,
+    canceled: bool,
+    /// The result is sent; the tool has still to come back.
+    ended: bool,
+    timeout: Option<Mono>,
+}
+
+/// What a result says besides its outcome.
+#[derive(Debug)]
+pub(super) struct About {
+    pub(super) ids: Correlation,
+    pub(super) message_id: Box<str>,
+    pub(super) arrived: Now,
+}
+
+impl Call {
+    pub(super) fn new(about: About, timeout: Option<Duration>) -> Self {
+        let timeout = timeout.map(|span| about.arrived.mono.saturating_add(span));
+        Self {
+            about,
+            last_seq: 0,
+            stream_done: false,
+            canceled: false,
+            ended: false,
+            timeout,
+        }
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) const fn must_be_stopped(&self) -> bool {
+        !self.canceled
+    }
+
+    pub(super) const fn timeout(&self) -> Option<Mono> {
+        self.timeout
+    }
+}
+
+impl AgentConnection {
+    /// Sends a piece of a call's output.
+    ///
+    /// # Errors
+    ///
+    /// The call has its result, its stream is done, the piece is too long, or too much output waits
+    /// ([`CommandError::Backlog`]): then try again when some is taken.
+    ///
+    /// Spec: OpenSentience 4.3.2
+    // impl: OSW-4.3-5
+    pub fn stream(&mut self, now: Now, id: &CallId, chunk: Chunk) -> Result<(), CommandError> {
+        let call = self.calls.get_mut(id).filter(|call| !call.ended);
+        let call = call.ok_or(CommandError::NoSuchCall)?;
+        if call.stream_done {
+            return Err(CommandError::StreamDone);
+        }
+        if self.out.is_full() {
+            return Err(CommandError::Backlog);
+        }
+        let seq = call.last_seq + 1;
+        let mut payload = ToolStream::new(id.as_str().into(), seq, chunk.channel, chunk.data);
+        payload.done = chunk.done.then_some(true);
+        let head = Head::new(MessageType::ToolStream).correlation(&call.about.ids);
+        let frame = self.encoder.encode(now.wall, &head, &payload)?;
+        call.last_seq = seq;
+        call.stream_done = chunk.done;
+        self.out.push(Output::Transmit(frame));
+        Ok(())
+    }
+
+    /// Says that a tool came back, and sends its result unless the call has ended before.
+    ///
+    /// An error of code [`ErrorCode::ToolCanceled`] ends the call canceled, any other failed.
+    ///
+    /// # Errors
+    ///
+    /// The call has its result already, or never was.
+    ///
+    /// Spec: OpenSentience 4.3.3
+    // impl: OSW-4.3-7, OSW-4.4-3
+    pub fn finish(
+        &mut self,
+        now: Now,
+        id: &CallId,
+        result: Result<RawObject, ErrorObject>,
+    ) -> Result<(), CommandError> {
+        let call = self.calls.remove(id).filter(|call| !call.ended);
+        let call = call.ok_or(CommandError::NoSuchCall)?;
+        self.timers.set(&Timer::Call(id.clone()), None);
+        self.send_result(now, id.as_str(), &call.about, result);
+        self.close_if_drained();
+        Ok(())
+    }
+
+    // impl: OSW-4.3-9, OSW-4.4-2
+    pub(super) fn on_call_deadline(&mut self, now: Now, id: &CallId) {
+        let canceled = self.calls.get(id).is_some_and(|call| call.canceled);
+        self.stop(id);
+        let error = if canceled {
+            ErrorObject::of(ErrorCode::ToolCanceled, "canceled")
+        } else {
+            ErrorObject::of(ErrorCode::ToolTimeout, "no result in time")
+        };
+        self.end_before_tool(now, id, error.noticed_by("agent.runtime"));
+        self.close_if_drained();
+    }
+
+    pub(super) fn cancel_all(&mut self, now: Now) {
+        let ids: Vec<CallId> = self.calls.keys().cloned().collect();
+        for id in ids {
+            self.stop(&id);
+            let error = ErrorObject::of(ErrorCode::ToolCanceled, "the connection is closing");
+            self.end_before_tool(now, &id, error);
+        }
+    }
+
+    /// Tells the tool to stop, once.
+    pub(super) fn stop(&mut self, id: &CallId) {
+        if let Some(call) = self.calls.get_mut(id)
+            && !core::mem::replace(&mut call.canceled, true)
+        {
+            self.out.push(Output::Cancel(id.clone()));
+        }
+    }
+
+    /// Sends the result of a call whose tool has not come back; it keeps its place until it does.
+    fn end_before_tool(&mut self, now: Now, id: &CallId, error: ErrorObject) {
+        let Some(mut call) = self.calls.remove(id) else {
+            return;
+        };
+        if !core::mem::replace(&mut call.ended, true) {
+            self.send_result(now, id.as_str(), &call.about, Err(error));
+        }
+        self.calls.insert(id.clone(), call);
+    }
+
+    // impl: OSW-2-7, OSW-3-4, OSW-3-10, OSW-4.3-8
+    pub(super) fn send_result(
+        &mut self,
+        now: Now,
+        call_id: &str,
+        about: &About,
+        result: Result<RawObject, ErrorObject>,
+    ) {
+        let limit = self.config.limits.max_tool_output_bytes;
+        let result = match result {
+            Ok(output) if output.as_str().len() > limit => {
+                Err(crate::role::output_too_large(output.as_str().len(), limit))
+            }
+            result => result,
+        };
+        match self.encode_result(now, call_id, about, result) {
+            Ok(frame) => self.out.push(Output::Transmit(frame)),
+            Err(refused) => {
+                let error = match refused {
+                    EncodeError::TooLarge { length, limit } => {
+                        crate::role::output_too_large(length, limit)
+                    }
+                    EncodeError::HoldsToken => {
+                        let message = "the result held the session token";
+                        ErrorObject::of(ErrorCode::ToolInternal, message)
+                    }
+                };
+                match self.encode_result(now, call_id, about, Err(error)) {
+                    Ok(frame) => self.out.push(Output::Transmit(frame)),
+                    Err(_) => {
+                        let rule = "a result that cannot be written";
+                        self.reject(ErrorCode::FrameTooLarge, rule);
+                    }
+                }
+            }
+        }
+    }
+
+    fn encode_result(
+        &mut self,
+        now: Now,
+        call_id: &str,
+        about: &About,
+        result: Result<RawObject, ErrorObject>,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let status = match &result {
+            Ok(_) => Status::Succeeded,
+            Err(error) if error.code == ErrorCode::ToolCanceled => Status::Canceled,
+            Err(_) => Status::Failed,
+        };
+        let mut outcome = ToolOutcome::new(call_id.into(), status);
+        match result {
+            Ok(output) => outcome.output = Some(output),
+            Err(mut error) => {
+                if !self.config.debug_errors {
+                    error.debug = None;
+                }
+                outcome.error = Some(error);
+            }
+        }
+        // The calendar may have been set back in between.
+        let finished: Timestamp = now.wall.max(about.arrived.wall);
+        outcome.started_at = Some(Rfc3339::from(about.arrived.wall));
+        outcome.finished_at = Some(Rfc3339::from(finished));
+        outcome.metrics = duration_metric(now.mono.saturating_since(about.arrived.mono));
+        let head = Head::new(MessageType::ToolResult)
+            .in_reply_to(Some(&about.message_id))
+            .correlation(&about.ids);
+        self.encoder.encode(now.wall, &head, &outcome)
+    }
+}
+
+fn duration_metric(span: Duration) -> Option<RawObject> {
+    let text = format!("{{\"duration_ms\":{}}}", span.as_millis());
+    RawBuf::parse(&text).ok().and_then(RawObject::new)
+}

@@ -1,0 +1,84 @@
+//! What an agent is, and how it treats its core.
+
+use core::time::Duration;
+
+use crate::limits::{self, Limits};
+use crate::message::{Sdk, SemVer};
+use crate::token::SessionToken;
+
+/// Settings of an [`AgentConnection`](super::AgentConnection).
+///
+/// | setting | default |
+/// |---|---|
+/// | `welcome_timeout` | 10 s |
+/// | `drain_time` | 5 s from a goodbye to the end |
+/// | `debug_errors` | off: the `debug` member of errors is not written |
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The id in the agent's manifest.
+    pub agent_id: String,
+    /// The agent's version.
+    pub agent_version: SemVer,
+    /// What the core gave it.
+    pub token: SessionToken,
+    /// SHA-256 of the manifest, in hexadecimal digits.
+    pub manifest_hash: Option<String>,
+    /// What it is built with.
+    pub sdk: Option<Sdk>,
+    /// Bounds.
+    pub limits: Limits,
+    /// How long to wait for the welcome.
+    pub welcome_timeout: Duration,
+    /// How long running calls may take after a goodbye.
+    pub drain_time: Duration,
+    /// Whether the `debug` member of errors is written.
+    pub debug_errors: bool,
+}
+
+impl Config {
+    /// Settings of an agent with the token that it was launched with.
+    #[must_use]
+    pub fn new(agent_id: impl Into<String>, agent_version: SemVer, token: SessionToken) -> Self {
+        let version = SemVer::parse(env!("CARGO_PKG_VERSION"));
+        Self {
+            agent_id: agent_id.into(),
+            agent_version,
+            token,
+            manifest_hash: None,
+            sdk: version.map(|version| Sdk::new(env!("CARGO_PKG_NAME").into(), version)),
+            limits: Limits::default(),
+            welcome_timeout: limits::HANDSHAKE_TIMEOUT,
+            drain_time: limits::DRAIN_TIME,
+            debug_errors: false,
+        }
+    }
+
+    /// Sets the bounds.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Names the manifest.
+    #[must_use]
+    pub fn with_manifest_hash(mut self, hash: impl Into<String>) -> Self {
+        self.manifest_hash = Some(hash.into());
+        self
+    }
+
+    /// Sets how long to wait for the welcome.
+    #[must_use]
+    pub const fn with_welcome_timeout(mut self, span: Duration) -> Self {
+        self.welcome_timeout = span;
+        self
+    }
+
+    /// Sets how long running calls may take after a goodbye.
+    #[must_use]
+    pub const fn with_drain_time(mut self, span: Duration) -> Self {
+        self.drain_time = span;
+        self
+    }
+}

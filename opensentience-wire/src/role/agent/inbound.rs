@@ -1,0 +1,293 @@
+//! What the core's messages do to the connection.
+
+use core::time::Duration;
+use std::borrow::Cow;
+
+use ubos_common::json::{RawObject, Read as _, Reader};
+use ubos_common::time::Now;
+use ubos_common::violation::{Profile, Report};
+
+use super::calls::{About, Call};
+use super::{AgentConnection, Event, IncomingCall, Output, Phase, Timer};
+use crate::envelope::{Envelope, Head, VERSION};
+use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
+use crate::message::{
+    AboutCall, CancelAck, Goodbye, MessageType, Registered, Side, ToolCall, ToolCancel,
+    Unregistered, Welcome,
+};
+use crate::role::{CallId, CloseReason};
+
+impl AgentConnection {
+    pub(super) fn on_bytes(&mut self, now: Now, mut bytes: &[u8]) -> Result<(), ConnectionError> {
+        let mut decoder = core::mem::take(&mut self.decoder);
+        let result = loop {
+            match decoder.decode(bytes) {
+                Ok((_, None)) => break Ok(()),
+                Ok((taken, Some(frame))) => {
+                    let result = self.on_frame(now, frame);
+                    bytes = bytes.get(taken..).unwrap_or_default();
+                    if result.is_err() || self.phase == Phase::Closed {
+                        break result;
+                    }
+                    decoder.set_limit(self.config.limits.max_frame_bytes);
+                }
+                Err(error) => {
+                    self.fail(now, error.code());
+                    break Err(error.into());
+                }
+            }
+        };
+        self.decoder = decoder;
+        result
+    }
+
+    pub(super) fn on_eof(&mut self, now: Now) -> Result<(), ConnectionError> {
+        if let Err(error) = self.decoder.finish() {
+            self.fail(now, error.code());
+            return Err(error.into());
+        }
+        self.close(CloseReason::Disconnected);
+        Ok(())
+    }
+
+    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError> {
+        match Envelope::decode(frame, &self.config.limits.json) {
+            Ok((envelope, _)) if self.phase == Phase::AwaitWelcome => {
+                self.on_welcome(now, &envelope)
+            }
+            Ok((envelope, _)) => {
+                self.on_message(now, &envelope);
+                Ok(())
+            }
+            Err(DecodeError::Invalid(_)) if self.phase != Phase::AwaitWelcome => {
+                let rule = "an envelope that breaks the rules";
+                self.reject(ErrorCode::InvalidMessage, rule);
+                Ok(())
+            }
+            Err(error) => {
+                self.fail(now, error.code());
+                Err(error.into())
+            }
+        }
+    }
+
+    // impl: OSW-4.1-10
+    fn on_welcome(&mut self, now: Now, envelope: &Envelope<'_>) -> Result<(), ConnectionError> {
+        if let Some(error) = &envelope.error {
+            let reason = "the core refused the agent";
+            return Err(self.fail_handshake(error.code.clone(), Cow::Borrowed(reason)));
+        }
+        if envelope.message_type() != MessageType::Welcome {
+            let reason = "something before the welcome";
+            return Err(self.fail_handshake(ErrorCode::InvalidMessage, Cow::Borrowed(reason)));
+        }
+        let Ok((welcome, _)) = envelope.payload::<Welcome>(&self.config.limits.json) else {
+            let reason = "a welcome that breaks the rules";
+            return Err(self.fail_handshake(ErrorCode::InvalidMessage, Cow::Borrowed(reason)));
+        };
+        if welcome.accepted_version != VERSION {
+            let reason = "a version that was not offered";
+            return Err(self.fail_handshake(ErrorCode::UnsupportedVersion, Cow::Borrowed(reason)));
+        }
+        // impl: OSW-2-3, OSW-4.1-5
+        let most = usize::try_from(welcome.max_frame_bytes).unwrap_or(usize::MAX);
+        self.config.limits.max_frame_bytes = most;
+        self.config.limits.json.max_bytes = most;
+        self.encoder.set_max_frame_bytes(most);
+        self.heartbeat_interval = Duration::from_millis(welcome.heartbeat_interval_ms.max(1));
+        self.session_id = welcome.session_id.into();
+        self.phase = Phase::Open;
+        self.timers.set(&Timer::Welcome, None);
+        self.beat(now);
+        let session_id = self.session_id.clone();
+        self.event(Event::Welcomed { session_id });
+        Ok(())
+    }
+
+    fn on_message(&mut self, now: Now, envelope: &Envelope<'_>) {
+        let kind = envelope.message_type();
+        let invalid = ErrorCode::InvalidMessage;
+        if envelope.v != VERSION {
+            return self.reject(invalid, "a message of another version");
+        }
+        match kind {
+            MessageType::ToolCall => match envelope.payload(&self.config.limits.json) {
+                Ok((call, _)) => self.on_call(now, envelope, call),
+                Err(error) => self.on_bad_call(now, envelope, &error),
+            },
+            MessageType::ToolCancel => match envelope.payload(&self.config.limits.json) {
+                Ok((cancel, _)) => self.on_cancel(now, envelope, &cancel),
+                Err(_) => self.reject(invalid, "a payload that breaks the rules"),
+            },
+            MessageType::Registered => match envelope.payload(&self.config.limits.json) {
+                Ok((reply, _)) => self.on_registered(reply),
+                Err(_) => self.reject(invalid, "a payload that breaks the rules"),
+            },
+            MessageType::Unregistered => {
+                match envelope.payload::<Unregistered>(&self.config.limits.json) {
+                    Ok((reply, _)) => self.event(Event::Unregistered(reply.tool_ids)),
+                    Err(_) => self.reject(invalid, "a payload that breaks the rules"),
+                }
+            }
+            MessageType::Goodbye => self.on_goodbye(now, envelope),
+            MessageType::Ping => {
+                let ids = envelope.correlation();
+                let head = Head::new(MessageType::Pong).correlation(&ids);
+                let head = head.in_reply_to(Some(&envelope.id));
+                self.transmit(now, &head, &RawObject::empty());
+            }
+            MessageType::CoreError => self.reject(invalid, "the core reports an error"),
+            MessageType::Welcome => self.reject(invalid, "a second welcome"),
+            MessageType::Other(_) if kind.sender() != Some(Side::Agent) => {
+                self.on_unknown(now, envelope);
+            }
+            // impl: OSW-4-1
+            _ => self.reject(invalid, "a message that only an agent sends"),
+        }
+    }
+
+    // impl: OSW-2-6, OSW-2-7, OSW-4.3-4
+    fn on_call(&mut self, now: Now, envelope: &Envelope<'_>, call: ToolCall) {
+        let about = about(now, envelope);
+        if self.calls.contains_key(call.call_id.as_str()) {
+            return self.answer_error(
+                now,
+                envelope,
+                ErrorCode::InvalidMessage,
+                "this call is running",
+            );
+        }
+        let limits = &self.config.limits;
+        let bytes = call.input.as_str().len();
+        let refusal = if self.phase != Phase::Open {
+            Some((ErrorCode::AgentDisconnected, "the agent is closing"))
+        } else if !self.tools.contains_key(call.tool_id.as_str()) {
+            Some((ErrorCode::ToolNotFound, "no such tool"))
+        } else if bytes > limits.max_tool_input_bytes {
+            Some((ErrorCode::ToolInvalidInput, "the input is too large"))
+        } else if self.calls.len() >= limits.max_inflight_requests {
+            Some((ErrorCode::ToolBusy, "too many calls at once"))
+        } else {
+            None
+        };
+        if let Some((code, message)) = refusal {
+            let error = ErrorObject::of(code, message).noticed_by("agent.runtime");
+            return self.send_result(now, &call.call_id, &about, Err(error));
+        }
+        let call_id = CallId::from(call.call_id.as_str());
+        let ids = about.ids.clone();
+        let entry = Call::new(about, call.timeout_ms.map(Duration::from_millis));
+        self.timers
+            .set(&Timer::Call(call_id.clone()), entry.timeout());
+        self.calls.insert(call_id.clone(), entry);
+        self.out.push(Output::Call(Box::new(IncomingCall {
+            call_id,
+            call,
+            actor: envelope.actor.clone(),
+            ids,
+        })));
+    }
+
+    /// A call that breaks the rules still gets its result, if it says which call it is.
+    // impl: OSW-4.3-1
+    fn on_bad_call(&mut self, now: Now, envelope: &Envelope<'_>, error: &DecodeError) {
+        self.reject(ErrorCode::InvalidMessage, "a call that breaks the rules");
+        let payload = envelope.payload.as_raw();
+        let mut reader = Reader::of_raw(payload, &self.config.limits.json, Profile::Strict);
+        let about_call = AboutCall::read(&mut reader).ok().and_then(|found| found.0);
+        let Some(call_id) = about_call.filter(|id| !self.calls.contains_key(id.as_str())) else {
+            return;
+        };
+        let of_input = |report: &Report| report.iter().all(|f| f.pointer == "/payload/input");
+        let code = match error {
+            DecodeError::Invalid(report) if of_input(report) => ErrorCode::ToolInvalidInput,
+            _ => ErrorCode::InvalidMessage,
+        };
+        let error = ErrorObject::of(code, "the call breaks the rules").noticed_by("agent.runtime");
+        self.send_result(now, &call_id, &about(now, envelope), Err(error));
+    }
+
+    // impl: OSW-4.4-1, OSW-4.4-2
+    fn on_cancel(&mut self, now: Now, envelope: &Envelope<'_>, cancel: &ToolCancel) {
+        let live = self.calls.get_key_value(cancel.call_id.as_str());
+        let live = live.filter(|(_, call)| !call.has_ended());
+        let (ids, id) = match live {
+            Some((id, call)) => (call.about.ids.clone(), Some(id.clone())),
+            None => (envelope.correlation(), None),
+        };
+        let ack = CancelAck::new(cancel.call_id.clone(), id.is_some());
+        let head = Head::new(MessageType::CancelAck).correlation(&ids);
+        let head = head.in_reply_to(Some(&envelope.id));
+        self.transmit(now, &head, &ack);
+        let Some(id) = id else { return };
+        if let Some(span) = cancel.deadline_ms {
+            let at = now.mono.saturating_add(Duration::from_millis(span));
+            self.timers.set_earlier(&Timer::Call(id.clone()), at);
+        }
+        self.stop(&id);
+    }
+
+    fn on_registered(&mut self, reply: Registered) {
+        for rejected in reply.rejected.iter().flatten() {
+            // A name that was taken is still that of the tool that has it.
+            if rejected.error.code != ErrorCode::ToolConflict {
+                self.tools.remove(rejected.tool_id.as_str());
+            }
+        }
+        self.event(Event::Registered(reply));
+    }
+
+    fn on_goodbye(&mut self, now: Now, envelope: &Envelope<'_>) {
+        // A goodbye that breaks the rules is one all the same.
+        let goodbye = envelope.payload::<Goodbye>(&self.config.limits.json);
+        let goodbye = goodbye.map_or_else(|_| Goodbye::new(String::new()), |(payload, _)| payload);
+        self.event(Event::Goodbye {
+            reason: goodbye.reason,
+            retry_after: goodbye.retry_after_ms.map(Duration::from_millis),
+        });
+        if self.phase == Phase::Open {
+            self.drain(now, CloseReason::Goodbye);
+        }
+    }
+
+    // impl: OSW-3-7
+    fn on_unknown(&mut self, now: Now, envelope: &Envelope<'_>) {
+        let live = |id: &str| {
+            let mut calls = self.calls.values();
+            calls.any(|call| call.about.ids.request_id.as_deref() == Some(id))
+        };
+        let request = envelope.request_id.as_deref();
+        let wants_answer = envelope.in_reply_to.is_none()
+            && envelope.error.is_none()
+            && request.is_some_and(|id| !live(id));
+        let code = ErrorCode::UnknownType;
+        if wants_answer {
+            self.answer_error(now, envelope, code, "a message of an unknown type");
+        } else {
+            self.reject(code, "a message of an unknown type");
+        }
+    }
+
+    fn answer_error(
+        &mut self,
+        now: Now,
+        envelope: &Envelope<'_>,
+        code: ErrorCode,
+        rule: &'static str,
+    ) {
+        let error = ErrorObject::of(code.clone(), rule).noticed_by("agent.runtime");
+        let ids = envelope.correlation();
+        let head = Head::new(MessageType::AgentError).in_reply_to(Some(&envelope.id));
+        let head = head.correlation(&ids).error(&error);
+        self.transmit(now, &head, &RawObject::empty());
+        self.reject(code, rule);
+    }
+}
+
+fn about(now: Now, envelope: &Envelope<'_>) -> About {
+    About {
+        ids: envelope.correlation(),
+        message_id: (*envelope.id).into(),
+        arrived: now,
+    }
+}

@@ -1,0 +1,412 @@
+//! The agent's side of its connection.
+//!
+//! ```text
+//! AwaitWelcome ──welcome──> Open ──core.goodbye, shutdown()──> Draining ──last call ends──> Closed
+//!      │ refused, late        │ fatal fault, end of stream       │ drain time over            ▲
+//!      └──────────────────────┴──────────────────────────────────┴────────────────────────────┘
+//! ```
+
+mod calls;
+mod config;
+mod inbound;
+
+use core::fmt;
+use core::time::Duration;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use ubos_common::id::IdSource;
+use ubos_common::json::{MemberWriter, RawObject, Write};
+use ubos_common::machine::{Machine, Outbox};
+use ubos_common::time::{Mono, Now};
+
+pub use calls::{Chunk, IncomingCall};
+pub use config::Config;
+
+use super::timers::Timers;
+use super::{CallId, CloseReason, Input};
+use crate::envelope::{Encoder, Head, VERSION};
+use crate::error::{CommandError, ConnectionError, EncodeError, ErrorCode, ErrorObject};
+use crate::frame::FrameDecoder;
+use crate::message::{
+    Health, Heartbeat, Hello, MessageType, ProtocolOffer, Registered, ToolSpec, Unregister,
+};
+use calls::Call;
+
+/// What comes out of an [`AgentConnection`].
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send these bytes.
+    Transmit(Vec<u8>),
+    /// Run a tool, and say how it ended with [`AgentConnection::finish`], also when nobody waits for it.
+    Call(Box<IncomingCall>),
+    /// Stop a tool that runs.
+    Cancel(CallId),
+    /// Something the agent's application may want to know.
+    Event(Event),
+    /// The connection has ended: send what came before and close.
+    Close(CloseReason),
+}
+
+/// Of bytes the size alone: they may be a hello with its token.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
+            Self::Call(call) => f.debug_tuple("Call").field(call).finish(),
+            Self::Cancel(id) => f.debug_tuple("Cancel").field(id).finish(),
+            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
+            Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
+        }
+    }
+}
+
+/// What an agent's application hears.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The core took the agent in.
+    Welcomed {
+        /// The session.
+        session_id: Box<str>,
+    },
+    /// What became of a registration.
+    Registered(Registered),
+    /// Tools are withdrawn.
+    Unregistered(Vec<String>),
+    /// The core is about to close.
+    Goodbye {
+        /// Why, in the core's words.
+        reason: String,
+        /// How long to wait before a new launch makes sense.
+        retry_after: Option<Duration>,
+    },
+    /// A message, or a part of one, had no effect.
+    Rejected {
+        /// What was wrong.
+        code: ErrorCode,
+        /// The rule, in words of this library.
+        rule: &'static str,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    AwaitWelcome,
+    Open,
+    Draining,
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Welcome,
+    Heartbeat,
+    Drain,
+    Call(CallId),
+}
+
+/// An agent's connection to its core.
+///
+/// Its memory: one frame that is being received, the outputs that wait, the tools, and for each call that
+/// runs the ids that its answers echo, all within [`Limits`](crate::limits::Limits).
+///
+/// Spec: OpenSentience 2 to 6
+#[derive(Debug)]
+pub struct AgentConnection {
+    config: Config,
+    phase: Phase,
+    decoder: FrameDecoder,
+    encoder: Encoder,
+    started: Mono,
+    session_id: Box<str>,
+    heartbeat_interval: Duration,
+    health: Health,
+    end: CloseReason,
+    tools: BTreeMap<Box<str>, ToolSpec>,
+    calls: BTreeMap<CallId, Call>,
+    timers: Timers<Timer>,
+    out: Outbox<Output>,
+}
+
+impl AgentConnection {
+    /// A connection that has just been made; the hello is its first output.
+    ///
+    /// # Errors
+    ///
+    /// The hello is longer than a frame may be.
+    ///
+    /// Spec: OpenSentience 4.1.1
+    pub fn new(now: Now, config: Config, ids: IdSource) -> Result<Self, EncodeError> {
+        let limit = crate::limits::MAX_FRAME_BYTES;
+        let mut encoder = Encoder::new(ids, limit);
+        encoder.guard(config.token.clone());
+        let words = ["tools", "streaming", "cancellation"].map(str::to_owned);
+        let mut hello = Hello::new(
+            config.token.clone(),
+            config.agent_id.clone(),
+            config.agent_version.clone(),
+            ProtocolOffer::new(vec![VERSION], words.into()),
+        );
+        hello.manifest_hash.clone_from(&config.manifest_hash);
+        hello.sdk.clone_from(&config.sdk);
+        let frame = encoder.encode(now.wall, &Head::new(MessageType::Hello), &hello)?;
+        let mut out = Outbox::new(config.limits.max_waiting_outputs);
+        out.push(Output::Transmit(frame));
+        let mut timers = Timers::new();
+        let late = now.mono.saturating_add(config.welcome_timeout);
+        timers.set(&Timer::Welcome, Some(late));
+        Ok(Self {
+            phase: Phase::AwaitWelcome,
+            decoder: FrameDecoder::new(limit),
+            encoder,
+            started: now.mono,
+            session_id: Box::default(),
+            heartbeat_interval: crate::limits::HEARTBEAT_INTERVAL,
+            health: Health::Ok,
+            end: CloseReason::Shutdown,
+            tools: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            timers,
+            out,
+            config,
+        })
+    }
+
+    /// Whether the core took the agent in and neither side is closing.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Calls whose result is not sent.
+    #[must_use]
+    pub fn running_calls(&self) -> usize {
+        self.calls.values().filter(|call| !call.has_ended()).count()
+    }
+
+    /// Offers tools; an id that is empty is completed with the agent's. The answer is
+    /// [`Event::Registered`].
+    ///
+    /// # Errors
+    ///
+    /// There is no session, or the message is too long.
+    ///
+    /// Spec: OpenSentience 4.2.1
+    pub fn register(
+        &mut self,
+        now: Now,
+        mut tools: Vec<ToolSpec>,
+        replace: bool,
+    ) -> Result<(), CommandError> {
+        self.check_open()?;
+        for tool in &mut tools {
+            if tool.tool_id.is_empty() {
+                tool.tool_id = format!("{}/{}", self.config.agent_id, tool.name);
+            }
+        }
+        let payload = Offer {
+            tools: &tools,
+            replace,
+        };
+        let head = Head::new(MessageType::Register);
+        let frame = self.encoder.encode(now.wall, &head, &payload)?;
+        self.out.push(Output::Transmit(frame));
+        if replace {
+            self.tools.clear();
+        }
+        let tools = tools.into_iter();
+        self.tools
+            .extend(tools.map(|tool| (tool.tool_id.as_str().into(), tool)));
+        Ok(())
+    }
+
+    /// Withdraws tools. Calls that run go on.
+    ///
+    /// # Errors
+    ///
+    /// There is no session, or the message is too long.
+    ///
+    /// Spec: OpenSentience 4.2.3
+    pub fn unregister(&mut self, now: Now, tool_ids: Vec<String>) -> Result<(), CommandError> {
+        self.check_open()?;
+        for id in &tool_ids {
+            self.tools.remove(id.as_str());
+        }
+        let head = Head::new(MessageType::Unregister);
+        let payload = Unregister::new(tool_ids);
+        let frame = self.encoder.encode(now.wall, &head, &payload)?;
+        self.out.push(Output::Transmit(frame));
+        Ok(())
+    }
+
+    /// Says how the agent feels, at once and with every heartbeat.
+    pub fn set_health(&mut self, now: Now, health: Health) {
+        self.health = health;
+        if matches!(self.phase, Phase::Open | Phase::Draining) {
+            self.beat(now);
+        }
+    }
+
+    /// Takes no more calls, and closes when the running ones have ended or the drain time is over.
+    pub fn shutdown(&mut self, now: Now) {
+        match self.phase {
+            Phase::AwaitWelcome => self.close(CloseReason::Shutdown),
+            Phase::Open => self.drain(now, CloseReason::Shutdown),
+            Phase::Draining | Phase::Closed => {}
+        }
+    }
+
+    // impl: OSW-4.1-7
+    fn drain(&mut self, now: Now, end: CloseReason) {
+        self.phase = Phase::Draining;
+        self.end = end;
+        let at = now.mono.saturating_add(self.config.drain_time);
+        self.timers.set(&Timer::Drain, Some(at));
+        self.close_if_drained();
+    }
+
+    fn close_if_drained(&mut self) {
+        if self.phase == Phase::Draining && self.running_calls() == 0 {
+            self.close(self.end.clone());
+        }
+    }
+
+    const fn check_open(&self) -> Result<(), CommandError> {
+        match self.phase {
+            Phase::AwaitWelcome => Err(CommandError::NotOpen),
+            Phase::Open => Ok(()),
+            Phase::Draining | Phase::Closed => Err(CommandError::Closing),
+        }
+    }
+
+    // impl: OSW-4.5-1
+    fn beat(&mut self, now: Now) {
+        let uptime = now.mono.saturating_since(self.started);
+        let beat = Heartbeat::new(
+            self.session_id.to_string(),
+            u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
+            self.running_calls() as u64,
+            self.health.clone(),
+        );
+        self.transmit(now, &Head::new(MessageType::Heartbeat), &beat);
+        let next = now.mono.saturating_add(self.heartbeat_interval);
+        self.timers.set(&Timer::Heartbeat, Some(next));
+    }
+
+    /// Sends what is short by its nature; what is too long all the same is not sent, and reported.
+    fn transmit<P: Write + ?Sized>(&mut self, now: Now, head: &Head<'_>, payload: &P) {
+        match self.encoder.encode(now.wall, head, payload) {
+            Ok(frame) => self.out.push(Output::Transmit(frame)),
+            Err(_) => self.reject(ErrorCode::FrameTooLarge, "an answer that cannot be written"),
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.out.push(Output::Event(event));
+    }
+
+    fn reject(&mut self, code: ErrorCode, rule: &'static str) {
+        self.event(Event::Rejected { code, rule });
+    }
+
+    /// Ends the connection: every tool that runs is stopped.
+    fn close(&mut self, reason: CloseReason) {
+        self.phase = Phase::Closed;
+        for (id, call) in core::mem::take(&mut self.calls) {
+            if call.must_be_stopped() {
+                self.out.push(Output::Cancel(id));
+            }
+        }
+        self.timers.clear();
+        self.tools.clear();
+        self.out.push(Output::Close(reason));
+    }
+
+    /// Ends the connection for a fault that it does not survive; tells the core after the handshake.
+    fn fail(&mut self, now: Now, code: ErrorCode) {
+        if self.phase != Phase::AwaitWelcome {
+            let error = ErrorObject::of(code.clone(), "the stream cannot be read on");
+            let error = error.noticed_by("agent.runtime");
+            let head = Head::new(MessageType::AgentError).error(&error);
+            self.transmit(now, &head, &RawObject::empty());
+        }
+        self.close(CloseReason::Protocol(code));
+    }
+
+    fn fail_handshake(&mut self, code: ErrorCode, reason: Cow<'static, str>) -> ConnectionError {
+        self.close(CloseReason::Protocol(code.clone()));
+        ConnectionError::Handshake { code, reason }
+    }
+
+    fn on_timer(&mut self, now: Now, timer: &Timer) {
+        match timer {
+            Timer::Welcome => {
+                let code = ErrorCode::HandshakeTimeout;
+                self.close(CloseReason::Protocol(code));
+            }
+            Timer::Heartbeat => self.beat(now),
+            Timer::Drain => {
+                self.cancel_all(now);
+                self.close(self.end.clone());
+            }
+            Timer::Call(id) => self.on_call_deadline(now, id),
+        }
+    }
+}
+
+impl Machine for AgentConnection {
+    type Input<'a> = Input<'a>;
+    type Output = Output;
+    type Error = ConnectionError;
+
+    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
+        if self.phase == Phase::Closed {
+            return Err(ConnectionError::Closed);
+        }
+        match input {
+            Input::Bytes(bytes) => self.on_bytes(now, bytes),
+            Input::Eof => self.on_eof(now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        while self.phase != Phase::Closed
+            && let Some(timer) = self.timers.pop(now.mono)
+        {
+            self.on_timer(now, &timer);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    fn accepts_input(&self) -> bool {
+        self.phase != Phase::Closed && !self.out.is_full()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+}
+
+/// The payload of a registration, written from typed tools.
+struct Offer<'a> {
+    tools: &'a [ToolSpec],
+    replace: bool,
+}
+
+impl Write for Offer<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("tools", self.tools);
+        object.optional("replace", self.replace.then_some(&true));
+        object.end();
+    }
+}

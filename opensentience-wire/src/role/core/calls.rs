@@ -1,0 +1,437 @@
+//! Calls, from request to their one end.
+
+use core::time::Duration;
+
+use ubos_common::json::RawObject;
+use ubos_common::time::{Mono, Now, Rfc3339};
+
+use super::{CoreConnection, Event, Output, Phase, Timer, millis};
+use crate::audit::{AuditEvent, AuditName};
+use crate::envelope::{Actor, ActorType, Correlation, Head};
+use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
+use crate::message::{
+    CallContext, Caller, Health, MessageType, Status, ToolCall, ToolCancel, ToolOutcome,
+};
+use crate::role::CallId;
+
+/// A call that a core's application wants made.
+///
+/// Spec: OpenSentience 4.3.1
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CallRequest {
+    /// The tool.
+    pub tool_id: String,
+    /// Its arguments.
+    pub input: RawObject,
+    /// How long it may take, the wait for a place counted; absent is without end.
+    pub timeout: Option<Duration>,
+    /// Calls with one key have one effect; carried to the agent.
+    pub idempotency_key: Option<String>,
+    /// On whose behalf.
+    pub caller: Option<Caller>,
+    /// Where.
+    pub context: Option<CallContext>,
+    /// Who stands behind it; never a reason to permit it.
+    pub actor: Option<Actor>,
+    /// The chain that it belongs to; a fresh one when absent.
+    pub request_id: Option<String>,
+    /// The conversation, mission or run that it belongs to.
+    pub correlation_id: Option<String>,
+    /// Its immediate cause, such as a directive.
+    pub causation_id: Option<String>,
+}
+
+impl CallRequest {
+    /// A call without anything optional.
+    #[must_use]
+    pub fn new(tool_id: impl Into<String>, input: RawObject) -> Self {
+        Self {
+            tool_id: tool_id.into(),
+            input,
+            timeout: None,
+            idempotency_key: None,
+            caller: None,
+            context: None,
+            actor: None,
+            request_id: None,
+            correlation_id: None,
+            causation_id: None,
+        }
+    }
+
+    /// Sets how long it may take.
+    #[must_use]
+    pub const fn with_timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+
+    /// Sets the chain of requests.
+    #[must_use]
+    pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
+        self
+    }
+
+    /// Sets the conversation, mission or run.
+    #[must_use]
+    pub fn with_correlation_id(mut self, id: impl Into<String>) -> Self {
+        self.correlation_id = Some(id.into());
+        self
+    }
+
+    /// Sets the immediate cause.
+    #[must_use]
+    pub fn with_causation_id(mut self, id: impl Into<String>) -> Self {
+        self.causation_id = Some(id.into());
+        self
+    }
+
+    /// Sets on whose behalf.
+    #[must_use]
+    pub fn with_caller(mut self, kind: ActorType, id: impl Into<String>) -> Self {
+        self.caller = Some(Caller::new(kind, id.into()));
+        self
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How.
+    pub status: Status,
+    /// What came of it; only where it succeeded.
+    pub output: Option<RawObject>,
+    /// Why not; always where it did not succeed.
+    pub error: Option<ErrorObject>,
+    /// When the tool began, by the agent's clock.
+    pub started_at: Option<Rfc3339>,
+    /// When it ended, by the agent's clock.
+    pub finished_at: Option<Rfc3339>,
+    /// The tool's figures.
+    pub metrics: Option<RawObject>,
+    /// From request to end, by this core's clock.
+    pub duration: Duration,
+}
+
+impl Outcome {
+    /// The output, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The call failed or was canceled.
+    pub fn into_result(self) -> Result<RawObject, Box<ErrorObject>> {
+        match self.error {
+            Some(error) => Err(Box::new(error)),
+            None => Ok(self.output.unwrap_or_default()),
+        }
+    }
+
+    pub(crate) const fn failed(error: ErrorObject) -> Self {
+        Self {
+            status: Status::Failed,
+            output: None,
+            error: Some(error),
+            started_at: None,
+            finished_at: None,
+            metrics: None,
+            duration: Duration::ZERO,
+        }
+    }
+
+    fn canceled(message: &str) -> Self {
+        let error = ErrorObject::of(ErrorCode::ToolCanceled, message);
+        Self {
+            status: Status::Canceled,
+            ..Self::failed(error)
+        }
+    }
+
+    pub(super) fn reported(result: ToolOutcome) -> Self {
+        Self {
+            status: result.status,
+            output: result.output,
+            error: result.error,
+            started_at: result.started_at,
+            finished_at: result.finished_at,
+            metrics: result.metrics,
+            duration: Duration::ZERO,
+        }
+    }
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+pub(super) struct Call {
+    tool_id: Box<str>,
+    pub(super) ids: Correlation,
+    caller: Option<Caller>,
+    asked: Mono,
+    /// What is still to be sent; `None` when it was.
+    waiting: Option<Box<CallRequest>>,
+    canceled: bool,
+    pub(super) last_seq: u64,
+    pub(super) stream_done: bool,
+}
+
+impl Call {
+    pub(super) const fn is_sent(&self) -> bool {
+        self.waiting.is_none()
+    }
+}
+
+impl CoreConnection {
+    /// Calls a tool. Its end, whatever happens, is exactly one [`Event::Ended`].
+    ///
+    /// When as many calls run as may, it waits for a place.
+    ///
+    /// # Errors
+    ///
+    /// See [`CommandError`]; nothing was sent then.
+    ///
+    /// Spec: OpenSentience 4.3.1
+    // impl: OSW-3-3
+    pub fn call_tool(
+        &mut self,
+        now: Now,
+        mut request: CallRequest,
+    ) -> Result<CallId, CommandError> {
+        self.admit(now, &request)?;
+        let id = CallId::from(self.encoder.ids().uuid().to_string().as_str());
+        let request_id = match request.request_id.take() {
+            Some(id) => id,
+            None => self.encoder.ids().uuid().to_string(),
+        };
+        let call = Call {
+            tool_id: request.tool_id.as_str().into(),
+            ids: Correlation {
+                request_id: Some(request_id.into()),
+                correlation_id: request.correlation_id.take().map(Into::into),
+                causation_id: request.causation_id.take().map(Into::into),
+            },
+            caller: request.caller.clone(),
+            asked: now.mono,
+            waiting: None,
+            canceled: false,
+            last_seq: 0,
+            stream_done: false,
+        };
+        let frame = self.write_call(now, &id, &call, &request)?;
+        if let Some(span) = request.timeout {
+            let span = span.saturating_add(self.config.call_grace);
+            let end = now.mono.saturating_add(span);
+            self.timers.set(&Timer::Call(id.clone()), Some(end));
+        }
+        if self.inflight < self.config.limits.max_inflight_requests {
+            self.calls.insert(id.clone(), call);
+            self.send_call(now, &id, frame);
+        } else {
+            let waiting = Some(Box::new(request));
+            self.calls.insert(id.clone(), Call { waiting, ..call });
+            self.queue.push_back(id.clone());
+        }
+        Ok(id)
+    }
+
+    /// Asks the agent to stop a call. It ends when the agent says so, or after the deadline by itself; one
+    /// that was not sent yet ends at once. Cancelling again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// No such call is running.
+    ///
+    /// Spec: OpenSentience 4.4.1
+    pub fn cancel(
+        &mut self,
+        now: Now,
+        id: &CallId,
+        reason: Option<&str>,
+    ) -> Result<(), CommandError> {
+        let call = self.calls.get_mut(id).ok_or(CommandError::NoSuchCall)?;
+        if !call.is_sent() {
+            self.queue.retain(|other| other != id);
+            self.end_call(now, id, Outcome::canceled("canceled before it was sent"));
+        } else if !core::mem::replace(&mut call.canceled, true) {
+            let deadline = self.config.cancel_deadline;
+            let at = now.mono.saturating_add(deadline);
+            self.timers.set_earlier(&Timer::Call(id.clone()), at);
+            self.send_cancel(now, id, reason, Some(deadline));
+        }
+        Ok(())
+    }
+
+    /// What must hold before a call is taken.
+    fn admit(&mut self, now: Now, request: &CallRequest) -> Result<(), CommandError> {
+        self.check_open()?;
+        let tool = self.tools.get(request.tool_id.as_str());
+        let tool = tool.ok_or(CommandError::ToolNotFound)?;
+        let limits = &self.config.limits;
+        let bytes = request.input.as_str().len();
+        let full = self.inflight >= limits.max_inflight_requests
+            && self.queue.len() >= limits.max_queued_calls;
+        // A kind that is not known is trusted no more than an agent.
+        let trusted = |caller: &Caller| matches!(caller.kind, ActorType::Human | ActorType::System);
+        let stranger = request.caller.as_ref().is_some_and(|c| !trusted(c));
+        let directive = self.config.directives && tool.requires_directive == Some(true);
+        if stranger && !self.config.agents_may_call(&request.tool_id) {
+            self.audit_denial(now, request);
+            Err(CommandError::PermissionDenied)
+        } else if directive && request.causation_id.is_none() {
+            Err(CommandError::DirectiveRequired)
+        } else if self.health == Health::Unhealthy {
+            Err(CommandError::Unhealthy)
+        } else if bytes > limits.max_tool_input_bytes {
+            let limit = limits.max_tool_input_bytes;
+            Err(CommandError::InputTooLarge { bytes, limit })
+        } else if full {
+            Err(CommandError::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn audit_denial(&mut self, now: Now, request: &CallRequest) {
+        let mut event = AuditEvent::of(AuditName::Denied, now.wall)
+            .with_code(ErrorCode::ToolPermissionDenied)
+            .with_detail("tool:invoke");
+        event.tool_id = Some(request.tool_id.clone());
+        event.caller.clone_from(&request.caller);
+        event.request_id.clone_from(&request.request_id);
+        event.correlation_id.clone_from(&request.correlation_id);
+        event.causation_id.clone_from(&request.causation_id);
+        self.audit(event);
+    }
+
+    fn write_call(
+        &mut self,
+        now: Now,
+        id: &CallId,
+        call: &Call,
+        request: &CallRequest,
+    ) -> Result<Vec<u8>, EncodeError> {
+        let tool_id = request.tool_id.clone();
+        let mut payload = ToolCall::new(id.as_str().into(), tool_id, request.input.clone());
+        let waited = now.mono.saturating_since(call.asked);
+        let timeout = request.timeout.map(|span| span.saturating_sub(waited));
+        payload.timeout_ms = timeout.map(millis);
+        payload.idempotency_key.clone_from(&request.idempotency_key);
+        payload.caller.clone_from(&request.caller);
+        payload.context.clone_from(&request.context);
+        let head = Head::new(MessageType::ToolCall)
+            .correlation(&call.ids)
+            .actor(request.actor.as_ref());
+        self.encoder.encode(now.wall, &head, &payload)
+    }
+
+    fn send_call(&mut self, now: Now, id: &CallId, frame: Vec<u8>) {
+        self.inflight += 1;
+        let event = AuditEvent::of(AuditName::CallRouted, now.wall);
+        let mut event = event.with_bytes(frame.len());
+        self.out.push(Output::Transmit(frame));
+        self.describe(id, &mut event);
+        self.audit(event);
+    }
+
+    /// Gives free places to calls that wait.
+    // impl: OSW-2-6
+    fn send_waiting(&mut self, now: Now) {
+        let places = self.config.limits.max_inflight_requests;
+        while self.phase == Phase::Open && self.inflight < places {
+            let Some(id) = self.queue.pop_front() else {
+                return;
+            };
+            let Some(mut call) = self.calls.remove(&id) else {
+                continue;
+            };
+            let request = call.waiting.take();
+            let frame = request.map(|request| self.write_call(now, &id, &call, &request));
+            self.calls.insert(id.clone(), call);
+            if let Some(Ok(frame)) = frame {
+                self.send_call(now, &id, frame);
+            } else {
+                // It could be written when it was asked for, so this is a fault of ours.
+                self.inflight += 1;
+                let error = ErrorObject::of(ErrorCode::ToolInternal, "the call cannot be written");
+                self.finish(now, &id, Outcome::failed(error));
+            }
+        }
+    }
+
+    fn send_cancel(
+        &mut self,
+        now: Now,
+        id: &CallId,
+        reason: Option<&str>,
+        deadline: Option<Duration>,
+    ) {
+        let mut cancel = ToolCancel::new(id.as_str().into());
+        cancel.reason = reason.map(str::to_owned);
+        cancel.deadline_ms = deadline.map(millis);
+        let ids = self.calls.get(id).map(|call| call.ids.clone());
+        let ids = ids.unwrap_or_default();
+        let head = Head::new(MessageType::ToolCancel).correlation(&ids);
+        self.transmit(now, &head, &cancel);
+    }
+
+    // impl: OSW-4.3-9, OSW-4.4-2
+    pub(super) fn on_call_deadline(&mut self, now: Now, id: &CallId) {
+        let Some(call) = self.calls.get(id) else {
+            return;
+        };
+        if call.canceled {
+            let outcome = Outcome::canceled("canceled, and the agent did not answer");
+            return self.end_call(now, id, outcome);
+        }
+        if call.is_sent() {
+            self.send_cancel(now, id, Some("timeout"), None);
+        } else {
+            self.queue.retain(|other| other != id);
+        }
+        let error = ErrorObject::of(ErrorCode::ToolTimeout, "no result in time");
+        self.end_call(now, id, Outcome::failed(error.noticed_by("core.router")));
+    }
+
+    /// Ends a call and gives its place to the next.
+    pub(super) fn end_call(&mut self, now: Now, id: &CallId, outcome: Outcome) {
+        self.finish(now, id, outcome);
+        self.send_waiting(now);
+        self.close_if_drained(now);
+    }
+
+    /// Ends a call. It leaves the table here, so that nothing can end it twice.
+    // impl: OSW-4.3-7
+    pub(super) fn finish(&mut self, now: Now, id: &CallId, mut outcome: Outcome) {
+        let mut event = AuditEvent::of(AuditName::CallCompleted, now.wall);
+        self.describe(id, &mut event);
+        let Some(call) = self.calls.remove(id) else {
+            return;
+        };
+        if call.is_sent() {
+            self.inflight = self.inflight.saturating_sub(1);
+        }
+        self.timers.set(&Timer::Call(id.clone()), None);
+        outcome.duration = now.mono.saturating_since(call.asked);
+        event.status = Some(outcome.status.clone());
+        event.code = outcome.error.as_ref().map(|error| error.code.clone());
+        event.bytes = outcome.output.as_ref().map(|o| o.as_str().len());
+        event.duration_ms = Some(millis(outcome.duration));
+        self.audit(event);
+        self.event(Event::Ended(id.clone(), Box::new(outcome)));
+    }
+
+    /// Says of an audit record which call it is about.
+    fn describe(&self, id: &CallId, event: &mut AuditEvent) {
+        let Some(call) = self.calls.get(id) else {
+            return;
+        };
+        let text = |id: &Option<Box<str>>| id.as_deref().map(str::to_owned);
+        event.call_id = Some(id.to_string());
+        event.tool_id = Some(call.tool_id.to_string());
+        event.request_id = text(&call.ids.request_id);
+        event.correlation_id = text(&call.ids.correlation_id);
+        event.causation_id = text(&call.ids.causation_id);
+        event.caller.clone_from(&call.caller);
+    }
+}

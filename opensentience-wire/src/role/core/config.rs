@@ -1,0 +1,204 @@
+//! How a core treats its agents.
+
+use core::time::Duration;
+
+use crate::limits::{self, Limits};
+
+/// What happens to a message of an unknown type that wants no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the specification names these two")]
+pub enum UnknownTypes {
+    /// It is ignored.
+    #[default]
+    Ignore,
+    /// The connection closes.
+    Close,
+}
+
+/// Settings of a [`CoreConnection`](super::CoreConnection).
+///
+/// | setting | default |
+/// |---|---|
+/// | `heartbeat_interval` | 5 s |
+/// | `missed_heartbeats` | 3 intervals without one mean unhealthy |
+/// | `handshake_timeout` | 10 s |
+/// | `call_grace` | 1 s more than `timeout_ms` |
+/// | `cancel_deadline` | 5 s from a cancel to the end |
+/// | `drain_time` | 5 s from a goodbye to the end |
+/// | `agent_grants` | none: no agent may call a tool |
+/// | `directives` | a tool that requires one needs a `causation_id` |
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Bounds.
+    pub limits: Limits,
+    /// How often the agent must say that it lives.
+    pub heartbeat_interval: Duration,
+    /// Intervals of silence that mean bad health.
+    pub missed_heartbeats: u32,
+    /// How long to wait for the hello.
+    pub handshake_timeout: Duration,
+    /// How much longer than asked a call may take.
+    pub call_grace: Duration,
+    /// How long a cancelled call may take to end.
+    pub cancel_deadline: Duration,
+    /// How long running calls may take after a goodbye.
+    pub drain_time: Duration,
+    /// Permissions of callers of kind agent, such as `tool:invoke:com.example.files/*`.
+    pub agent_grants: Vec<String>,
+    /// Whether a tool that requires a directive is refused without a cause.
+    pub directives: bool,
+    /// What to do with unknown types.
+    pub unknown_types: UnknownTypes,
+    /// The core's version, as the welcome says it.
+    pub core_version: String,
+    /// Which run of the core it is, as the welcome says it.
+    pub instance_id: String,
+}
+
+impl Config {
+    /// Sets the bounds.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how often the agent must say that it lives; at least a millisecond.
+    #[must_use]
+    pub fn with_heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.heartbeat_interval = interval.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Sets how many intervals of silence mean bad health; at least one.
+    #[must_use]
+    pub fn with_missed_heartbeats(mut self, intervals: u32) -> Self {
+        self.missed_heartbeats = intervals.max(1);
+        self
+    }
+
+    /// Sets how long to wait for the hello.
+    #[must_use]
+    pub const fn with_handshake_timeout(mut self, span: Duration) -> Self {
+        self.handshake_timeout = span;
+        self
+    }
+
+    /// Sets how much longer than asked a call may take.
+    #[must_use]
+    pub const fn with_call_grace(mut self, span: Duration) -> Self {
+        self.call_grace = span;
+        self
+    }
+
+    /// Sets how long a cancelled call may take to end.
+    #[must_use]
+    pub const fn with_cancel_deadline(mut self, span: Duration) -> Self {
+        self.cancel_deadline = span;
+        self
+    }
+
+    /// Sets how long running calls may take after a goodbye.
+    #[must_use]
+    pub const fn with_drain_time(mut self, span: Duration) -> Self {
+        self.drain_time = span;
+        self
+    }
+
+    /// Permits callers of kind agent the tools that `permission` names: `tool:invoke:` and a tool id in
+    /// which `*` stands for any characters.
+    #[must_use]
+    pub fn with_agent_grant(mut self, permission: &str) -> Self {
+        self.agent_grants.push(permission.into());
+        self
+    }
+
+    /// Sets whether a tool that requires a directive is refused without a cause.
+    #[must_use]
+    pub const fn with_directives(mut self, required: bool) -> Self {
+        self.directives = required;
+        self
+    }
+
+    /// Sets what to do with unknown types.
+    #[must_use]
+    pub const fn with_unknown_types(mut self, policy: UnknownTypes) -> Self {
+        self.unknown_types = policy;
+        self
+    }
+
+    /// Sets what the welcome says of the core.
+    #[must_use]
+    pub fn with_server(mut self, core_version: &str, instance_id: &str) -> Self {
+        self.core_version = core_version.into();
+        self.instance_id = instance_id.into();
+        self
+    }
+
+    /// Whether callers of kind agent may use a tool.
+    // impl: OSW-4.3-2
+    pub(super) fn agents_may_call(&self, tool_id: &str) -> bool {
+        let patterns = self.agent_grants.iter();
+        patterns
+            .filter_map(|grant| grant.strip_prefix("tool:invoke:"))
+            .any(|pattern| matches(pattern, tool_id))
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            heartbeat_interval: limits::HEARTBEAT_INTERVAL,
+            missed_heartbeats: 3,
+            handshake_timeout: limits::HANDSHAKE_TIMEOUT,
+            call_grace: limits::CALL_GRACE,
+            cancel_deadline: limits::CANCEL_DEADLINE,
+            drain_time: limits::DRAIN_TIME,
+            agent_grants: Vec::new(),
+            directives: true,
+            unknown_types: UnknownTypes::default(),
+            core_version: env!("CARGO_PKG_VERSION").into(),
+            instance_id: "core".into(),
+        }
+    }
+}
+
+/// Whether `text` is `pattern`, in which each `*` stands for any characters, also none.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.split_once(part) {
+            Some((_, behind)) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, same) in [
+            ("a/b", "a/b", true),
+            ("a/b", "a/bc", false),
+            ("*/b", "x.y/b", true),
+            ("*", "", true),
+            ("a*b*c", "a--b--c", true),
+            ("a*b*c", "a--c--b", false),
+            ("ab*ba", "aba", false),
+        ] {
+            assert_eq!(matches(pattern, text), same, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What an agent's messages do to the connection.
+
+use ubos_common::json::{RawObject, Read as _, Reader};
+use ubos_common::time::Now;
+use ubos_common::violation::Profile;
+
+use super::calls::Outcome;
+use super::{CoreConnection, Event, Phase, Timer, UnknownTypes, millis, told};
+use crate::audit::{AuditEvent, AuditName};
+use crate::envelope::{Envelope, Head, VERSION};
+use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
+use crate::message::{
+    AboutCall, CancelAck, Heartbeat, Hello, MessageType, Server, Side, ToolOutcome, ToolStream,
+    Welcome,
+};
+use crate::role::{CallId, CloseReason};
+
+impl CoreConnection {
+    pub(super) fn on_bytes(&mut self, now: Now, mut bytes: &[u8]) -> Result<(), ConnectionError> {
+        let mut decoder = core::mem::take(&mut self.decoder);
+        let result = loop {
+            match decoder.decode(bytes) {
+                Ok((_, None)) => break Ok(()),
+                Ok((taken, Some(frame))) => {
+                    let result = self.on_frame(now, frame);
+                    bytes = bytes.get(taken..).unwrap_or_default();
+                    if result.is_err() || self.phase == Phase::Closed {
+                        break result;
+                    }
+                    decoder.set_limit(self.config.limits.max_frame_bytes);
+                }
+                Err(error) => break Err(self.fail_frame(now, error)),
+            }
+        };
+        self.decoder = decoder;
+        result
+    }
+
+    pub(super) fn on_eof(&mut self, now: Now) -> Result<(), ConnectionError> {
+        if let Err(error) = self.decoder.finish() {
+            return Err(self.fail_frame(now, error));
+        }
+        self.close(now, CloseReason::Disconnected);
+        Ok(())
+    }
+
+    // impl: OSW-2-1, OSW-3-1
+    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError> {
+        let rule = "an envelope that breaks the rules";
+        let code = ErrorCode::InvalidMessage;
+        match Envelope::decode(frame, &self.config.limits.json) {
+            Ok((envelope, _)) if self.phase == Phase::AwaitHello => self.on_hello(now, &envelope),
+            Ok((envelope, _)) => self.on_message(now, &envelope),
+            Err(DecodeError::Invalid(_)) if self.phase == Phase::AwaitHello => {
+                Err(self.refuse(now, code, rule))
+            }
+            Err(DecodeError::Invalid(_)) => {
+                self.reject(now, code, rule);
+                Ok(())
+            }
+            Err(error) => {
+                self.fail(now, error.code(), Some(frame.len()));
+                Err(error.into())
+            }
+        }
+    }
+
+    // impl: OSW-4.1-1, OSW-4.1-4, OSW-4.1-6, OSW-4.1-9
+    fn on_hello(&mut self, now: Now, envelope: &Envelope<'_>) -> Result<(), ConnectionError> {
+        if envelope.message_type() != MessageType::Hello {
+            let rule = "something before the hello";
+            return Err(self.refuse(now, ErrorCode::HandshakeRequired, rule));
+        }
+        let hello = match envelope.payload::<Hello>(&self.config.limits.json) {
+            Ok((hello, _)) => hello,
+            Err(DecodeError::Invalid(report))
+                if report.iter().any(|f| f.pointer == "/payload/session_token") =>
+            {
+                return Err(self.refuse(now, ErrorCode::Unauthorized, "no token"));
+            }
+            Err(_) => {
+                let rule = "a hello that breaks the rules";
+                return Err(self.refuse(now, ErrorCode::InvalidMessage, rule));
+            }
+        };
+        if let Err(rule) = self.authenticate(now, &hello) {
+            return Err(self.refuse(now, ErrorCode::Unauthorized, rule));
+        }
+        if envelope.v != VERSION || !hello.protocol.supported_versions.contains(&VERSION) {
+            let rule = "no version in common";
+            return Err(self.refuse(now, ErrorCode::UnsupportedVersion, rule));
+        }
+        let hash = hello.manifest_hash.as_deref();
+        let grant = self.grant.as_ref();
+        if !grant.is_some_and(|grant| grant.takes_manifest(hash)) {
+            return Err(self.refuse(now, ErrorCode::ManifestMismatch, "another manifest"));
+        }
+        self.welcome(now, envelope, &hello);
+        Ok(())
+    }
+
+    /// All the checks are made, whatever the first says: how long it takes tells nothing.
+    // impl: OSW-4.1-3
+    fn authenticate(&self, now: Now, hello: &Hello) -> Result<(), &'static str> {
+        let grant = self.grant.as_ref().ok_or("a token that was used")?;
+        let token = grant.token.matches(&hello.session_token);
+        let agent = *grant.agent_id == *hello.agent_id;
+        let fresh = now.mono < grant.expires;
+        match (token, agent, fresh) {
+            (true, true, true) => Ok(()),
+            (false, _, _) => Err("a wrong token"),
+            (_, false, _) => Err("the token of another agent"),
+            (_, _, false) => Err("a token that has expired"),
+        }
+    }
+
+    // impl: OSW-4.1-5
+    fn welcome(&mut self, now: Now, envelope: &Envelope<'_>, hello: &Hello) {
+        self.grant = None;
+        self.session_id = self.encoder.ids().uuid().to_string().into();
+        let config = &self.config;
+        let max_frame_bytes = config.limits.max_frame_bytes;
+        let welcome = Welcome::new(
+            VERSION,
+            self.session_id.to_string(),
+            millis(config.heartbeat_interval),
+            max_frame_bytes as u64,
+            Server::new(config.core_version.clone(), config.instance_id.clone()),
+        );
+        let head = Head::new(MessageType::Welcome).in_reply_to(Some(&envelope.id));
+        self.transmit(now, &head, &welcome);
+        self.encoder.set_max_frame_bytes(max_frame_bytes);
+        self.phase = Phase::Open;
+        self.timers.set(&Timer::Handshake, None);
+        let silence = self.silence_ends(now.mono);
+        self.timers
+            .set(&Timer::Health, self.reading.then_some(silence));
+        self.audit(AuditEvent::of(AuditName::Connected, now.wall));
+        self.event(Event::Connected {
+            session_id: self.session_id.clone(),
+            agent_version: hello.agent_version.as_str().into(),
+        });
+    }
+
+    fn on_message(&mut self, now: Now, envelope: &Envelope<'_>) -> Result<(), ConnectionError> {
+        let kind = envelope.message_type();
+        let invalid = ErrorCode::InvalidMessage;
+        if envelope.v != VERSION {
+            self.reject(now, invalid, "a message of another version");
+            return Ok(());
+        }
+        macro_rules! payload {
+            ($type:ty) => {
+                match envelope.payload::<$type>(&self.config.limits.json) {
+                    Ok((payload, _)) => payload,
+                    Err(_) => {
+                        self.on_bad_payload(now, envelope);
+                        return Ok(());
+                    }
+                }
+            };
+        }
+        match kind {
+            MessageType::Register => {
+                let register = payload!(crate::message::Register);
+                self.on_register(now, envelope, &register);
+            }
+            MessageType::Unregister => {
+                let gone = payload!(crate::message::Unregister);
+                self.on_unregister(now, envelope, &gone);
+            }
+            MessageType::ToolStream => {
+                let chunk = payload!(ToolStream);
+                self.on_stream(now, chunk);
+            }
+            MessageType::ToolResult => {
+                let result = payload!(ToolOutcome);
+                self.on_result(now, envelope, result);
+            }
+            MessageType::CancelAck => {
+                let ack = payload!(CancelAck);
+                self.on_cancel_ack(now, &ack);
+            }
+            MessageType::Heartbeat => {
+                let beat = payload!(Heartbeat);
+                self.on_heartbeat(now, beat);
+            }
+            MessageType::Pong => self.event(Event::Pong),
+            MessageType::AgentError => self.reject(now, invalid, "the agent reports an error"),
+            MessageType::Hello => self.reject(now, invalid, "a second hello"),
+            MessageType::Other(_) if kind.sender() != Some(Side::Core) => {
+                return self.on_unknown(now, envelope);
+            }
+            // impl: OSW-4-1
+            _ => self.reject(now, invalid, "a message that only a core sends"),
+        }
+        Ok(())
+    }
+
+    /// A payload that breaks the rules is dropped; a result among them still ends its call.
+    // impl: OSW-4.3-12
+    fn on_bad_payload(&mut self, now: Now, envelope: &Envelope<'_>) {
+        let code = ErrorCode::InvalidMessage;
+        self.reject(now, code.clone(), "a payload that breaks the rules");
+        if envelope.message_type() != MessageType::ToolResult {
+            return;
+        }
+        let payload = envelope.payload.as_raw();
+        let mut reader = Reader::of_raw(payload, &self.config.limits.json, Profile::Strict);
+        let about = AboutCall::read(&mut reader).ok().and_then(|about| about.0);
+        if let Some(id) = about.and_then(|id| self.sent_call(&id)) {
+            let error = ErrorObject::of(code, "the agent's result breaks the rules");
+            let error = error.noticed_by("core.router");
+            self.end_call(now, &id, Outcome::failed(error));
+        }
+    }
+
+    /// The call of an id, if it was sent and has not ended.
+    fn sent_call(&self, id: &str) -> Option<CallId> {
+        let (id, call) = self.calls.get_key_value(id)?;
+        call.is_sent().then(|| id.clone())
+    }
+
+    // impl: OSW-3-7
+    fn on_unknown(&mut self, now: Now, envelope: &Envelope<'_>) -> Result<(), ConnectionError> {
+        let live = |id: &str| {
+            let mut calls = self.calls.values();
+            calls.any(|call| call.ids.request_id.as_deref() == Some(id))
+        };
+        let request = envelope.request_id.as_deref();
+        let wants_answer = envelope.in_reply_to.is_none()
+            && envelope.error.is_none()
+            && request.is_some_and(|id| !live(id));
+        let code = ErrorCode::UnknownType;
+        self.reject(now, code.clone(), "a message of an unknown type");
+        if wants_answer {
+            let error = ErrorObject::of(code.clone(), told(&code));
+            let ids = envelope.correlation();
+            let head = Head::new(MessageType::CoreError).in_reply_to(Some(&envelope.id));
+            let head = head.correlation(&ids).error(&error);
+            self.transmit(now, &head, &RawObject::empty());
+        } else if self.config.unknown_types == UnknownTypes::Close {
+            self.fail(now, code, None);
+            return Err(ConnectionError::UnknownType);
+        }
+        Ok(())
+    }
+
+    // impl: OSW-4.3-5, OSW-4.3-6
+    fn on_stream(&mut self, now: Now, chunk: ToolStream) {
+        let code = ErrorCode::InvalidMessage;
+        let Some(id) = self.sent_call(&chunk.call_id) else {
+            return self.reject(now, code, "output of a call that is not running");
+        };
+        let Some(call) = self.calls.get_mut(&id) else {
+            return;
+        };
+        let rule = if call.stream_done {
+            Some("output behind the end of the stream")
+        } else if call.last_seq == 0 && chunk.seq != 1 {
+            Some("a stream that does not begin with 1")
+        } else if chunk.seq <= call.last_seq {
+            Some("a sequence number that does not increase")
+        } else if !chunk.fits_channel() {
+            Some("data of another shape than the channel's")
+        } else {
+            None
+        };
+        if let Some(rule) = rule {
+            return self.reject(now, code, rule);
+        }
+        let gap = chunk.seq != call.last_seq + 1;
+        call.last_seq = chunk.seq;
+        call.stream_done = chunk.done == Some(true);
+        if gap {
+            let rule = "a gap in the sequence numbers; the output counts";
+            self.reject(now, code, rule);
+        }
+        self.event(Event::Stream(id, chunk));
+    }
+
+    // impl: OSW-2-7, OSW-3-11
+    fn on_result(&mut self, now: Now, envelope: &Envelope<'_>, mut result: ToolOutcome) {
+        let code = ErrorCode::InvalidMessage;
+        let Some(id) = self.sent_call(&result.call_id) else {
+            return self.reject(now, code, "a result of a call that is not running");
+        };
+        if result.settle(envelope.error.as_ref()) {
+            self.reject(now, code, "a result whose members contradict its status");
+        }
+        let limit = self.config.limits.max_tool_output_bytes;
+        let bytes = result.output.as_ref().map_or(0, |o| o.as_str().len());
+        let outcome = if bytes > limit {
+            let error = crate::role::output_too_large(bytes, limit);
+            Outcome::failed(error.noticed_by("core.router"))
+        } else {
+            Outcome::reported(result)
+        };
+        self.end_call(now, &id, outcome);
+    }
+
+    fn on_cancel_ack(&mut self, now: Now, ack: &CancelAck) {
+        match self.sent_call(&ack.call_id) {
+            Some(call_id) => self.event(Event::CancelAck {
+                call_id,
+                accepted: ack.accepted,
+            }),
+            None => {
+                let rule = "a cancel_ack of a call that is not running";
+                self.reject(now, ErrorCode::InvalidMessage, rule);
+            }
+        }
+    }
+
+    // impl: OSW-4.5-1, OSW-4.5-2
+    fn on_heartbeat(&mut self, now: Now, beat: Heartbeat) {
+        if *beat.session_id != *self.session_id {
+            let rule = "a heartbeat of another session";
+            return self.reject(now, ErrorCode::SessionMismatch, rule);
+        }
+        let silence = self.silence_ends(now.mono);
+        self.timers
+            .set(&Timer::Health, self.reading.then_some(silence));
+        self.set_health(now, beat.status);
+    }
+}

@@ -1,0 +1,449 @@
+//! The core's side of one agent's connection.
+//!
+//! ```text
+//! AwaitHello ──hello──> Open ──goodbye()──> Draining ──last call ends──> Closed
+//!      │ refused, late     │ fatal fault, end of stream │ drain time over    ▲
+//!      └───────────────────┴────────────────────────────┴────────────────────┘
+//! ```
+
+mod calls;
+mod config;
+mod inbound;
+mod tools;
+
+use core::fmt;
+use core::time::Duration;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+
+use ubos_common::id::IdSource;
+use ubos_common::json::{RawObject, Write};
+use ubos_common::machine::{Machine, Outbox};
+use ubos_common::time::{Mono, Now};
+
+pub use calls::{CallRequest, Outcome};
+pub use config::{Config, UnknownTypes};
+
+use super::timers::Timers;
+use super::{CallId, CloseReason, Input};
+use crate::audit::{AuditEvent, AuditName};
+use crate::envelope::{Encoder, Head};
+use crate::error::{CommandError, ConnectionError, ErrorCode, ErrorObject, FrameError};
+use crate::frame::FrameDecoder;
+use crate::message::{Goodbye, Health, MessageType, ToolSpec, ToolStream};
+use crate::token::Grant;
+use calls::Call;
+
+/// What comes out of a [`CoreConnection`].
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send these bytes.
+    Transmit(Vec<u8>),
+    /// Something the core's application wants to know.
+    Event(Event),
+    /// The connection has ended: send what came before and close.
+    Close(CloseReason),
+}
+
+/// Of bytes the size alone: they may be a hello with its token.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
+            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
+            Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
+        }
+    }
+}
+
+/// What a core's application hears.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The agent is who it should be.
+    Connected {
+        /// The session.
+        session_id: Box<str>,
+        /// The agent's version.
+        agent_version: Box<str>,
+    },
+    /// The tools of the session are others now: see [`CoreConnection::tools`].
+    ToolsChanged,
+    /// A piece of a call's output, in order.
+    Stream(CallId, ToolStream),
+    /// A call has ended; there is exactly one for each call.
+    Ended(CallId, Box<Outcome>),
+    /// The agent has heard a cancel.
+    CancelAck {
+        /// The call.
+        call_id: CallId,
+        /// Whether there was something to stop.
+        accepted: bool,
+    },
+    /// The agent's health changed.
+    Health(Health),
+    /// The agent answered a ping.
+    Pong,
+    /// A record for the audit.
+    Audit(Box<AuditEvent>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    AwaitHello,
+    Open,
+    Draining,
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Handshake,
+    Health,
+    Drain,
+    Call(CallId),
+}
+
+/// One agent's connection, seen from the core.
+///
+/// Its memory: one frame that is being received, the outputs that wait, the tools and the calls, each
+/// within [`Limits`](crate::limits::Limits).
+///
+/// Spec: OpenSentience 2 to 6
+#[derive(Debug)]
+pub struct CoreConnection {
+    config: Config,
+    grant: Option<Grant>,
+    phase: Phase,
+    decoder: FrameDecoder,
+    encoder: Encoder,
+    session_id: Box<str>,
+    agent_id: Box<str>,
+    tools: BTreeMap<Box<str>, ToolSpec>,
+    calls: BTreeMap<CallId, Call>,
+    queue: VecDeque<CallId>,
+    inflight: usize,
+    health: Health,
+    reading: bool,
+    timers: Timers<Timer>,
+    out: Outbox<Output>,
+}
+
+impl CoreConnection {
+    /// A connection that has just been accepted, and the grant that a hello may use up.
+    ///
+    /// Without a grant every hello is refused: the token was used.
+    #[must_use]
+    pub fn new(now: Now, config: Config, ids: IdSource, grant: Option<Grant>) -> Self {
+        let limits = &config.limits;
+        let mut timers = Timers::new();
+        let late = now.mono.saturating_add(config.handshake_timeout);
+        timers.set(&Timer::Handshake, Some(late));
+        let agent_id = grant.as_ref().map(|grant| grant.agent_id.clone());
+        // A welcome must pass whatever limit it announces.
+        let mut encoder = Encoder::new(ids, crate::limits::MAX_FRAME_BYTES);
+        if let Some(grant) = &grant {
+            encoder.guard(grant.token.clone());
+        }
+        Self {
+            decoder: FrameDecoder::new(crate::limits::MAX_FRAME_BYTES),
+            out: Outbox::new(limits.max_waiting_outputs),
+            encoder,
+            grant,
+            phase: Phase::AwaitHello,
+            session_id: Box::default(),
+            agent_id: agent_id.unwrap_or_default(),
+            tools: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            queue: VecDeque::new(),
+            inflight: 0,
+            health: Health::Ok,
+            reading: true,
+            timers,
+            config,
+        }
+    }
+
+    /// Whether the handshake succeeded and calls are taken.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// The grant, if no handshake used it up: for the next connection.
+    #[must_use]
+    pub fn into_grant(self) -> Option<Grant> {
+        self.grant
+    }
+
+    /// The session's tools, by id.
+    pub fn tools(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.values()
+    }
+
+    /// The agent's health, as it said or as its silence does.
+    #[must_use]
+    pub const fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Calls that have not ended, waiting ones too.
+    #[must_use]
+    pub fn pending_calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Asks whether the agent lives; the answer is [`Event::Pong`].
+    ///
+    /// # Errors
+    ///
+    /// There is no session.
+    ///
+    /// Spec: OpenSentience 4.5.2
+    pub fn ping(&mut self, now: Now) -> Result<(), CommandError> {
+        self.check_open()?;
+        self.transmit(now, &Head::new(MessageType::Ping), &RawObject::empty());
+        Ok(())
+    }
+
+    /// Takes no more calls, tells the agent, and closes when the running calls have ended or the drain
+    /// time is over. Calls that still wait for a place end at once.
+    ///
+    /// # Errors
+    ///
+    /// There is no session.
+    ///
+    /// Spec: OpenSentience 4.1.3
+    // impl: OSW-4.1-7
+    pub fn goodbye(
+        &mut self,
+        now: Now,
+        reason: &str,
+        retry_after: Option<Duration>,
+    ) -> Result<(), CommandError> {
+        self.check_open()?;
+        let mut goodbye = Goodbye::new(reason.into());
+        goodbye.retry_after_ms = retry_after.map(millis);
+        self.transmit(now, &Head::new(MessageType::Goodbye), &goodbye);
+        self.phase = Phase::Draining;
+        let end = now.mono.saturating_add(self.config.drain_time);
+        self.timers.set(&Timer::Drain, Some(end));
+        for id in core::mem::take(&mut self.queue) {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the core is closing");
+            self.finish(now, &id, Outcome::failed(error));
+        }
+        self.close_if_drained(now);
+        Ok(())
+    }
+
+    /// Says whether the driver reads. While it does not, silence is no sign of bad health.
+    pub fn set_reading(&mut self, now: Now, reading: bool) {
+        if core::mem::replace(&mut self.reading, reading) != reading && self.session().is_some() {
+            let at = reading.then(|| self.silence_ends(now.mono));
+            self.timers.set(&Timer::Health, at);
+        }
+    }
+
+    fn session(&self) -> Option<&str> {
+        matches!(self.phase, Phase::Open | Phase::Draining).then_some(&*self.session_id)
+    }
+
+    const fn check_open(&self) -> Result<(), CommandError> {
+        match self.phase {
+            Phase::AwaitHello => Err(CommandError::NotOpen),
+            Phase::Open => Ok(()),
+            Phase::Draining | Phase::Closed => Err(CommandError::Closing),
+        }
+    }
+
+    fn silence_ends(&self, now: Mono) -> Mono {
+        let span = self.config.heartbeat_interval;
+        now.saturating_add(span.saturating_mul(self.config.missed_heartbeats))
+    }
+
+    /// Sends what is short by its nature; what is too long all the same is not sent, and audited.
+    fn transmit<P: Write + ?Sized>(&mut self, now: Now, head: &Head<'_>, payload: &P) {
+        match self.encoder.encode(now.wall, head, payload) {
+            Ok(frame) => self.out.push(Output::Transmit(frame)),
+            Err(_) => self.reject(
+                now,
+                ErrorCode::FrameTooLarge,
+                "an answer that cannot be written",
+            ),
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.out.push(Output::Event(event));
+    }
+
+    // impl: OSW-8-1
+    fn audit(&mut self, mut event: AuditEvent) {
+        event.agent_id = (!self.agent_id.is_empty()).then(|| self.agent_id.to_string());
+        event.session_id = self.session().map(str::to_owned);
+        self.event(Event::Audit(Box::new(event)));
+    }
+
+    /// Audits a message, or a part of one, that has no effect.
+    fn reject(&mut self, now: Now, code: ErrorCode, rule: &'static str) {
+        let event = AuditEvent::of(AuditName::MessageRejected, now.wall);
+        self.audit(event.with_code(code).with_detail(rule));
+    }
+
+    /// Ends the connection: every call ends, exactly once.
+    // impl: OSW-4.5-5
+    fn close(&mut self, now: Now, reason: CloseReason) {
+        let was_open = self.session().is_some();
+        let ids: Vec<CallId> = self.calls.keys().cloned().collect();
+        for id in ids {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
+            self.finish(now, &id, Outcome::failed(error));
+        }
+        if was_open {
+            self.audit(AuditEvent::of(AuditName::Disconnected, now.wall));
+        }
+        self.phase = Phase::Closed;
+        self.queue.clear();
+        self.timers.clear();
+        self.tools.clear();
+        self.out.push(Output::Close(reason));
+    }
+
+    /// Refuses the hello: tells the agent, audits the true reason, closes.
+    fn refuse(&mut self, now: Now, code: ErrorCode, rule: &'static str) -> ConnectionError {
+        let error = ErrorObject::of(code.clone(), told(&code)).noticed_by("core.session");
+        let head = Head::new(MessageType::Welcome).error(&error);
+        self.transmit(now, &head, &RawObject::empty());
+        let name = match code {
+            ErrorCode::ManifestMismatch => AuditName::ManifestDrift,
+            _ => AuditName::HandshakeFailed,
+        };
+        let event = AuditEvent::of(name, now.wall).with_code(code.clone());
+        self.audit(event.with_detail(rule));
+        self.close(now, CloseReason::Protocol(code.clone()));
+        ConnectionError::Handshake {
+            code,
+            reason: Cow::Borrowed(rule),
+        }
+    }
+
+    /// Ends the connection for a fault that it does not survive.
+    fn fail(&mut self, now: Now, code: ErrorCode, bytes: Option<usize>) {
+        let mut event = AuditEvent::of(AuditName::FrameRejected, now.wall).with_code(code.clone());
+        event.bytes = bytes;
+        self.audit(event);
+        if self.phase == Phase::AwaitHello {
+            self.refuse(now, code, "no message");
+            return;
+        }
+        let error = ErrorObject::of(code.clone(), told(&code)).noticed_by("core.session");
+        let goodbye = Goodbye::new(code.as_str().into());
+        let head = Head::new(MessageType::Goodbye).error(&error);
+        self.transmit(now, &head, &goodbye);
+        self.close(now, CloseReason::Protocol(code));
+    }
+
+    fn fail_frame(&mut self, now: Now, error: FrameError) -> ConnectionError {
+        let bytes = match error {
+            FrameError::TooLarge { length, .. } => length,
+            FrameError::Truncated { received } => received,
+            FrameError::Empty => 0,
+        };
+        self.fail(now, error.code(), Some(bytes));
+        error.into()
+    }
+
+    fn close_if_drained(&mut self, now: Now) {
+        if self.phase == Phase::Draining && self.calls.is_empty() {
+            self.close(now, CloseReason::Goodbye);
+        }
+    }
+
+    fn on_timer(&mut self, now: Now, timer: &Timer) {
+        match timer {
+            Timer::Handshake => {
+                self.refuse(now, ErrorCode::HandshakeTimeout, "no hello in time");
+            }
+            Timer::Health => {
+                self.audit(AuditEvent::of(AuditName::HeartbeatMissed, now.wall));
+                self.set_health(now, Health::Unhealthy);
+            }
+            Timer::Drain => self.close(now, CloseReason::Goodbye),
+            Timer::Call(id) => self.on_call_deadline(now, id),
+        }
+    }
+
+    // impl: OSW-4.5-2
+    fn set_health(&mut self, now: Now, health: Health) {
+        if self.health == health {
+            return;
+        }
+        if health == Health::Unhealthy {
+            self.audit(AuditEvent::of(AuditName::MarkedUnhealthy, now.wall));
+        } else if self.health == Health::Unhealthy {
+            self.audit(AuditEvent::of(AuditName::Recovered, now.wall));
+        }
+        self.health = health.clone();
+        self.event(Event::Health(health));
+    }
+}
+
+impl Machine for CoreConnection {
+    type Input<'a> = Input<'a>;
+    type Output = Output;
+    type Error = ConnectionError;
+
+    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
+        if self.phase == Phase::Closed {
+            return Err(ConnectionError::Closed);
+        }
+        match input {
+            Input::Bytes(bytes) => self.on_bytes(now, bytes),
+            Input::Eof => self.on_eof(now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        while self.phase != Phase::Closed
+            && let Some(timer) = self.timers.pop(now.mono)
+        {
+            self.on_timer(now, &timer);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    fn accepts_input(&self) -> bool {
+        self.phase != Phase::Closed && !self.out.is_full()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+}
+
+/// What the peer is told about a code: one sentence for each, nothing of the case.
+const fn told(code: &ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::Unauthorized => "this token does not open this connection",
+        ErrorCode::UnsupportedVersion => "no protocol version in common",
+        ErrorCode::HandshakeRequired => "a hello was expected first",
+        ErrorCode::HandshakeTimeout => "no hello in time",
+        ErrorCode::ManifestMismatch => "another manifest than the one enabled",
+        ErrorCode::FrameTooLarge => "a frame over the limit",
+        ErrorCode::UnknownType => "a message of an unknown type",
+        ErrorCode::InvalidFrame => "a frame that is no message",
+        _ => "a message that breaks the rules",
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,136 @@
+//! Registration, as the core judges it.
+
+use ubos_common::json::{Limits, RawBuf, RawObject, Reader};
+use ubos_common::time::Now;
+use ubos_common::violation::Profile;
+
+use super::{CoreConnection, Event};
+use crate::envelope::{Envelope, Head};
+use crate::error::{ErrorCode, ErrorObject};
+use crate::message::{
+    MessageType, Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name,
+};
+
+impl CoreConnection {
+    // impl: OSW-4.2-2, OSW-4.2-4
+    pub(super) fn on_register(&mut self, now: Now, envelope: &Envelope<'_>, register: &Register) {
+        let most = self.config.limits.max_tools;
+        if register.tools.len() > most {
+            return self.refuse_registration(now, envelope, most);
+        }
+        if register.replace == Some(true) {
+            self.tools.clear();
+        }
+        let mut reply = Registered::new(Vec::new());
+        for tool in &register.tools {
+            match self.judge(tool) {
+                Ok(tool) => {
+                    reply.registered.push(tool.tool_id.clone());
+                    self.tools.insert(tool.tool_id.as_str().into(), tool);
+                }
+                Err(rejected) => reply.rejected.get_or_insert_default().push(*rejected),
+            }
+        }
+        let head = Head::new(MessageType::Registered).in_reply_to(Some(&envelope.id));
+        self.transmit(now, &head, &reply);
+        self.event(Event::ToolsChanged);
+    }
+
+    /// Answering each tool of an endless list would cost more than the list.
+    fn refuse_registration(&mut self, now: Now, envelope: &Envelope<'_>, most: usize) {
+        let code = ErrorCode::InvalidMessage;
+        let error = ErrorObject::of(code.clone(), format!("more than {most} tools"));
+        let head = Head::new(MessageType::CoreError).error(&error);
+        let head = head.in_reply_to(Some(&envelope.id));
+        self.transmit(now, &head, &RawObject::empty());
+        self.reject(now, code, "too many tools in one registration");
+    }
+
+    // impl: OSW-4.2-5
+    pub(super) fn on_unregister(&mut self, now: Now, envelope: &Envelope<'_>, gone: &Unregister) {
+        let ids = gone.tool_ids.iter();
+        let removed: Vec<String> = ids
+            .filter(|id| self.tools.remove(id.as_str()).is_some())
+            .cloned()
+            .collect();
+        let head = Head::new(MessageType::Unregistered).in_reply_to(Some(&envelope.id));
+        self.transmit(now, &head, &Unregistered::new(removed));
+        self.event(Event::ToolsChanged);
+    }
+
+    // impl: OSW-4.2-1, OSW-4.2-3
+    fn judge(&self, raw: &RawBuf) -> Result<ToolSpec, Box<Rejected>> {
+        let limits = &self.config.limits;
+        let tool = match ToolSpec::read(raw.as_raw(), &limits.json) {
+            Ok(tool) => tool,
+            Err(findings) => {
+                let bad_id = findings.iter().any(|f| f.pointer == "/tool_id");
+                let code = if bad_id {
+                    ErrorCode::ToolInvalidId
+                } else {
+                    ErrorCode::ToolInvalidSchema
+                };
+                let first = findings.iter().next().map_or("", |f| f.pointer.as_str());
+                let message = format!("wrong or lacking at {:?}", clip(first, 64));
+                let id = named(raw);
+                return Err(rejected(&id, limits.max_tool_id_bytes, code, message));
+            }
+        };
+        let own = tool.tool_id.strip_prefix(&*self.agent_id);
+        let name = own.and_then(|rest| rest.strip_prefix('/'));
+        let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+        let mut schemas = schemas.iter().flatten();
+        let (code, message) = if name != Some(tool.name.as_str()) || !is_tool_name(&tool.name) {
+            let message = "the id must be the agent's, a slash and the name";
+            (ErrorCode::ToolInvalidId, message)
+        } else if tool.tool_id.len() > limits.max_tool_id_bytes {
+            (ErrorCode::ToolInvalidId, "the id is too long")
+        } else if schemas.any(|schema| schema.as_str().len() > limits.max_schema_bytes) {
+            (ErrorCode::ToolInvalidSchema, "the schema is too large")
+        } else if self.tools.contains_key(tool.tool_id.as_str()) {
+            (ErrorCode::ToolConflict, "the name is taken")
+        } else if self.tools.len() >= limits.max_tools {
+            let message = "the session has as many tools as it may";
+            (ErrorCode::ToolConflict, message)
+        } else {
+            return Ok(tool);
+        };
+        let message = message.to_owned();
+        Err(rejected(
+            &tool.tool_id,
+            limits.max_tool_id_bytes,
+            code,
+            message,
+        ))
+    }
+}
+
+fn rejected(id: &str, longest: usize, code: ErrorCode, message: String) -> Box<Rejected> {
+    let error = ErrorObject::of(code, message);
+    Box::new(Rejected::new(clip(id, longest).into(), error))
+}
+
+/// The id that a wrong declaration gives itself; empty where it gives none.
+fn named(raw: &RawBuf) -> String {
+    let mut found = String::new();
+    let limits = Limits::default();
+    let mut reader = Reader::of_raw(raw.as_raw(), &limits, Profile::Strict);
+    let result = reader.object(|reader, name| {
+        if name != "tool_id" {
+            return reader.skip();
+        }
+        let mark = reader.mark();
+        let id = reader.str();
+        found = reader.settle(mark, id)?.unwrap_or_default().into_owned();
+        Ok(())
+    });
+    // What is no object gives itself no id.
+    drop(result);
+    found
+}
+
+/// The beginning of a text, at most `bytes` of it.
+fn clip(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rfind(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}

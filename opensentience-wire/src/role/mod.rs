@@ -1,0 +1,93 @@
+//! The two roles as machines without IO: [`core`] and [`agent`].
+
+pub mod agent;
+pub mod core;
+mod timers;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{ErrorCode, ErrorObject};
+
+/// Names a call on its connection.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(Arc<str>);
+
+impl CallId {
+    /// The text on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for CallId {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Borrow<str> for CallId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What comes into a machine.
+#[derive(Clone, Copy)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a byte stream gives bytes and an end"
+)]
+pub enum Input<'a> {
+    /// Bytes, however they were split.
+    Bytes(&'a [u8]),
+    /// The peer sends nothing more, or the connection is gone.
+    Eof,
+}
+
+/// Sizes alone: bytes may be a hello with its token.
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "Bytes({} bytes)", bytes.len()),
+            Self::Eof => f.write_str("Eof"),
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The core said goodbye and all calls have ended.
+    Goodbye,
+    /// The agent has ended its work.
+    Shutdown,
+    /// The peer closed, or the stream broke.
+    Disconnected,
+    /// A fault of the protocol, on either side.
+    Protocol(ErrorCode),
+}
+
+/// The one sentence for an output over the limit.
+// impl: OSW-7-3
+fn output_too_large(bytes: usize, limit: usize) -> ErrorObject {
+    let message = format!(
+        "an output of {bytes} bytes where {limit} are allowed; return a reference to it instead"
+    );
+    ErrorObject::of(ErrorCode::ToolOutputTooLarge, message)
+}

@@ -1,0 +1,234 @@
+//! The session token: what proves that an agent is the one that was launched.
+
+use core::fmt;
+use core::time::Duration;
+
+use subtle::ConstantTimeEq as _;
+use ubos_common::json::{Fault, Read, Reader, Write, escape_into};
+use ubos_common::secret::Secret;
+use ubos_common::time::Mono;
+
+use crate::limits::TOKEN_LIFETIME;
+
+/// A session token. It has no `Display`, its `Debug` shows nothing, its memory is wiped.
+///
+/// ```
+/// use opensentience_wire::SessionToken;
+///
+/// let token = SessionToken::from_random([7; 32]);
+/// assert_eq!(token.expose().len(), 43);
+/// assert_eq!(format!("{token:?}"), "SessionToken(…)");
+/// ```
+///
+/// Spec: OpenSentience 5.1
+#[derive(Clone)]
+pub struct SessionToken(Secret<String>);
+
+impl SessionToken {
+    /// A token from 256 random bits: 43 characters of base64url.
+    #[must_use]
+    pub fn from_random(bits: [u8; 32]) -> Self {
+        const DIGITS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut text = String::with_capacity(43);
+        for group in bits.chunks(3) {
+            let mut word = [0; 4];
+            if let Some(to) = word.get_mut(1..=group.len()) {
+                to.copy_from_slice(group);
+            }
+            let word = u32::from_be_bytes(word);
+            for place in 0..=group.len() {
+                let digit = (word >> (18 - 6 * place)) & 0x3f;
+                let digit = DIGITS.get(digit as usize).copied().unwrap_or(b'A');
+                text.push(char::from(digit));
+            }
+        }
+        Self(Secret::new(text))
+    }
+
+    /// Draws a token from the operating system's generator.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gave no randomness.
+    #[cfg(feature = "tokio")]
+    pub fn generate() -> Result<Self, ubos_common::os::OsError> {
+        let mut bits = [0; 32];
+        ubos_common::os::fill_random(&mut bits)?;
+        Ok(Self::from_random(bits))
+    }
+
+    /// The token's text. Keep it out of everything but a hello and a child's environment.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        self.0.expose()
+    }
+
+    /// Whether two tokens are the same, in a time that depends on their lengths alone.
+    // impl: OSW-4.1-3
+    #[must_use]
+    pub fn matches(&self, other: &Self) -> bool {
+        self.expose()
+            .as_bytes()
+            .ct_eq(other.expose().as_bytes())
+            .into()
+    }
+
+    /// Whether `bytes` contain the token as it would stand in JSON.
+    pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
+        let mut quoted = Vec::new();
+        escape_into(&mut quoted, self.expose());
+        let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+        let found = !inner.is_empty() && contains(bytes, inner);
+        drop(Secret::new(quoted));
+        found
+    }
+}
+
+impl From<String> for SessionToken {
+    fn from(text: String) -> Self {
+        Self(Secret::new(text))
+    }
+}
+
+impl fmt::Debug for SessionToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionToken(…)")
+    }
+}
+
+/// In constant time: `==` of a message that holds a token leaks nothing.
+impl PartialEq for SessionToken {
+    fn eq(&self, other: &Self) -> bool {
+        self.matches(other)
+    }
+}
+
+impl Read<'_> for SessionToken {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        reader.str().map(|text| text.into_owned().into())
+    }
+}
+
+impl Write for SessionToken {
+    fn write(&self, out: &mut Vec<u8>) {
+        escape_into(out, self.expose());
+    }
+}
+
+/// The right of one launched agent to open one connection, once.
+///
+/// It is a value that cannot be copied: a [`CoreConnection`](crate::role::core::CoreConnection) takes it,
+/// keeps it when the handshake succeeds, and gives it back when a stranger's failed.
+#[derive(Debug)]
+pub struct Grant {
+    pub(crate) token: SessionToken,
+    pub(crate) agent_id: Box<str>,
+    pub(crate) manifest_hash: Option<Box<str>>,
+    pub(crate) expires: Mono,
+}
+
+impl Grant {
+    /// A grant for an agent, good for five minutes from `now`.
+    #[must_use]
+    pub fn new(now: Mono, token: SessionToken, agent_id: &str) -> Self {
+        Self {
+            token,
+            agent_id: agent_id.into(),
+            manifest_hash: None,
+            expires: now.saturating_add(TOKEN_LIFETIME),
+        }
+    }
+
+    /// Sets how long from `now` it opens a connection.
+    #[must_use]
+    pub fn with_lifetime(mut self, now: Mono, span: Duration) -> Self {
+        self.expires = now.saturating_add(span);
+        self
+    }
+
+    /// Binds it to a manifest: the SHA-256 in hexadecimal digits, with or without `sha256:` before them.
+    #[must_use]
+    pub fn with_manifest_hash(mut self, hash: &str) -> Self {
+        self.manifest_hash = Some(bare_hash(hash).to_ascii_lowercase().into());
+        self
+    }
+
+    /// Whether a hello's hash is that of the manifest; an absent one is taken.
+    pub(crate) fn takes_manifest(&self, hash: Option<&str>) -> bool {
+        match (&self.manifest_hash, hash) {
+            (Some(wanted), Some(hash)) => bare_hash(hash).eq_ignore_ascii_case(wanted),
+            _ => true,
+        }
+    }
+}
+
+fn bare_hash(hash: &str) -> &str {
+    hash.strip_prefix("sha256:").unwrap_or(hash)
+}
+
+/// Horspool's search: for a token of 43 bytes it looks at one byte in forty.
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    let last = needle.len() - 1;
+    let mut skip = [needle.len(); 256];
+    for (at, byte) in needle.iter().take(last).enumerate() {
+        if let Some(slot) = skip.get_mut(usize::from(*byte)) {
+            *slot = last - at;
+        }
+    }
+    let mut at = 0;
+    while let Some(window) = haystack.get(at..at + needle.len()) {
+        if window == needle {
+            return true;
+        }
+        let end = window.last().copied().unwrap_or_default();
+        at += skip.get(usize::from(end)).copied().unwrap_or(1);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // spec: OSW-5-1
+    #[test]
+    fn a_token_is_base64url_and_shows_nothing() {
+        let token = SessionToken::from_random([0xfb; 32]);
+        assert_eq!(token.expose().len(), 43);
+        assert!(
+            token
+                .expose()
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        );
+        assert!(!format!("{token:?}").contains(token.expose()));
+        assert_eq!(
+            SessionToken::from_random([0xff; 32]).expose(),
+            format!("{}8", "_".repeat(42))
+        );
+    }
+
+    // spec: OSW-4.1-3
+    #[test]
+    fn only_the_same_token_matches() {
+        let token = SessionToken::from("abc".to_owned());
+        for (other, same) in [
+            ("abc", true),
+            ("abd", false),
+            ("ab", false),
+            ("abcd", false),
+            ("", false),
+        ] {
+            assert_eq!(token.matches(&other.to_owned().into()), same, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_agrees_with_a_plain_one(hay in "[ab]{0,30}", needle in "[ab]{1,5}") {
+            prop_assert_eq!(contains(hay.as_bytes(), needle.as_bytes()), hay.contains(&needle));
+        }
+    }
+}

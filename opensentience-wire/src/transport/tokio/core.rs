@@ -1,0 +1,243 @@
+//! The driver of a [`CoreConnection`]: one task a connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use ubos_common::machine::Machine as _;
+use ubos_common::os::Clock;
+
+use super::audit::AuditSink;
+use super::io::{Moved, Wire};
+use crate::error::CommandError;
+use crate::message::{ToolSpec, ToolStream};
+use crate::role::core::{CallRequest, CoreConnection, Event, Outcome, Output};
+use crate::role::{CallId, CloseReason, Input};
+use crate::token::Grant;
+
+/// Pieces of output of one call that wait for their reader. When they are this many nothing more is read
+/// from the agent.
+pub(super) const CHUNKS: usize = 64;
+
+/// What handles ask of the driver.
+pub(super) enum Command {
+    Call(
+        Box<CallRequest>,
+        oneshot::Sender<Result<Started, CommandError>>,
+    ),
+    Shutdown(String),
+}
+
+/// A call that was taken.
+pub(super) struct Started {
+    pub(super) id: CallId,
+    pub(super) chunks: mpsc::Receiver<ToolStream>,
+    pub(super) outcome: oneshot::Receiver<Outcome>,
+}
+
+struct Slot {
+    chunks: mpsc::Sender<ToolStream>,
+    outcome: Option<oneshot::Sender<Outcome>>,
+    pending: VecDeque<ToolStream>,
+}
+
+pub(super) struct Driver<S> {
+    wire: Wire<S>,
+    pub(super) conn: CoreConnection,
+    slots: HashMap<CallId, Slot>,
+    audit: AuditSink,
+    tools: watch::Sender<Arc<[ToolSpec]>>,
+    closed: Option<CloseReason>,
+    /// All handles are gone.
+    abandoned: bool,
+}
+
+/// Where commands come from.
+pub(super) struct Inbox {
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// At most one for each call that was taken.
+    pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
+    pub(super) taken: Arc<Notify>,
+}
+
+impl<S: AsyncRead + AsyncWrite> Driver<S> {
+    pub(super) fn new(
+        stream: S,
+        clock: Clock,
+        conn: CoreConnection,
+        audit: AuditSink,
+        tools: watch::Sender<Arc<[ToolSpec]>>,
+    ) -> Self {
+        Self {
+            wire: Wire::new(stream, clock),
+            conn,
+            slots: HashMap::new(),
+            audit,
+            tools,
+            closed: None,
+            abandoned: false,
+        }
+    }
+
+    /// Drives until the handshake is decided; gives whether it succeeded.
+    pub(super) async fn handshake(&mut self) -> bool {
+        while !self.conn.is_open() && self.closed.is_none() {
+            let timer = self.wire.until(self.conn.poll_timeout());
+            tokio::select! {
+                moved = self.wire.move_bytes(true) => self.on_moved(moved),
+                () = timer => self.conn.handle_timeout(self.wire.now()),
+            }
+            self.drain();
+        }
+        self.conn.is_open()
+    }
+
+    /// Sends the refusal and closes; gives the grant back.
+    pub(super) async fn refuse(mut self) -> Option<Grant> {
+        self.drain();
+        self.wire.close().await;
+        self.conn.into_grant()
+    }
+
+    /// Drives until the connection ends.
+    pub(super) async fn run(&mut self, inbox: &mut Inbox) -> CloseReason {
+        self.drain();
+        let reason = loop {
+            if let Some(reason) = self.closed.take() {
+                break reason;
+            }
+            self.step(inbox).await;
+            self.drain();
+        };
+        self.wire.close().await;
+        reason
+    }
+
+    /// Hands out the output that is still to be taken, until it is or nobody wants it.
+    pub(super) async fn deliver(mut self, inbox: Inbox) {
+        // Who still asks for something learns at once that the connection has ended.
+        let Inbox { taken, .. } = inbox;
+        while !self.slots.is_empty() {
+            taken.notified().await;
+            self.slots.retain(|_, slot| !flush(slot));
+        }
+    }
+
+    async fn step(&mut self, inbox: &mut Inbox) {
+        let blocked = self.slots.values().any(|slot| !slot.pending.is_empty());
+        let now = self.wire.now();
+        self.conn.set_reading(now, !blocked);
+        let reading = !blocked && self.conn.accepts_input() && self.wire.has_room();
+        let commanding = self.wire.has_room() && !self.abandoned;
+        let timer = self.wire.until(self.conn.poll_timeout());
+        tokio::select! {
+            moved = self.wire.move_bytes(reading) => self.on_moved(moved),
+            command = inbox.commands.recv(), if commanding => self.on_command(command),
+            Some(id) = inbox.cancels.recv() => {
+                // A call that has ended needs no cancel.
+                let _ = self.conn.cancel(self.wire.now(), &id, None);
+            }
+            () = inbox.taken.notified() => {}
+            () = timer => self.conn.handle_timeout(self.wire.now()),
+        }
+    }
+
+    fn on_moved(&mut self, moved: Moved) {
+        let now = self.wire.now();
+        // A fault is among the outputs too: the farewell, the audit and the end.
+        let _ = match moved {
+            Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
+            Moved::Read(count) => {
+                let bytes = Input::Bytes(self.wire.received(count));
+                self.conn.handle_input(now, bytes)
+            }
+            Moved::Sent => Ok(()),
+        };
+    }
+
+    fn on_command(&mut self, command: Option<Command>) {
+        let now = self.wire.now();
+        match command {
+            Some(Command::Call(request, reply)) => {
+                let started = self.conn.call_tool(now, *request).map(|id| self.slot(id));
+                // Who asked may be gone; then the call is dropped, which cancels it.
+                if let Err(Ok(started)) = reply.send(started) {
+                    let _ = self.conn.cancel(now, &started.id, None);
+                }
+            }
+            Some(Command::Shutdown(reason)) => drop(self.conn.goodbye(now, &reason, None)),
+            None => {
+                self.abandoned = true;
+                let reason = "the core has no more use for it";
+                // A connection that is closing has said so already.
+                drop(self.conn.goodbye(now, reason, None));
+            }
+        }
+    }
+
+    fn slot(&mut self, id: CallId) -> Started {
+        let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
+        let (outcome_tx, outcome) = oneshot::channel();
+        let slot = Slot {
+            chunks: chunks_tx,
+            outcome: Some(outcome_tx),
+            pending: VecDeque::new(),
+        };
+        self.slots.insert(id.clone(), slot);
+        Started {
+            id,
+            chunks,
+            outcome,
+        }
+    }
+
+    /// Carries out everything the machine wants done.
+    fn drain(&mut self) {
+        while let Some(output) = self.conn.poll_output() {
+            match output {
+                Output::Transmit(bytes) => self.wire.send(&bytes),
+                Output::Event(event) => self.on_event(event),
+                Output::Close(reason) => self.closed = Some(reason),
+            }
+        }
+        self.slots.retain(|_, slot| !flush(slot));
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Stream(id, chunk) => {
+                if let Some(slot) = self.slots.get_mut(&id) {
+                    slot.pending.push_back(chunk);
+                }
+            }
+            Event::Ended(id, outcome) => {
+                if let Some(tx) = self.slots.get_mut(&id).and_then(|slot| slot.outcome.take()) {
+                    // Who dropped the call does not want to know.
+                    let _ = tx.send(*outcome);
+                }
+            }
+            Event::ToolsChanged => {
+                self.tools
+                    .send_replace(self.conn.tools().cloned().collect());
+            }
+            Event::Audit(event) => self.audit.take(*event),
+            _ => {}
+        }
+    }
+}
+
+/// Hands over what the reader has room for; gives whether the call needs nothing more.
+fn flush(slot: &mut Slot) -> bool {
+    while let Some(chunk) = slot.pending.pop_front() {
+        match slot.chunks.try_send(chunk) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(chunk)) => {
+                slot.pending.push_front(chunk);
+                return false;
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => slot.pending.clear(),
+        }
+    }
+    slot.outcome.is_none()
+}

@@ -1,0 +1,216 @@
+//! What an application holds: the agent, and each call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use ubos_common::id::IdSource;
+use ubos_common::os::Clock;
+
+use super::audit::AuditSink;
+use super::core::{Command, Driver, Inbox, Started};
+use crate::error::{CommandError, ErrorCode, ErrorObject};
+use crate::message::{ToolSpec, ToolStream};
+use crate::role::core::{CallRequest, Config, CoreConnection, Outcome};
+use crate::role::{CallId, CloseReason};
+use crate::token::Grant;
+
+/// Commands that wait for the driver.
+const COMMANDS: usize = 64;
+
+/// An agent that is connected. Dropping it says goodbye.
+#[derive(Debug)]
+pub struct CoreHandle {
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) cancels: mpsc::UnboundedSender<CallId>,
+    pub(super) taken: Arc<Notify>,
+    pub(super) tools: watch::Receiver<Arc<[ToolSpec]>>,
+    pub(super) task: JoinHandle<CloseReason>,
+}
+
+impl CoreHandle {
+    /// Calls a tool.
+    ///
+    /// # Errors
+    ///
+    /// The call is refused, and was not sent: see [`CommandError`].
+    pub async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Call(Box::new(request), reply);
+        let sent = self.commands.send(command).await;
+        sent.map_err(|_| CommandError::Closing)?;
+        let started = answer.await.map_err(|_| CommandError::Closing)??;
+        Ok(Call {
+            started,
+            cancels: self.cancels.clone(),
+            taken: Arc::clone(&self.taken),
+            settled: AtomicBool::new(false),
+        })
+    }
+
+    /// The tools that the agent offers now.
+    #[must_use]
+    pub fn tools(&self) -> Arc<[ToolSpec]> {
+        self.tools.borrow().clone()
+    }
+
+    /// Waits until the agent offers other tools than when this was asked last; `false` when it is gone.
+    pub async fn tools_changed(&mut self) -> bool {
+        self.tools.changed().await.is_ok()
+    }
+
+    /// Says goodbye, waits until the running calls have ended or the drain time is over, and ends the
+    /// process if there is one.
+    pub async fn shutdown(self) -> CloseReason {
+        // A driver that is gone has ended already.
+        let _ = self
+            .commands
+            .send(Command::Shutdown("shutdown".into()))
+            .await;
+        let Self { commands, task, .. } = self;
+        let reason = task.await.unwrap_or(CloseReason::Disconnected);
+        drop(commands);
+        reason
+    }
+}
+
+/// A call that runs. Dropping it before its result cancels it.
+#[derive(Debug)]
+pub struct Call {
+    started: Started,
+    cancels: mpsc::UnboundedSender<CallId>,
+    taken: Arc<Notify>,
+    /// Nothing is left to cancel: it ended, or was asked to.
+    settled: AtomicBool,
+}
+
+impl Call {
+    /// The call's id.
+    #[must_use]
+    pub const fn id(&self) -> &CallId {
+        &self.started.id
+    }
+
+    /// The next piece of output, or `None` when no more come. May be dropped at any time.
+    ///
+    /// Take them, or take the result: an agent whose output nobody takes is not read from.
+    pub async fn next_chunk(&mut self) -> Option<ToolStream> {
+        let chunk = self.started.chunks.recv().await;
+        self.taken.notify_one();
+        chunk
+    }
+
+    /// Asks the agent to stop. The result still comes; asking again changes nothing.
+    pub fn cancel(&self) {
+        if !self.settled.swap(true, Ordering::Relaxed) {
+            // A driver that is gone has ended the call already.
+            let _ = self.cancels.send(self.started.id.clone());
+        }
+    }
+
+    /// How the call ended. Output that was not taken is dropped.
+    pub async fn result(mut self) -> Outcome {
+        self.started.chunks.close();
+        while self.started.chunks.try_recv().is_ok() {}
+        self.taken.notify_one();
+        let outcome = (&mut self.started.outcome).await;
+        *self.settled.get_mut() = true;
+        outcome.unwrap_or_else(|_| {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the driver has ended");
+            Outcome::failed(error)
+        })
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.started.chunks.close();
+        while self.started.chunks.try_recv().is_ok() {}
+        self.cancel();
+        self.taken.notify_one();
+    }
+}
+
+impl core::fmt::Debug for Started {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", self.id)
+    }
+}
+
+/// Both ends of a handle.
+pub(super) fn channels() -> (Handles, Inbox) {
+    let (commands, commands_rx) = mpsc::channel(COMMANDS);
+    let (cancels, cancels_rx) = mpsc::unbounded_channel();
+    let taken = Arc::new(Notify::new());
+    let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
+    let inbox = Inbox {
+        commands: commands_rx,
+        cancels: cancels_rx,
+        taken: Arc::clone(&taken),
+    };
+    let handles = Handles {
+        commands,
+        cancels,
+        taken,
+        tools,
+        tools_tx,
+    };
+    (handles, inbox)
+}
+
+/// What a handle will hold, before its task is there.
+pub(super) struct Handles {
+    commands: mpsc::Sender<Command>,
+    cancels: mpsc::UnboundedSender<CallId>,
+    taken: Arc<Notify>,
+    tools: watch::Receiver<Arc<[ToolSpec]>>,
+    pub(super) tools_tx: watch::Sender<Arc<[ToolSpec]>>,
+}
+
+impl Handles {
+    pub(super) fn with(self, task: JoinHandle<CloseReason>) -> CoreHandle {
+        CoreHandle {
+            commands: self.commands,
+            cancels: self.cancels,
+            taken: self.taken,
+            tools: self.tools,
+            task,
+        }
+    }
+}
+
+/// Takes an agent in over any stream: a socket that was accepted elsewhere, or memory in a test.
+///
+/// `clock` is the one whose reading the grant was made with.
+///
+/// # Errors
+///
+/// The handshake failed; the audit has the reason. The grant comes back unless it was used.
+#[expect(clippy::disallowed_methods, reason = "a connection is a task")]
+pub async fn attach<S>(
+    stream: S,
+    clock: Clock,
+    config: Config,
+    ids: IdSource,
+    grant: Grant,
+    audit: AuditSink,
+) -> Result<CoreHandle, Option<Grant>>
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (handles, inbox) = channels();
+    let conn = CoreConnection::new(clock.now(), config, ids, Some(grant));
+    let mut driver = Driver::new(stream, clock, conn, audit, handles.tools_tx.clone());
+    if driver.handshake().await {
+        let mut inbox = inbox;
+        let task = tokio::spawn(async move {
+            let reason = driver.run(&mut inbox).await;
+            tokio::spawn(driver.deliver(inbox));
+            reason
+        });
+        return Ok(handles.with(task));
+    }
+    Err(driver.refuse().await)
+}

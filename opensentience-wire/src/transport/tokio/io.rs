@@ -1,0 +1,113 @@
+//! What both drivers share: the clock, the two halves of a stream, the bytes that wait to be sent.
+
+use core::time::Duration;
+use std::future::Future;
+
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf,
+};
+use ubos_common::os::Clock;
+use ubos_common::time::{Mono, Now};
+
+/// Bytes that wait to be sent before nothing more is read or taken.
+const HIGH_WATER: usize = 1 << 20;
+
+/// How long a farewell may take to be sent.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A stream and a clock.
+pub(super) struct Wire<S> {
+    read: ReadHalf<S>,
+    write: WriteHalf<S>,
+    clock: Clock,
+    buffer: Box<[u8]>,
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+/// What happened on a stream.
+pub(super) enum Moved {
+    /// So many bytes came; 0 is the end.
+    Read(usize),
+    /// Bytes were sent.
+    Sent,
+    /// The stream takes no more bytes.
+    Broken,
+}
+
+impl<S: AsyncRead + AsyncWrite> Wire<S> {
+    pub(super) fn new(stream: S, clock: Clock) -> Self {
+        let (read, write) = tokio::io::split(stream);
+        Self {
+            read,
+            write,
+            clock,
+            buffer: vec![0; 64 << 10].into(),
+            unsent: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        if self.sent > HIGH_WATER {
+            self.unsent.drain(..core::mem::take(&mut self.sent));
+        }
+        self.unsent.extend_from_slice(bytes);
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.unsent.len() - self.sent < HIGH_WATER
+    }
+
+    pub(super) fn received(&self, count: usize) -> &[u8] {
+        self.buffer.get(..count).unwrap_or_default()
+    }
+
+    /// Reads if wanted and writes if needed, whichever comes first. May be dropped at any time.
+    pub(super) async fn move_bytes(&mut self, reading: bool) -> Moved {
+        let unsent = self.unsent.get(self.sent..).unwrap_or_default();
+        let writing = !unsent.is_empty();
+        tokio::select! {
+            count = self.read.read(&mut self.buffer), if reading => Moved::Read(count.unwrap_or(0)),
+            count = self.write.write(unsent), if writing => match count {
+                Ok(0) | Err(_) => Moved::Broken,
+                Ok(count) => {
+                    self.sent += count;
+                    if self.sent == self.unsent.len() {
+                        self.unsent.clear();
+                        self.unsent.shrink_to(HIGH_WATER);
+                        self.sent = 0;
+                    }
+                    Moved::Sent
+                }
+            },
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Sends what waits, as far as that goes in a second, and closes.
+    pub(super) async fn close(&mut self) {
+        let unsent = self.unsent.get(self.sent..).unwrap_or_default();
+        let farewell = async {
+            self.write.write_all(unsent).await?;
+            self.write.shutdown().await
+        };
+        // A peer that is gone hears no farewell.
+        let _ = tokio::time::timeout(FAREWELL, farewell).await;
+    }
+
+    /// Waits until a deadline of the machine.
+    pub(super) fn until(&self, deadline: Option<Mono>) -> impl Future<Output = ()> + use<S> {
+        let span = deadline.map(|at| at.saturating_since(self.clock.now().mono));
+        async move {
+            match span {
+                Some(span) => tokio::time::sleep(span).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Launching agents as processes of their own.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use ubos_common::id::IdSource;
+use ubos_common::os::{Clock, OsError};
+
+use super::audit::AuditSink;
+use super::core::Driver;
+use super::handle::{CoreHandle, channels};
+use crate::audit::{AuditEvent, AuditName};
+use crate::error::ErrorCode;
+use crate::role::CloseReason;
+use crate::role::core::{Config, CoreConnection};
+use crate::token::{Grant, SessionToken};
+
+/// Bytes of a process's standard output and error that are kept: the last ones.
+const KEPT_OUTPUT: usize = 64 << 10;
+
+/// How long to wait for the rest of a dead process's output.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The longest socket path that every Unix takes, its end counted.
+const PATH_BYTES: usize = 104;
+
+/// Why an agent is not launched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// No randomness for the token.
+    #[error(transparent)]
+    Random(#[from] OsError),
+    /// The socket cannot be made.
+    #[error("the socket cannot be made")]
+    Socket(#[source] std::io::Error),
+    /// The socket's path is longer than a socket's may be; set another folder for temporary files.
+    #[error("the socket's path has {bytes} bytes where fewer than {limit} are allowed")]
+    PathTooLong {
+        /// Bytes of the path.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The program cannot be started.
+    #[error("the program cannot be started")]
+    Spawn(#[source] std::io::Error),
+    /// The program ended before it was connected.
+    #[error("the agent ended before it was connected: {0}")]
+    Ended(ExitStatus),
+    /// The agent did not connect in time, or failed the handshake.
+    #[error("the agent did not complete the handshake")]
+    Handshake,
+}
+
+/// Launches one agent: a fresh socket and token, a process with an environment of its own, a handshake.
+///
+/// Spec: OpenSentience 5
+#[derive(Debug)]
+pub struct Launcher {
+    agent_id: String,
+    program: OsString,
+    args: Vec<OsString>,
+    envs: Vec<(OsString, OsString)>,
+    home: Option<PathBuf>,
+    install_path: Option<PathBuf>,
+    manifest_hash: Option<String>,
+    config: Config,
+    audit: AuditSink,
+    stop_timeout: Duration,
+    output: Captured,
+}
+
+impl Launcher {
+    /// A launcher of an agent whose program is at a path.
+    #[must_use]
+    pub fn new(agent_id: impl Into<String>, program: impl AsRef<OsStr>) -> Self {
+        Self {
+            agent_id: agent_id.into(),
+            program: program.as_ref().into(),
+            args: Vec::new(),
+            envs: Vec::new(),
+            home: None,
+            install_path: None,
+            manifest_hash: None,
+            config: Config::default(),
+            audit: AuditSink::default(),
+            stop_timeout: Duration::from_secs(5),
+            output: Captured::default(),
+        }
+    }
+
+    /// Adds an argument. Arguments are visible to everybody on the machine: no secrets.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().into());
+        self
+    }
+
+    /// Adds a variable to the agent's environment, of which nothing is inherited but `PATH`.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        let pair = (name.as_ref().into(), value.as_ref().into());
+        self.envs.push(pair);
+        self
+    }
+
+    /// Sets the folders that the agent is told: OpenSentience's own, and the agent's.
+    #[must_use]
+    pub fn folders(mut self, home: impl Into<PathBuf>, install_path: impl Into<PathBuf>) -> Self {
+        self.home = Some(home.into());
+        self.install_path = Some(install_path.into());
+        self
+    }
+
+    /// Binds the launch to a manifest.
+    #[must_use]
+    pub fn manifest_hash(mut self, hash: impl Into<String>) -> Self {
+        self.manifest_hash = Some(hash.into());
+        self
+    }
+
+    /// Sets how the core treats the agent.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets where audit records go.
+    #[must_use]
+    pub fn audit(mut self, sink: AuditSink) -> Self {
+        self.audit = sink;
+        self
+    }
+
+    /// Sets how long the process may take to end before it is killed.
+    #[must_use]
+    pub const fn stop_timeout(mut self, span: Duration) -> Self {
+        self.stop_timeout = span;
+        self
+    }
+
+    /// What the process writes to standard output and error, the last 64 KiB of it.
+    #[must_use]
+    pub fn output(&self) -> Captured {
+        self.output.clone()
+    }
+
+    /// Starts the process and takes the agent in; waits for its tools too, as long as for its hello.
+    ///
+    /// # Errors
+    ///
+    /// See [`LaunchError`]; no process is left behind.
+    #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
+    pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
+        let clock = Clock::start();
+        let (folder, path, listener) = socket()?;
+        let token = SessionToken::generate()?;
+        let mut process = Process::start(&self, &path, &token)?;
+        self.audit.take(self.event(AuditName::RunStarted, &clock));
+        let mut grant = Grant::new(clock.now().mono, token, &self.agent_id);
+        if let Some(hash) = &self.manifest_hash {
+            grant = grant.with_manifest_hash(hash);
+        }
+        let (handles, mut inbox) = channels();
+        let accepted = self.accept(&listener, &mut process, &clock, grant, &handles.tools_tx);
+        let mut driver = match accepted.await {
+            Ok(driver) => driver,
+            Err(error) => {
+                process.stop(self.stop_timeout).await;
+                self.audit.take(self.event(AuditName::RunCrashed, &clock));
+                return Err(error);
+            }
+        };
+        // One connection is all that a launch is for.
+        drop((listener, folder));
+        let wait = self.config.handshake_timeout;
+        let task = tokio::spawn(async move {
+            let reason = driver.run(&mut inbox).await;
+            tokio::spawn(driver.deliver(inbox));
+            let asked = matches!(reason, CloseReason::Goodbye);
+            let status = process.stop(self.stop_timeout).await;
+            let clean = asked || status.is_some_and(|status| status.success());
+            let name = if clean {
+                AuditName::RunStopped
+            } else {
+                AuditName::RunCrashed
+            };
+            self.audit.take(self.event(name, &clock));
+            reason
+        });
+        let mut handle = handles.with(task);
+        // An agent without tools is taken in all the same.
+        let _ = tokio::time::timeout(wait, handle.tools_changed()).await;
+        Ok(handle)
+    }
+
+    async fn accept(
+        &self,
+        listener: &UnixListener,
+        process: &mut Process,
+        clock: &Clock,
+        grant: Grant,
+        tools: &tokio::sync::watch::Sender<Arc<[crate::message::ToolSpec]>>,
+    ) -> Result<Driver<UnixStream>, LaunchError> {
+        let mut grant = Some(grant);
+        let late = tokio::time::sleep(self.config.handshake_timeout);
+        tokio::pin!(late);
+        loop {
+            let stream = tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => return Err(LaunchError::Socket(error)),
+                },
+                status = process.child.wait() => {
+                    return status.map_or(Err(LaunchError::Handshake), |s| Err(LaunchError::Ended(s)));
+                }
+                () = &mut late => return Err(LaunchError::Handshake),
+            };
+            if !process.owns(&stream) {
+                let event = self.event(AuditName::HandshakeFailed, clock);
+                let event = event.with_code(ErrorCode::Unauthorized);
+                self.audit
+                    .take(event.with_detail("a connection of another process"));
+                continue;
+            }
+            let ids = IdSource::from_os()?;
+            let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take());
+            let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
+            if driver.handshake().await {
+                return Ok(driver);
+            }
+            grant = driver.refuse().await;
+            if grant.is_none() {
+                return Err(LaunchError::Handshake);
+            }
+        }
+    }
+
+    fn event(&self, name: AuditName, clock: &Clock) -> AuditEvent {
+        let mut event = AuditEvent::of(name, clock.now().wall);
+        event.agent_id = Some(self.agent_id.clone());
+        event
+    }
+}
+
+/// A socket that only this user reaches.
+// impl: OSW-5-2
+fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
+    let mode = std::fs::Permissions::from_mode;
+    let folder = tempfile::Builder::new()
+        .prefix("osw")
+        .permissions(mode(0o700))
+        .tempdir()
+        .map_err(LaunchError::Socket)?;
+    let path = folder.path().join("core");
+    let bytes = path.as_os_str().len();
+    if bytes >= PATH_BYTES {
+        let limit = PATH_BYTES;
+        return Err(LaunchError::PathTooLong { bytes, limit });
+    }
+    let listener = UnixListener::bind(&path).map_err(LaunchError::Socket)?;
+    std::fs::set_permissions(&path, mode(0o600)).map_err(LaunchError::Socket)?;
+    Ok((folder, path, listener))
+}
+
+/// A launched process, the leader of a group of its own.
+struct Process {
+    child: Child,
+    group: Option<Pid>,
+    pipes: [Option<JoinHandle<()>>; 2],
+}
+
+impl Process {
+    // impl: OSW-5-2, OSW-5-3
+    fn start(
+        launcher: &Launcher,
+        socket: &Path,
+        token: &SessionToken,
+    ) -> Result<Self, LaunchError> {
+        let run_id = IdSource::from_os()?.uuid().to_string();
+        let install = launcher.install_path.clone();
+        let beside = || Path::new(&launcher.program).parent().map(Path::to_owned);
+        let install = install.or_else(beside).unwrap_or_default();
+        let home = launcher
+            .home
+            .clone()
+            .or_else(default_home)
+            .unwrap_or_default();
+        let mut command = Command::new(&launcher.program);
+        command
+            .args(&launcher.args)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(launcher.envs.iter().map(|(name, value)| (name, value)))
+            .env("OPENSENTIENCE_SOCKET_PATH", socket)
+            .env("OPENSENTIENCE_SESSION_TOKEN", token.expose())
+            .env("OPENSENTIENCE_AGENT_ID", &launcher.agent_id)
+            .env("OPENSENTIENCE_RUN_ID", run_id)
+            .env("OPENSENTIENCE_HOME", home)
+            .env("OPENSENTIENCE_INSTALL_PATH", install)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(LaunchError::Spawn)?;
+        let stdout = child.stdout.take().map(|pipe| launcher.output.follow(pipe));
+        let stderr = child.stderr.take().map(|pipe| launcher.output.follow(pipe));
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        let group = group.and_then(Pid::from_raw);
+        let pipes = [stdout, stderr];
+        Ok(Self {
+            child,
+            group,
+            pipes,
+        })
+    }
+
+    /// Whether the other end of a stream is this process or one of its group.
+    fn owns(&self, stream: &UnixStream) -> bool {
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
+            return false;
+        };
+        let same_user = peer.uid == rustix::process::getuid();
+        let group = rustix::process::getpgid(Some(peer.pid)).ok();
+        same_user && group.is_some() && group == self.group
+    }
+
+    /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
+    async fn stop(&mut self, patience: Duration) -> Option<ExitStatus> {
+        // After a clean goodbye it ends by itself, or it has ended already.
+        let grace = patience.min(Duration::from_millis(500));
+        let mut status = tokio::time::timeout(grace, self.child.wait()).await;
+        if status.is_err() {
+            self.signal(Signal::TERM);
+            status = tokio::time::timeout(patience, self.child.wait()).await;
+        }
+        // Whatever the process left behind goes with it.
+        self.signal(Signal::KILL);
+        let status = match status {
+            Ok(status) => status.ok(),
+            Err(_) => self.child.wait().await.ok(),
+        };
+        // Its last words count, unless somebody outside the group still holds the pipe.
+        for pipe in self.pipes.iter_mut().filter_map(Option::take) {
+            let _ = tokio::time::timeout(LAST_WORDS, pipe).await;
+        }
+        status
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // A group that is gone needs no signal.
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+}
+
+fn default_home() -> Option<PathBuf> {
+    let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
+    own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
+}
+
+/// The last 64 KiB that a process wrote.
+#[derive(Clone, Debug, Default)]
+pub struct Captured(Arc<Mutex<VecDeque<u8>>>);
+
+impl Captured {
+    /// The text; what is no UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: Vec<u8> = kept.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a pipe is read by a task")]
+    fn follow(&self, mut pipe: impl AsyncRead + Send + Unpin + 'static) -> JoinHandle<()> {
+        let kept = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(buffer.get(..count).unwrap_or_default());
+                let over = kept.len().saturating_sub(KEPT_OUTPUT);
+                kept.drain(..over);
+            }
+        })
+    }
+}

@@ -1,0 +1,17 @@
+//! Both roles on tokio: launching agents, calling their tools, and being such an agent.
+
+mod agent;
+mod audit;
+mod context;
+mod core;
+mod handle;
+mod io;
+#[cfg(unix)]
+mod launch;
+
+pub use agent::{Agent, AgentBuilder, ServeError};
+pub use audit::{AuditSink, AuditStream, audit_channel};
+pub use context::{BlockingContext, ToolContext, ToolError};
+pub use handle::{Call, CoreHandle, attach};
+#[cfg(unix)]
+pub use launch::{Captured, LaunchError, Launcher};

@@ -1,0 +1,634 @@
+//! The core's machine: tools, calls, health.
+
+use core::time::Duration;
+
+use opensentience_wire::envelope::{Actor, ActorType};
+use opensentience_wire::error::CommandError;
+use opensentience_wire::limits::Limits;
+use opensentience_wire::message::Health;
+use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event, UnknownTypes};
+use opensentience_wire::role::{CallId, CloseReason, Input};
+use serde_json::{Value, json};
+use ubos_common::machine::Machine as _;
+
+use crate::kit::*;
+
+fn request(name: &str) -> CallRequest {
+    CallRequest::new(format!("{AGENT}/{name}"), object(&json!({"n": 1})))
+}
+
+fn started(conn: &mut CoreConnection, millis: u64) -> CallId {
+    let id = conn.call_tool(at(millis), request("echo")).unwrap();
+    drain_core(conn);
+    id
+}
+
+fn result(id: &CallId, status: &str) -> Value {
+    message(
+        "agent.tool.result",
+        json!({"call_id": id.as_str(), "status": status}),
+    )
+}
+
+fn chunk(id: &CallId, seq: u64, channel: &str, data: Value) -> Value {
+    message(
+        "agent.tool.stream",
+        json!({"call_id": id.as_str(), "seq": seq, "channel": channel, "data": data}),
+    )
+}
+
+// spec: OSW-4.2-1
+// spec: OSW-4.2-2
+// spec: OSW-4.2-3
+#[test]
+fn a_wrong_tool_is_rejected_alone() {
+    let mut conn = open_core(Config::default());
+    let with = |name: &str, member: &str, value: Value| {
+        let mut tool = tool(name);
+        tool[member] = value;
+        tool
+    };
+    let large = json!({"x": "y".repeat(65_536)});
+    let tools = json!([
+        tool("fine"),
+        with("a", "tool_id", json!("com.example.b/a")),
+        with("b", "tool_id", json!(7)),
+        with("c", "input_schema", json!([])),
+        with("d", "input_schema", large),
+        tool("echo"),
+        with("e", "name", json!("f")),
+        7,
+        with("g/h", "name", json!("g/h")),
+        with("i", "output_schema", json!(1)),
+        with("j", "later", json!({})),
+    ]);
+    let said = tell_core(
+        &mut conn,
+        0,
+        &message("agent.tools.register", json!({"tools": tools})),
+    );
+    let reply = &said.sent[0];
+    assert_eq!(reply["in_reply_to"], "m-1");
+    assert_eq!(
+        reply["payload"]["registered"],
+        json!([format!("{AGENT}/fine"), format!("{AGENT}/j")])
+    );
+    let codes: Vec<_> = reply["payload"]["rejected"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["error"]["code"].as_str().unwrap())
+        .collect();
+    let (id, schema) = ("tool.invalid_id", "tool.invalid_schema");
+    assert_eq!(
+        codes,
+        [
+            id,
+            id,
+            schema,
+            schema,
+            "tool.conflict",
+            id,
+            schema,
+            id,
+            schema
+        ]
+    );
+}
+
+// spec: OSW-4.2-4
+// spec: OSW-4.2-5
+// spec: OSW-4.2-6
+#[test]
+fn tools_are_added_replaced_and_withdrawn_while_calls_go_on() {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    let mut rich = tool("rich");
+    rich["tags"] = json!(["x"]);
+    rich["side_effects"] = json!(true);
+    tell_core(
+        &mut conn,
+        0,
+        &message("agent.tools.register", json!({"tools": [rich]})),
+    );
+    assert_eq!(conn.tools().count(), 3);
+    let kept = conn.tools().find(|tool| tool.name == "rich").unwrap();
+    assert_eq!(
+        (kept.side_effects, kept.tags.as_deref()),
+        (Some(true), Some(&["x".to_owned()][..]))
+    );
+    tell_core(
+        &mut conn,
+        0,
+        &message(
+            "agent.tools.register",
+            json!({"tools": [7], "replace": true}),
+        ),
+    );
+    assert_eq!(conn.tools().count(), 0);
+    assert_eq!(
+        conn.call_tool(at(0), request("echo")),
+        Err(CommandError::ToolNotFound)
+    );
+    tell_core(
+        &mut conn,
+        0,
+        &message("agent.tools.register", json!({"tools": [tool("z")]})),
+    );
+    let ids = json!({"tool_ids": [format!("{AGENT}/z"), "none"]});
+    let said = tell_core(&mut conn, 0, &message("agent.tools.unregister", ids));
+    assert_eq!(
+        said.sent[0]["payload"],
+        json!({"tool_ids": [format!("{AGENT}/z")]})
+    );
+    assert_eq!(
+        tell_core(&mut conn, 0, &result(&id, "succeeded")).ended(),
+        ["succeeded"]
+    );
+}
+
+// spec: OSW-3-3
+// spec: OSW-3-5
+// spec: OSW-3-9
+#[test]
+fn a_call_carries_its_ids() {
+    let mut conn = open_core(Config::default());
+    let mut asked = request("echo")
+        .with_correlation_id("c")
+        .with_causation_id("d")
+        .with_timeout(Duration::from_secs(3));
+    asked.idempotency_key = Some("k".into());
+    asked.actor = Some(Actor::new(ActorType::Human, "h".into()));
+    let id = conn.call_tool(at(0), asked).unwrap();
+    let first = drain_core(&mut conn).sent.remove(0);
+    assert_eq!(
+        first["payload"],
+        json!({"call_id": id.as_str(), "tool_id": format!("{AGENT}/echo"), "input": {"n": 1}, "timeout_ms": 3000, "idempotency_key": "k"})
+    );
+    assert_eq!(
+        (&first["correlation_id"], &first["causation_id"]),
+        (&json!("c"), &json!("d"))
+    );
+    assert_eq!(first["actor"], json!({"type": "human", "id": "h"}));
+    assert!(first["request_id"].is_string());
+    conn.call_tool(at(0), request("echo")).unwrap();
+    let second = drain_core(&mut conn).sent.remove(0);
+    assert_ne!(first["id"], second["id"]);
+    assert!(second["request_id"].is_string() && second.get("correlation_id").is_none());
+}
+
+// spec: OSW-4.3-2
+// spec: OSW-4.3-4
+#[test]
+fn what_is_refused_is_never_sent() {
+    let mut conn =
+        open_core(Config::default().with_limits(Limits::default().with_max_tool_input_bytes(20)));
+    let large = CallRequest::new(
+        format!("{AGENT}/echo"),
+        object(&json!({"x": "y".repeat(20)})),
+    );
+    for (asked, want) in [
+        (request("none"), "tool.not_found"),
+        (request("write"), "tool.directive_required"),
+        (
+            request("echo").with_caller(ActorType::Agent, "com.example.b"),
+            "tool.permission_denied",
+        ),
+        (
+            request("echo").with_caller(ActorType::from("robot"), "r"),
+            "tool.permission_denied",
+        ),
+        (large, "tool.invalid_input"),
+    ] {
+        assert_eq!(
+            conn.call_tool(at(0), asked).unwrap_err().code().as_str(),
+            want
+        );
+    }
+    let said = drain_core(&mut conn);
+    assert_eq!((said.sent.len(), conn.pending_calls()), (0, 0));
+    assert_eq!(said.audits(), ["security.denied tool.permission_denied"; 2]);
+    assert!(
+        conn.call_tool(at(0), request("write").with_causation_id("directive-1"))
+            .is_ok()
+    );
+    assert!(
+        conn.call_tool(at(0), request("echo").with_caller(ActorType::Human, "h"))
+            .is_ok()
+    );
+    let mut disguised = request("echo").with_caller(ActorType::Agent, "b");
+    disguised.actor = Some(Actor::new(ActorType::Human, "h".into()));
+    let refused = conn.call_tool(at(0), disguised);
+    assert_eq!(refused, Err(CommandError::PermissionDenied));
+    let mut conn = open_core(Config::default().with_agent_grant("tool:invoke:*/echo"));
+    assert!(
+        conn.call_tool(at(0), request("echo").with_caller(ActorType::Agent, "b"))
+            .is_ok()
+    );
+}
+
+// spec: OSW-2-6
+#[test]
+fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
+    let limits = Limits::default()
+        .with_max_inflight_requests(1)
+        .with_max_queued_calls(1);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    let first = started(&mut conn, 0);
+    let second = conn.call_tool(at(0), request("echo")).unwrap();
+    assert_eq!(drain_core(&mut conn).sent.len(), 0);
+    assert_eq!(
+        conn.call_tool(at(0), request("echo")),
+        Err(CommandError::Busy)
+    );
+    let said = tell_core(&mut conn, 0, &result(&first, "succeeded"));
+    assert_eq!(said.types(), ["core.tool.call"]);
+    assert_eq!(said.sent[0]["payload"]["call_id"], second.as_str());
+    let third = conn
+        .call_tool(
+            at(0),
+            request("echo").with_timeout(Duration::from_millis(1)),
+        )
+        .unwrap();
+    conn.cancel(at(0), &third, None).unwrap();
+    let said = drain_core(&mut conn);
+    assert_eq!(
+        (said.sent.len(), said.ended()),
+        (0, vec!["canceled tool.canceled".to_owned()])
+    );
+}
+
+// spec: OSW-4.3-5
+// spec: OSW-4.3-6
+#[test]
+fn chunks_that_break_the_order_are_dropped_and_the_call_goes_on() {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    let text = || json!({"text": "t"});
+    let mut last = chunk(&id, 6, "status", text());
+    last["payload"]["done"] = json!(true);
+    for (message, delivered, audited) in [
+        (chunk(&id, 2, "stdout", text()), false, true),
+        (chunk(&id, 1, "stdout", text()), true, false),
+        (chunk(&id, 1, "stdout", text()), false, true),
+        (chunk(&id, 2, "partial_result", text()), false, true),
+        (chunk(&id, 2, "stdout", json!({"json": {}})), false, true),
+        (chunk(&id, 2, "elsewhere", text()), false, true),
+        (
+            chunk(&id, 2, "partial_result", json!({"json": {}})),
+            true,
+            false,
+        ),
+        (chunk(&id, 5, "log", text()), true, true),
+        (last, true, false),
+        (chunk(&id, 7, "log", text()), false, true),
+    ] {
+        let said = tell_core(&mut conn, 0, &message);
+        let got = said
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Stream(..)));
+        assert_eq!(
+            (got, !said.audits().is_empty()),
+            (delivered, audited),
+            "{message}"
+        );
+    }
+    assert_eq!(
+        tell_core(&mut conn, 0, &result(&id, "succeeded")).ended(),
+        ["succeeded"]
+    );
+}
+
+// spec: OSW-4.3-7
+// spec: OSW-4.3-12
+#[test]
+fn a_second_result_and_strangers_have_no_effect() {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    assert_eq!(
+        tell_core(&mut conn, 0, &result(&id, "succeeded")).ended(),
+        ["succeeded"]
+    );
+    let ack = json!({"call_id": id.as_str(), "accepted": true});
+    for late in [
+        result(&id, "failed"),
+        chunk(&id, 1, "log", json!({"text": ""})),
+        message("agent.tool.cancel_ack", ack),
+    ] {
+        let said = tell_core(&mut conn, 0, &late);
+        assert_eq!(
+            said.audits(),
+            ["protocol.message_rejected protocol.invalid_message"]
+        );
+        assert_eq!(said.events.len(), 1);
+    }
+    let id = started(&mut conn, 0);
+    let said = tell_core(&mut conn, 0, &result(&id, "done"));
+    assert_eq!(said.ended(), ["failed protocol.invalid_message"]);
+}
+
+// spec: OSW-4.3-8
+// spec: OSW-3-11
+#[test]
+fn status_decides_and_errors_are_found_where_they_stand() {
+    let error = |code: &str| json!({"code": code, "message": "m"});
+    let cases = [
+        (
+            json!({"status": "failed"}),
+            json!(null),
+            "failed tool.failed",
+        ),
+        (
+            json!({"status": "canceled"}),
+            json!(null),
+            "canceled tool.canceled",
+        ),
+        (
+            json!({"status": "failed", "error": error("a.b")}),
+            error("c.d"),
+            "failed a.b",
+        ),
+        (
+            json!({"status": "failed", "output": {}}),
+            error("c.d"),
+            "failed c.d",
+        ),
+        (
+            json!({"status": "succeeded", "error": error("a.b")}),
+            json!(null),
+            "succeeded",
+        ),
+    ];
+    for (mut payload, top, want) in cases {
+        let mut conn = open_core(Config::default());
+        payload["call_id"] = json!(started(&mut conn, 0).as_str());
+        let mut result = message("agent.tool.result", payload);
+        result["error"] = top;
+        assert_eq!(tell_core(&mut conn, 0, &result).ended(), [want]);
+    }
+}
+
+// spec: OSW-2-7
+#[test]
+fn an_output_over_the_limit_becomes_an_error() {
+    let limits = Limits::default().with_max_tool_output_bytes(12);
+    for (text, want) in [("12", "succeeded"), ("123", "failed tool.output_too_large")] {
+        let mut conn = open_core(Config::default().with_limits(limits.clone()));
+        let mut result = result(&started(&mut conn, 0), "succeeded");
+        result["payload"]["output"] = json!({"abc": text});
+        assert_eq!(tell_core(&mut conn, 0, &result).ended(), [want]);
+    }
+}
+
+// spec: OSW-4.3-9
+#[test]
+fn a_late_call_ends_by_itself_and_is_cancelled() {
+    let mut conn = open_core(Config::default());
+    let id = conn
+        .call_tool(at(0), request("echo").with_timeout(Duration::from_secs(2)))
+        .unwrap();
+    drain_core(&mut conn);
+    conn.handle_timeout(at(2_999));
+    assert!(drain_core(&mut conn).ended().is_empty());
+    conn.handle_timeout(at(3_000));
+    let said = drain_core(&mut conn);
+    assert_eq!(
+        (said.ended(), said.types()),
+        (
+            vec!["failed tool.timeout".to_owned()],
+            vec!["core.tool.cancel"]
+        )
+    );
+    assert!(
+        tell_core(&mut conn, 3_001, &result(&id, "succeeded"))
+            .ended()
+            .is_empty()
+    );
+}
+
+// spec: OSW-4.4-1
+// spec: OSW-4.4-2
+#[test]
+fn a_cancel_that_nobody_answers_ends_the_call() {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    conn.cancel(at(0), &id, Some("enough")).unwrap();
+    conn.cancel(at(1), &id, None).unwrap();
+    let said = drain_core(&mut conn);
+    assert_eq!(said.types(), ["core.tool.cancel"]);
+    assert_eq!(
+        said.sent[0]["payload"],
+        json!({"call_id": id.as_str(), "reason": "enough", "deadline_ms": 5000})
+    );
+    let ack = message(
+        "agent.tool.cancel_ack",
+        json!({"call_id": id.as_str(), "accepted": true}),
+    );
+    assert!(matches!(
+        &tell_core(&mut conn, 2, &ack).events[..],
+        [Event::CancelAck { accepted: true, .. }]
+    ));
+    conn.handle_timeout(at(4_999));
+    assert!(drain_core(&mut conn).ended().is_empty());
+    conn.handle_timeout(at(5_000));
+    assert_eq!(drain_core(&mut conn).ended(), ["canceled tool.canceled"]);
+    assert_eq!(
+        conn.cancel(at(5_001), &id, None),
+        Err(CommandError::NoSuchCall)
+    );
+}
+
+// spec: OSW-4.5-1
+// spec: OSW-4.5-2
+#[test]
+fn silence_stops_new_calls_and_a_beat_brings_them_back() {
+    let mut conn = open_core(Config::default());
+    let running = started(&mut conn, 0);
+    let session = |id: &str, status: &str| {
+        message(
+            "agent.heartbeat",
+            json!({"session_id": id, "uptime_ms": 1, "inflight_calls": 0, "status": status}),
+        )
+    };
+    let said = tell_core(&mut conn, 1_000, &session("another", "ok"));
+    assert_eq!(
+        said.audits(),
+        ["protocol.message_rejected protocol.session_mismatch"]
+    );
+    conn.handle_timeout(at(15_000));
+    assert_eq!(
+        drain_core(&mut conn).audits(),
+        ["agent.heartbeat_missed ", "agent.marked_unhealthy "]
+    );
+    assert_eq!(
+        conn.call_tool(at(15_000), request("echo")),
+        Err(CommandError::Unhealthy)
+    );
+    let mut fresh = new_core(Config::default());
+    let own = tell_core(&mut fresh, 0, &hello()).sent[0]["payload"]["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(*conn.health(), Health::Unhealthy);
+    tell_core(&mut conn, 16_000, &session(&own, "degraded"));
+    assert_eq!(*conn.health(), Health::Degraded);
+    assert!(conn.call_tool(at(16_000), request("echo")).is_ok());
+    tell_core(&mut conn, 16_001, &session(&own, "unhealthy"));
+    assert_eq!(
+        conn.call_tool(at(16_002), request("echo")),
+        Err(CommandError::Unhealthy)
+    );
+    assert_eq!(
+        tell_core(&mut conn, 16_003, &result(&running, "succeeded")).ended(),
+        ["succeeded"]
+    );
+}
+
+#[test]
+fn silence_counts_only_while_somebody_reads() {
+    let mut conn = open_core(Config::default());
+    conn.set_reading(at(0), false);
+    conn.handle_timeout(at(60_000));
+    assert_eq!(*conn.health(), Health::Ok);
+    conn.set_reading(at(60_000), true);
+    conn.handle_timeout(at(74_999));
+    assert_eq!(*conn.health(), Health::Ok);
+    conn.handle_timeout(at(75_000));
+    assert_eq!(*conn.health(), Health::Unhealthy);
+}
+
+// spec: OSW-4.5-5
+#[test]
+fn every_call_ends_once_when_the_connection_does() {
+    let limits = Limits::default().with_max_inflight_requests(2);
+    let mut conn = open_core(Config::default().with_limits(limits));
+    for _ in 0..5 {
+        conn.call_tool(at(0), request("echo")).unwrap();
+    }
+    conn.handle_input(at(1), Input::Eof).unwrap();
+    let said = drain_core(&mut conn);
+    assert_eq!(said.ended(), ["failed agent.disconnected"; 5]);
+    assert_eq!(
+        (said.closed, conn.poll_timeout()),
+        (Some(CloseReason::Disconnected), None)
+    );
+    assert!(conn.handle_input(at(2), Input::Eof).is_err());
+    assert_eq!(
+        conn.call_tool(at(2), request("echo")),
+        Err(CommandError::Closing)
+    );
+}
+
+// spec: OSW-4.1-7
+#[test]
+fn a_goodbye_lets_running_calls_end() {
+    let mut conn = open_core(Config::default());
+    let id = started(&mut conn, 0);
+    conn.goodbye(at(0), "update", Some(Duration::from_secs(2)))
+        .unwrap();
+    assert_eq!(
+        drain_core(&mut conn).sent[0]["payload"],
+        json!({"reason": "update", "retry_after_ms": 2000})
+    );
+    assert_eq!(
+        conn.call_tool(at(0), request("echo")),
+        Err(CommandError::Closing)
+    );
+    let said = tell_core(&mut conn, 1, &result(&id, "succeeded"));
+    assert_eq!(
+        (said.ended(), said.closed),
+        (vec!["succeeded".to_owned()], Some(CloseReason::Goodbye))
+    );
+    let mut conn = open_core(Config::default());
+    started(&mut conn, 0);
+    conn.goodbye(at(0), "now", None).unwrap();
+    conn.handle_timeout(at(5_000));
+    assert_eq!(drain_core(&mut conn).ended(), ["failed agent.disconnected"]);
+}
+
+// spec: OSW-3-7
+#[test]
+fn unknown_types_are_answered_ignored_or_end_the_connection() {
+    let mut conn = open_core(Config::default());
+    started(&mut conn, 0);
+    let mut odd = message("agent.later", json!({}));
+    assert!(tell_core(&mut conn, 0, &odd).sent.is_empty());
+    odd["request_id"] = json!("r-9");
+    let said = tell_core(&mut conn, 0, &odd);
+    assert_eq!(
+        (said.types(), &said.sent[0]["in_reply_to"]),
+        (vec!["core.error"], &json!("m-1"))
+    );
+    assert_eq!(
+        (&said.sent[0]["error"]["code"], &said.sent[0]["payload"]),
+        (&json!("protocol.unknown_type"), &json!({}))
+    );
+    for (member, value) in [
+        ("in_reply_to", json!("x")),
+        ("error", json!({"code": "a", "message": "b"})),
+    ] {
+        let mut odd = odd.clone();
+        odd[member] = value;
+        assert!(tell_core(&mut conn, 0, &odd).sent.is_empty());
+    }
+    let mut conn = open_core(Config::default().with_unknown_types(UnknownTypes::Close));
+    let said = tell_core(&mut conn, 0, &message("agent.later", json!({})));
+    assert_eq!(said.types(), ["core.goodbye"]);
+    assert!(conn.is_closed());
+}
+
+// spec: OSW-4-1
+// spec: OSW-3-1
+#[test]
+fn messages_out_of_place_have_no_effect_after_the_welcome() {
+    let mut conn = open_core(Config::default());
+    let mut other = message("agent.pong", json!({}));
+    other["v"] = json!(2);
+    let mut bare = message("agent.pong", json!({}));
+    bare["ts"] = json!(null);
+    for odd in [
+        hello(),
+        message("core.tool.call", json!({})),
+        message("core.later", json!({})),
+        other,
+        bare,
+        message("agent.pong", json!([])),
+    ] {
+        let said = tell_core(&mut conn, 0, &odd);
+        assert_eq!(
+            said.audits(),
+            ["protocol.message_rejected protocol.invalid_message"],
+            "{odd}"
+        );
+        assert!(said.sent.is_empty() && conn.is_open());
+    }
+}
+
+// spec: OSW-2-1
+// spec: OSW-8-1
+#[test]
+fn what_is_no_message_ends_the_connection_and_is_audited_by_its_length() {
+    for body in [
+        &b"\xff"[..],
+        b"\xef\xbb\xbf{}",
+        b"[]",
+        b"{",
+        b"{} {}",
+        br#"{"a":1,"a":2}"#,
+    ] {
+        let mut conn = open_core(Config::default());
+        conn.handle_input(at(0), Input::Bytes(&raw_frame(body)))
+            .unwrap_err();
+        let said = drain_core(&mut conn);
+        assert_eq!(said.sent[0]["error"]["code"], "protocol.invalid_frame");
+        let Event::Audit(audit) = &said.events[0] else {
+            panic!("{:?}", said.events)
+        };
+        assert_eq!(
+            (audit.name.as_str(), audit.bytes),
+            ("protocol.frame_rejected", Some(body.len()))
+        );
+        assert!(conn.is_closed());
+    }
+}

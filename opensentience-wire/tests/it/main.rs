@@ -1,0 +1,22 @@
+//! What the crate promises, seen from outside.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::result_large_err,
+    clippy::print_stderr,
+    reason = "helpers of tests are tests"
+)]
+
+mod agent_role;
+mod bytes;
+mod core_handshake;
+mod core_role;
+mod kit;
+mod lab;
+#[cfg(all(feature = "tokio", unix))]
+mod transport;
+mod vectors;

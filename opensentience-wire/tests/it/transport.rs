@@ -1,0 +1,400 @@
+//! Real sockets and real processes: this test binary, started again, is the agent.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use opensentience_wire::error::CommandError;
+use opensentience_wire::limits::Limits;
+use opensentience_wire::message::{SemVer, Status};
+use opensentience_wire::role::CloseReason;
+use opensentience_wire::role::agent;
+use opensentience_wire::role::core::{CallRequest, Config, Outcome};
+use opensentience_wire::transport::tokio::{
+    Agent, AuditSink, AuditStream, CoreHandle, LaunchError, Launcher, ServeError, ToolError,
+    attach, audit_channel,
+};
+use opensentience_wire::{Grant, SessionToken};
+use serde_json::json;
+use tokio::io::DuplexStream;
+use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
+use ubos_common::os::Clock;
+
+use crate::kit::{AGENT, object, spec, token};
+
+fn tools() -> Agent {
+    Agent::builder(SemVer::parse("1.0.0").unwrap())
+        .tool(spec("echo"), async |_, input| Ok(input))
+        .tool(spec("count"), async |context, input| {
+            let wanted: serde_json::Value = input.deserialize().unwrap();
+            for n in 1..=wanted["n"].as_u64().unwrap() {
+                context
+                    .stdout(format!("line {n}"))
+                    .await
+                    .map_err(|_| ToolError::canceled())?;
+            }
+            Ok(RawObject::empty())
+        })
+        .blocking_tool(spec("block"), |context, _| {
+            context.stdout("begun").map_err(|_| ToolError::canceled())?;
+            while !context.is_cancelled() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(ToolError::canceled())
+        })
+        .blocking_tool(spec("stubborn"), |_, _| {
+            std::thread::sleep(Duration::from_secs(600));
+            Ok(RawObject::empty())
+        })
+        .tool(spec("panic"), async |_, _| {
+            panic!("the stack is nobody's business")
+        })
+        .tool(spec("die"), async |_, _| std::process::abort())
+        .tool(spec("environment"), async |_, _| {
+            let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+            let args: Vec<String> = std::env::args().collect();
+            Ok(object(
+                &json!({"names": names, "args": args, "pid": std::process::id()}),
+            ))
+        })
+        .build()
+}
+
+/// No test of its own: what the launched process runs.
+#[test]
+fn agent_process() {
+    let Some(socket) = std::env::var_os("OPENSENTIENCE_SOCKET_PATH") else {
+        return;
+    };
+    let socket = std::path::Path::new(&socket);
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    eprintln!(
+        "modes {:o} {:o}",
+        mode(socket.parent().unwrap()),
+        mode(socket)
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let served = runtime.block_on(tools().serve_from_env());
+    drop(served);
+    std::process::exit(0);
+}
+
+fn launcher() -> (Launcher, AuditStream) {
+    let (sink, audit) = audit_channel(1_000);
+    let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
+        .arg("transport::agent_process")
+        .arg("--exact")
+        .arg("--nocapture")
+        .stop_timeout(Duration::from_millis(300))
+        .audit(sink);
+    (launcher, audit)
+}
+
+async fn launch() -> (CoreHandle, AuditStream) {
+    let (launcher, audit) = launcher();
+    (launcher.launch().await.unwrap(), audit)
+}
+
+fn request(name: &str, input: serde_json::Value) -> CallRequest {
+    CallRequest::new(format!("{AGENT}/{name}"), object(&input)).with_correlation_id("c")
+}
+
+fn code(outcome: &Outcome) -> &str {
+    outcome
+        .error
+        .as_ref()
+        .map_or("", |error| error.code.as_str())
+}
+
+async fn names(mut audit: AuditStream) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some(event) = audit.next().await {
+        names.push(event.name.to_string());
+    }
+    names
+}
+
+// spec: OSW-5-2
+// spec: OSW-5-3
+#[tokio::test]
+async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_arguments() {
+    let (launcher, audit) = launcher();
+    let output = launcher.output();
+    let handle = launcher.launch().await.unwrap();
+    let outcome = handle
+        .call(request("environment", json!({})))
+        .await
+        .unwrap()
+        .result()
+        .await;
+    let seen: serde_json::Value = outcome.into_result().unwrap().deserialize().unwrap();
+    let mut names_seen: Vec<_> = seen["names"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_str().unwrap())
+        .collect();
+    names_seen.sort_unstable();
+    let own = [
+        "AGENT_ID",
+        "HOME",
+        "INSTALL_PATH",
+        "RUN_ID",
+        "SESSION_TOKEN",
+        "SOCKET_PATH",
+    ];
+    let mut want: Vec<String> = own
+        .iter()
+        .map(|name| format!("OPENSENTIENCE_{name}"))
+        .collect();
+    want.push("PATH".into());
+    assert_eq!(names_seen, want);
+    assert_eq!(seen["args"].as_array().unwrap().len(), 4);
+    assert_eq!(handle.tools().len(), 7);
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+    assert!(output.text().contains("modes 700 600"));
+    let seen = names(audit).await;
+    assert_eq!(seen.first().map(String::as_str), Some("agent.run_started"));
+    assert_eq!(seen.last().map(String::as_str), Some("agent.run_stopped"));
+}
+
+#[tokio::test]
+async fn output_comes_in_order_and_the_result_last() {
+    let (handle, _) = launch().await;
+    let mut call = handle
+        .call(request("count", json!({"n": 500})))
+        .await
+        .unwrap();
+    let mut seen = 0;
+    while let Some(chunk) = call.next_chunk().await {
+        seen += 1;
+        assert_eq!(
+            (chunk.seq, chunk.data.text),
+            (seen, Some(format!("line {seen}")))
+        );
+    }
+    assert_eq!(seen, 500);
+    assert_eq!(call.result().await.status, Status::Succeeded);
+}
+
+// spec: OSW-4.4-3
+#[tokio::test]
+async fn cancelling_stops_tools_that_block() {
+    let (handle, _) = launch().await;
+    let mut call = handle.call(request("block", json!({}))).await.unwrap();
+    assert!(call.next_chunk().await.is_some());
+    call.cancel();
+    let outcome = call.result().await;
+    assert_eq!(
+        (&outcome.status, code(&outcome)),
+        (&Status::Canceled, "tool.canceled")
+    );
+    let mut dropped = handle.call(request("block", json!({}))).await.unwrap();
+    assert!(dropped.next_chunk().await.is_some());
+    drop(dropped);
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+}
+
+// spec: OSW-4.3-9
+#[tokio::test]
+async fn a_tool_that_never_returns_times_out_and_holds_nobody_up() {
+    let (handle, _) = launch().await;
+    let slow = request("stubborn", json!({})).with_timeout(Duration::from_millis(100));
+    let outcome = handle.call(slow).await.unwrap().result().await;
+    assert_eq!(code(&outcome), "tool.timeout");
+    assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+}
+
+// spec: OSW-4.5-5
+#[tokio::test]
+async fn every_call_ends_when_the_process_dies() {
+    let (handle, audit) = launch().await;
+    let block = handle.call(request("block", json!({}))).await.unwrap();
+    let die = handle.call(request("die", json!({}))).await.unwrap();
+    assert_eq!(code(&die.result().await), "agent.disconnected");
+    assert_eq!(code(&block.result().await), "agent.disconnected");
+    let late = handle.call(request("echo", json!({}))).await.unwrap_err();
+    assert_eq!(late, CommandError::Closing);
+    assert_eq!(handle.shutdown().await, CloseReason::Disconnected);
+    assert_eq!(
+        names(audit).await.last().map(String::as_str),
+        Some("agent.run_crashed")
+    );
+}
+
+// spec: OSW-7-4
+#[tokio::test]
+async fn a_panic_is_contained_and_says_nothing() {
+    let (handle, _) = launch().await;
+    let outcome = handle
+        .call(request("panic", json!({})))
+        .await
+        .unwrap()
+        .result()
+        .await;
+    assert_eq!(code(&outcome), "tool.internal");
+    assert!(!outcome.error.unwrap().message.contains("business"));
+    let again = handle
+        .call(request("echo", json!({"a": 1})))
+        .await
+        .unwrap()
+        .result()
+        .await;
+    assert_eq!(again.output.unwrap().as_str(), r#"{"a":1}"#);
+}
+
+// spec: OSW-5-1
+#[tokio::test]
+async fn a_process_that_is_no_agent_is_not_waited_for() {
+    let launcher = Launcher::new(AGENT, "/bin/sh")
+        .arg("-c")
+        .arg("echo no >&2; exit 3");
+    let output = launcher.output();
+    let error = launcher.launch().await.unwrap_err();
+    assert!(matches!(error, LaunchError::Ended(status) if status.code() == Some(3)));
+    assert_eq!(output.text(), "no\n");
+    let silent = Launcher::new(AGENT, "/bin/sleep")
+        .arg("600")
+        .stop_timeout(Duration::from_millis(300));
+    let config = Config::default().with_handshake_timeout(Duration::from_millis(200));
+    let error = silent.config(config).launch().await.unwrap_err();
+    assert!(matches!(error, LaunchError::Handshake));
+}
+
+fn serve(
+    io: DuplexStream,
+    token: SessionToken,
+) -> tokio::task::JoinHandle<Result<CloseReason, ServeError>> {
+    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").unwrap(), token);
+    tokio::spawn(tools().serve(io, config))
+}
+
+async fn connect(limits: Limits, token_seen: SessionToken) -> Result<CoreHandle, Option<Grant>> {
+    let (near, far) = tokio::io::duplex(4_096);
+    serve(far, token_seen);
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let config = Config::default().with_limits(limits);
+    attach(
+        near,
+        clock,
+        config,
+        IdSource::seeded(1),
+        grant,
+        AuditSink::default(),
+    )
+    .await
+}
+
+// spec: OSW-4.1-3
+#[tokio::test]
+async fn a_wrong_token_is_refused_on_both_sides() {
+    let wrong = || SessionToken::from_random([1; 32]);
+    assert!(
+        connect(Limits::default(), wrong())
+            .await
+            .unwrap_err()
+            .is_some()
+    );
+    let (near, far) = tokio::io::duplex(4_096);
+    let served = serve(far, wrong());
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let core = attach(
+        near,
+        clock,
+        Config::default(),
+        IdSource::seeded(1),
+        grant,
+        AuditSink::default(),
+    );
+    assert!(core.await.is_err());
+    let error = served.await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the connection ended with protocol.unauthorized"
+    );
+}
+
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn a_slow_reader_slows_the_tool_and_loses_nothing() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let mut slow = handle
+        .call(request("count", json!({"n": 3_000})))
+        .await
+        .unwrap();
+    let echo = handle.call(request("echo", json!({}))).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut seen = 0;
+    while slow.next_chunk().await.is_some() {
+        seen += 1;
+    }
+    assert_eq!(seen, 3_000);
+    assert_eq!(slow.result().await.status, Status::Succeeded);
+    assert_eq!(echo.result().await.status, Status::Succeeded);
+    let unread = handle
+        .call(request("count", json!({"n": 3_000})))
+        .await
+        .unwrap();
+    assert_eq!(unread.result().await.status, Status::Succeeded);
+}
+
+#[tokio::test]
+async fn who_asks_after_the_end_is_told_even_while_output_waits() {
+    let (handle, _) = launch().await;
+    let count = request("count", json!({"n": 50}));
+    let unread = handle.call(count).await.unwrap();
+    let die = handle.call(request("die", json!({}))).await.unwrap();
+    assert_eq!(code(&die.result().await), "agent.disconnected");
+    let late = handle.call(request("echo", json!({}))).await;
+    assert_eq!(late.unwrap_err(), CommandError::Closing);
+    drop(unread);
+}
+
+#[tokio::test]
+async fn the_agent_ends_when_the_core_vanishes() {
+    let (near, far) = tokio::io::duplex(4_096);
+    let served = serve(far, token());
+    drop(near);
+    assert_eq!(served.await.unwrap().unwrap(), CloseReason::Disconnected);
+}
+
+async fn pid(handle: &CoreHandle) -> String {
+    let call = handle.call(request("environment", json!({}))).await;
+    let output = call.unwrap().result().await.into_result().unwrap();
+    let seen: serde_json::Value = output.deserialize().unwrap();
+    seen["pid"].to_string()
+}
+
+fn is_alive(pid: &str) -> bool {
+    let mut kill = Command::new("kill");
+    let kill = kill.arg("-0").arg(pid).stderr(std::process::Stdio::null());
+    kill.status().unwrap().success()
+}
+
+#[tokio::test]
+async fn a_launched_process_is_gone_after_the_shutdown() {
+    let (handle, _) = launch().await;
+    let pid = pid(&handle).await;
+    assert!(is_alive(&pid));
+    handle.shutdown().await;
+    assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn a_launched_process_is_gone_after_its_handle_is_dropped() {
+    let (handle, audit) = launch().await;
+    let pid = pid(&handle).await;
+    let stubborn = request("stubborn", json!({})).with_timeout(Duration::from_millis(50));
+    let call = handle.call(stubborn).await.unwrap();
+    assert_eq!(code(&call.result().await), "tool.timeout");
+    drop(handle);
+    names(audit).await;
+    assert!(!is_alive(&pid));
+}

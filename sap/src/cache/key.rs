@@ -1,0 +1,170 @@
+//! The key of a task, and the essence of its payload.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ubos_common::canon::{self, CanonError, Domain};
+use ubos_common::json::{MemberWriter, RawBuf, RawObject, Write};
+
+use super::record::SAP_VERSION;
+use super::{CacheKey, Fingerprint};
+use crate::task::Task;
+
+/// Takes from a payload what its outcome depends on.
+///
+/// Equal essences of one version share key and fingerprint. Whoever changes what is taken changes the version.
+pub trait Essence: fmt::Debug + Send + Sync {
+    /// Names the extractor and its version.
+    fn version(&self) -> &str;
+
+    /// The essence of a payload.
+    ///
+    /// # Errors
+    ///
+    /// The payload has none; the task then has no key and is computed.
+    fn extract(&self, payload: &RawObject) -> Result<RawBuf, EssenceError>;
+}
+
+/// Why a payload has no essence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("payload has no essence: {reason}")]
+#[non_exhaustive]
+pub struct EssenceError {
+    /// What was wanted, without a value of the payload.
+    pub reason: String,
+}
+
+impl EssenceError {
+    /// An error that says `reason`.
+    #[must_use]
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The whole payload: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a unit")]
+pub struct WholePayload;
+
+impl Essence for WholePayload {
+    fn version(&self) -> &'static str {
+        "whole/1"
+    }
+
+    fn extract(&self, payload: &RawObject) -> Result<RawBuf, EssenceError> {
+        Ok(payload.clone().into())
+    }
+}
+
+/// The payload less some of its own members, such as a time of asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropMembers {
+    names: BTreeSet<String>,
+    version: String,
+}
+
+impl DropMembers {
+    /// Drops the members of these names.
+    #[must_use]
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let names: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
+        // Written as JSON, so that no name can pass for two.
+        let list = names.iter().cloned().collect::<Vec<String>>();
+        let version = format!("drop/1:{}", ubos_common::json::to_string(&list));
+        Self { names, version }
+    }
+}
+
+impl Essence for DropMembers {
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn extract(&self, payload: &RawObject) -> Result<RawBuf, EssenceError> {
+        let members = payload.deserialize::<BTreeMap<String, RawBuf>>();
+        let mut members = members.map_err(|_| EssenceError::new("not to be read again"))?;
+        members.retain(|name, _| !self.names.contains(name));
+        let text = ubos_common::json::to_string(&members);
+        RawBuf::parse(&text).map_err(|_| EssenceError::new("not to be read again"))
+    }
+}
+
+/// The two names that a task has in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Keys {
+    /// The key.
+    pub key: CacheKey,
+    /// The essence and its extractor's version alone.
+    pub fingerprint: Fingerprint,
+}
+
+/// Why a task has no key. It is computed then, and not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// A part has no exact canonical form, such as a number that no double holds.
+    #[error("no exact canonical form: {0}")]
+    Inexact(#[from] CanonError),
+    /// The payload has no essence.
+    #[error(transparent)]
+    Essence(#[from] EssenceError),
+}
+
+impl Keys {
+    /// The names of a task under an extractor.
+    ///
+    /// ```
+    /// use sap::cache::{Keys, WholePayload};
+    /// # use sap::*;
+    /// # use ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
+    /// # let mut task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
+    /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
+    /// let one = Keys::of(&task, &WholePayload)?;
+    /// task.tags = Some(vec!["other".into()]);
+    /// assert_eq!(Keys::of(&task, &WholePayload)?, one);
+    /// task.constitutional_context.territory = Some("EUFM".into());
+    /// assert_ne!(Keys::of(&task, &WholePayload)?.key, one.key);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`]. Spec: SAP 6
+    // impl: SAP-6-1, SAP-6-2, SAP-6-12, SAP-6-13
+    pub fn of(task: &Task, extractor: &dyn Essence) -> Result<Self, KeyError> {
+        let essence = extractor.extract(&task.payload)?;
+        let context = &task.constitutional_context;
+        // The principles are a set; absent and empty are told apart.
+        let principles = context.principles.as_ref().map(|list| {
+            let set: BTreeSet<&String> = list.iter().collect();
+            set.into_iter().cloned().collect::<Vec<String>>()
+        });
+        let key = digest(&[
+            ("capability", &task.target.capability),
+            ("essence", &essence),
+            ("territory", &context.territory),
+            ("principles", &principles),
+            ("outputContract", &task.output_contract),
+            ("sapVersion", &SAP_VERSION),
+        ])?;
+        let fingerprint = digest(&[("essence", &essence), ("extractor", &extractor.version())])?;
+        Ok(Self {
+            key: CacheKey(key),
+            fingerprint: Fingerprint(fingerprint),
+        })
+    }
+}
+
+fn digest(parts: &[(&str, &dyn Write)]) -> Result<canon::Digest, CanonError> {
+    let mut text = Vec::with_capacity(512);
+    let mut object = MemberWriter::begin(&mut text);
+    for (name, part) in parts {
+        object.member(name, *part);
+    }
+    object.end();
+    canon::digest_slice(&Domain::plain(), &text)
+}

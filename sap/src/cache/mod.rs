@@ -1,0 +1,17 @@
+//! The write-once cache: outcomes that were vetted once answer equal tasks again.
+//!
+//! ```text
+//! key      what two tasks have in common when one answer serves both
+//! record   what is kept, never changed
+//! policy   whether a record answers this task, as a pure function
+//! store    where records are kept
+//! ```
+
+mod key;
+mod policy;
+mod record;
+
+pub use crate::evidence::{CacheKey, Fingerprint};
+pub use key::{DropMembers, Essence, EssenceError, KeyError, Keys, WholePayload};
+pub use policy::{Decision, Found, MissReason, decide, is_read};
+pub use record::{CacheError, CacheRecord, CacheStore, Lookup, SAP_VERSION};

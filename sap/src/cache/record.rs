@@ -1,0 +1,102 @@
+//! Records, and where they are kept.
+
+use core::fmt;
+
+use ubos_common::json::RawBuf;
+use ubos_common::time::Timestamp;
+
+use super::{CacheKey, Fingerprint};
+use crate::evidence::Alignment;
+use crate::ident::AgentId;
+
+/// The version of the protocol as records carry it.
+pub const SAP_VERSION: &str = "2.0";
+
+ubos_common::wire! {
+    /// An outcome that was vetted, kept for good. Spec: SAP 6
+    pub struct CacheRecord {
+        /// The key that it answers.
+        required cache_key: CacheKey = "cacheKey", "SAP-6-10";
+        /// When it was written.
+        required stored_at: Timestamp = "storedAt", "SAP-6-10";
+        /// The agent that produced it.
+        required producer: AgentId = "producer", "SAP-6-10";
+        /// The verdict when it was written.
+        required alignment: Alignment = "alignment", "SAP-6-10";
+        /// The output, any JSON value.
+        required output: RawBuf = "output", "SAP-6-10";
+        /// What grounds the output.
+        required citations: Vec<String> = "citations", "SAP-6-10";
+        /// The essence that it was computed of.
+        required fingerprint: Fingerprint = "fingerprint", "SAP-6-10";
+        /// The version of the protocol; records of another one never answer.
+        required sap_version: String = "sapVersion", "SAP-6-9";
+    }
+}
+
+impl CacheRecord {
+    /// Whole seconds since it was written; a record of the future has age 0. Spec: SAP 6
+    #[must_use]
+    pub const fn age_sec(&self, now: Timestamp) -> u64 {
+        now.saturating_since(self.stored_at)
+    }
+}
+
+/// What looking for a key found.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Lookup {
+    /// The newest intact record of this version of the protocol.
+    pub record: Option<CacheRecord>,
+    /// Newer records that are there and do not hold; each counts as a miss.
+    pub damaged: usize,
+}
+
+impl Lookup {
+    /// What was found.
+    #[must_use]
+    pub const fn new(record: Option<CacheRecord>, damaged: usize) -> Self {
+        Self { record, damaged }
+    }
+}
+
+/// Where records are kept. There is no way to change or remove one.
+///
+/// The calls may block for as long as the disk takes.
+pub trait CacheStore: fmt::Debug + Send + Sync {
+    /// The newest intact record of a key.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    fn find(&self, key: &CacheKey) -> Result<Lookup, CacheError>;
+
+    /// Adds a record; those of the same key stay.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Full`] at the store's bound, or the store cannot be written.
+    fn put(&self, record: &CacheRecord) -> Result<(), CacheError>;
+
+    /// Every intact record of a key, of every version of the protocol, oldest first: for audit.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, CacheError>;
+}
+
+/// Why a store did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// It holds as many records as it may; nothing is removed to make room.
+    #[error("cache holds {limit} records, which is its bound")]
+    Full {
+        /// The bound.
+        limit: usize,
+    },
+    /// It failed.
+    #[error("cache store failed")]
+    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

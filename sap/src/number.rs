@@ -1,0 +1,217 @@
+//! Numbers that keep the text they were read from.
+
+use core::fmt;
+
+use ubos_common::json::{Fault, Read, Reader, Write};
+
+/// The greatest whole number that every JSON reader holds exactly: 2^53 - 1.
+pub const MAX_WHOLE: u64 = (1 << 53) - 1;
+
+/// Declares a number with a rule; equal values are equal, however they are written.
+macro_rules! number {
+    ($(#[$meta:meta])* $name:ident, $wanted:literal, $lenient:literal, $holds:expr) => {
+        $(#[$meta])*
+        #[derive(Clone)]
+        pub struct $name {
+            value: f64,
+            text: Box<str>,
+        }
+
+        impl $name {
+            /// The number, if it keeps the rule.
+            #[must_use]
+            pub fn new(value: f64) -> Option<Self> {
+                let holds: fn(f64) -> bool = $holds;
+                if !value.is_finite() || !holds(value) {
+                    return None;
+                }
+                let text = ubos_common::json::to_string(&value).into();
+                Some(Self { value, text })
+            }
+
+            /// The value.
+            #[must_use]
+            pub const fn value(&self) -> f64 {
+                self.value
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.value == other.value
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.text)
+            }
+        }
+
+        impl Read<'_> for $name {
+            fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+                let holds: fn(f64) -> bool = $holds;
+                let at = reader.offset();
+                let text = reader.number()?;
+                let value: f64 = text.parse().unwrap_or(f64::INFINITY);
+                if !value.is_finite() {
+                    return Err(reader.bad_value_seen(at, "a finite number", text));
+                }
+                if !holds(value) {
+                    if !($lenient && reader.is_lenient()) {
+                        return Err(reader.bad_value_seen(at, $wanted, text));
+                    }
+                    reader.tolerate(at, "out_of_range", concat!("outside ", $wanted));
+                }
+                Ok(Self { value, text: text.into() })
+            }
+        }
+
+        impl Write for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(self.text.as_bytes());
+            }
+        }
+    };
+}
+
+number! {
+    /// Any finite number, such as a reading.
+    Number, "a finite number", false, |_| true
+}
+
+number! {
+    /// Pressure in PSI, 0 to 100, fractions allowed. The lenient profile lets others pass. Spec: SAP 4.1
+    Psi, "a number from 0 to 100", true, |value| (0.0..=100.0).contains(&value)
+}
+
+number! {
+    /// An amount of a budget, 0 or more. Spec: SAP 4.1
+    Amount, "a number from 0", false, |value| value >= 0.0
+}
+
+impl From<&Psi> for Number {
+    fn from(psi: &Psi) -> Self {
+        Self {
+            value: psi.value,
+            text: psi.text.clone(),
+        }
+    }
+}
+
+/// A whole number from 0 to [`MAX_WHOLE`], however it is spelt: `60`, `60.0` and `6e1` are one. Spec: SAP 4.1
+#[derive(Clone)]
+pub struct Whole {
+    value: u64,
+    text: Box<str>,
+}
+
+impl Whole {
+    /// The number; `None` above [`MAX_WHOLE`].
+    #[must_use]
+    pub fn new(value: u64) -> Option<Self> {
+        (value <= MAX_WHOLE).then(|| Self {
+            value,
+            text: value.to_string().into(),
+        })
+    }
+
+    /// The value.
+    #[must_use]
+    pub const fn value(&self) -> u64 {
+        self.value
+    }
+}
+
+impl PartialEq for Whole {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Read<'_> for Whole {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let text = reader.number()?;
+        match whole(text) {
+            Some(value) => Ok(Self {
+                value,
+                text: text.into(),
+            }),
+            None => Err(reader.bad_value_seen(at, "a whole number from 0 to 2^53-1", text)),
+        }
+    }
+}
+
+impl Write for Whole {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.text.as_bytes());
+    }
+}
+
+/// The whole number that a JSON number stands for. It is read digit by digit: a double would round
+/// 9007199254740991.4 to one.
+fn whole(text: &str) -> Option<u64> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [before, behind].concat();
+    let Some(first) = digits.find(|c| c != '0') else {
+        return Some(0);
+    };
+    let last = digits.trim_end_matches('0').len();
+    let point = i64::try_from(before.len())
+        .ok()?
+        .checked_add(exponent.parse().ok()?)?;
+    let point = usize::try_from(point).ok()?;
+    // Sixteen digits hold 2^53; more cannot be in range.
+    if sign || last > point || point.checked_sub(first)? > 16 {
+        return None;
+    }
+    let significant = digits.get(first..last)?;
+    let zeroes = u32::try_from(point - last).ok()?;
+    let value = significant
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(10_u64.checked_pow(zeroes)?)?;
+    (value <= MAX_WHOLE).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: SAP-4.1-8
+    #[test]
+    fn whole_numbers_are_read_exactly() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("0e99999999999999999999", Some(0)),
+            ("60", Some(60)),
+            ("60.0", Some(60)),
+            ("6e1", Some(60)),
+            ("0.006e4", Some(60)),
+            ("600e-1", Some(60)),
+            ("9007199254740991", Some(MAX_WHOLE)),
+            ("9007199254740992", None),
+            ("9007199254740991.4", None),
+            ("60.5", None),
+            ("-1", None),
+            ("1e400", None),
+            ("1e-400", None),
+            ("1e99999999999999999999", None),
+        ] {
+            assert_eq!(whole(text), value, "{text}");
+        }
+    }
+}

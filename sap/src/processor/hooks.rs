@@ -1,0 +1,90 @@
+//! What an application decides itself: who may do what, and whether an output keeps its contract.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ubos_common::json::Raw;
+
+use crate::ident::{AgentId, Capability};
+use crate::task::{Issuer, OutputContract};
+
+/// Whether an issuer may have a capability done. Asked before any handler. Spec: SAP 11
+pub trait Authorize: fmt::Debug + Send + Sync {
+    /// The decision.
+    fn authorize(&self, issuer: &Issuer, capability: &Capability) -> Access;
+}
+
+/// What is decided about an issuer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// It may.
+    Allowed,
+    /// It is known and may not: `FORBIDDEN`.
+    Forbidden,
+    /// It is not known: `UNAUTHORIZED`.
+    Unknown,
+}
+
+/// Everybody may do everything: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a unit")]
+pub struct AllowAll;
+
+impl Authorize for AllowAll {
+    fn authorize(&self, _: &Issuer, _: &Capability) -> Access {
+        Access::Allowed
+    }
+}
+
+/// What is not in the table is denied.
+///
+/// ```
+/// use sap::processor::{Access, Authorize as _, Table};
+/// use sap::{AgentKind, Issuer};
+///
+/// let table = Table::default().allow("A-prime".parse()?, "consult.align".parse()?);
+/// let issuer = |id: &str| Issuer::new(id.parse().unwrap(), AgentKind::Agent);
+/// assert_eq!(table.authorize(&issuer("A-prime"), &"consult.align".parse()?), Access::Allowed);
+/// assert_eq!(table.authorize(&issuer("A-prime"), &"consult.burn".parse()?), Access::Forbidden);
+/// assert_eq!(table.authorize(&issuer("A-other"), &"consult.align".parse()?), Access::Unknown);
+/// # Ok::<(), sap::ident::NameError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Table(BTreeMap<AgentId, BTreeSet<Capability>>);
+
+impl Table {
+    /// Lets an issuer have a capability done.
+    #[must_use]
+    pub fn allow(mut self, issuer: AgentId, capability: Capability) -> Self {
+        self.0.entry(issuer).or_default().insert(capability);
+        self
+    }
+}
+
+impl Authorize for Table {
+    fn authorize(&self, issuer: &Issuer, capability: &Capability) -> Access {
+        match self.0.get(&issuer.agent_id) {
+            Some(allowed) if allowed.contains(capability) => Access::Allowed,
+            Some(_) => Access::Forbidden,
+            None => Access::Unknown,
+        }
+    }
+}
+
+/// Whether an output keeps the task's contract. The place where a JSON Schema validator is plugged in.
+pub trait ContractCheck: fmt::Debug + Send + Sync {
+    /// The pointers into the output that break the contract; none where it is kept or cannot be judged.
+    fn breaches(&self, contract: &OutputContract, output: Raw<'_>) -> Vec<String>;
+}
+
+/// Takes every output: the default, for handlers that check their outputs themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a unit")]
+pub struct Unchecked;
+
+impl ContractCheck for Unchecked {
+    fn breaches(&self, _: &OutputContract, _: Raw<'_>) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,402 @@
+//! The consuming side: a task in, a result out, whatever happens between.
+//!
+//! ```text
+//! validate -> authorize -> route -> seen before? -> transcript -> Ack
+//!   -> time, admission -> cache -> run -> contract -> align -> cache -> transcript -> result
+//! ```
+//!
+//! What goes wrong up to the Ack is a Nack, what goes wrong after it a FAILED result, never both. It needs no
+//! runtime of its own: time comes from a [`Sleep`], work runs in the caller's task.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use sap::processor::{Answer, Config, Context, Outcome, Processor};
+//! use sap::store::MemoryTranscript;
+//! use sap::{Producer, ProducerKind, Status};
+//! # use sap::*;
+//! # use ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
+//! # struct Still;
+//! # impl Sleep for Still {
+//! #     fn now(&self) -> Now { Now::new(Mono::ZERO, Timestamp::EPOCH) }
+//! #     fn sleep_until(&self, _: Mono) -> futures::future::BoxFuture<'static, ()> { Box::pin(std::future::pending()) }
+//! # }
+//! # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("A-prime".parse()?, AgentKind::Agent),
+//! #     Target::new("text.upper".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
+//!
+//! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
+//! let processor = Processor::new(producer, Arc::new(MemoryTranscript::default()), Config::default())
+//!     .handle("text.upper".parse()?, |_cx: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
+//! let mut seen = Vec::new();
+//! let answer = futures::executor::block_on(processor.process(&Still, &task.encode(), &mut |delivery: sap::processor::Delivery<'_>| {
+//!     seen.push(format!("{delivery:?}").split(['(', ' ']).next().unwrap_or_default().to_owned());
+//! }))?;
+//! let Answer::Result(result) = answer else { panic!("not turned away") };
+//! assert_eq!((result.status, seen), (Status::Succeeded, vec!["Ack".to_owned(), "Result".to_owned()]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod answer;
+mod config;
+mod handler;
+mod hooks;
+mod ledger;
+mod race;
+mod results;
+mod stop;
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::driver::Sleep;
+use ubos_common::time::Now;
+use ubos_common::violation::{Level, Profile};
+
+pub use answer::{Answer, Delivery, ProcessError, Sink, Warning};
+pub use config::Config;
+pub use handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress};
+pub use hooks::{Access, AllowAll, Authorize, ContractCheck, Table, Unchecked};
+pub use stop::StopReason;
+
+use ledger::{Entered, Ledger};
+use race::{Race, Step, TimeLimits};
+use results::Run;
+use stop::Stop;
+
+use crate::alignment::{AlwaysValid, Policy};
+use crate::cache::{CacheStore, Essence, WholePayload};
+use crate::error::ErrorCode;
+use crate::evidence::Alignment;
+use crate::ident::{Capability, Reason, TaskId};
+use crate::lifecycle::{Lifecycle, body_digest};
+use crate::receipt::{Ack, Nack, ReceiptStatus};
+use crate::result::{Producer, TaskResult};
+use crate::status::Status;
+use crate::task::Task;
+use crate::transcript::{Entry, Transcript};
+use crate::validate::{decode_task, findings, ids_of};
+
+/// Answers tasks.
+pub struct Processor {
+    producer: Producer,
+    routes: BTreeMap<Capability, Route>,
+    authorize: Arc<dyn Authorize>,
+    policy: Arc<dyn Policy>,
+    contract: Arc<dyn ContractCheck>,
+    cache: Option<Arc<dyn CacheStore>>,
+    transcript: Arc<dyn Transcript>,
+    config: Config,
+    ledger: Ledger,
+}
+
+struct Route {
+    handler: Box<dyn Handler>,
+    essence: Arc<dyn Essence>,
+}
+
+impl Processor {
+    /// A processor without handlers: everybody is authorized, everything aligned, no contract checked, no cache.
+    #[must_use]
+    pub fn new(producer: Producer, transcript: Arc<dyn Transcript>, config: Config) -> Self {
+        Self {
+            producer,
+            routes: BTreeMap::new(),
+            authorize: Arc::new(AllowAll),
+            policy: Arc::new(AlwaysValid),
+            contract: Arc::new(Unchecked),
+            cache: None,
+            transcript,
+            config,
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Adds a handler, or replaces the one of the same capability. The whole payload is its essence.
+    #[must_use]
+    pub fn handle(self, capability: Capability, handler: impl Handler + 'static) -> Self {
+        self.handle_with(capability, handler, Arc::new(WholePayload))
+    }
+
+    /// Adds a handler with the extractor of its payload's essence.
+    #[must_use]
+    pub fn handle_with(
+        mut self,
+        capability: Capability,
+        handler: impl Handler + 'static,
+        essence: Arc<dyn Essence>,
+    ) -> Self {
+        let handler = Box::new(handler);
+        self.routes.insert(capability, Route { handler, essence });
+        self
+    }
+
+    /// Sets who may do what.
+    #[must_use]
+    pub fn authorize(mut self, authorize: Arc<dyn Authorize>) -> Self {
+        self.authorize = authorize;
+        self
+    }
+
+    /// Sets what is aligned.
+    #[must_use]
+    pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets what checks outputs against their contracts.
+    #[must_use]
+    pub fn contract(mut self, contract: Arc<dyn ContractCheck>) -> Self {
+        self.contract = contract;
+        self
+    }
+
+    /// Sets the cache.
+    #[must_use]
+    pub fn cache(mut self, cache: Arc<dyn CacheStore>) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Cancels a task; false where it does not run.
+    pub fn cancel(&self, task_id: &TaskId) -> bool {
+        self.ledger.cancel(task_id)
+    }
+
+    /// Cancels every task that runs, for a clean end; gives their number. Their answers still come.
+    pub fn cancel_all(&self) -> usize {
+        self.ledger.cancel_all()
+    }
+
+    /// Answers one task, given as its bytes.
+    ///
+    /// Every task ends in a Nack or a terminal result. Dropping the future ends the task as FAILED/`INTERNAL` in
+    /// the transcript. Calls of the transcript and the cache may block for as long as the disk takes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`]. Spec: SAP 5
+    pub async fn process<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        task: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<Answer, ProcessError> {
+        let now = clock.now();
+        let bytes = task;
+        let task = match self.admit(bytes) {
+            Ok(task) => Arc::new(task),
+            Err(nack) => return self.turn_away(now, *nack, bytes),
+        };
+        let Some(route) = self.route(&task) else {
+            let nack = nack(
+                &task,
+                ErrorCode::NotFound,
+                "no such capability or agent here",
+            );
+            return self.turn_away(now, nack, bytes);
+        };
+        let run = Run::new(self, Arc::clone(&task));
+        let body = body_digest(&task.encode());
+        let queued = run.interim(now, Status::Queued);
+        let stop = match self.ledger.enter(body, queued, self.config.max_running) {
+            Entered::New(stop) => stop,
+            Entered::Known(result) => return self.answer_again(now, result),
+            Entered::Conflict => {
+                let why = "another task of this id came before";
+                return self.turn_away(now, nack(&task, ErrorCode::InvalidTask, why), bytes);
+            }
+            Entered::Full => {
+                let why = "as many tasks run as may";
+                return self.turn_away(now, nack(&task, ErrorCode::RateLimit, why), bytes);
+            }
+        };
+        if let Err(error) = self.write_down(now, &task) {
+            self.ledger.forget(&task.task_id);
+            return Err(error);
+        }
+        let mut open = Open {
+            processor: self,
+            clock,
+            run,
+            lifecycle: Lifecycle::new(&task, Profile::Strict),
+        };
+        if task.expects_ack() {
+            sink.deliver(Delivery::Ack(Ack::of(&task)));
+        }
+        let result = self.work(&mut open, route, stop, sink).await?;
+        open.emit(result)
+            .map(|result| Answer::Result(Box::new(result)))
+    }
+
+    /// Reads and authorizes.
+    fn admit(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+        let decoded = decode_task(bytes, &self.config.options);
+        let Ok((task, _)) = decoded else {
+            let report = findings(&decoded);
+            let musts = report.iter().filter(|f| f.level == Level::Must);
+            let shown: Vec<String> = musts
+                .take(MAX_SHOWN)
+                .map(|f| {
+                    let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
+                    format!("{} at {pointer:?}", f.code)
+                })
+                .collect();
+            let why = format!("not a valid task: {}", shown.join(", "));
+            let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
+            (nack.message_id, nack.correlation_id) = ids_of(bytes, &self.config.options.limits);
+            return Err(Box::new(nack));
+        };
+        // impl: SAP-11-2
+        match self
+            .authorize
+            .authorize(&task.issuer, &task.target.capability)
+        {
+            Access::Allowed => Ok(task),
+            Access::Forbidden => {
+                let why = "the issuer may not have this done";
+                Err(Box::new(nack(&task, ErrorCode::Forbidden, why)))
+            }
+            Access::Unknown => {
+                let why = "the issuer is not known";
+                Err(Box::new(nack(&task, ErrorCode::Unauthorized, why)))
+            }
+        }
+    }
+
+    // impl: SAP-4.1-16
+    fn route(&self, task: &Task) -> Option<&Route> {
+        let wanted = task.target.agent_id.as_deref();
+        if wanted.is_some_and(|agent| agent != self.producer.agent_id.as_str()) {
+            return None;
+        }
+        self.routes.get(&task.target.capability)
+    }
+
+    fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Result<Answer, ProcessError> {
+        self.transcript
+            .record(&Entry::nack(now.wall, &nack, bytes)?)?;
+        Ok(Answer::Nack(nack))
+    }
+
+    fn write_down(&self, now: Now, task: &Task) -> Result<(), ProcessError> {
+        self.transcript.record(&Entry::task(now.wall, task)?)?;
+        Ok(())
+    }
+
+    /// Answers a task that came before.
+    // impl: SAP-5-10
+    fn answer_again(&self, now: Now, result: Box<TaskResult>) -> Result<Answer, ProcessError> {
+        // That it waits was not said yet, so it is not yet written down.
+        if result.status == Status::Queued {
+            self.transcript.record(&Entry::result(now.wall, &result)?)?;
+        }
+        Ok(Answer::Result(result))
+    }
+
+    /// From the Ack to the last result, which is not yet told.
+    async fn work<S: Sleep + Sync + ?Sized>(
+        &self,
+        open: &mut Open<'_, S>,
+        route: &Route,
+        stop: Stop,
+        sink: &mut dyn Sink,
+    ) -> Result<TaskResult, ProcessError> {
+        let now = open.clock.now();
+        if let Some(why) = TimeLimits::of(&open.run.task, now).over(now) {
+            return Ok(open.run.failed(now, ErrorCode::Timeout, why));
+        }
+        let admission = self.policy.assess(&open.run.subject());
+        open.run.admission = admission;
+        if open.run.admission.alignment != Alignment::Valid {
+            let assessment = open.run.admission.clone();
+            return Ok(open.run.by_verdict(now, assessment, Outcome::default()));
+        }
+        if let Some(result) = open.run.look_up(now, route.essence.as_ref(), sink) {
+            return Ok(result);
+        }
+        let running = open.run.interim(now, Status::Running);
+        sink.deliver(Delivery::Result(&open.emit(running)?));
+        let bounds = (self.config.max_reports, self.config.cancel_grace);
+        let task = Arc::clone(&open.run.task);
+        let mut race = Race::new(open.clock, route.handler.as_ref(), &task, stop, bounds);
+        loop {
+            match race.next().await {
+                Step::Progress(progress) => {
+                    let result = open.run.progress(open.clock.now(), progress);
+                    if result.status.is_terminal() {
+                        return Ok(result);
+                    }
+                    sink.deliver(Delivery::Result(&open.emit(result)?));
+                }
+                Step::Ended(ended) => return Ok(open.run.end(open.clock.now(), ended, sink)),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processor")
+            .field("producer", &self.producer)
+            .field("capabilities", &self.routes.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A task that was taken and has no last result yet.
+struct Open<'p, S: Sleep + Sync + ?Sized> {
+    processor: &'p Processor,
+    clock: &'p S,
+    run: Run<'p>,
+    lifecycle: Lifecycle,
+}
+
+impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
+    /// Writes a result down; only then may it be told.
+    // impl: SAP-10-1
+    fn emit(&mut self, result: TaskResult) -> Result<TaskResult, ProcessError> {
+        let now = self.clock.now();
+        let result = self.run.sound(now, result);
+        let mut lifecycle = self.lifecycle.clone();
+        lifecycle.accept(&result)?;
+        let processor = self.processor;
+        processor
+            .transcript
+            .record(&Entry::result(now.wall, &result)?)?;
+        self.lifecycle = lifecycle;
+        processor
+            .ledger
+            .update(&result, processor.config.max_finished);
+        Ok(result)
+    }
+}
+
+impl<S: Sleep + Sync + ?Sized> Drop for Open<'_, S> {
+    /// Ends a task whose processing was given up, or whose transcript failed.
+    fn drop(&mut self) {
+        if self.lifecycle.is_closed() {
+            return;
+        }
+        let now = self.clock.now();
+        let why = "processing was given up before its end";
+        let result = self.run.failed(now, ErrorCode::Internal, why);
+        if self.emit(result).is_err() {
+            self.processor.ledger.forget(&self.run.task.task_id);
+        }
+    }
+}
+
+fn nack(task: &Task, code: ErrorCode, why: &str) -> Nack {
+    Nack::of(task, code, reason(why))
+}
+
+#[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
+fn reason(why: &str) -> Reason {
+    why.parse().expect("no reason here is blank")
+}
+
+/// Characters of a pointer that a Nack shows; names in it are the issuer's.
+const MAX_POINTER: usize = 200;
+/// Findings that a Nack shows.
+const MAX_SHOWN: usize = 8;

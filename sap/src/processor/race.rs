@@ -1,0 +1,205 @@
+//! One handler against its clock.
+
+use core::future::poll_fn;
+use core::panic::AssertUnwindSafe;
+use core::task::Poll;
+use core::time::Duration;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::future::BoxFuture;
+use ubos_common::driver::Sleep;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+use super::handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress, Spending};
+use super::stop::{Stop, StopReason};
+use crate::number::Amount;
+use crate::task::Task;
+
+/// How a run ends.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Outcome(Box<Outcome>),
+    Error(HandlerError),
+    Panicked,
+    Cancelled,
+    TimedOut(&'static str),
+    OverBudget(OverBudget),
+}
+
+/// What happens next in a run.
+pub(super) enum Step {
+    Progress(Progress),
+    Ended(Ended),
+}
+
+type Work<'a> = BoxFuture<'a, Ended>;
+
+pub(super) struct Race<'a, S: ?Sized> {
+    clock: &'a S,
+    limits: TimeLimits,
+    stop: Stop,
+    stopped: BoxFuture<'static, StopReason>,
+    reports: mpsc::Receiver<Progress>,
+    work: Work<'a>,
+    ended: Option<Ended>,
+    spending: Arc<Spending>,
+    grace: Duration,
+    grace_end: Option<Mono>,
+}
+
+impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
+    pub(super) fn new(
+        clock: &'a S,
+        handler: &'a dyn Handler,
+        task: &Arc<Task>,
+        stop: Stop,
+        bounds: (usize, Duration),
+    ) -> Self {
+        let (sender, reports) = mpsc::channel(bounds.0);
+        let spending = Arc::new(Spending::default());
+        let context = Context {
+            task: Arc::clone(task),
+            reports: sender,
+            stop: stop.clone(),
+            spending: Arc::clone(&spending),
+        };
+        Self {
+            clock,
+            limits: TimeLimits::of(task, clock.now()),
+            stopped: stop.stopped().boxed(),
+            stop,
+            reports,
+            work: work(handler, context),
+            ended: None,
+            spending,
+            grace: bounds.1,
+            grace_end: None,
+        }
+    }
+
+    /// Waits for the next report, or the end. Reports that were made before the end come before it.
+    pub(super) async fn next(&mut self) -> Step {
+        loop {
+            let now = self.clock.now();
+            if let Some(why) = self.limits.over(now) {
+                self.stop.fire(StopReason::TimedOut);
+                return Step::Ended(Ended::TimedOut(why));
+            }
+            if self.grace_end.is_some_and(|end| now.mono >= end) {
+                return Step::Ended(Ended::Cancelled);
+            }
+            if let Some(step) = self.step(now).await {
+                return step;
+            }
+        }
+    }
+
+    /// The next report or end; `None` when time went on and is to be looked at.
+    async fn step(&mut self, now: Now) -> Option<Step> {
+        let wake = [self.limits.next(now), self.grace_end]
+            .into_iter()
+            .flatten()
+            .min();
+        let mut timer = wake.map(|at| self.clock.sleep_until(at));
+        poll_fn(|cx| {
+            if timer
+                .as_mut()
+                .is_some_and(|timer| timer.poll_unpin(cx).is_ready())
+            {
+                return Poll::Ready(None);
+            }
+            if self.grace_end.is_none() && self.stopped.poll_unpin(cx).is_ready() {
+                self.grace_end = Some(now.mono.saturating_add(self.grace));
+                return Poll::Ready(None);
+            }
+            loop {
+                if let Poll::Ready(Some(progress)) = self.reports.poll_next_unpin(cx) {
+                    // A task that is being stopped has nothing more to say.
+                    if self.grace_end.is_some() {
+                        continue;
+                    }
+                    return Poll::Ready(Some(Step::Progress(progress)));
+                }
+                if let Some(ended) = self.ended.take() {
+                    return Poll::Ready(Some(Step::Ended(self.judge(ended))));
+                }
+                match self.work.poll_unpin(cx) {
+                    // What it reported last is taken first.
+                    Poll::Ready(ended) => self.ended = Some(ended),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await
+    }
+
+    /// An answer counts only if time, budgets and the caller still let it.
+    fn judge(&self, ended: Ended) -> Ended {
+        if self.stop.reason() == Some(StopReason::Cancelled) {
+            return Ended::Cancelled;
+        }
+        if let Some(why) = self.limits.over(self.clock.now()) {
+            return Ended::TimedOut(why);
+        }
+        match self.spending.over() {
+            Some(over) => Ended::OverBudget(over),
+            None => ended,
+        }
+    }
+}
+
+fn work(handler: &dyn Handler, context: Context) -> Work<'_> {
+    // The call itself may panic too, so it is made inside.
+    let run = AssertUnwindSafe(async move { handler.run(context).await });
+    let ended = run.catch_unwind().map(|answer| match answer {
+        Ok(Ok(outcome)) => Ended::Outcome(Box::new(outcome)),
+        Ok(Err(error)) => Ended::Error(error),
+        Err(_panic) => Ended::Panicked,
+    });
+    ended.boxed()
+}
+
+/// When a task's time is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeLimits {
+    deadline: Option<Timestamp>,
+    last: Option<Mono>,
+}
+
+// impl: SAP-5-8
+impl TimeLimits {
+    pub(super) fn of(task: &Task, start: Now) -> Self {
+        let seconds = task.budget().and_then(|budget| budget.seconds.as_ref());
+        let span = seconds.map(|seconds| {
+            Duration::try_from_secs_f64(Amount::value(seconds)).unwrap_or(Duration::MAX)
+        });
+        Self {
+            deadline: task.deadline(),
+            last: span.map(|span| start.mono.saturating_add(span)),
+        }
+    }
+
+    /// Why the time is over; equal is within.
+    pub(super) fn over(&self, now: Now) -> Option<&'static str> {
+        if self.deadline.is_some_and(|deadline| now.wall > deadline) {
+            return Some("the deadline is over");
+        }
+        let is_over = self.last.is_some_and(|last| now.mono > last);
+        is_over.then_some("the budget of seconds is used up")
+    }
+
+    /// When to look again.
+    fn next(&self, now: Now) -> Option<Mono> {
+        let deadline = self.deadline.map(|deadline| {
+            let left = deadline.saturating_since(now.wall).saturating_add(1);
+            now.mono.saturating_add(Duration::from_secs(left))
+        });
+        let last = self
+            .last
+            .map(|last| last.saturating_add(Duration::from_nanos(1)));
+        [deadline, last].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,329 @@
+//! The results of one run.
+
+use std::sync::Arc;
+
+use ubos_common::json::{MemberWriter, RawBuf, RawObject};
+use ubos_common::time::Now;
+
+use super::handler::{HandlerError, Outcome, Progress};
+use super::race::Ended;
+use super::{Delivery, Processor, Sink, Warning};
+use crate::alignment::{Assessment, Subject};
+use crate::cache::{self, CacheRecord, CacheStore, Decision, Essence, Found, Keys, SAP_VERSION};
+use crate::error::{ErrorCode, ErrorObject};
+use crate::evidence::{Alignment, CacheEvidence, ConstitutionalEvidence};
+use crate::number::Whole;
+use crate::result::TaskResult;
+use crate::status::Status;
+use crate::task::Task;
+
+pub(super) struct Run<'p> {
+    processor: &'p Processor,
+    pub(super) task: Arc<Task>,
+    /// The verdict before anything was computed.
+    pub(super) admission: Assessment,
+    /// What every result from here on says of the cache.
+    cache: Option<CacheEvidence>,
+    /// Where a good outcome is written.
+    write: Option<(Keys, Arc<dyn CacheStore>)>,
+}
+
+impl<'p> Run<'p> {
+    pub(super) fn new(processor: &'p Processor, task: Arc<Task>) -> Self {
+        let admission = Assessment::valid(&task.constitutional_context);
+        Self {
+            processor,
+            task,
+            admission,
+            cache: None,
+            write: None,
+        }
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject::admission(
+            &self.task.target.capability,
+            &self.task.constitutional_context,
+        )
+    }
+
+    fn result(&self, now: Now, status: Status, evidence: ConstitutionalEvidence) -> TaskResult {
+        let producer = self.processor.producer.clone();
+        let mut result = TaskResult::of(&self.task, now.wall, producer, status, evidence);
+        result.constitutional_evidence.cache.clone_from(&self.cache);
+        result
+    }
+
+    /// A result of which nothing is known but its status.
+    pub(super) fn interim(&self, now: Now, status: Status) -> TaskResult {
+        self.result(now, status, self.admission.clone().into_evidence())
+    }
+
+    pub(super) fn failed(&self, now: Now, code: ErrorCode, message: &str) -> TaskResult {
+        let message = if message.trim().is_empty() {
+            code.as_str().to_owned()
+        } else {
+            message.to_owned()
+        };
+        self.interim(now, Status::Failed).with_error(code, message)
+    }
+
+    /// Asks the cache; gives the result where the run ends here.
+    // impl: SAP-6-3, SAP-6-5, SAP-6-6
+    pub(super) fn look_up(
+        &mut self,
+        now: Now,
+        essence: &dyn Essence,
+        sink: &mut dyn Sink,
+    ) -> Option<TaskResult> {
+        let policy = self.task.constitutional_context.cache_policy.clone();
+        if !cache::is_read(policy.as_ref()) {
+            return None;
+        }
+        let keys = Keys::of(&self.task, essence).ok();
+        let record = keys.and_then(|keys| self.find(&keys, sink));
+        let found = match (&keys, &record) {
+            (None, _) => Found::NoKey,
+            (_, None) => Found::Nothing,
+            (_, Some(record)) => Found::Record(record),
+        };
+        let mut rechecked = None;
+        let decision = cache::decide(policy.as_ref(), found, now.wall, |record| {
+            let proposed = (record.output.as_raw(), record.citations.as_slice());
+            let subject = self.subject().proposing(Some(proposed.0), proposed.1);
+            let assessment = self.processor.policy.assess(&subject);
+            let verdict = assessment.alignment.clone();
+            rechecked = Some(assessment);
+            verdict
+        });
+        self.cache = Some(cache_evidence(false, keys.as_ref(), None));
+        match (decision, record) {
+            (Decision::Hit { age_sec }, Some(record)) => {
+                let assessment = rechecked.unwrap_or_else(|| self.admission.clone());
+                self.cache = Some(cache_evidence(true, keys.as_ref(), Some(age_sec)));
+                Some(self.hit(now, assessment, record))
+            }
+            (Decision::Refuse { why }, _) => {
+                Some(self.failed(now, ErrorCode::CacheMiss, &why.to_string()))
+            }
+            (Decision::Compute { write: true, .. }, _) => {
+                self.write = keys.zip(self.processor.cache.clone());
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn find(&self, keys: &Keys, sink: &mut dyn Sink) -> Option<CacheRecord> {
+        match self.processor.cache.as_ref()?.find(&keys.key) {
+            Ok(lookup) => {
+                if lookup.damaged > 0 {
+                    let records = lookup.damaged;
+                    sink.deliver(Delivery::Warning(Warning::CacheDamaged { records }));
+                }
+                lookup.record
+            }
+            Err(error) => {
+                sink.deliver(Delivery::Warning(Warning::Cache(error)));
+                None
+            }
+        }
+    }
+
+    fn hit(&self, now: Now, assessment: Assessment, record: CacheRecord) -> TaskResult {
+        let mut evidence = assessment.into_evidence();
+        evidence.citations = Some(record.citations);
+        let mut result = self.result(now, Status::Succeeded, evidence);
+        result.output = Some(record.output);
+        result
+    }
+
+    /// A report of the handler as a result. A part that breaks a principle ends the run.
+    pub(super) fn progress(&self, now: Now, progress: Progress) -> TaskResult {
+        let output = progress.output.as_ref().map(RawBuf::as_raw);
+        let assessment = match output {
+            None => self.admission.clone(),
+            Some(_) => self
+                .processor
+                .policy
+                .assess(&self.subject().proposing(output, &[])),
+        };
+        if assessment.alignment != Alignment::Valid {
+            let outcome = Outcome {
+                output: progress.output,
+                next_actions: progress.next_actions,
+                ..Outcome::default()
+            };
+            return self.by_verdict(now, assessment, outcome);
+        }
+        let mut result = self.result(now, progress.status, assessment.into_evidence());
+        result.output = progress.output;
+        result.next_actions = progress.next_actions;
+        result.metrics = progress.metrics;
+        result
+    }
+
+    /// The last result of a run.
+    pub(super) fn end(&mut self, now: Now, ended: Ended, sink: &mut dyn Sink) -> TaskResult {
+        match ended {
+            Ended::Outcome(outcome) => self.judge(now, *outcome, sink),
+            Ended::Error(error) => self.by_error(now, error),
+            Ended::Panicked => self.failed(now, ErrorCode::Internal, "the handler panicked"),
+            Ended::Cancelled => self.interim(now, Status::Cancelled),
+            Ended::TimedOut(why) => self.failed(now, ErrorCode::Timeout, why),
+            Ended::OverBudget(over) => self.failed(now, ErrorCode::RateLimit, &over.to_string()),
+        }
+    }
+
+    fn by_error(&self, now: Now, error: HandlerError) -> TaskResult {
+        match error {
+            HandlerError::Failed {
+                code,
+                message,
+                details,
+            } => {
+                let mut result = self.failed(now, code, &message);
+                if let Some(error) = &mut result.error {
+                    error.details = details;
+                }
+                result
+            }
+            HandlerError::Escalated {
+                message,
+                next_actions,
+            } => {
+                let mut evidence = self.admission.clone().into_evidence();
+                evidence.alignment = Alignment::Escalate;
+                let mut result = self.result(now, Status::Escalated, evidence);
+                let mut error = ErrorObject::new();
+                error.message = Some(message);
+                result.error = Some(error);
+                result.next_actions = Some(next_actions);
+                result
+            }
+        }
+    }
+
+    /// An outcome is held against its contract and its principles, and kept if it is good.
+    fn judge(&mut self, now: Now, outcome: Outcome, sink: &mut dyn Sink) -> TaskResult {
+        let output = outcome.output.as_ref().map(RawBuf::as_raw);
+        // impl: SAP-4.2-7
+        if let (Some(contract), Some(output)) = (&self.task.output_contract, output) {
+            let breaches = self.processor.contract.breaches(contract, output);
+            if !breaches.is_empty() {
+                let why = format!("the output breaks its contract at {}", breaches.join(", "));
+                return self.failed(now, ErrorCode::Unprocessable, &why);
+            }
+        }
+        let subject = self.subject().proposing(output, &outcome.citations);
+        let assessment = self.processor.policy.assess(&subject);
+        if assessment.alignment != Alignment::Valid {
+            return self.by_verdict(now, assessment, outcome);
+        }
+        let mut evidence = assessment.into_evidence();
+        evidence.citations = Some(outcome.citations);
+        let mut result = self.result(now, Status::Succeeded, evidence);
+        result.output = outcome.output;
+        result.artifacts = outcome.artifacts;
+        result.metrics = outcome.metrics;
+        result.next_actions = outcome.next_actions;
+        result.meta = outcome.meta;
+        self.keep(now, &result, sink);
+        result
+    }
+
+    /// The end that a verdict other than VALID demands. What breaks a principle is not handed out; what somebody
+    /// has to decide about is.
+    // impl: SAP-4.2-9
+    pub(super) fn by_verdict(
+        &self,
+        now: Now,
+        assessment: Assessment,
+        outcome: Outcome,
+    ) -> TaskResult {
+        let escalate = assessment.alignment == Alignment::Escalate;
+        let principles: Vec<String> = assessment
+            .violations
+            .iter()
+            .filter_map(|violation| violation.principle.clone())
+            .collect();
+        let mut evidence = assessment.into_evidence();
+        if !escalate {
+            let why = format!("not aligned with {}", principles.join(", "));
+            let code = ErrorCode::NonConstitutional;
+            return self
+                .result(now, Status::Failed, evidence)
+                .with_error(code, why);
+        }
+        evidence.citations = Some(outcome.citations);
+        let mut result = self.result(now, Status::Escalated, evidence);
+        result.output = outcome.output;
+        result.next_actions = outcome
+            .next_actions
+            .or_else(|| Some(vec![review(&principles)]));
+        result
+    }
+
+    // impl: SAP-6-7
+    fn keep(&mut self, now: Now, result: &TaskResult, sink: &mut dyn Sink) {
+        let (Some((keys, store)), Some(output)) = (self.write.take(), &result.output) else {
+            return;
+        };
+        // Only what may be sent is kept.
+        if !result.check().is_valid() {
+            return;
+        }
+        let record = CacheRecord::new(
+            keys.key,
+            now.wall,
+            result.producer.agent_id.clone(),
+            Alignment::Valid,
+            output.clone(),
+            result
+                .constitutional_evidence
+                .citations
+                .clone()
+                .unwrap_or_default(),
+            keys.fingerprint,
+            SAP_VERSION.into(),
+        );
+        if let Err(error) = store.put(&record) {
+            sink.deliver(Delivery::Warning(Warning::Cache(error)));
+        }
+    }
+
+    /// The result, or where it would not pass a strict reader, one that says so.
+    // impl: SAP-5-1
+    pub(super) fn sound(&self, now: Now, result: TaskResult) -> TaskResult {
+        if result.check().is_valid() {
+            return result;
+        }
+        self.failed(
+            now,
+            ErrorCode::Internal,
+            "the handler made a result that is not valid",
+        )
+    }
+}
+
+fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> CacheEvidence {
+    let mut evidence = CacheEvidence::new();
+    evidence.hit = Some(hit);
+    if hit {
+        evidence.cache_key = keys.map(|keys| keys.key.to_string());
+        evidence.age_sec = age_sec.and_then(Whole::new);
+    }
+    evidence
+}
+
+/// The path of escalation where the handler named none.
+fn review(principles: &[String]) -> RawObject {
+    let mut text = Vec::new();
+    let mut object = MemberWriter::begin(&mut text);
+    object.member("action", "review");
+    object.member("principles", principles);
+    object.end();
+    let text = String::from_utf8(text).unwrap_or_default();
+    let value = RawBuf::parse(&text).ok();
+    value.and_then(RawObject::new).unwrap_or_default()
+}

@@ -1,0 +1,72 @@
+//! The signal that tells a handler to stop.
+
+use core::fmt;
+use core::future::Future;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures::FutureExt as _;
+use futures::channel::oneshot;
+use futures::future::Shared;
+
+/// Why a task is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// On request.
+    Cancelled,
+    /// Its time is over.
+    TimedOut,
+}
+
+/// The signal; clones are one signal.
+#[derive(Clone)]
+pub(super) struct Stop {
+    reason: Arc<OnceLock<StopReason>>,
+    sender: Arc<Mutex<Option<oneshot::Sender<StopReason>>>>,
+    signal: Shared<oneshot::Receiver<StopReason>>,
+}
+
+impl Stop {
+    pub(super) fn new() -> Self {
+        let (sender, receiver) = oneshot::channel();
+        Self {
+            reason: Arc::default(),
+            sender: Arc::new(Mutex::new(Some(sender))),
+            signal: receiver.shared(),
+        }
+    }
+
+    /// Gives the signal; the first reason stays.
+    pub(super) fn fire(&self, reason: StopReason) {
+        let sender = self
+            .sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(sender) = sender {
+            let _ = self.reason.set(reason);
+            let _ = sender.send(reason);
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<StopReason> {
+        self.reason.get().copied()
+    }
+
+    pub(super) fn stopped(&self) -> impl Future<Output = StopReason> + Send + 'static + use<> {
+        let signal = self.signal.clone();
+        async move {
+            match signal.await {
+                Ok(reason) => reason,
+                // Nobody is left to stop the task.
+                Err(oneshot::Canceled) => core::future::pending().await,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Stop").field(&self.reason()).finish()
+    }
+}

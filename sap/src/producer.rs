@@ -1,0 +1,72 @@
+//! The sending side: nothing leaves that does not hold.
+
+use ubos_common::violation::{Level, Report};
+
+use crate::result::TaskResult;
+use crate::secrets::{SecretPolicy, scan};
+use crate::task::Task;
+
+/// A task that may be sent.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Dispatch {
+    /// The bytes to send.
+    pub bytes: Vec<u8>,
+    /// What there is to say without refusing it.
+    pub advice: Report,
+}
+
+/// Why a message may not be sent. All findings are listed; none shows a value of the payload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DispatchError {
+    /// It does not hold under the strict profile.
+    #[error("not valid:\n{0}")]
+    Invalid(Report),
+    /// It has a payload value shaped like a secret.
+    #[error("holds a secret:\n{0}")]
+    Secret(Report),
+}
+
+/// Checks a task and gives its bytes.
+///
+/// # Errors
+///
+/// [`DispatchError`]. Spec: SAP 5, 11
+// impl: SAP-5-1, SAP-11-1
+pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<Dispatch, DispatchError> {
+    let advice = task.check();
+    if !advice.is_valid() {
+        return Err(DispatchError::Invalid(advice));
+    }
+    let mut found = Report::default();
+    for finding in scan(task, secrets)
+        .iter()
+        .filter(|f| f.level == Level::Must)
+    {
+        found.push(finding.clone());
+    }
+    if !found.is_empty() {
+        return Err(DispatchError::Secret(found));
+    }
+    Ok(Dispatch {
+        bytes: task.encode(),
+        advice,
+    })
+}
+
+/// Checks a result and gives its bytes.
+///
+/// # Errors
+///
+/// [`DispatchError::Invalid`]. Spec: SAP 5
+pub fn report(result: &TaskResult) -> Result<Dispatch, DispatchError> {
+    let advice = result.check();
+    if !advice.is_valid() {
+        return Err(DispatchError::Invalid(advice));
+    }
+    Ok(Dispatch {
+        bytes: result.encode(),
+        advice,
+    })
+}

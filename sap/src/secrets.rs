@@ -1,0 +1,104 @@
+//! Secrets in payloads: refused before dispatch, advised on when reading.
+
+use ubos_common::json::{Fault, Kind, Limits, Raw, Reader};
+use ubos_common::secret::{SecretKind, is_secret_name, secret_shapes};
+use ubos_common::violation::{Level, Profile, Report, Violation};
+
+use crate::task::Task;
+
+/// What happens to a payload value shaped like a secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SecretPolicy {
+    /// The task is not sent.
+    #[default]
+    Refuse,
+    /// It is sent, with advice.
+    Advise,
+}
+
+/// Looks for secrets in the payload and in attachments of the scheme `data:`.
+///
+/// Private-key blocks, bearer and JSON web tokens, and keys of clouds and APIs are MUST findings under
+/// [`SecretPolicy::Refuse`]; names such as `password`, and literals assigned to one inside a text, are advice.
+/// A finding has the pointer and the kind, never the value. A heuristic: it does not decode base64.
+///
+/// Spec: SAP 11
+// impl: SAP-11-1
+#[must_use]
+pub fn scan(task: &Task, policy: SecretPolicy) -> Report {
+    let mut report = Report::default();
+    report.extend_under("/payload", scan_value(task.payload.as_raw(), policy));
+    let attachments = task.attachments.as_deref().unwrap_or_default();
+    for (index, attachment) in attachments.iter().enumerate() {
+        let uri = attachment.uri.as_deref().unwrap_or_default();
+        let is_data = uri
+            .get(..5)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
+        if is_data && let Some((level, message)) = judge(uri, policy) {
+            let pointer = format!("/attachments/{index}/uri");
+            report.push(Violation::new(pointer, CODE, CLAUSE, level, message));
+        }
+    }
+    report
+}
+
+fn scan_value(value: Raw<'_>, policy: SecretPolicy) -> Report {
+    // The value was read within its own limits; none of these may cut the walk short.
+    let limits = Limits::default()
+        .with_max_depth(Limits::DEEPEST)
+        .with_max_members(usize::MAX)
+        .with_max_array_len(usize::MAX)
+        .with_max_string_bytes(usize::MAX);
+    let mut reader = Reader::of_raw(value, &limits, Profile::Strict);
+    // The value is known to be sound JSON, so the walk meets no fault.
+    let _ = reader.under(CLAUSE, true, |reader| walk(reader, policy));
+    reader.into_report()
+}
+
+fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
+    let at = reader.offset();
+    match reader.peek()? {
+        Kind::String => {
+            let text = reader.str()?;
+            if let Some((level, message)) = judge(&text, policy) {
+                reader.note(at, None, CODE, level, message);
+            }
+            Ok(())
+        }
+        Kind::Array => reader.array(|reader, _| walk(reader, policy)),
+        Kind::Object => reader.object(|reader, name| {
+            let at = reader.offset();
+            if is_secret_name(name) && reader.peek()? != Kind::Null {
+                let why = "a member named like a secret";
+                reader.note(at, None, "secret_name", Level::Advice, why);
+            }
+            walk(reader, policy)
+        }),
+        Kind::Null | Kind::Bool | Kind::Number => reader.skip(),
+    }
+}
+
+/// The weightiest finding about one text.
+fn judge(text: &str, policy: SecretPolicy) -> Option<(Level, &'static str)> {
+    let found = secret_shapes(text).map(|shape| match shape.kind {
+        SecretKind::PrivateKey => (policy.level(), "a value shaped like a private key"),
+        SecretKind::Authorization => (policy.level(), "a value shaped like credentials"),
+        SecretKind::Jwt => (policy.level(), "a value shaped like a JSON web token"),
+        SecretKind::ApiKey => (policy.level(), "a value shaped like an API key"),
+        _ => (Level::Advice, "a literal assigned to the name of a secret"),
+    });
+    found.min_by_key(|(level, _)| *level)
+}
+
+impl SecretPolicy {
+    const fn level(self) -> Level {
+        match self {
+            Self::Refuse => Level::Must,
+            Self::Advise => Level::Advice,
+        }
+    }
+}
+
+const CODE: &str = "secret";
+const CLAUSE: &str = "SAP-11-1";

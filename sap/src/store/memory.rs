@@ -1,0 +1,151 @@
+//! Stores that live as long as the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ubos_common::canon::{Digest, Domain};
+
+use crate::cache::{CacheError, CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
+
+/// A cache in memory, bounded: at the bound nothing more is kept.
+#[derive(Debug)]
+pub struct MemoryCache {
+    max_records: usize,
+    records: Mutex<(usize, BTreeMap<CacheKey, Vec<CacheRecord>>)>,
+}
+
+impl MemoryCache {
+    /// A cache of at most `max_records` records, all versions counted.
+    #[must_use]
+    pub const fn new(max_records: usize) -> Self {
+        Self {
+            max_records,
+            records: Mutex::new((0, BTreeMap::new())),
+        }
+    }
+}
+
+impl Default for MemoryCache {
+    /// At most 10,000 records.
+    fn default() -> Self {
+        Self::new(10_000)
+    }
+}
+
+impl CacheStore for MemoryCache {
+    fn find(&self, key: &CacheKey) -> Result<Lookup, CacheError> {
+        let records = lock(&self.records);
+        let versions = records.1.get(key).map_or(&[][..], Vec::as_slice);
+        let newest = versions.iter().rev();
+        let mut answering = newest.filter(|record| record.sap_version == SAP_VERSION);
+        Ok(Lookup::new(answering.next().cloned(), 0))
+    }
+
+    fn put(&self, record: &CacheRecord) -> Result<(), CacheError> {
+        let mut records = lock(&self.records);
+        if records.0 >= self.max_records {
+            return Err(CacheError::Full {
+                limit: self.max_records,
+            });
+        }
+        records.0 += 1;
+        let versions = records.1.entry(record.cache_key).or_default();
+        versions.push(record.clone());
+        Ok(())
+    }
+
+    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, CacheError> {
+        Ok(lock(&self.records).1.get(key).cloned().unwrap_or_default())
+    }
+}
+
+/// A transcript in memory, chained like one in files, and bounded: at the bound nothing more is taken.
+#[derive(Debug)]
+pub struct MemoryTranscript {
+    max_entries: usize,
+    domain: Domain,
+    entries: Mutex<Vec<(Vec<u8>, Digest)>>,
+}
+
+impl MemoryTranscript {
+    /// A transcript of at most `max_entries` entries.
+    #[must_use]
+    pub fn new(max_entries: usize) -> Self {
+        Self {
+            max_entries,
+            domain: Domain::new("ubos sap 2026-11 transcript in memory"),
+            entries: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn link(&self, previous: Option<&Digest>, entry: &[u8]) -> Digest {
+        let previous = previous.map_or(&[][..], |digest| &digest.as_bytes()[..]);
+        Digest::of(&self.domain, &[previous, entry].concat())
+    }
+
+    fn head(entries: &[(Vec<u8>, Digest)]) -> Head {
+        let digest = entries.last().map_or_else(
+            || Digest::of_bytes(b"").to_string(),
+            |(_, digest)| digest.to_string(),
+        );
+        Head::new(format!("memory:{}:{digest}", entries.len()))
+    }
+}
+
+impl Default for MemoryTranscript {
+    /// At most 100,000 entries.
+    fn default() -> Self {
+        Self::new(100_000)
+    }
+}
+
+impl Transcript for MemoryTranscript {
+    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+        let bytes = entry.encode();
+        let mut entries = lock(&self.entries);
+        if entries.len() >= self.max_entries {
+            return Err(TranscriptError::Full {
+                limit: self.max_entries,
+            });
+        }
+        let digest = self.link(entries.last().map(|(_, digest)| digest), &bytes);
+        entries.push((bytes, digest));
+        Ok(entries.len() as u64 - 1)
+    }
+
+    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
+        let entries = lock(&self.entries);
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let wanted = entries.iter().skip(from).take(max);
+        wanted.map(|(bytes, _)| Entry::decode(bytes)).collect()
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        let entries = lock(&self.entries);
+        let mut previous = None;
+        let mut verdict = Verdict::Intact;
+        let mut is_kept = kept.is_none() || kept == Some(&Self::head(&[]));
+        for (index, (bytes, digest)) in entries.iter().enumerate() {
+            if self.link(previous, bytes) != *digest {
+                verdict = Verdict::broken(index as u64, "record is damaged");
+                break;
+            }
+            is_kept |= kept == entries.get(..=index).map(Self::head).as_ref();
+            previous = Some(digest);
+        }
+        if verdict == Verdict::Intact && !is_kept {
+            verdict = Verdict::broken(entries.len() as u64, "the head that was kept is not here");
+        }
+        Ok(Proof::new(
+            entries.len() as u64,
+            Self::head(&entries),
+            verdict,
+        ))
+    }
+}
+
+/// What a panic of another thread left is whole: every change is one push.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

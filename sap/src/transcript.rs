@@ -1,0 +1,220 @@
+//! The transcript: every task, result and Nack, written down before it is delivered.
+
+use core::fmt;
+
+use ubos_common::json::{self, Limits, RawObject};
+use ubos_common::time::Timestamp;
+use ubos_common::violation::Profile;
+
+use crate::evidence::BodyDigest;
+use crate::lifecycle::body_digest;
+use crate::receipt::Nack;
+use crate::result::TaskResult;
+use crate::task::Task;
+
+ubos_common::words! {
+    /// What an entry holds.
+    closed pub enum EntryKind {
+        /// A task, as it was taken.
+        Task = "task",
+        /// A result, as it was sent.
+        Result = "result",
+        /// A Nack, with the digest of what was turned away, not its body.
+        Nack = "nack",
+    }
+}
+
+ubos_common::wire! {
+    /// One entry of a transcript. Spec: SAP 10, 11
+    pub struct Entry {
+        /// What it holds.
+        required kind: EntryKind = "kind", "SAP-10-1";
+        /// When it was written.
+        required at: Timestamp = "at", "SAP-10-1";
+        /// The message.
+        required body: RawObject = "body", "SAP-10-1";
+        /// Of a Nack: the digest of the bytes that were turned away.
+        optional digest: BodyDigest = "digest", "SAP-10-1";
+    }
+}
+
+impl Entry {
+    /// The entry of a task.
+    ///
+    /// # Errors
+    ///
+    /// [`TranscriptError::Body`]; so for results and Nacks.
+    pub fn task(at: Timestamp, task: &Task) -> Result<Self, TranscriptError> {
+        Ok(Self::new(EntryKind::Task, at, body(task)?))
+    }
+
+    /// The entry of a result.
+    ///
+    /// # Errors
+    ///
+    /// As [`Entry::task`].
+    pub fn result(at: Timestamp, result: &TaskResult) -> Result<Self, TranscriptError> {
+        Ok(Self::new(EntryKind::Result, at, body(result)?))
+    }
+
+    /// The entry of a Nack and of the bytes that it turns away.
+    ///
+    /// # Errors
+    ///
+    /// As [`Entry::task`].
+    pub fn nack(at: Timestamp, nack: &Nack, refused: &[u8]) -> Result<Self, TranscriptError> {
+        let mut entry = Self::new(EntryKind::Nack, at, body(nack)?);
+        entry.digest = Some(BodyDigest(body_digest(refused)));
+        Ok(entry)
+    }
+
+    /// The compact JSON.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        json::to_vec(self)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, TranscriptError> {
+        let entry = json::decode(bytes, &unbounded(), Profile::Strict);
+        entry.map(|(entry, _)| entry).map_err(TranscriptError::Body)
+    }
+}
+
+fn body(message: &impl json::Write) -> Result<RawObject, TranscriptError> {
+    let text = json::to_vec(message);
+    let object = json::decode(&text, &unbounded(), Profile::Strict);
+    object
+        .map(|(object, _)| object)
+        .map_err(TranscriptError::Body)
+}
+
+/// What was read within the caller's limits is written down whatever they were; the store has its own.
+fn unbounded() -> Limits {
+    Limits::default()
+        .with_max_bytes(usize::MAX)
+        .with_max_depth(Limits::DEEPEST)
+        .with_max_members(usize::MAX)
+        .with_max_array_len(usize::MAX)
+        .with_max_string_bytes(usize::MAX)
+}
+
+/// Where a transcript is kept. Entries are added and never changed.
+///
+/// The calls may block for as long as the disk takes.
+pub trait Transcript: fmt::Debug + Send + Sync {
+    /// Adds an entry and returns its number, from 0, once it is kept.
+    ///
+    /// # Errors
+    ///
+    /// It is not kept: what it holds must not be delivered.
+    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError>;
+
+    /// Up to `max` entries from number `from` on.
+    ///
+    /// # Errors
+    ///
+    /// The transcript cannot be read, or an entry does not hold.
+    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError>;
+
+    /// Proves the whole chain, and that it once ended with `kept`.
+    ///
+    /// # Errors
+    ///
+    /// The transcript cannot be read. What does not hold is in the [`Verdict`].
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError>;
+}
+
+/// The end of a transcript at some moment, as one word. Keep it elsewhere, and nobody can shorten what was there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Head(Box<str>);
+
+impl Head {
+    /// The head of this text.
+    #[must_use]
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// What was proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Proof {
+    /// Entries that are there.
+    pub records: u64,
+    /// The end.
+    pub head: Head,
+    /// Whether they hold.
+    pub verdict: Verdict,
+}
+
+impl Proof {
+    /// What was proven.
+    #[must_use]
+    pub const fn new(records: u64, head: Head, verdict: Verdict) -> Self {
+        Self {
+            records,
+            head,
+            verdict,
+        }
+    }
+}
+
+/// Whether a transcript holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Every entry is as it was written.
+    Intact,
+    /// Something was changed or removed.
+    Broken {
+        /// The first entry that cannot be trusted, where that is known.
+        record: Option<u64>,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Verdict {
+    /// Something is wrong at entry `record`.
+    #[must_use]
+    pub fn broken(record: u64, what: impl Into<String>) -> Self {
+        Self::Broken {
+            record: Some(record),
+            what: what.into(),
+        }
+    }
+}
+
+/// Why a transcript did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TranscriptError {
+    /// It holds as many entries as it may.
+    #[error("transcript holds {limit} entries, which is its bound")]
+    Full {
+        /// The bound.
+        limit: usize,
+    },
+    /// The message is no JSON object that can be kept.
+    #[error("not an entry: {0}")]
+    Body(#[source] json::DecodeError),
+    /// The head that was kept is not one of this kind of transcript.
+    #[error("a head of another kind of transcript")]
+    Head,
+    /// It failed.
+    #[error("transcript store failed")]
+    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

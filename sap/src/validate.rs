@@ -1,0 +1,370 @@
+//! Reading tasks and results with all findings: those of the shape, and those between members.
+
+use std::collections::BTreeSet;
+
+use ubos_common::json::{self, DecodeError, Limits, Raw};
+use ubos_common::violation::{Level, Profile, Report, Violation};
+
+use crate::context::{LENIENT_LEVEL, LEVEL_POINTER, PressureLevel};
+use crate::error::ErrorCode;
+use crate::evidence::Alignment;
+use crate::ident::{CorrelationId, TaskId};
+use crate::result::TaskResult;
+use crate::secrets;
+use crate::status::Status;
+use crate::task::{Attachment, Task};
+
+/// How messages are read.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// How strictly they are judged; strict by default.
+    pub profile: Profile,
+    /// Bounds on one message.
+    pub limits: Limits,
+    /// What the lenient profile reads where a task gives no pressure level; consulted by default.
+    pub default_level: PressureLevel,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: Profile::Strict,
+            limits: Limits::default(),
+            default_level: LENIENT_LEVEL,
+        }
+    }
+}
+
+impl Options {
+    /// The lenient profile, all else as by default.
+    #[must_use]
+    pub fn lenient() -> Self {
+        Self::default().profile(Profile::Lenient)
+    }
+
+    /// Sets how strictly messages are judged.
+    #[must_use]
+    pub const fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Sets the bounds on one message.
+    #[must_use]
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets what the lenient profile reads where a task gives no pressure level.
+    #[must_use]
+    pub const fn default_level(mut self, level: PressureLevel) -> Self {
+        self.default_level = level;
+        self
+    }
+}
+
+/// Reads a task.
+///
+/// ```
+/// use sap::validate::{Options, decode_task};
+/// use ubos_common::json::DecodeError;
+///
+/// let Err(DecodeError::Invalid(report)) = decode_task(b"{\"protocolVersion\":\"1\"}", &Options::default()) else {
+///     panic!("refused")
+/// };
+/// assert_eq!(report.len(), 9); // eight MUST findings, and the contract that a task should have
+/// assert!(report.iter().any(|finding| finding.pointer == "/taskId" && finding.code == "missing"));
+/// ```
+///
+/// # Errors
+///
+/// [`DecodeError`], with every finding. Spec: SAP 4.1
+pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), DecodeError> {
+    let (mut task, mut report) = json::decode::<Task>(bytes, &options.limits, options.profile)?;
+    if report.iter().any(is_default_level) {
+        task.constitutional_context.pressure_level = options.default_level;
+    }
+    let max_findings = options.limits.max_findings;
+    unlisted_principles(&task, max_findings, &mut report);
+    let attachments = task.attachments.as_deref().unwrap_or_default();
+    for (index, attachment) in attachments.iter().enumerate() {
+        if report.len() >= max_findings {
+            break;
+        }
+        attachment_uri(index, attachment, &mut report);
+    }
+    let found = secrets::scan(&task, secrets::SecretPolicy::Advise);
+    report.extend_under("", found);
+    Ok((task, report))
+}
+
+/// Reads a result.
+///
+/// # Errors
+///
+/// [`DecodeError`], with every finding. Spec: SAP 4.2
+pub fn decode_result(bytes: &[u8], options: &Options) -> Result<(TaskResult, Report), DecodeError> {
+    match json::decode::<TaskResult>(bytes, &options.limits, options.profile) {
+        Ok((result, mut report)) => {
+            Facts::of(&result).judge(options.profile, &mut report);
+            if report.is_valid() {
+                Ok((result, report))
+            } else {
+                Err(DecodeError::Invalid(report))
+            }
+        }
+        // The shape is refused; what the members say of one another is told all the same.
+        Err(DecodeError::Invalid(mut report)) => {
+            if let Ok((glance, _)) =
+                json::decode::<Glance<'_>>(bytes, &options.limits, Profile::Lenient)
+            {
+                glance.facts().judge(options.profile, &mut report);
+            }
+            Err(DecodeError::Invalid(report))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// The findings of a decode, whichever way it went; a text that is no sound JSON is one finding.
+#[must_use]
+pub fn findings<T>(outcome: &Result<(T, Report), DecodeError>) -> Report {
+    match outcome {
+        Ok((_, report)) | Err(DecodeError::Invalid(report)) => report.clone(),
+        Err(DecodeError::Json(error)) => {
+            let mut report = Report::default();
+            report.push(
+                Violation::new(
+                    error.pointer.clone(),
+                    error.kind.code(),
+                    "SAP-2-5",
+                    Level::Must,
+                    error.kind.to_string(),
+                )
+                .at(error.position),
+            );
+            report
+        }
+        Err(other) => {
+            let mut report = Report::default();
+            let what = other.to_string();
+            report.push(Violation::new("", "refused", "SAP-2-5", Level::Must, what));
+            report
+        }
+    }
+}
+
+/// The ids of a message that may be invalid, as far as they can be read.
+#[must_use]
+pub fn ids_of(bytes: &[u8], limits: &Limits) -> (Option<TaskId>, Option<CorrelationId>) {
+    match json::decode::<Ids<'_>>(bytes, limits, Profile::Lenient) {
+        Ok((ids, _)) => (readable(ids.task_id), readable(ids.correlation_id)),
+        Err(_) => (None, None),
+    }
+}
+
+fn is_default_level(finding: &Violation) -> bool {
+    finding.pointer == LEVEL_POINTER && finding.code == "missing"
+}
+
+// impl: SAP-4.1-7
+fn unlisted_principles(task: &Task, max_findings: usize, report: &mut Report) {
+    let context = &task.constitutional_context;
+    let (Some(pressure), Some(principles)) = (&context.pressure, &context.principles) else {
+        return;
+    };
+    let listed: BTreeSet<&String> = principles.iter().collect();
+    let room = max_findings.saturating_sub(report.len());
+    let unlisted = pressure.keys().filter(|name| !listed.contains(name));
+    for name in unlisted.take(room) {
+        report.push(Violation::new(
+            format!("/constitutionalContext/pressure/{}", escape(name)),
+            "unlisted_principle",
+            "SAP-4.1-7",
+            Level::Advice,
+            "pressure on a principle that is not among the principles",
+        ));
+    }
+}
+
+// impl: SAP-11-4
+fn attachment_uri(index: usize, attachment: &Attachment, report: &mut Report) {
+    let Some(uri) = attachment.uri.as_deref() else {
+        return;
+    };
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let plain = ["http", "ftp"]
+        .iter()
+        .any(|word| scheme.eq_ignore_ascii_case(word));
+    let authority = uri.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let message = if plain {
+        "an attachment fetched without encryption"
+    } else if user.contains(':') {
+        "an attachment whose uri holds a password"
+    } else {
+        return;
+    };
+    report.push(Violation::new(
+        format!("/attachments/{index}/uri"),
+        "insecure_uri",
+        "SAP-11-4",
+        Level::Should,
+        message,
+    ));
+}
+
+/// A member name as a token of a pointer.
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// What the rules between a result's members look at.
+struct Facts<'a> {
+    status: Option<Status>,
+    alignment: Option<Alignment>,
+    has_error: bool,
+    code: Option<ErrorCode>,
+    message: Option<&'a str>,
+    has_output: bool,
+    has_next_actions: bool,
+}
+
+impl<'a> Facts<'a> {
+    fn of(result: &'a TaskResult) -> Self {
+        let error = result.error.as_ref();
+        Self {
+            status: Some(result.status.clone()),
+            alignment: Some(result.constitutional_evidence.alignment.clone()),
+            has_error: error.is_some(),
+            code: error.and_then(|error| error.code.clone()),
+            message: error.and_then(|error| error.message.as_deref()),
+            has_output: result.output.is_some(),
+            has_next_actions: result.next_actions.as_ref().is_some_and(|n| !n.is_empty()),
+        }
+    }
+
+    fn judge(&self, profile: Profile, report: &mut Report) {
+        let mut find = |pointer: &str, code, clause, level, message| {
+            report.push(Violation::new(pointer, code, clause, level, message));
+        };
+        match self.status {
+            // impl: SAP-5-6
+            Some(Status::Failed) => {
+                if self.message.is_none_or(|message| message.trim().is_empty()) {
+                    let level = match profile {
+                        Profile::Strict => Level::Must,
+                        Profile::Lenient => Level::Advice,
+                    };
+                    let why = "a failed result without a message";
+                    find("/error/message", "missing", "SAP-5-6", level, why);
+                }
+                if self.code.as_ref().is_none_or(|code| !code.is_listed()) {
+                    let why = "a failed result without a standard code";
+                    find(
+                        "/error/code",
+                        "nonstandard_code",
+                        "SAP-5-6",
+                        Level::Should,
+                        why,
+                    );
+                }
+            }
+            Some(Status::Escalated) if !self.has_next_actions => {
+                let why = "escalated without a path of escalation";
+                find("/nextActions", "missing", "SAP-5-7", Level::Advice, why);
+            }
+            Some(Status::Partial) if !self.has_next_actions => {
+                let why = "partial without a next action";
+                find("/nextActions", "missing", "SAP-5-4", Level::Should, why);
+            }
+            _ => {}
+        }
+        let is_data = matches!(self.status, Some(Status::Succeeded | Status::Partial));
+        if is_data && !self.has_output {
+            find("/output", "missing", "SAP-4-2", Level::Should, "absent");
+        }
+        if self.status == Some(Status::Succeeded) {
+            self.judge_success(find);
+        }
+    }
+
+    // impl: SAP-4.2-9
+    fn judge_success(
+        &self,
+        mut find: impl FnMut(&str, &'static str, &'static str, Level, &'static str),
+    ) {
+        if self
+            .alignment
+            .as_ref()
+            .is_some_and(|a| *a != Alignment::Valid)
+        {
+            let why = "succeeded with an alignment that is not VALID";
+            let at = "/constitutionalEvidence/alignment";
+            find(at, "doubtful_success", "SAP-4.2-9", Level::Advice, why);
+        }
+        if self.has_error {
+            let why = "succeeded with an error";
+            find(
+                "/error",
+                "doubtful_success",
+                "SAP-4.2-9",
+                Level::Advice,
+                why,
+            );
+        }
+    }
+}
+
+// The same members of a result whose shape is refused.
+ubos_common::wire! {
+    struct Glance<'a> {
+        verbatim status: Raw<'a> = "status", "";
+        verbatim error: Raw<'a> = "error", "";
+        verbatim next_actions: Raw<'a> = "nextActions", "";
+        verbatim output: Raw<'a> = "output", "";
+    }
+}
+
+impl Glance<'_> {
+    fn facts(&self) -> Facts<'static> {
+        let limits = Limits::default();
+        let lenient = Profile::Lenient;
+        let status = self.status.and_then(|raw| raw.deserialize::<String>().ok());
+        let error = self.error.and_then(|raw| {
+            json::read_raw::<crate::error::ErrorObject>(raw, &limits, lenient).ok()
+        });
+        let has_message = match (&self.error, &error) {
+            (None, _) => false,
+            // No object, or a message of the wrong type: that has its finding already.
+            (Some(_), None) => true,
+            (Some(_), Some((error, _))) => {
+                let message = error.message.as_deref();
+                message.is_some_and(|message| !message.trim().is_empty())
+            }
+        };
+        Facts {
+            status: status.map(|word| Status::from(word.as_str())),
+            alignment: None,
+            has_error: self.error.is_some(),
+            code: error.and_then(|(error, _)| error.code),
+            message: has_message.then_some("said"),
+            has_output: self.output.is_some(),
+            has_next_actions: self.next_actions.is_some_and(|raw| raw.as_str() != "[]"),
+        }
+    }
+}
+
+ubos_common::wire! {
+    struct Ids<'a> {
+        verbatim task_id: Raw<'a> = "taskId", "";
+        verbatim correlation_id: Raw<'a> = "correlationId", "";
+    }
+}
+
+fn readable<T: core::str::FromStr>(raw: Option<Raw<'_>>) -> Option<T> {
+    raw?.deserialize::<String>().ok()?.parse().ok()
+}

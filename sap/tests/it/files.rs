@@ -1,0 +1,163 @@
+//! Stores in files: what stays, and how tampering shows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sap::cache::CacheStore as _;
+use sap::store::{FileCache, FileTranscript, MemoryTranscript};
+use sap::transcript::{Entry, EntryKind, Head, Transcript, Verdict};
+use sap::validate::Options;
+use ubos_common::log::{Config, LogId, OpenError, Sync};
+use ubos_common::time::Timestamp;
+
+use crate::samples::{read_result, read_task, result, task};
+
+fn config() -> Config {
+    Config::default()
+        .log_id(LogId::from_bytes([5; 16]))
+        .segment_bytes(1 << 16)
+        .sync(Sync::None)
+}
+
+fn entries() -> Vec<Entry> {
+    let (task, _) = read_task(&task(), &Options::default()).unwrap();
+    let (result, _) = read_result(&result(), &Options::default()).unwrap();
+    let at = Timestamp::EPOCH;
+    vec![
+        Entry::task(at, &task).unwrap(),
+        Entry::result(at, &result).unwrap(),
+    ]
+}
+
+/// The log's first segment, and where the bytes `needle` are in it.
+fn segment(folder: &Path, needle: &str) -> (PathBuf, Vec<u8>, usize) {
+    let mut paths = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let path = paths
+        .find(|path| fs::metadata(path).unwrap().len() > 1000)
+        .unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let mut windows = bytes.windows(needle.len());
+    let place = windows
+        .position(|window| window == needle.as_bytes())
+        .unwrap();
+    (path, bytes, place)
+}
+
+/// Changes one byte inside the bytes `needle`.
+fn tamper(folder: &Path, needle: &str) {
+    let (path, mut bytes, place) = segment(folder, needle);
+    bytes[place] ^= 1;
+    fs::write(&path, bytes).unwrap();
+}
+
+/// Ends the segment inside the bytes `needle`, as a crash does.
+fn cut(folder: &Path, needle: &str) {
+    let (path, bytes, place) = segment(folder, needle);
+    fs::write(&path, &bytes[..place]).unwrap();
+}
+
+fn reads_back_and_proves(transcript: &dyn Transcript) -> Head {
+    for (number, entry) in entries().iter().enumerate() {
+        assert_eq!(transcript.record(entry).unwrap(), number as u64);
+    }
+    assert_eq!(transcript.read(0, 10).unwrap(), entries());
+    assert_eq!(transcript.read(1, 1).unwrap()[0].kind, EntryKind::Result);
+    let proof = transcript.verify(None).unwrap();
+    assert_eq!((proof.records, proof.verdict), (2, Verdict::Intact));
+    proof.head
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_transcript_shows_a_changed_byte_and_a_cut_tail() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    let head = reads_back_and_proves(&transcript);
+    assert_eq!(
+        transcript.verify(Some(&head)).unwrap().verdict,
+        Verdict::Intact
+    );
+    let empty = tempfile::tempdir().unwrap();
+    let other = FileTranscript::open(empty.path(), config()).unwrap();
+    assert!(matches!(
+        other.verify(Some(&head)).unwrap().verdict,
+        Verdict::Broken { .. }
+    ));
+    assert!(transcript.verify(Some(&Head::new("memory:0:x"))).is_err());
+    tamper(folder.path(), "SUCCEEDED");
+    let Verdict::Broken { record, what } = transcript.verify(None).unwrap().verdict else {
+        panic!("broken")
+    };
+    assert_eq!(record, Some(1), "{what}");
+    drop(transcript);
+    assert!(matches!(
+        FileTranscript::open(folder.path(), config()),
+        Err(OpenError::Damaged(_))
+    ));
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_transcript_goes_on_where_it_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let head = reads_back_and_proves(&FileTranscript::open(folder.path(), config()).unwrap());
+    let again = FileTranscript::open(folder.path(), config()).unwrap();
+    assert_eq!(again.record(&entries()[0]).unwrap(), 2);
+    let proof = again.verify(Some(&head)).unwrap();
+    assert_eq!((proof.records, proof.verdict), (3, Verdict::Intact));
+    assert_eq!(again.sync().unwrap(), proof.head);
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_last_entry_cut_short_is_dropped_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    reads_back_and_proves(&FileTranscript::open(folder.path(), config()).unwrap());
+    cut(folder.path(), "SUCCEEDED");
+    let again = FileTranscript::open(folder.path(), config()).unwrap();
+    assert_eq!(again.report().torn.as_ref().unwrap().sequence, 1);
+    assert_eq!(again.read(0, 10).unwrap(), entries()[..1]);
+    assert_eq!(again.verify(None).unwrap().verdict, Verdict::Intact);
+}
+
+#[test]
+fn a_transcript_in_memory_is_chained_and_bounded() {
+    let transcript = MemoryTranscript::new(2);
+    let head = reads_back_and_proves(&transcript);
+    assert!(transcript.record(&entries()[0]).is_err());
+    assert_eq!(
+        transcript.verify(Some(&head)).unwrap().verdict,
+        Verdict::Intact
+    );
+    let empty = MemoryTranscript::default();
+    assert!(matches!(
+        empty.verify(Some(&head)).unwrap().verdict,
+        Verdict::Broken {
+            record: Some(0),
+            ..
+        }
+    ));
+}
+
+// spec: SAP-6-8
+#[test]
+fn a_cache_in_files_stays_and_shows_a_changed_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    crate::cache::keeps_versions(&FileCache::open(folder.path(), config()).unwrap());
+    let (task, _) = read_task(&task(), &Options::default()).unwrap();
+    let newest = crate::cache::record(&task, Timestamp::EPOCH, "\"newest\"");
+    let cache = FileCache::open(folder.path(), config()).unwrap();
+    cache.put(&newest).unwrap();
+    assert_eq!(cache.versions(&newest.cache_key).unwrap().len(), 4);
+    assert_eq!(
+        cache.find(&newest.cache_key).unwrap().record.as_ref(),
+        Some(&newest)
+    );
+    tamper(folder.path(), "newest");
+    let lookup = cache.find(&newest.cache_key).unwrap();
+    assert_eq!(lookup.damaged, 1);
+    assert_eq!(lookup.record.unwrap().output.as_str(), "2");
+    assert_eq!(cache.versions(&newest.cache_key).unwrap().len(), 3);
+}

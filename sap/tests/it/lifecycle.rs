@@ -1,0 +1,120 @@
+//! Results against their task; what may be sent.
+
+use sap::lifecycle::{Accepted, Lifecycle, LifecycleError};
+use sap::producer::{DispatchError, dispatch, report};
+use sap::secrets::SecretPolicy;
+use sap::validate::Options;
+use sap::{Status, TaskResult};
+use serde_json::json;
+use ubos_common::violation::Profile;
+
+use crate::samples::{found, read_result, read_task, result, task, with};
+
+fn of_status(status: &str) -> TaskResult {
+    let changed = with(result(), "/status", Some(json!(status)));
+    let changed = with(
+        changed,
+        "/error",
+        Some(json!({"code": "INTERNAL", "message": "m"})),
+    );
+    read_result(&changed, &Options::lenient()).unwrap().0
+}
+
+fn lifecycle(profile: Profile) -> Lifecycle {
+    Lifecycle::new(&read_task(&task(), &Options::default()).unwrap().0, profile)
+}
+
+// spec: SAP-5-3, SAP-5-4
+#[test]
+fn results_follow_one_another_as_the_table_says() {
+    let mut held = lifecycle(Profile::Strict);
+    for status in ["QUEUED", "PARTIAL", "RUNNING", "PARTIAL"] {
+        held.accept(&of_status(status)).unwrap();
+    }
+    // A late copy of an old one is a copy, not a step back.
+    assert_eq!(held.accept(&of_status("QUEUED")), Ok(Accepted::Repeat));
+    assert_eq!(held.accept(&of_status("FAILED")), Ok(Accepted::Moved));
+    assert_eq!(held.accept(&of_status("FAILED")), Ok(Accepted::Repeat));
+    let refused = held.accept(&of_status("SUCCEEDED")).unwrap_err();
+    assert_eq!(refused.to_string(), "SUCCEEDED may not follow FAILED");
+    assert!(held.is_closed());
+    let mut lenient = lifecycle(Profile::Lenient);
+    lenient.accept(&of_status("FAILED")).unwrap();
+    assert_eq!(
+        lenient.accept(&of_status("RUNNING")),
+        Ok(Accepted::OutOfOrder)
+    );
+    assert_eq!(lenient.status(), Some(&Status::Failed));
+}
+
+// spec: SAP-5-5
+#[test]
+fn a_result_of_another_task_moves_nothing() {
+    let mut held = lifecycle(Profile::Lenient);
+    let other = "00000000-0000-0000-0000-000000000000";
+    let task = with(result(), "/taskId", Some(json!(other)));
+    let correlation = with(result(), "/correlationId", Some(json!(other)));
+    let read = |value| read_result(value, &Options::default()).unwrap().0;
+    assert!(matches!(
+        held.accept(&read(&task)),
+        Err(LifecycleError::Task { .. })
+    ));
+    assert!(matches!(
+        held.accept(&read(&correlation)),
+        Err(LifecycleError::Correlation { .. })
+    ));
+    assert_eq!(held.status(), None);
+}
+
+// spec: SAP-5-1
+#[test]
+fn what_does_not_hold_is_not_sent() {
+    let (mut task, _) = read_task(&task(), &Options::default()).unwrap();
+    assert_eq!(
+        dispatch(&task, SecretPolicy::Refuse).unwrap().bytes,
+        task.encode()
+    );
+    task.issuer.agent_kind = "robot".into();
+    assert!(
+        matches!(dispatch(&task, SecretPolicy::Refuse), Err(DispatchError::Invalid(r)) if r.len() == 1)
+    );
+    let mut failed = of_status("FAILED");
+    assert!(report(&failed).is_ok());
+    failed.error = None;
+    assert!(matches!(report(&failed), Err(DispatchError::Invalid(_))));
+}
+
+// spec: SAP-11-1
+#[test]
+fn secrets_are_refused_by_pointer_and_never_shown() {
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9";
+    for secret in [
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----",
+        "Bearer abcdefghijklmnop123456",
+        jwt,
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    ] {
+        let payload = json!({"a/b": ["x", {"deep": secret}]});
+        let (task, _) = read_task(
+            &with(task(), "/payload", Some(payload)),
+            &Options::default(),
+        )
+        .unwrap();
+        let refused = dispatch(&task, SecretPolicy::Refuse).unwrap_err();
+        assert!(
+            !format!("{refused} {refused:?}").contains(&secret[..12]),
+            "{refused}"
+        );
+        let DispatchError::Secret(report) = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(found(&report), ["MUST /payload/a~1b/1/deep SAP-11-1"]);
+        assert!(dispatch(&task, SecretPolicy::Advise).is_ok());
+    }
+    let named = json!({"password": "x", "token": "y", "maxTokens": 3});
+    let (task, _) = read_task(&with(task(), "/payload", Some(named)), &Options::default()).unwrap();
+    assert_eq!(
+        dispatch(&task, SecretPolicy::Refuse).unwrap().advice.len(),
+        2
+    );
+}

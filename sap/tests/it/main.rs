@@ -1,0 +1,19 @@
+//! Messages, lifecycle, cache, transcript and processor from outside.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, and says why"
+)]
+
+mod alignment;
+mod cache;
+#[cfg(feature = "log")]
+mod files;
+mod lifecycle;
+mod message;
+#[cfg(feature = "driver")]
+mod processor;
+mod samples;
