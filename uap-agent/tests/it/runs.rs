@@ -207,7 +207,7 @@ fn planned(
     options(model).with_execution(plan(change(PlanOptions::default())).unwrap())
 }
 
-fn statuses(state: &uap_agent::AgentState) -> Vec<(String, String)> {
+fn statuses(state: &AgentState) -> Vec<(String, String)> {
     state
         .plan()
         .unwrap()
