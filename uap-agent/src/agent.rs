@@ -6,10 +6,8 @@ mod world;
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_core::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
-use ubos_common::time::{Mono, Now};
 use upp::{LlmInstance, LlmOptions, Message, ModelReference, Stamp, Turn, UppError, llm};
 
 pub use stream::{AbortHandle, AgentStreamResult};
@@ -60,15 +58,21 @@ struct SystemClock(ubos_common::os::Clock);
 
 #[cfg(feature = "os")]
 impl Sleep for SystemClock {
-    fn now(&self) -> Now {
+    fn now(&self) -> ubos_common::time::Now {
         self.0.now()
     }
 
     /// No run sets a timer: nothing waits here.
-    fn sleep_until(&self, _deadline: Mono) -> BoxFuture<'static, ()> {
+    fn sleep_until(
+        &self,
+        _deadline: ubos_common::time::Mono,
+    ) -> futures_core::future::BoxFuture<'static, ()> {
         Box::pin(core::future::pending())
     }
 }
+
+/// Told of a save that failed.
+pub type SaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 
 /// What an agent is made of. Only the model is required.
 ///
@@ -96,7 +100,7 @@ pub struct AgentOptions {
     /// The time and the ids.
     pub runtime: Option<Runtime>,
     /// Told when a save fails: the run goes on.
-    pub on_save_failed: Option<Arc<dyn Fn(&CheckpointError) + Send + Sync>>,
+    pub on_save_failed: Option<SaveFailed>,
 }
 
 impl AgentOptions {
@@ -287,7 +291,7 @@ pub struct Agent {
     session_id: Option<Arc<str>>,
     clock: Arc<dyn Sleep + Send + Sync>,
     ids: Mutex<IdSource>,
-    on_save_failed: Option<Arc<dyn Fn(&CheckpointError) + Send + Sync>>,
+    on_save_failed: Option<SaveFailed>,
 }
 
 impl Agent {

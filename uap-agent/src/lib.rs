@@ -55,7 +55,9 @@ pub mod state;
 pub mod strategy;
 
 #[cfg(feature = "driver")]
-pub use agent::{AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, agent};
+pub use agent::{
+    AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,
+};
 pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;

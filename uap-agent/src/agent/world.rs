@@ -15,6 +15,7 @@ use upp::{
     ToolContext, ToolExecution, ToolSet, UppError, run_call,
 };
 
+use super::SaveFailed;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore};
 use crate::engine::{Answer, Effect, EffectId, Engine};
 use crate::event::AgentStreamEvent;
@@ -85,7 +86,7 @@ pub(super) struct World {
     hooks: Option<Arc<dyn AgentStrategy>>,
     store: Option<Arc<dyn CheckpointStore>>,
     clock: Arc<dyn Sleep + Send + Sync>,
-    on_save_failed: Option<Arc<dyn Fn(&CheckpointError) + Send + Sync>>,
+    on_save_failed: Option<SaveFailed>,
     shared: Arc<Shared>,
     /// The one answer that is being streamed.
     streams: BTreeMap<EffectId, ModelStream>,
@@ -100,7 +101,7 @@ impl World {
         hooks: Option<Arc<dyn AgentStrategy>>,
         store: Option<Arc<dyn CheckpointStore>>,
         clock: Arc<dyn Sleep + Send + Sync>,
-        on_save_failed: Option<Arc<dyn Fn(&CheckpointError) + Send + Sync>>,
+        on_save_failed: Option<SaveFailed>,
     ) -> Self {
         let shared = Arc::new(Shared::default());
         let aborted = Some(shared.cancel.cancelled());

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
+use uap_agent::engine::{Answer, Effect, Engine, EngineConfig};
+use uap_agent::hooks::HookAnswer;
+use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun, View};
 use uap_agent::{
-    AgentOptions, CheckpointStore, ExecutionStrategy, LoopOptions, MemoryCheckpoints, PlanOptions,
-    PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
+    AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
+    MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
 };
+use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
+use ubos_common::machine::Machine;
+use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, Message, Reply, ScriptedModel, ToolUseStrategy, object};
 
 use crate::support::{Noting, calling, options, script};
@@ -69,7 +75,7 @@ fn the_default_loop_asks_until_no_tool_is_called() {
     assert_eq!(requests[0].tools.len(), 1);
 }
 
-// spec: UAP-4-2, UAP-4-4, UAP-4-6
+// spec: UAP-4-6
 #[test]
 fn two_asks_hold_four_messages_and_the_agent_keeps_none() {
     let model = script((0..4).map(|n| Reply::text(format!("answer {n}"))));
@@ -87,7 +93,6 @@ fn two_asks_hold_four_messages_and_the_agent_keeps_none() {
     assert_eq!(roles(&model.requests()[2]), ["user:other"]);
 }
 
-// spec: UAP-5-2
 #[test]
 fn a_limit_of_the_loop_ends_it_well_with_its_tools_run() {
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
@@ -111,7 +116,6 @@ impl ToolUseStrategy for Rounds {
     }
 }
 
-// spec: UAP-5-2
 #[test]
 fn a_limit_of_tool_rounds_fails_the_run_and_keeps_what_there_is() {
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
@@ -203,7 +207,7 @@ fn planned(
     options(model).with_execution(plan(change(PlanOptions::default())).unwrap())
 }
 
-fn statuses(state: &uap_agent::AgentState) -> Vec<(String, String)> {
+fn statuses(state: &AgentState) -> Vec<(String, String)> {
     state
         .plan()
         .unwrap()
@@ -218,7 +222,7 @@ fn pairs<const N: usize>(list: [(&str, &str); N]) -> Vec<(String, String)> {
         .collect()
 }
 
-// spec: UAP-5-4, UAP-5-6
+// spec: UAP-5-4
 #[test]
 fn a_plan_is_made_and_done_in_the_order_of_its_dependencies() {
     let model = script([
@@ -316,7 +320,7 @@ fn a_bad_plan_is_asked_for_once_more_and_then_refused() {
             "{bad}"
         );
     }
-    let long = r#"{"steps":[{"description":"x"},{"id":"c","description":"x"},{"id":"d","description":"x"}]}"#;
+    let long = r#"{"steps":[{"description":"x","dependsOn":["d"]},{"id":"c","description":"x"},{"id":"d","description":"x"}]}"#;
     let model = script([
         Reply::text("-").with_data(RawBuf::parse(long).unwrap()),
         Reply::text("done"),
@@ -349,7 +353,6 @@ fn every_strategy_takes_the_same_options() {
     }
 }
 
-// spec: UAP-10-1
 #[test]
 fn hooks_come_in_order_and_a_stop_condition_ends_the_run() {
     let replies = || {
@@ -402,7 +405,6 @@ fn hooks_come_in_order_and_a_stop_condition_ends_the_run() {
     assert_eq!(hooks.take().last().unwrap(), "error PROVIDER_ERROR");
 }
 
-// spec: UAP-10-2
 #[test]
 fn an_error_hook_may_recover() {
     let good = agent(options(&script([Reply::text("good")]))).unwrap();
@@ -424,9 +426,12 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
     for strategy in [
         tool_loop(LoopOptions::default()).unwrap(),
         react(ReactOptions::default()).unwrap(),
+        plan(PlanOptions::default()).unwrap(),
     ] {
         let store = Arc::new(MemoryCheckpoints::default());
-        let model = Arc::new(ScriptedModel::with(|_| Some(Reply::text("done"))));
+        let model = Arc::new(ScriptedModel::with(|_| {
+            Some(Reply::text(r#"{"steps":[{"description":"x"}]}"#))
+        }));
         let options = options(&model)
             .with_execution(strategy)
             .with_checkpoints(store.clone());
@@ -444,7 +449,7 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
                 .unwrap()
                 .unwrap()
                 .step,
-            1
+            result.state.step()
         );
         block_on(saving.query("aside")).unwrap();
         assert_eq!(block_on(store.list()).unwrap().len(), 2);
@@ -466,7 +471,6 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
     );
 }
 
-// spec: UAP-4-3
 #[test]
 fn what_the_options_say_reaches_the_model() {
     let model = script([Reply::text("{}").with_data(RawBuf::parse(r#"{"x":1}"#).unwrap())]);
@@ -482,4 +486,153 @@ fn what_the_options_say_reaches_the_model() {
         r#"{"temperature":0.2}"#
     );
     assert!(request.structure.is_some());
+}
+
+/// Says the same twice, then ends: a strategy from outside the crate.
+struct Twice;
+
+impl ExecutionStrategy for Twice {
+    fn name(&self) -> &str {
+        "twice"
+    }
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(TwiceRun)
+    }
+}
+
+struct TwiceRun;
+
+impl StrategyRun for TwiceRun {
+    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+        match outcome {
+            Outcome::Began => Move::StartStep(EventData::phase("twice")),
+            Outcome::StepStarted => Move::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("twice")),
+            Outcome::StepEnded if view.step < 2 => Move::StartStep(EventData::phase("twice")),
+            Outcome::Failed(error) => Move::Fail(error),
+            _ => Move::Finish,
+        }
+    }
+}
+
+// spec: UAP-5-5, UAP-2-3
+#[test]
+fn a_strategy_from_outside_has_streams_hooks_checkpoints_and_abort() {
+    let store = Arc::new(MemoryCheckpoints::default());
+    let hooks = Arc::new(Noting::default());
+    let model = Arc::new(ScriptedModel::with(|_| Some(calling("x", "c", "{}"))));
+    let options = options(&model)
+        .with_execution(Arc::new(Twice))
+        .with_checkpoints(store.clone())
+        .with_session_id("s")
+        .with_strategy(hooks.clone());
+    let agent = agent(options).unwrap();
+    let mut stream = agent.stream("go", &agent.initial_state());
+    let mut events = 0;
+    while block_on(futures::StreamExt::next(&mut stream)).is_some() {
+        events += 1;
+    }
+    assert_eq!(events, 24);
+    let result = block_on(stream.result()).unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap().unwrap(), result.state);
+    assert_eq!(
+        hooks
+            .take()
+            .iter()
+            .filter(|hook| hook.starts_with("observe"))
+            .count(),
+        2
+    );
+    let aborted = agent.stream("go", &agent.initial_state());
+    aborted.abort();
+    assert_eq!(
+        block_on(aborted.result()).unwrap_err().error.code,
+        ErrorCode::Cancelled
+    );
+}
+
+#[test]
+fn what_the_model_cannot_do_is_said_when_the_agent_is_made() {
+    let mut none = upp::LlmCapabilities::text();
+    none.tools = false;
+    let model = Arc::new(ScriptedModel::new([]).with_capabilities(none));
+    assert_eq!(
+        agent(options(&model)).unwrap_err().code,
+        ErrorCode::InvalidRequest
+    );
+}
+
+// spec: UAP-1-1
+#[test]
+fn no_type_of_upp_is_handed_on_or_wrapped() {
+    fn read(folder: &std::path::Path, text: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                read(&path, text);
+            } else {
+                text.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let mut text = String::new();
+    read(
+        std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")),
+        &mut text,
+    );
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("pub "))
+    {
+        assert!(!line.contains("use upp"), "{line}");
+        assert!(
+            !(line.starts_with("pub type") && line.contains("upp::")),
+            "{line}"
+        );
+        let wraps = [
+            "Message",
+            "Turn",
+            "Thread",
+            "Tool",
+            "TokenUsage",
+            "LlmInstance",
+            "UppError",
+            "StreamEvent",
+        ];
+        let is_wrapper = wraps
+            .iter()
+            .any(|name| line.contains("struct") && line.contains(&format!("({name})")));
+        assert!(!is_wrapper, "{line}");
+    }
+}
+
+#[test]
+fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
+    let model: upp::ModelReference = script([]);
+    let llm = upp::llm(upp::LlmOptions::new(model)).unwrap();
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let ids = &mut IdSource::seeded(2);
+    let state = AgentState::initial(ids);
+    let input = Message::user(upp::Stamp::new(ids, now.wall), "go");
+    let run = tool_loop(LoopOptions::default()).unwrap().begin();
+    let config = EngineConfig::new(llm, "agent", IdSource::seeded(3));
+    let mut engine = Engine::new(now, config, run, &state, input);
+    assert!(matches!(engine.poll_effect(), Some(Effect::Event(_))));
+    let Some(Effect::Infer(asked, _)) = engine.poll_effect() else {
+        panic!()
+    };
+    assert!(engine.poll_effect().is_none());
+    // An answer that nobody waits for is void.
+    engine
+        .handle_answer(now, Answer::Hook(asked, Ok(HookAnswer::Stop(true))))
+        .unwrap();
+    assert!(engine.poll_effect().is_none());
+    engine.handle_answer(now, Answer::Abort).unwrap();
+    assert!(matches!(engine.poll_effect(), Some(Effect::Cancel(id)) if id == asked));
+    assert!(matches!(
+        engine.poll_effect(),
+        Some(Effect::Finished(Err(_)))
+    ));
+    assert!(engine.is_closed() && engine.handle_answer(now, Answer::Abort).is_err());
 }

@@ -34,7 +34,7 @@ fn full() -> AgentState {
         .with_subagent_trace(ids, trace)
 }
 
-// spec: UAP-6-1, UAP-2-2, UAP-3-1
+// spec: UAP-6-1, UAP-2-2
 #[test]
 fn each_operation_changes_its_own_field_and_the_id() {
     let ids = &mut IdSource::seeded(1);

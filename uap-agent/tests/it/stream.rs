@@ -22,7 +22,6 @@ fn name(event: &AgentStreamEvent) -> String {
     }
 }
 
-// spec: UAP-11-3
 #[test]
 fn events_come_in_the_stated_order() {
     let replies = [
@@ -79,7 +78,6 @@ fn events_come_in_the_stated_order() {
     );
 }
 
-// spec: UAP-11-2
 #[test]
 fn a_stream_comes_to_the_same_state_as_generating() {
     let strategies: [Arc<dyn ExecutionStrategy>; 3] = [

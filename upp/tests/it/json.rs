@@ -58,7 +58,6 @@ const THREAD: &str = r#"{"id":"0b2f6c9e-8f0e-4a55-9a2e-3d1c6a0f9b11","messages":
 {"id":"t1","type":"tool_result","content":[],"timestamp":"2025-10-01T12:00:00.123Z","results":[{"toolCallId":"1","result":{"ok":true},"isError":false}]}
 ],"createdAt":"2025-10-01T12:00:00.123Z","updatedAt":"2025-10-01T12:00:01.000Z"}"#;
 
-// spec: UPP-1
 #[test]
 fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
     let thread: Thread = read(THREAD).unwrap();
@@ -79,7 +78,6 @@ fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
     assert_eq!(thread.messages().get(2).unwrap().text(), r#"{"ok":true}"#);
 }
 
-// spec: UPP-1
 #[test]
 fn every_block_and_message_reads_back() {
     let bytes = Blob::from(vec![0, 255, 7]);
@@ -125,7 +123,6 @@ fn every_block_and_message_reads_back() {
     ));
 }
 
-// spec: UPP-1
 #[test]
 fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
     let text = r#"{"id":"u","type":"user","content":[],"timestamp":"2025-10-01T12:00:00Z","later":{"x":[1]}}"#;
@@ -202,7 +199,7 @@ fn what_a_model_cannot_do_is_refused_before_it_is_asked() {
     assert!(llm(upp::LlmOptions::new(model)).is_ok());
 }
 
-// spec: UPP-11, UPP-7
+// spec: UPP-11
 #[test]
 fn a_scripted_stream_adds_up_to_its_answer() {
     let reply = Reply::text("hello world")
@@ -262,4 +259,21 @@ fn a_stream_that_does_not_add_up_is_refused() {
     );
     let text = StreamEvent::text(upp::StreamEventType::TextDelta, 0, "x");
     assert_eq!(sum.add(&text).unwrap_err().code, ErrorCode::InvalidResponse);
+}
+
+// spec: UPP-11
+#[test]
+fn a_scripted_delay_waits_for_its_timer() {
+    let (open, opened) = futures::channel::oneshot::channel::<()>();
+    let opened = std::sync::Mutex::new(Some(opened));
+    let model = ScriptedModel::new([Reply::text("late").after(std::time::Duration::from_secs(3))])
+        .with_timer(move |delay| {
+            assert_eq!(delay.as_secs(), 3);
+            let opened = opened.lock().unwrap().take().unwrap();
+            Box::pin(async move { opened.await.unwrap() })
+        });
+    let mut answer = model.complete(LlmRequest::new(List::new(), stamp(1)));
+    assert!(futures::FutureExt::now_or_never(&mut answer).is_none());
+    open.send(()).unwrap();
+    assert_eq!(block_on(answer).unwrap().message.text(), "late");
 }

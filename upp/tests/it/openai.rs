@@ -315,6 +315,9 @@ fn keys_are_not_printed_and_do_not_leave_unencrypted() {
     for bad in [
         "http://example.org/v1",
         "http://127.0.0.1.example.org/",
+        "http://10.0.0.1/v1",
+        "http://0.0.0.0/v1",
+        "http://[2001:db8::1]/v1",
         "http://localhost.example.org",
         "ftp://127.0.0.1",
         "nonsense",
