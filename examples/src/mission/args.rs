@@ -1,6 +1,7 @@
 //! The command line, read by hand: five options.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 /// What was asked for.
@@ -55,13 +56,7 @@ pub fn parse(
     let (mut folder, mut state, mut model) = (None, None, None);
     let (mut json, mut no_ignore, mut plain) = (false, false, false);
     while let Some(argument) = arguments.next() {
-        let text = argument.to_string_lossy().into_owned();
-        let (name, inline) = match text.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => {
-                (name.to_owned(), Some(OsString::from(value)))
-            }
-            _ => (text, None),
-        };
+        let (name, inline) = split(&argument);
         let mut value = |what: &str| {
             inline
                 .clone()
@@ -72,6 +67,9 @@ pub fn parse(
         match name.as_str() {
             "--" if !plain => plain = true,
             "--help" | "-h" if !plain => return Ok(Parsed::Help),
+            "--json" | "--no-ignore" if !plain && inline.is_some() => {
+                return Err(format!("{name} takes no value"));
+            }
             "--json" if !plain => json = true,
             "--no-ignore" if !plain => no_ignore = true,
             "--state" if !plain => state = Some(PathBuf::from(value("a folder")?)),
@@ -90,6 +88,23 @@ pub fn parse(
         no_ignore,
         model,
     }))
+}
+
+/// An argument's name, and what stands behind its `=`: a path there may be no UTF-8.
+fn split(argument: &OsStr) -> (String, Option<OsString>) {
+    let bytes = argument.as_bytes();
+    let at = bytes
+        .iter()
+        .position(|byte| *byte == b'=')
+        .filter(|_| bytes.starts_with(b"--"));
+    let Some((name, value)) = at.and_then(|at| bytes.split_at_checked(at)) else {
+        return (argument.to_string_lossy().into_owned(), None);
+    };
+    let value = OsStr::from_bytes(value.get(1..).unwrap_or_default());
+    (
+        String::from_utf8_lossy(name).into_owned(),
+        Some(value.to_owned()),
+    )
 }
 
 fn default_state(environment: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, String> {
@@ -147,6 +162,7 @@ mod tests {
             (vec!["a", "b"], "more than one"),
             (vec!["--state"], "--state needs"),
             (vec!["--model="], "--model needs"),
+            (vec!["--json=no"], "takes no value"),
         ] {
             assert!(
                 read(&arguments).unwrap_err().contains(said),
@@ -154,5 +170,14 @@ mod tests {
             );
         }
         assert!(parse([], |_| None).unwrap_err().contains("HOME"));
+    }
+
+    #[test]
+    fn a_path_behind_an_equals_sign_keeps_its_bytes() {
+        let argument = OsStr::from_bytes(b"--state=/s/\xff=").to_owned();
+        let Ok(Parsed::Run(args)) = parse([argument], |_| None) else {
+            panic!("refused")
+        };
+        assert_eq!(args.state.as_os_str(), OsStr::from_bytes(b"/s/\xff="));
     }
 }

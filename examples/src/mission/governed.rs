@@ -21,10 +21,13 @@ use ubos_common::log::{Config as LogConfig, LogId};
 
 use super::clock::RuntimeClock;
 use super::screen::{Screen, Who};
+use super::words::with_causes;
 
 /// Who issues the tasks, and who answers them.
 const ISSUER: &str = "mission";
 const PRODUCER: &str = "mission-processor";
+/// Bytes of a segment of the stores: they are laid out and read whole, and a mission writes some kilobytes.
+const SEGMENT: u64 = 4 << 20;
 
 /// The stores of one state folder. One process writes them at a time.
 #[derive(Debug)]
@@ -36,10 +39,20 @@ pub struct Stores {
 impl Stores {
     /// Opens the stores below a folder, or makes them there.
     pub fn open(state: &Path, screen: &Screen) -> Result<Self, String> {
-        let config = |id: &[u8; 16]| LogConfig::default().log_id(LogId::from_bytes(*id));
+        let config = |id: &[u8; 16]| {
+            let id = LogId::from_bytes(*id);
+            LogConfig::default().log_id(id).segment_bytes(SEGMENT)
+        };
         let transcript =
-            FileTranscript::open(state.join("transcript"), config(b"mission-trnscrpt"))
-                .map_err(|err| format!("the transcript in {}: {err}", state.display()))?;
+            FileTranscript::open(state.join("transcript"), config(b"mission-trnscrpt")).map_err(
+                |err| {
+                    format!(
+                        "the transcript in {}: {}",
+                        state.display(),
+                        with_causes(&err)
+                    )
+                },
+            )?;
         if let Some(torn) = transcript.report().torn {
             screen.say(
                 Who::Sap,
@@ -50,7 +63,7 @@ impl Stores {
             );
         }
         let cache = FileCache::open(state.join("cache"), config(b"mission-outcomes"))
-            .map_err(|err| format!("the cache in {}: {err}", state.display()))?;
+            .map_err(|err| format!("the cache in {}: {}", state.display(), with_causes(&err)))?;
         Ok(Self {
             transcript: Arc::new(transcript),
             cache: Arc::new(cache),
@@ -59,8 +72,10 @@ impl Stores {
 
     /// Reads the whole transcript again, and proves that it still holds what it held at `kept`.
     pub fn verify(&self, kept: Option<&Head>) -> Result<Proof, String> {
-        self.transcript.sync().map_err(|err| err.to_string())?;
-        self.transcript.verify(kept).map_err(|err| err.to_string())
+        self.transcript.sync().map_err(|err| with_causes(&err))?;
+        self.transcript
+            .verify(kept)
+            .map_err(|err| with_causes(&err))
     }
 }
 

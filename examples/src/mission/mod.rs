@@ -22,6 +22,7 @@ pub mod screen;
 pub mod sections;
 pub mod toolbox;
 pub mod tools;
+pub mod words;
 pub mod world;
 
 pub use run::main;

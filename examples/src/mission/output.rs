@@ -57,10 +57,12 @@ pub struct FolderCounts {
 pub struct Truncated {
     /// Of the notes.
     pub notes: u64,
-    /// Of the groups of duplicates.
+    /// Of the groups of duplicates, and of the files in them.
     pub duplicates: u64,
     /// Of the secrets.
     pub secrets: u64,
+    /// Of what could not be read.
+    pub unreadable: u64,
 }
 
 /// The mission's own task, and all tasks under it.

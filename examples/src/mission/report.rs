@@ -216,7 +216,7 @@ impl Desk {
             "lines": figures.lines,
             "bytes": figures.bytes,
             "languages": figures.languages,
-            "unreadable": figures.unreadable.len(),
+            "unreadable": figures.unreadable.len() as u64 + figures.more_unreadable,
             "notes": notes.len() as u64 + self.findings.more_notes,
             "duplicates": duplicates.len() as u64 + self.findings.more_duplicates,
             "secrets": secrets.len() as u64 + self.findings.more_secrets,

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use sap::transcript::{Proof, Verdict};
 use sap::{CorrelationId, Status, TaskResult};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use ubos_common::canon::Digest;
 use ubos_common::id::IdSource;
 
 use super::args::{Args, Parsed, USAGE, parse};
@@ -22,6 +23,7 @@ use super::scan::{Folder, ScanError, tree_digest};
 use super::screen::{Screen, Who};
 use super::toolbox::Toolbox;
 use super::tools;
+use super::words::about_path;
 use super::world::{Mission, Parts};
 
 /// How long acts may take to end after Ctrl-C.
@@ -82,8 +84,8 @@ fn complain(failure: &Failure) -> ExitCode {
 fn finish(args: &Args, document: &Document) -> ExitCode {
     if args.json {
         let text = serde_json::to_string(document).unwrap_or_default();
-        if writeln!(io::stdout(), "{text}").is_err() {
-            return ExitCode::from(3);
+        if let Err(err) = writeln!(io::stdout(), "{text}") {
+            return complain(&Failure::Ours(format!("standard output: {err}")));
         }
     }
     let good = document.transcript.verified
@@ -100,6 +102,7 @@ fn finish(args: &Args, document: &Document) -> ExitCode {
 }
 
 async fn run(args: &Args) -> Result<Document, Failure> {
+    let mut interrupt = Interrupt::listen()?;
     let screen = Screen::new(args.json);
     let writer = Writer::new(args.model.as_deref()).map_err(Failure::Input)?;
     let folder = folder(args)?;
@@ -114,7 +117,7 @@ async fn run(args: &Args) -> Result<Document, Failure> {
     let mut ids = IdSource::from_os().map_err(|err| Failure::Ours(err.to_string()))?;
     let correlation: CorrelationId = ids.next_id();
     screen.say(Who::Mission, format!("audits {}", folder.path.display()));
-    let (tree, files) = tree_digest(&folder, &mut |_: usize| true).map_err(unreadable)?;
+    let (tree, files) = survey(&folder, &mut interrupt).await?;
     screen.say(
         Who::Mission,
         format!(
@@ -129,20 +132,7 @@ async fn run(args: &Args) -> Result<Document, Failure> {
     let ready = ready.map_err(|error| Failure::Ours(error.to_string()))?;
 
     let correlation_text = correlation.to_string();
-    let launched = tokio::join!(
-        Toolbox::launch(&folder, &correlation_text, &screen),
-        Fleet::start(&folder, &screen),
-    );
-    let (toolbox, fleet) = match launched {
-        (Ok(toolbox), Ok(fleet)) => (toolbox, fleet),
-        (toolbox, fleet) => {
-            if let Ok(toolbox) = &toolbox {
-                toolbox.stop().await;
-            }
-            let why = toolbox.err().or_else(|| fleet.err()).unwrap_or_default();
-            return Err(Failure::Ours(why));
-        }
-    };
+    let (toolbox, fleet) = launch(&folder, &correlation_text, &screen).await?;
     let parts = Parts {
         toolbox,
         fleet,
@@ -152,48 +142,102 @@ async fn run(args: &Args) -> Result<Document, Failure> {
         screen: screen.clone(),
     };
     let mission = Mission::new(parts, &stores, ids, correlation).map_err(Failure::Ours)?;
-    let result = work(&mission, &screen).await;
+    let result = work(&mission, &mut interrupt, &screen).await;
     let told = result.and_then(|result| tell(&mission, &ready, &result, &correlation_text));
     mission.stop().await;
     let proof = stores.verify(Some(&kept.head)).map_err(Failure::Ours)?;
     conclude(told, &proof, &screen)
 }
 
+/// What is to be read, by digest; a large folder takes a while.
+async fn survey(folder: &Folder, interrupt: &mut Interrupt) -> Result<(Digest, usize), Failure> {
+    let folder = folder.clone();
+    let walk = tokio::task::spawn_blocking(move || tree_digest(&folder, &mut |_: usize| true));
+    tokio::select! {
+        surveyed = walk => surveyed
+            .map_err(|err| Failure::Ours(err.to_string()))?
+            .map_err(unreadable),
+        failure = interrupt.came() => Err(failure),
+    }
+}
+
+/// Starts the tool process, and the hub with its agents.
+async fn launch(
+    folder: &Folder,
+    correlation_id: &str,
+    screen: &Screen,
+) -> Result<(Toolbox, Fleet), Failure> {
+    let launched = tokio::join!(
+        Toolbox::launch(folder, correlation_id, screen),
+        Fleet::start(folder, screen),
+    );
+    match launched {
+        (Ok(toolbox), Ok(fleet)) => Ok((toolbox, fleet)),
+        (toolbox, fleet) => {
+            if let Ok(toolbox) = &toolbox {
+                toolbox.stop().await;
+            }
+            let why = toolbox.err().or_else(|| fleet.err()).unwrap_or_default();
+            Err(Failure::Ours(why))
+        }
+    }
+}
+
 /// Runs the audit; Ctrl-C cancels every task, and their results are still written down.
-async fn work(mission: &Arc<Mission>, screen: &Screen) -> Result<TaskResult, Failure> {
+async fn work(
+    mission: &Arc<Mission>,
+    interrupt: &mut Interrupt,
+    screen: &Screen,
+) -> Result<TaskResult, Failure> {
     let governed = mission.governed().map_err(Failure::Ours)?;
     let mut audit = pin!(async {
         let result = mission.run().await?;
-        mission
-            .toolbox()
-            .exercise_cancel(&governed.root.to_string())
-            .await?;
+        if result.status == Status::Succeeded {
+            let root = governed.root.to_string();
+            mission.toolbox().exercise_cancel(&root).await?;
+        }
         Ok::<TaskResult, String>(result)
     });
-    let code = tokio::select! {
+    let failure = tokio::select! {
+        // First the audit: a task can be cancelled once it has begun.
+        biased;
         result = &mut audit => return result.map_err(Failure::Ours),
-        code = interrupt() => code,
+        failure = interrupt.came() => failure,
     };
     screen.say(Who::Mission, "interrupted; ending what runs");
     governed.cancel_all();
     // Whether they end in time or not, the transcript holds what was done.
-    let _ = tokio::time::timeout(CLEAN_END, &mut audit).await;
-    Err(Failure::Interrupted(code))
+    tokio::select! {
+        _ = tokio::time::timeout(CLEAN_END, &mut audit) => {}
+        _ = interrupt.came() => {}
+    }
+    Err(failure)
 }
 
-/// Waits for Ctrl-C or a request to end; gives the exit code that tells of it.
-async fn interrupt() -> u8 {
-    const INTERRUPTED: u8 = 130;
-    const TERMINATED: u8 = 143;
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => INTERRUPTED,
-        _ = terminate.recv() => TERMINATED,
+/// Ctrl-C or a request to end, heard from the moment this is made.
+struct Interrupt {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupt {
+    fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|err| Failure::Ours(format!("no ear for signals: {err}")));
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for one; gives the failure with the exit code that tells of it.
+    async fn came(&mut self) -> Failure {
+        const INTERRUPTED: u8 = 130;
+        const TERMINATED: u8 = 143;
+        tokio::select! {
+            _ = self.interrupt.recv() => Failure::Interrupted(INTERRUPTED),
+            _ = self.terminate.recv() => Failure::Interrupted(TERMINATED),
+        }
     }
 }
 
@@ -238,6 +282,7 @@ fn tell(
             notes: findings.more_notes,
             duplicates: findings.more_duplicates,
             secrets: findings.more_secrets,
+            unreadable: figures.more_unreadable,
         },
         unreadable: figures.unreadable,
         sap: SapPart {
@@ -282,14 +327,14 @@ fn conclude(
     let mut document = match told {
         Ok(document) => document,
         Err(failure) => {
-            screen.text(&format!("\n{line}"));
+            let _ = screen.text(&format!("\n{line}"));
             return Err(failure);
         }
     };
-    for entry in &document.unreadable {
-        let _ = writeln!(io::stderr(), "mission: {}: {}", entry.path, entry.why);
-    }
-    screen.text(&format!("\n{}\n{line}", document.report.trim_end()));
+    complain_of_unreadable(&document);
+    screen
+        .text(&format!("\n{}\n\n{line}", document.report.trim_end()))
+        .map_err(|err| Failure::Ours(format!("standard output: {err}")))?;
     document.transcript = TranscriptPart {
         records: proof.records,
         verified,
@@ -298,10 +343,23 @@ fn conclude(
     Ok(document)
 }
 
+fn complain_of_unreadable(document: &Document) {
+    /// Complaints that a person reads; the document holds the others.
+    const SHOWN: usize = 20;
+    for entry in document.unreadable.iter().take(SHOWN) {
+        let _ = writeln!(io::stderr(), "mission: {}: {}", entry.path, entry.why);
+    }
+    let listed = document.unreadable.len().saturating_sub(SHOWN) as u64;
+    let more = listed + document.truncated.unreadable;
+    if more > 0 {
+        let _ = writeln!(io::stderr(), "mission: and {more} more");
+    }
+}
+
 /// The folder as it is, and the state inside it left out.
 fn folder(args: &Args) -> Result<Folder, Failure> {
     let shown = |path: &Path, err: &io::Error| {
-        Failure::Input(format!("{}: {}", path.display(), in_words(err)))
+        Failure::Input(format!("{}: {}", path.display(), about_path(err)))
     };
     let path = args
         .folder
@@ -309,6 +367,10 @@ fn folder(args: &Args) -> Result<Folder, Failure> {
         .map_err(|err| shown(&args.folder, &err))?;
     std::fs::read_dir(&path).map_err(|err| shown(&args.folder, &err))?;
     let state = make_state(&args.state).map_err(|err| shown(&args.state, &err))?;
+    if state == path {
+        let why = "the state needs a folder of its own, not the one that is audited";
+        return Err(Failure::Input(format!("{}: {why}", args.state.display())));
+    }
     let excluded = state.starts_with(&path).then_some(state);
     Ok(Folder {
         path,
@@ -325,10 +387,6 @@ fn make_state(path: &Path) -> io::Result<PathBuf> {
         .mode(0o700)
         .create(path)?;
     path.canonicalize()
-}
-
-fn in_words(err: &io::Error) -> String {
-    err.kind().to_string()
 }
 
 fn unreadable(err: ScanError) -> Failure {

@@ -51,12 +51,15 @@ impl Screen {
         }
     }
 
-    /// Prints a text as it is.
-    pub fn text(&self, text: &str) {
+    /// Prints a text as it is. Whoever closes the pipe wants no more of it; that is no error.
+    pub fn text(&self, text: &str) -> io::Result<()> {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !inner.quiet {
-            // A closed pipe is no reason to leave the work undone.
-            let _ = writeln!(io::stdout().lock(), "{text}");
+        if inner.quiet {
+            return Ok(());
+        }
+        match writeln!(io::stdout().lock(), "{text}") {
+            Err(err) if err.kind() != io::ErrorKind::BrokenPipe => Err(err),
+            _ => Ok(()),
         }
     }
 }
@@ -77,6 +80,7 @@ impl Inner {
         } else {
             ("", "")
         };
+        // A closed pipe is no reason to leave the work undone.
         let _ = writeln!(
             io::stdout().lock(),
             "{time:7.3}s  {on}{:<14}{off} {what}",

@@ -28,14 +28,14 @@ pub fn section(name: &str, findings: &Findings, check: &Check) -> Option<String>
         "largest" => largest(findings),
         "notes" => places(
             "Notes",
-            "TODO or FIXME",
+            "No TODO or FIXME.",
             &findings.notes,
             findings.more_notes,
         ),
         "duplicates" => duplicates(findings),
         "secrets" => places(
             "Secrets",
-            "anything that looks like a secret",
+            "Nothing that looks like a secret.",
             &findings.secrets,
             findings.more_secrets,
         ),
@@ -63,7 +63,7 @@ fn summary(findings: &Findings, check: &Check) -> String {
         } = check.count;
         format!("**A second count came to {files} files, {lines} lines and {bytes} bytes.**")
     };
-    let unreadable = match figures.unreadable.len() {
+    let unreadable = match figures.unreadable.len() as u64 + figures.more_unreadable {
         0 => String::new(),
         n => format!(" {n} could not be read."),
     };
@@ -97,10 +97,10 @@ fn largest(findings: &Findings) -> String {
     text
 }
 
-fn places(title: &str, what: &str, places: &[Note], more: u64) -> String {
+fn places(title: &str, none: &str, places: &[Note], more: u64) -> String {
     let mut text = format!("## {title}\n\n");
     if places.is_empty() && more == 0 {
-        let _ = writeln!(text, "No {what}.");
+        let _ = writeln!(text, "{none}");
         return text;
     }
     for place in places.iter().take(SHOWN) {

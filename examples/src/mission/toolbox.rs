@@ -16,6 +16,7 @@ use super::output::WirePart;
 use super::scan::Folder;
 use super::screen::{Screen, Who};
 use super::tools::{AGENT_ID, WAIT, environment};
+use super::words::with_causes;
 
 /// How long one pass may take.
 const PASS: Duration = Duration::from_secs(600);
@@ -76,7 +77,7 @@ impl Toolbox {
                     .next_back()
                     .map(|line| format!(" ({line})"))
                     .unwrap_or_default();
-                return Err(format!("the tool process: {err}{said}"));
+                return Err(format!("the tool process: {}{said}", with_causes(&err)));
             }
         };
         let tools: Vec<String> = process
@@ -94,23 +95,15 @@ impl Toolbox {
 
     /// Calls a tool; a process that dies under the call is launched again, once.
     pub async fn call(&self, tool: &str, request_id: &str) -> Result<RawObject, String> {
-        let mut last = String::new();
         for _ in 0..LAUNCHES {
             let process = self.process().await?;
             match self.once(&process, tool, request_id).await {
                 Ok(output) => return Ok(output),
-                Err(Failure::Gone(why)) => {
-                    self.screen.say(
-                        Who::Wire,
-                        format!("the tool process died under {tool}; launching it again"),
-                    );
-                    self.forget(&process).await;
-                    last = format!("{tool}: {why}");
-                }
+                Err(Failure::Gone) => self.forget(&process).await,
                 Err(Failure::Other(why)) => return Err(format!("{tool}: {why}")),
             }
         }
-        Err(last)
+        Err(format!("{tool}: the tool process died {LAUNCHES} times"))
     }
 
     async fn once(
@@ -146,6 +139,7 @@ impl Toolbox {
             .with_correlation_id(self.correlation_id.as_str())
     }
 
+    /// Lets go of a process that died; the next call launches another one.
     async fn forget(&self, process: &Arc<CoreHandle>) {
         let mut slot = self.process.lock().await;
         if slot
@@ -153,24 +147,38 @@ impl Toolbox {
             .is_some_and(|current| Arc::ptr_eq(current, process))
         {
             *slot = None;
+            self.screen
+                .say(Who::Wire, "the tool process died; launching it again");
         }
     }
 
     /// Makes a call that would take a minute, and cancels it once it runs.
     pub async fn exercise_cancel(&self, request_id: &str) -> Result<(), String> {
-        let process = self.process().await?;
+        for _ in 0..LAUNCHES {
+            let process = self.process().await?;
+            match self.canceled_once(&process, request_id).await {
+                Err(Failure::Gone) => self.forget(&process).await,
+                Err(Failure::Other(why)) => return Err(format!("{WAIT}: {why}")),
+                Ok(()) => return Ok(()),
+            }
+        }
+        Err(format!("{WAIT}: the tool process died {LAUNCHES} times"))
+    }
+
+    async fn canceled_once(&self, process: &CoreHandle, request_id: &str) -> Result<(), Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut call = process
-            .call(self.request(WAIT, request_id))
-            .await
-            .map_err(|err| format!("{WAIT}: {err}"))?;
+        let started = process.call(self.request(WAIT, request_id)).await;
+        let mut call = started.map_err(|err| Failure::of(&err.code(), err.to_string()))?;
         if call.next_chunk().await.is_some() {
             self.chunks.fetch_add(1, Ordering::Relaxed);
         }
         call.cancel();
         let outcome = call.result().await;
         if outcome.status != Status::Canceled {
-            return Err(format!("{WAIT}: canceled, and ended {}", outcome.status));
+            return Err(match outcome.into_result() {
+                Ok(_) => Failure::Other("ended well before it could be canceled".to_owned()),
+                Err(error) => Failure::of(&error.code, error.message),
+            });
         }
         self.canceled.fetch_add(1, Ordering::Relaxed);
         self.screen.say(
@@ -201,14 +209,14 @@ impl Toolbox {
 /// Why a call gave nothing.
 enum Failure {
     /// The process is gone: another one may do better.
-    Gone(String),
+    Gone,
     Other(String),
 }
 
 impl Failure {
     fn of(code: &ErrorCode, why: String) -> Self {
         match code {
-            ErrorCode::AgentDisconnected => Self::Gone(why),
+            ErrorCode::AgentDisconnected => Self::Gone,
             _ => Self::Other(why),
         }
     }

@@ -10,4 +10,5 @@
 )]
 
 mod corpus;
+mod mission;
 mod registers;

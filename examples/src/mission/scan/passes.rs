@@ -42,6 +42,9 @@ pub struct Figures {
     pub languages: BTreeMap<String, Language>,
     /// Files and folders that could not be read.
     pub unreadable: Vec<Unreadable>,
+    /// Such that are not listed.
+    #[serde(default)]
+    pub more_unreadable: u64,
 }
 
 /// A large file.
@@ -94,8 +97,7 @@ pub fn languages(folder: &Folder, progress: &mut dyn Progress) -> Result<Figures
         figures.lines += lines;
         figures.bytes += entry.bytes;
     })?;
-    unreadable.truncate(LISTED);
-    figures.unreadable = unreadable;
+    (figures.unreadable, figures.more_unreadable) = cut(unreadable);
     Ok(figures)
 }
 
@@ -136,7 +138,7 @@ pub fn secrets(folder: &Folder, progress: &mut dyn Progress) -> Result<Cut<Note>
     })
 }
 
-/// Files of equal content, each group in the order of its paths.
+/// Files of equal content, each group in the order of its paths and cut as a list is.
 pub fn duplicates(
     folder: &Folder,
     progress: &mut dyn Progress,
@@ -147,21 +149,27 @@ pub fn duplicates(
         by_size.entry(entry.bytes).or_default().push(entry);
     }
     by_size.retain(|_, same| same.len() > 1);
-    let suspects: Vec<Entry> = by_size.into_values().flatten().cloned().collect();
+    let suspects: Vec<&Entry> = by_size.into_values().flatten().collect();
     let mut by_content: BTreeMap<[u8; 32], Vec<&Entry>> = BTreeMap::new();
-    for_each(&suspects, progress, |entry| {
+    for_each(suspects, progress, |entry| {
         // A file that cannot be read is no duplicate; the count of lines reports it.
         if let Ok(digest) = content_digest(folder, entry) {
             by_content.entry(digest).or_default().push(entry);
         }
     })?;
+    let mut unlisted = 0;
     let mut groups: Vec<Vec<String>> = by_content
         .into_values()
         .filter(|same| same.len() > 1)
-        .map(|same| same.into_iter().map(|entry| shown(&entry.path)).collect())
+        .map(|same| {
+            unlisted += same.len().saturating_sub(LISTED) as u64;
+            let listed = same.into_iter().take(LISTED);
+            listed.map(|entry| shown(&entry.path)).collect()
+        })
         .collect();
     groups.sort_unstable();
-    Ok(cut(groups))
+    let (groups, more) = cut(groups);
+    Ok((groups, more + unlisted))
 }
 
 fn content_digest(folder: &Folder, entry: &Entry) -> io::Result<[u8; 32]> {
@@ -206,19 +214,21 @@ fn marked(
 }
 
 fn for_each<'a>(
-    files: &'a [Entry],
+    files: impl IntoIterator<Item = &'a Entry>,
     progress: &mut dyn Progress,
     mut each: impl FnMut(&'a Entry),
 ) -> Result<(), ScanError> {
     /// Files between two looks at the progress.
     const STRIDE: usize = 64;
-    for (n, entry) in files.iter().enumerate() {
-        if n % STRIDE == 0 && !progress.files(n) {
+    let mut done = 0;
+    for entry in files {
+        if done % STRIDE == 0 && !progress.files(done) {
             return Err(ScanError::Canceled);
         }
         each(entry);
+        done += 1;
     }
-    progress.files(files.len());
+    progress.files(done);
     Ok(())
 }
 

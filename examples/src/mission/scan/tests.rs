@@ -176,3 +176,51 @@ fn the_tree_digest_follows_every_change() {
     fs::rename(dir.path().join("data.bin"), dir.path().join("moved.bin")).unwrap();
     assert_ne!(digest(), now);
 }
+
+#[test]
+fn a_large_group_of_copies_is_cut_as_a_list_is() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..LISTED + 3 {
+        fs::write(dir.path().join(n.to_string()), "").unwrap();
+    }
+    let (groups, more) = duplicates(&folder(dir.path()), &mut on).unwrap();
+    assert_eq!((groups.len(), groups[0].len(), more), (1, LISTED, 3));
+}
+
+#[test]
+fn rules_that_cannot_be_read_to_their_end_leave_their_folder_out() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["pipe", "huge", "good"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join("a.rs"), "a\n").unwrap();
+    }
+    let pipe = dir.path().join("pipe/.gitignore");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    fs::write(dir.path().join("huge/.ignore"), vec![b'#'; (1 << 20) + 1]).unwrap();
+    let figures = languages(&folder(dir.path()), &mut on).unwrap();
+    assert_eq!(figures.files, 1);
+    let paths = figures.unreadable.iter().map(|entry| entry.path.as_str());
+    assert_eq!(
+        paths.collect::<std::collections::BTreeSet<_>>(),
+        ["huge", "pipe"].into()
+    );
+    let all = Folder {
+        no_ignore: true,
+        ..folder(dir.path())
+    };
+    assert_eq!(languages(&all, &mut on).unwrap().files, 4);
+    fs::rename(pipe, dir.path().join(".ignore")).unwrap();
+    assert!(matches!(
+        languages(&folder(dir.path()), &mut on),
+        Err(ScanError::Folder { .. })
+    ));
+}
+
+#[test]
+fn a_name_that_holds_the_mark_of_a_private_key_is_shown_without_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("-----BEGIN PRIVATE KEY-----"), "x").unwrap();
+    let largest = largest(&folder(dir.path()), &mut on).unwrap();
+    assert_eq!(largest[0].path, "-----BEGIN PRIVATE KEY\u{2026}");
+}

@@ -1,10 +1,10 @@
 //! Which files belong to the folder.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::WalkBuilder;
 use ubos_common::canon::Digest;
@@ -44,8 +44,13 @@ impl Folder {
             why,
         };
         fs::read_dir(&self.path).map_err(|err| unlistable(err.to_string()))?;
+        let unsound = Arc::new(Mutex::new(Vec::new()));
+        let ruled = !self.no_ignore;
+        if ruled && let Some(name) = unsound_rules(&self.path) {
+            return Err(unlistable(in_no_use(name)));
+        }
         let mut files = Vec::new();
-        let excluded = self.excluded.clone();
+        let (excluded, left_out) = (self.excluded.clone(), Arc::clone(&unsound));
         let walk = WalkBuilder::new(&self.path)
             .standard_filters(false)
             .hidden(false)
@@ -55,7 +60,17 @@ impl Folder {
             .require_git(false)
             .follow_links(false)
             .filter_entry(move |entry| {
-                entry.file_name() != OsStr::new(".git") && Some(entry.path()) != excluded.as_deref()
+                if entry.file_name() == ".git" || Some(entry.path()) == excluded.as_deref() {
+                    return false;
+                }
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                let unsound = (ruled && is_folder).then(|| unsound_rules(entry.path()));
+                let Some(name) = unsound.flatten() else {
+                    return true;
+                };
+                let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
+                left_out.push((entry.path().to_owned(), name));
+                false
             })
             .build();
         for entry in walk {
@@ -81,7 +96,16 @@ impl Folder {
                 }
             }
         }
-        files.sort_by(|a, b| a.path.cmp(&b.path));
+        for (path, name) in unsound
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
+            let path = path.strip_prefix(&self.path).unwrap_or(path);
+            unreadable(shown(path), in_no_use(name));
+        }
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        files.shrink_to_fit();
         Ok(files)
     }
 
@@ -104,14 +128,30 @@ impl Folder {
     }
 }
 
+/// A folder's rules that cannot be read to their end: a pipe would be waited for, a device has no end.
+fn unsound_rules(folder: &Path) -> Option<&'static str> {
+    /// Bytes of rules: each becomes a part of one large pattern.
+    const RULES: u64 = 1 << 20;
+    [".gitignore", ".ignore"].into_iter().find(|name| {
+        fs::metadata(folder.join(name))
+            .is_ok_and(|meta| !meta.is_dir() && (!meta.is_file() || meta.len() > RULES))
+    })
+}
+
+fn in_no_use(name: &str) -> String {
+    format!("its {name} is no file of at most 1 MiB")
+}
+
 fn reason(err: &ignore::Error) -> String {
     err.io_error()
         .map_or_else(|| "cannot be listed".to_owned(), |io| io.kind().to_string())
 }
 
-/// A path as it is shown: lossy where it is no UTF-8.
+/// A path as it is shown: lossy where it is no UTF-8, and without what a name may hold of a private key, which no
+/// result may say.
 pub(super) fn shown(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+    path.to_string_lossy()
+        .replace("PRIVATE KEY-----", "PRIVATE KEY\u{2026}")
 }
 
 /// A digest of what the passes will read, without reading it: every path with size, times and inode.
@@ -122,14 +162,14 @@ pub fn tree_digest(
     progress: &mut dyn Progress,
 ) -> Result<(Digest, usize), ScanError> {
     let files = folder.files(&mut |_, _| {})?;
-    let mut text = Vec::with_capacity(files.len() * 64);
+    let mut hasher = blake3::Hasher::new();
     for (n, entry) in files.iter().enumerate() {
         if n % 1_000 == 0 && !progress.files(n) {
             return Err(ScanError::Canceled);
         }
         let name = entry.path.as_os_str().as_bytes();
-        text.extend_from_slice(&(name.len() as u64).to_le_bytes());
-        text.extend_from_slice(name);
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name);
         let meta = fs::symlink_metadata(folder.at(entry));
         let numbers = meta.map_or([0; 7], |m| {
             [
@@ -143,9 +183,10 @@ pub fn tree_digest(
             ]
         });
         for number in numbers {
-            text.extend_from_slice(&number.to_le_bytes());
+            hasher.update(&number.to_le_bytes());
         }
     }
-    text.push(u8::from(folder.no_ignore));
-    Ok((Digest::of_bytes(&text), files.len()))
+    hasher.update(&[u8::from(folder.no_ignore)]);
+    let digest = Digest::from_bytes(*hasher.finalize().as_bytes());
+    Ok((digest, files.len()))
 }
