@@ -44,7 +44,7 @@ usage: mission [FOLDER] [options]
   --help          this text
 
 exit codes: 0 done, 1 done and secrets found, 2 usage or unreadable folder,
-            3 something failed, 130 interrupted
+            3 something failed, 130 interrupted, 143 asked to end
 ";
 
 /// Reads the arguments behind the program's name.

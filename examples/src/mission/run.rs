@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
             let _ = io::stdout().write_all(USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Err(mistake) => return complain(&Failure::Input(format!("{mistake}\n\n{USAGE}"))),
+        Err(mistake) => return complain(&Failure::Input(format!("{mistake} (see --help)"))),
     };
     let code = match runtime.block_on(run(&args)) {
         Ok(document) => finish(&args, &document),

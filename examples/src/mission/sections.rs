@@ -91,6 +91,9 @@ fn languages(findings: &Findings) -> String {
 
 fn largest(findings: &Findings) -> String {
     let mut text = "## Largest files\n\n".to_owned();
+    if findings.largest.is_empty() {
+        text.push_str("No files.\n");
+    }
     for file in findings.largest.iter().take(SHOWN) {
         let _ = writeln!(text, "- {} ({} bytes)", code(&file.path), file.bytes);
     }

@@ -144,27 +144,28 @@ pub fn duplicates(
     progress: &mut dyn Progress,
 ) -> Result<Cut<Vec<String>>, ScanError> {
     let files = folder.files(&mut |_, _| {})?;
-    let mut by_size: BTreeMap<u64, Vec<&Entry>> = BTreeMap::new();
-    for entry in &files {
-        by_size.entry(entry.bytes).or_default().push(entry);
-    }
-    by_size.retain(|_, same| same.len() > 1);
-    let suspects: Vec<&Entry> = by_size.into_values().flatten().collect();
-    let mut by_content: BTreeMap<[u8; 32], Vec<&Entry>> = BTreeMap::new();
-    for_each(suspects, progress, |entry| {
+    let mut by_size: Vec<&Entry> = files.iter().collect();
+    by_size.sort_by_key(|entry| entry.bytes);
+    let suspects = by_size
+        .chunk_by(|a, b| a.bytes == b.bytes)
+        .filter(|same| same.len() > 1);
+    let mut by_content = Vec::new();
+    for_each(suspects.flatten().copied(), progress, |entry| {
         // A file that cannot be read is no duplicate; the count of lines reports it.
         if let Ok(digest) = content_digest(folder, entry) {
-            by_content.entry(digest).or_default().push(entry);
+            by_content.push((digest, entry));
         }
     })?;
+    // A stable sort: equal digests stay in the order of their paths.
+    by_content.sort_by_key(|(digest, _)| *digest);
     let mut unlisted = 0;
     let mut groups: Vec<Vec<String>> = by_content
-        .into_values()
+        .chunk_by(|(a, _), (b, _)| a == b)
         .filter(|same| same.len() > 1)
         .map(|same| {
             unlisted += same.len().saturating_sub(LISTED) as u64;
-            let listed = same.into_iter().take(LISTED);
-            listed.map(|entry| shown(&entry.path)).collect()
+            let listed = same.iter().take(LISTED);
+            listed.map(|(_, entry)| shown(&entry.path)).collect()
         })
         .collect();
     groups.sort_unstable();
