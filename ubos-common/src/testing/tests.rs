@@ -194,3 +194,34 @@ fn time_goes_to_what_is_due_and_walls_may_jump() {
     );
     assert_eq!(lab.now().wall.saturating_since(start.wall), 65);
 }
+
+#[test]
+fn nothing_arrives_before_its_latency() {
+    let latency = Duration::from_millis(10);
+    let faults = Faults::rough().with_latency(latency..=latency);
+    let (mut lab, link) = pair(1, LinkKind::Stream, faults);
+    for _ in 0..20 {
+        let sent = lab.now().mono;
+        lab.with(0, |ear, _| ear.out.push(Action::Send(link, vec![1; 4])));
+        lab.run_for(Duration::from_millis(1), 100);
+        assert!(lab.now().mono > sent);
+    }
+    let mut heard_by = [0; 64];
+    lab.run(1_000);
+    for (at, _, heard) in lab.events() {
+        if let Heard::Bytes(bytes) = heard {
+            let ms = usize::try_from(at.as_nanos() / 1_000_000).unwrap();
+            heard_by[ms] += bytes.len();
+        }
+    }
+    let mut sum = 0;
+    for (ms, bytes) in heard_by.iter().enumerate() {
+        sum += bytes;
+        // Four bytes are sent at 0, 1, 2 ... ms.
+        assert!(
+            sum <= 4 * (ms + 1).saturating_sub(10),
+            "{sum} bytes by {ms} ms"
+        );
+    }
+    assert_eq!(sum, 80);
+}
