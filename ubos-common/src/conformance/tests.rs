@@ -277,3 +277,22 @@ fn reports_say_the_same_in_three_forms() {
         "{junit}"
     );
 }
+
+#[test]
+fn what_a_peer_says_forges_no_line_and_breaks_no_xml() {
+    struct Loud;
+    impl Judge<Line> for Loud {
+        fn see(&mut self, _: &Line) {}
+        fn verdict(&mut self) -> Verdict {
+            Verdict::fail("line 0", "x\npass  TOY-9\u{ffff}\u{1b}")
+        }
+    }
+    let loud = Case::<Toy> {
+        judge: || Box::new(Loud),
+        ..ECHO
+    };
+    let report = run(&[loud], 1, |_| Ok(Box::new(Twin::Good)));
+    assert_eq!(report.to_string().lines().count(), 2, "{report}");
+    assert!(!report.to_string().contains('\u{1b}'));
+    assert!(!report.to_junit("toy").contains('\u{ffff}'));
+}

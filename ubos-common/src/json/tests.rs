@@ -134,6 +134,92 @@ fn positions_are_those_of_the_value() {
 }
 
 #[test]
+fn a_null_is_found_where_it_stands() {
+    let text = "{\"name\":\"n\",\"tags\":[],\"count\":null\n\n\n}";
+    let Err(DecodeError::Invalid(report)) = strict::<Sample>(text) else {
+        panic!("refused");
+    };
+    let position = report.iter().next().unwrap().position.unwrap();
+    assert_eq!((position.line, position.column), (1, 31));
+}
+
+#[test]
+fn a_second_step_has_the_same_limits() {
+    let raw = RawBuf::parse("[1,2,3]").unwrap();
+    let read = |bytes| {
+        let limits = Limits::default().with_max_bytes(bytes);
+        read_raw::<Vec<u64>>(raw.as_raw(), &limits, Profile::Strict)
+    };
+    assert_eq!(read(7).unwrap().0, [1, 2, 3]);
+    let Err(DecodeError::Json(err)) = read(6) else {
+        panic!("refused");
+    };
+    assert_eq!(err.kind, FaultKind::TooLarge { seen: 7, limit: 6 });
+}
+
+#[test]
+fn a_reader_in_a_log_shows_no_text() {
+    let reader = Reader::new(b"\"hunter2\"", &Limits::default(), Profile::Strict).unwrap();
+    assert!(!format!("{reader:?}").contains("hunter2"));
+}
+
+#[test]
+fn long_names_do_not_multiply_by_their_findings() {
+    let text = format!(
+        "{{\"{}\":[{}]}}",
+        "n".repeat(200_000),
+        ["\"\""; 900].join(",")
+    );
+    let Err(DecodeError::Invalid(report)) =
+        strict::<std::collections::BTreeMap<String, Vec<u64>>>(&text)
+    else {
+        panic!("refused");
+    };
+    let shown: usize = report.iter().map(|f| f.pointer.len()).sum();
+    assert!(shown < 2 * 1_048_576, "{shown} bytes of pointers");
+    assert_eq!(report.len() + report.unlisted(), 900);
+}
+
+#[test]
+fn advice_past_the_bound_does_not_refuse() {
+    crate::wire! {
+        struct Tagged {
+            advised tag: String = "tag", "T-1", "T-2";
+        }
+    }
+    let text = format!("[{}]", ["{}"; 5].join(","));
+    let limits = Limits::default().with_max_findings(2);
+    let (read, report) = decode::<Vec<Tagged>>(text.as_bytes(), &limits, Profile::Strict).unwrap();
+    assert_eq!((read.len(), report.len(), report.unlisted()), (5, 2, 3));
+    let text = text.replace(']', ",{\"tag\":1}]");
+    assert!(decode::<Vec<Tagged>>(text.as_bytes(), &limits, Profile::Strict).is_err());
+}
+
+#[test]
+fn the_deepest_document_fits_a_small_stack() {
+    let deep = format!("{}{}", "{\"next\":".repeat(255), "{}") + &"}".repeat(255);
+    crate::wire! {
+        struct Chain {
+            optional next: Box<Chain> = "next", "T-1";
+            optional a: String = "a", "T-1";
+            optional b: String = "b", "T-1";
+            optional c: RawBuf = "c", "T-1";
+            optional d: String = "d", "T-1";
+            optional e: Vec<u64> = "e", "T-1";
+            optional f: Vec<u64> = "f", "T-1";
+            optional g: String = "g", "T-1";
+        }
+    }
+    let limits = Limits::default().with_max_depth(Limits::DEEPEST);
+    let read = move || decode::<Chain>(deep.as_bytes(), &limits, Profile::Strict).is_ok();
+    let thread = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(read)
+        .unwrap();
+    assert!(thread.join().unwrap());
+}
+
+#[test]
 fn a_secret_is_not_shown_and_other_values_are() {
     let shown = strict::<Sample>(r#"{"name":"n","count":-5}"#)
         .unwrap_err()

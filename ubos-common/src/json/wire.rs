@@ -102,7 +102,7 @@ fn null(reader: &mut Reader<'_>, presence: Presence, clause: &'static str) -> Re
     if presence == Presence::Nullable {
         return Ok(());
     }
-    let at = reader.offset() - "null".len();
+    let at = reader.offset_here() - "null".len();
     let lenient = reader.is_lenient();
     reader
         .under(clause, false, |reader| {
