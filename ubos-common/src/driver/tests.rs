@@ -189,6 +189,89 @@ fn dropping_the_run_drops_its_effects() {
     assert_eq!(dropped.load(Ordering::SeqCst), 2);
 }
 
+/// Takes no input: starts an effect, cancels it at 1 ns, looks at 2 ns.
+struct Busy(u64, Option<Shut>);
+
+enum Shut {
+    Start,
+    Cancel,
+    Look,
+}
+
+impl Machine for Busy {
+    type Input<'a> = ();
+    type Output = Shut;
+    type Error = ();
+
+    fn handle_input(&mut self, _: Now, (): ()) -> Result<(), ()> {
+        Err(())
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.0 += u64::from(now.mono.as_nanos() > self.0);
+        self.1 = Some(if self.0 == 1 {
+            Shut::Cancel
+        } else {
+            Shut::Look
+        });
+    }
+
+    fn poll_output(&mut self) -> Option<Shut> {
+        self.1.take()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        Some(Mono::from_nanos(self.0 + 1))
+    }
+
+    fn accepts_input(&self) -> bool {
+        false
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0 == 2 && self.1.is_none()
+    }
+}
+
+struct Watch {
+    dropped: Arc<AtomicUsize>,
+    seen: usize,
+}
+
+impl World<Busy> for Watch {
+    type Answer = ();
+
+    fn perform(&mut self, output: Shut) -> Step<()> {
+        match output {
+            Shut::Start => {
+                let guard = Guard(self.dropped.clone());
+                Step::start(7, async move {
+                    let _guard = guard;
+                    core::future::pending().await
+                })
+            }
+            Shut::Cancel => Step::Cancel(7),
+            Shut::Look => {
+                self.seen = self.dropped.load(Ordering::SeqCst);
+                Step::Done
+            }
+        }
+    }
+
+    fn input(&mut self, (): ()) {}
+}
+
+#[test]
+fn a_cancelled_effect_is_dropped_even_while_no_input_is_taken() {
+    let mut world = Watch {
+        dropped: Arc::default(),
+        seen: 0,
+    };
+    let mut machine = Busy(0, Some(Shut::Start));
+    block_on(drive(&mut machine, &mut world, &Jumping::default())).unwrap();
+    assert_eq!(world.seen, 1);
+}
+
 /// Waits for inputs from outside and refuses odd ones.
 #[derive(Default)]
 struct Even {
