@@ -273,17 +273,20 @@ fn name_before(bytes: &[u8], at: usize) -> Option<&str> {
 /// ```
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
-    const ALONE: [&str; 14] = [
+    const ALONE: [&str; 17] = [
         "apikey",
+        "apikeys",
         "authorization",
         "bearer",
         "cookie",
+        "cookies",
         "credential",
         "credentials",
         "jwt",
         "passphrase",
         "passwd",
         "password",
+        "passwords",
         "pwd",
         "secret",
         "secrets",
@@ -309,13 +312,14 @@ pub fn is_secret_name(name: &str) -> bool {
         return false;
     }
     let pair = |pair: &[String]| match pair {
-        [first, second] => PAIRS.contains(&(first, second)),
+        [first, second] => PAIRS.contains(&(first, second.strip_suffix('s').unwrap_or(second))),
         _ => false,
     };
     words.iter().any(|word| ALONE.contains(&word.as_str())) || words.windows(2).any(pair)
 }
 
-/// The words of a name, in lower case: `X-Api_keyHTTPToken` has x, api, key, http, token.
+/// The words of a name, in lower case and without a number at their end: `X-Api_keyHTTPToken2` has x, api,
+/// key, http, token.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut chars = name.chars().peekable();
@@ -332,6 +336,9 @@ fn words(name: &str) -> Vec<String> {
             word.push(c.to_ascii_lowercase());
         }
         before = c;
+    }
+    for word in &mut words {
+        word.truncate(word.trim_end_matches(|c: char| c.is_ascii_digit()).len());
     }
     words.retain(|word| !word.is_empty());
     words
@@ -449,6 +456,10 @@ mod tests {
             "access_token",
             "HTTPToken",
             "sshKey",
+            "passwords",
+            "api_keys",
+            "password2",
+            "TOKEN_1",
         ] {
             assert!(is_secret_name(name), "{name}");
         }
