@@ -229,6 +229,12 @@ fn a_secret_is_not_shown_and_other_values_are() {
         .unwrap_err()
         .to_string();
     assert!(!hidden.contains("4711"), "{hidden}");
+    let (read, _) = strict::<Sample>(r#"{"name":"n","token":4711}"#).unwrap();
+    let logged = format!("{read:?}");
+    assert!(
+        logged.contains("\"n\"") && !logged.contains("4711"),
+        "{logged}"
+    );
 }
 
 #[test]
@@ -272,7 +278,7 @@ fn duplicates_are_refused_at_every_depth() {
                 .err()
                 .unwrap_or_else(|| strict::<RawBuf>(text).unwrap_err()),
         ) else {
-            continue;
+            panic!("{text}");
         };
         assert_eq!(
             (err.kind, err.pointer.as_str()),
