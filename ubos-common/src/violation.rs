@@ -171,7 +171,8 @@ impl serde::Serialize for Violation {
 
 /// All findings about one message, in the order of the document.
 ///
-/// Displays as a list, one finding a line; [`Write`] and serde give a JSON array.
+/// Displays as a list, one finding a line; [`Write`] and serde give a JSON array, in which a last finding
+/// with the code `unlisted` stands for those past the limit.
 ///
 /// ```
 /// use ubos_common::violation::{Level, Report, Violation};
@@ -237,6 +238,17 @@ impl Report {
             }));
     }
 
+    /// The finding that stands for the unlisted ones where a machine reads the list.
+    fn remainder(&self) -> Option<Violation> {
+        let level = if self.refused_unlisted {
+            Level::Must
+        } else {
+            Level::Advice
+        };
+        let message = format!("{} more findings", self.unlisted);
+        (self.unlisted > 0).then(|| Violation::new("", "unlisted", "", level, message))
+    }
+
     pub(crate) const fn count_unlisted(&mut self, more: usize, refused: bool) {
         self.unlisted += more;
         self.refused_unlisted |= refused;
@@ -272,13 +284,20 @@ impl fmt::Display for Report {
 
 impl Write for Report {
     fn write(&self, out: &mut Vec<u8>) {
-        self.findings.write(out);
+        out.push(b'[');
+        for (n, finding) in self.iter().chain(&self.remainder()).enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            finding.write(out);
+        }
+        out.push(b']');
     }
 }
 
 impl serde::Serialize for Report {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
+        serializer.collect_seq(self.iter().chain(&self.remainder()))
     }
 }
 
@@ -308,5 +327,20 @@ mod tests {
         let mut report = Report::default();
         report.count_unlisted(2, false);
         assert_eq!(report.to_string(), "2 more");
+    }
+
+    #[test]
+    fn the_json_says_that_there_are_more() {
+        let mut report = Report::default();
+        report.push(Violation::new("/a", "code", "C-1", Level::Should, "wanted"));
+        assert_eq!(crate::json::to_string(&report).matches("level").count(), 1);
+        report.count_unlisted(2, true);
+        let written = crate::json::to_string(&report);
+        let more = r#"{"pointer":"","code":"unlisted","clause":"","level":"MUST","message":"2 more findings"}]"#;
+        assert!(written.ends_with(more), "{written}");
+        assert_eq!(serde_json::to_string(&report).unwrap(), written);
+        let mut advice = Report::default();
+        advice.count_unlisted(1, false);
+        assert!(crate::json::to_string(&advice).contains("ADVICE"));
     }
 }
