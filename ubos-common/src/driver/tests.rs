@@ -259,6 +259,57 @@ impl World<Busy> for Watch {
     }
 
     fn input(&mut self, (): ()) {}
+
+    fn poll_external(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        panic!("no input is taken");
+    }
+}
+
+/// As [`Jumping`], and lets everything else be polled once before its timer is due.
+struct Late(Jumping);
+
+impl Sleep for Late {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let timer = self.0.sleep_until(deadline);
+        Box::pin(async move {
+            futures::pending!();
+            timer.await;
+        })
+    }
+}
+
+#[test]
+fn nothing_is_taken_while_the_machine_takes_nothing() {
+    let mut world = Watch {
+        dropped: Arc::default(),
+        seen: 0,
+    };
+    let mut machine = Busy(0, Some(Shut::Start));
+    let clock = Late(Jumping::default());
+    let mut run = Box::pin(drive(&mut machine, &mut world, &clock));
+    let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+    while run.as_mut().poll(&mut cx).is_pending() {}
+}
+
+#[test]
+fn a_second_effect_under_an_id_drops_the_first() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let guard = Guard(dropped.clone());
+    let mut effects = Effects::default();
+    let first = async move {
+        let _guard = guard;
+        core::future::pending::<u64>().await
+    };
+    effects.start(1, Box::pin(first));
+    effects.start(1, Box::pin(async { 2 }));
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+    assert_eq!(effects.poll_next(&mut cx), Poll::Ready(2));
+    assert!(effects.is_empty() && effects.poll_next(&mut cx).is_pending());
 }
 
 #[test]

@@ -238,6 +238,71 @@ fn a_secret_is_not_shown_and_other_values_are() {
 }
 
 #[test]
+fn a_secret_reaches_inward_and_not_behind() {
+    crate::wire! {
+        struct Holder {
+            optional @secret hidden: Vec<u64> = "hidden", "T-1";
+            optional @secret nested: Box<Sample> = "nested", "T-2";
+            optional shown: i64 = "shown", "T-3";
+        }
+    }
+    let text = r#"{"hidden":[-11],"nested":{"count":-22},"shown":3.3}"#;
+    let refused = strict::<Holder>(text).unwrap_err().to_string();
+    assert!(
+        !refused.contains("-11") && !refused.contains("-22"),
+        "{refused}"
+    );
+    assert!(refused.contains("3.3"), "{refused}");
+}
+
+#[test]
+fn a_fault_inside_an_open_array_costs_no_depth() {
+    struct Odd;
+    impl Read<'_> for Odd {
+        fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+            let mut at = 0;
+            reader.array(|reader, _| {
+                at = reader.offset();
+                Err(reader.bad_value(at, "nothing"))
+            })?;
+            Ok(Self)
+        }
+    }
+    let limits = Limits::default().with_max_depth(2);
+    let Err(DecodeError::Invalid(report)) =
+        decode::<Vec<Odd>>(b"[[1],[2],[3]]", &limits, Profile::Strict)
+    else {
+        panic!("refused with findings");
+    };
+    assert_eq!(report.len(), 3);
+}
+
+#[test]
+fn the_lenient_profile_takes_other_forms_with_advice() {
+    let id = "a1b2c3d4-0000-4000-8000-00000000000f";
+    let other = format!("\"{{{id}}}\"");
+    assert!(strict::<uuid::Uuid>(&other).is_err());
+    let (read, report) =
+        decode::<uuid::Uuid>(other.as_bytes(), &Limits::default(), Profile::Lenient).unwrap();
+    assert_eq!((read.to_string().as_str(), report.len()), (id, 1));
+    for (text, moment) in [
+        ("2025-10-01T14:00:00.25+02:00", "2025-10-01T12:00:00Z"),
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+    ] {
+        let quoted = to_string(text);
+        assert!(strict::<crate::time::Timestamp>(&quoted).is_err());
+        let read = decode(quoted.as_bytes(), &Limits::default(), Profile::Lenient);
+        let (at, report): (crate::time::Timestamp, _) = read.unwrap();
+        assert_eq!((at.to_string().as_str(), report.len()), (moment, 1));
+    }
+    for bad in ["\"tomorrow\"", "\"2025-10-01 12:00:00Z\""] {
+        let read =
+            decode::<crate::time::Timestamp>(bad.as_bytes(), &Limits::default(), Profile::Lenient);
+        assert!(read.is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn unknown_members_come_back_as_they_were() {
     let text = r#"{"name":"n","tags":[],"z":1e3,"a":{"n":12345678901234567890123,"x":[1.0]},"esc\u0061pe":" "}"#;
     let (sample, report) = strict::<Sample>(text).unwrap();
@@ -343,6 +408,12 @@ fn each_limit_holds_at_its_edge() {
     );
     assert_eq!(
         raw(&"[".repeat(5000), &Limits::default().with_max_depth(9999)),
+        Err(FaultKind::TooDeep { limit: 256 })
+    );
+    let mut limits = Limits::default();
+    limits.max_depth = 9999;
+    assert_eq!(
+        raw(&"[".repeat(5000), &limits),
         Err(FaultKind::TooDeep { limit: 256 })
     );
 }

@@ -178,6 +178,22 @@ fn a_node_that_reads_nothing_loses_nothing() {
 }
 
 #[test]
+fn nothing_is_sent_behind_an_end_and_time_never_goes_back() {
+    let (mut lab, link) = pair(1, LinkKind::Stream, Faults::none());
+    lab.with(1, |ear, _| ear.deaf = true);
+    lab.with(0, |ear, _| {
+        ear.out
+            .extend([Action::HalfClose(link), Action::Send(link, vec![7])]);
+    });
+    lab.run_for(Duration::from_secs(1), 10);
+    let before = lab.now();
+    lab.with(1, |ear, _| ear.deaf = false);
+    lab.run(10);
+    assert_eq!(heard(&lab), [Heard::End]);
+    assert_eq!(lab.now(), before);
+}
+
+#[test]
 fn time_goes_to_what_is_due_and_walls_may_jump() {
     let (mut lab, _) = pair(1, LinkKind::Stream, Faults::none());
     let start = lab.now();
