@@ -1,7 +1,12 @@
 //! Ack and Nack: what a transport may say before any result.
 
+use ubos_common::time::Timestamp;
+
 use crate::error::ErrorCode;
-use crate::ident::{CorrelationId, Reason, TaskId};
+use crate::evidence::{Alignment, ConstitutionalEvidence};
+use crate::ident::{CorrelationId, Reason, TaskId, Version};
+use crate::result::{Producer, TaskResult};
+use crate::status::Status;
 use crate::task::Task;
 
 ubos_common::words! {
@@ -58,5 +63,23 @@ impl Nack {
         nack.message_id = Some(task.task_id);
         nack.correlation_id = Some(task.correlation_id);
         nack
+    }
+
+    /// The failed result of the same code, for a transport that has no Nack; `None` where an id is not known.
+    ///
+    /// Nothing was checked, so its alignment is VALID.
+    // impl: SAP-4.3-2
+    #[must_use]
+    pub fn into_result(self, reported_at: Timestamp, producer: Producer) -> Option<TaskResult> {
+        let result = TaskResult::new(
+            Version::V2,
+            self.message_id?,
+            self.correlation_id?,
+            reported_at,
+            producer,
+            Status::Failed,
+            ConstitutionalEvidence::new(Alignment::Valid),
+        );
+        Some(result.with_error(self.code, self.reason.as_str()))
     }
 }

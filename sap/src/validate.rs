@@ -1,5 +1,7 @@
 //! Reading tasks and results with all findings: those of the shape, and those between members.
 
+use std::collections::BTreeSet;
+
 use ubos_common::json::{self, DecodeError, Limits, Raw};
 use ubos_common::violation::{Level, Profile, Report, Violation};
 
@@ -84,9 +86,13 @@ pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), De
     if report.iter().any(is_default_level) {
         task.constitutional_context.pressure_level = options.default_level;
     }
-    unlisted_principles(&task, &mut report);
+    let max_findings = options.limits.max_findings;
+    unlisted_principles(&task, max_findings, &mut report);
     let attachments = task.attachments.as_deref().unwrap_or_default();
     for (index, attachment) in attachments.iter().enumerate() {
+        if report.len() >= max_findings {
+            break;
+        }
         attachment_uri(index, attachment, &mut report);
     }
     let found = secrets::scan(&task, secrets::SecretPolicy::Advise);
@@ -141,7 +147,12 @@ pub fn findings<T>(outcome: &Result<(T, Report), DecodeError>) -> Report {
             );
             report
         }
-        Err(_) => Report::default(),
+        Err(other) => {
+            let mut report = Report::default();
+            let what = other.to_string();
+            report.push(Violation::new("", "refused", "SAP-2-5", Level::Must, what));
+            report
+        }
     }
 }
 
@@ -159,12 +170,15 @@ fn is_default_level(finding: &Violation) -> bool {
 }
 
 // impl: SAP-4.1-7
-fn unlisted_principles(task: &Task, report: &mut Report) {
+fn unlisted_principles(task: &Task, max_findings: usize, report: &mut Report) {
     let context = &task.constitutional_context;
     let (Some(pressure), Some(principles)) = (&context.pressure, &context.principles) else {
         return;
     };
-    for name in pressure.keys().filter(|name| !principles.contains(name)) {
+    let listed: BTreeSet<&String> = principles.iter().collect();
+    let room = max_findings.saturating_sub(report.len());
+    let unlisted = pressure.keys().filter(|name| !listed.contains(name));
+    for name in unlisted.take(room) {
         report.push(Violation::new(
             format!("/constitutionalContext/pressure/{}", escape(name)),
             "unlisted_principle",

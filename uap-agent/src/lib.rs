@@ -1,1 +1,70 @@
-//! UAP-1.1 agents: strategies, immutable state, checkpoints and streams as step machines.
+//! UAP-1.1: agents over the models, tools and messages of `upp`.
+//!
+//! An agent is a model, its tools and a strategy. A run is a function of input and state: it gives a turn and a new
+//! state, and the old one stays as it is. Everything that a run does is decided by a machine without IO
+//! ([`engine::Engine`]); generating, streaming and asking are that machine, driven over futures, with its events
+//! drained or handed on. No type of `upp` is wrapped or handed on by this crate: use both.
+//!
+//! ```text
+//! agent()              options, generate, stream, ask, query     feature `driver`
+//! engine               steps, tools, hooks, saves as effects     no IO
+//! strategy             loop, react, plan, your own: what is next no IO
+//! state, event         immutable snapshots, their JSON
+//! ```
+//!
+//! ```
+//! use std::sync::Arc;
+//! use uap_agent::{AgentOptions, ReactOptions, agent, react};
+//! use upp::{FnTool, Reply, ScriptedModel, json_text, object};
+//!
+//! let weather = FnTool::new("weather", "Says the weather", object(r#"{"type":"object"}"#)?, |_, _| async {
+//!     Ok(json_text("rain"))
+//! });
+//! let model = ScriptedModel::new([
+//!     Reply::text("I should look."),
+//!     Reply::silent().calling("c1", "weather", object("{}")?),
+//!     Reply::text("Now I know."),
+//!     Reply::text("Take an umbrella."),
+//! ]);
+//! let options = AgentOptions::new(Arc::new(model))
+//!     .with_tools([Arc::new(weather) as Arc<dyn upp::Tool>])
+//!     .with_execution(react(ReactOptions::default())?);
+//! let agent = agent(options)?;
+//! let turn = futures::executor::block_on(agent.query("Do I need an umbrella?"))?;
+//! assert_eq!(turn.response.text(), "Take an umbrella.");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! There are no limits by default: a run ends when the model calls no more tools, when
+//! [`AgentStrategy::stop_condition`] says so, or at a limit that the developer has set.
+//!
+//! | feature | what it adds | default |
+//! |---|---|---|
+//! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
+//! | `os` | time and ids of the operating system where no runtime is given | yes |
+
+#[cfg(feature = "driver")]
+mod agent;
+pub mod checkpoint;
+pub mod engine;
+pub mod event;
+pub mod hooks;
+mod order;
+mod result;
+pub mod state;
+pub mod strategy;
+
+#[cfg(feature = "driver")]
+pub use agent::{
+    AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,
+};
+pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
+pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
+pub use hooks::AgentStrategy;
+pub use result::{AgentError, GenerateResult};
+pub use state::{
+    AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
+};
+pub use strategy::{
+    ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react, tool_loop,
+};

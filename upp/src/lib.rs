@@ -1,1 +1,62 @@
-//! UPP-1.3 provider types and tool loop for language models, with adapters behind features.
+//! UPP-1.3 for language models: the types that agents are built on, and the adapters that reach a model.
+//!
+//! Here are messages, turns, tools, stream events and errors with their exact JSON, one trait that every model
+//! implements, a scripted model for tests and demonstrations, and (by feature) adapters for vendors. There is no
+//! agent here: strategies, state and checkpoints are in `uap-agent`, which uses these types as they are.
+//!
+//! ```text
+//! transport/openai      chat completions over HTTP           feature `openai`
+//! LlmModel              one request, one answer, in pieces or whole
+//! run_call, Accumulator one tool call with its hooks; events added up
+//! types                 Message, Turn, Thread, Tool, StreamEvent, UppError
+//! ```
+//!
+//! Keys are [`ubos_common::secret::Secret`]s; nothing here prints one. No parameter of the user's is changed and no
+//! default is added to them. Arguments of tools are never checked: a tool takes them as untrusted.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `openai` | OpenAI-compatible chat completions over reqwest |
+//!
+//! Begin with [`ScriptedModel`] and [`Message`].
+
+mod accumulate;
+mod blob;
+mod cancel;
+mod content;
+mod error;
+mod list;
+mod message;
+mod model;
+mod scripted;
+mod settled;
+mod stream;
+mod thread;
+mod tool;
+mod turn;
+
+#[cfg(feature = "openai")]
+pub mod transport;
+
+pub use accumulate::Accumulator;
+pub use blob::Blob;
+pub use cancel::{CancelToken, Cancelled};
+pub use content::{ContentBlock, MediaKind, Source};
+pub use error::{ErrorCode, UppError};
+pub use list::{Iter, List};
+pub use message::{
+    AssistantMessage, Message, MessageType, Messages, Metadata, Stamp, ToolResultMessage,
+    UserMessage,
+};
+pub use model::{
+    LlmCapabilities, LlmInstance, LlmModel, LlmOptions, LlmRequest, LlmResponse, ModelEvent,
+    ModelReference, ModelStream, llm,
+};
+pub use scripted::{Reply, ScriptedModel};
+pub use stream::{EventDelta, StreamEvent, StreamEventType, events_of};
+pub use thread::Thread;
+pub use tool::{
+    Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution,
+    ToolResult, ToolSet, ToolUseStrategy, json_text, object, run_call,
+};
+pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};

@@ -81,9 +81,13 @@ impl Fleet {
             let job = Job::test("recount", vec![payload]).wait_at_most(WAIT);
             jobs.push(self.hub.submit(job).map_err(|err| err.to_string())?);
         }
+        let followed = jobs
+            .into_iter()
+            .enumerate()
+            .map(|(share, job)| self.follow(share, job));
+        let outcomes = futures::future::join_all(followed).await;
         let mut check = Check::default();
-        for (share, job) in jobs.into_iter().enumerate() {
-            let outcome = self.follow(share, job).await;
+        for (share, outcome) in outcomes.into_iter().enumerate() {
             if outcome.verdict != Verdict::Completed {
                 return Err(format!(
                     "share {share}: {:?}: {}",

@@ -97,9 +97,16 @@ pub struct Handlers<W> {
     error: Option<String>,
 }
 
+impl<W> std::fmt::Debug for Handlers<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handlers")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<W: Send + Sync + 'static> Handlers<W> {
     /// Handlers that work on a world, which lives longer than any task.
-    #[must_use]
     pub fn new(stores: &Stores, world: Weak<W>) -> Result<Self, String> {
         let producer = Producer::new(PRODUCER.parse().map_err(in_words)?, ProducerKind::System);
         let processor = Processor::new(producer, stores.transcript.clone(), Config::default())

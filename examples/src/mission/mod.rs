@@ -9,16 +9,19 @@
 //! ```
 
 pub mod args;
-mod clock;
-mod findings;
-mod fleet;
-mod governed;
-mod output;
-mod plan;
-mod report;
-mod scan;
-mod screen;
-mod sections;
-mod toolbox;
+pub mod clock;
+pub mod findings;
+pub mod fleet;
+pub mod governed;
+pub mod output;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod scan;
+pub mod screen;
+pub mod sections;
+pub mod toolbox;
 pub mod tools;
-mod world;
+pub mod world;
+
+pub use run::main;

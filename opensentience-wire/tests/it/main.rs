@@ -13,6 +13,7 @@
 
 mod agent_role;
 mod bytes;
+mod core_handshake;
 mod core_role;
 mod kit;
 mod lab;

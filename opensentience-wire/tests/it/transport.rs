@@ -346,22 +346,55 @@ async fn a_slow_reader_slows_the_tool_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn who_asks_after_the_end_is_told_even_while_output_waits() {
+    let (handle, _) = launch().await;
+    let count = request("count", json!({"n": 50}));
+    let unread = handle.call(count).await.unwrap();
+    let die = handle.call(request("die", json!({}))).await.unwrap();
+    assert_eq!(code(&die.result().await), "agent.disconnected");
+    let late = handle.call(request("echo", json!({}))).await;
+    assert_eq!(late.unwrap_err(), CommandError::Closing);
+    drop(unread);
+}
+
+#[tokio::test]
+async fn the_agent_ends_when_the_core_vanishes() {
+    let (near, far) = tokio::io::duplex(4_096);
+    let served = serve(far, token());
+    drop(near);
+    assert_eq!(served.await.unwrap().unwrap(), CloseReason::Disconnected);
+}
+
+async fn pid(handle: &CoreHandle) -> String {
+    let call = handle.call(request("environment", json!({}))).await;
+    let output = call.unwrap().result().await.into_result().unwrap();
+    let seen: serde_json::Value = output.deserialize().unwrap();
+    seen["pid"].to_string()
+}
+
+fn is_alive(pid: &str) -> bool {
+    let mut kill = Command::new("kill");
+    let kill = kill.arg("-0").arg(pid).stderr(std::process::Stdio::null());
+    kill.status().unwrap().success()
+}
+
+#[tokio::test]
 async fn a_launched_process_is_gone_after_the_shutdown() {
     let (handle, _) = launch().await;
-    let outcome = handle
-        .call(request("environment", json!({})))
-        .await
-        .unwrap()
-        .result()
-        .await;
-    let seen: serde_json::Value = outcome.into_result().unwrap().deserialize().unwrap();
-    let pid = seen["pid"].to_string();
+    let pid = pid(&handle).await;
+    assert!(is_alive(&pid));
     handle.shutdown().await;
-    let alive = Command::new("kill")
-        .arg("-0")
-        .arg(&pid)
-        .stderr(std::process::Stdio::null())
-        .status()
-        .unwrap();
-    assert!(!alive.success());
+    assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn a_launched_process_is_gone_after_its_handle_is_dropped() {
+    let (handle, audit) = launch().await;
+    let pid = pid(&handle).await;
+    let stubborn = request("stubborn", json!({})).with_timeout(Duration::from_millis(50));
+    let call = handle.call(stubborn).await.unwrap();
+    assert_eq!(code(&call.result().await), "tool.timeout");
+    drop(handle);
+    names(audit).await;
+    assert!(!is_alive(&pid));
 }

@@ -35,6 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
+mod config;
 mod handler;
 mod hooks;
 mod ledger;
@@ -43,7 +45,6 @@ mod results;
 mod stop;
 
 use core::fmt;
-use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 use ubos_common::violation::{Level, Profile};
 
+pub use answer::{Answer, Delivery, ProcessError, Sink, Warning};
+pub use config::Config;
 pub use handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress};
 pub use hooks::{Access, AllowAll, Authorize, ContractCheck, Table, Unchecked};
 pub use stop::StopReason;
@@ -61,144 +64,17 @@ use results::Run;
 use stop::Stop;
 
 use crate::alignment::{AlwaysValid, Policy};
-use crate::cache::{CacheError, CacheStore, Essence, WholePayload};
+use crate::cache::{CacheStore, Essence, WholePayload};
 use crate::error::ErrorCode;
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
-use crate::lifecycle::{Lifecycle, LifecycleError, body_digest};
+use crate::lifecycle::{Lifecycle, body_digest};
 use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
-use crate::transcript::{Entry, Transcript, TranscriptError};
-use crate::validate::{Options, decode_task, findings, ids_of};
-
-/// Settings of a [`Processor`].
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Config {
-    /// How tasks are read; strictly by default.
-    pub options: Options,
-    /// Tasks that run at the same time; at the bound a task is turned away with `RATE_LIMIT`. Default 1,024.
-    pub max_running: usize,
-    /// Ended tasks that are remembered, to answer them again without running them; above the bound the oldest
-    /// is forgotten. Default 10,000.
-    pub max_finished: usize,
-    /// Reports of one handler that wait for their delivery; at the bound the handler waits. Default 16.
-    pub max_reports: usize,
-    /// How long a cancelled handler may take to end by itself. Default 100 ms.
-    pub cancel_grace: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            options: Options::default(),
-            max_running: 1_024,
-            max_finished: 10_000,
-            max_reports: 16,
-            cancel_grace: Duration::from_millis(100),
-        }
-    }
-}
-
-impl Config {
-    /// Sets how tasks are read.
-    #[must_use]
-    pub const fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets how many tasks run at the same time.
-    #[must_use]
-    pub const fn max_running(mut self, tasks: usize) -> Self {
-        self.max_running = tasks;
-        self
-    }
-
-    /// Sets how many ended tasks are remembered.
-    #[must_use]
-    pub const fn max_finished(mut self, tasks: usize) -> Self {
-        self.max_finished = tasks;
-        self
-    }
-
-    /// Sets how many reports of one handler wait for their delivery.
-    #[must_use]
-    pub const fn max_reports(mut self, reports: usize) -> Self {
-        self.max_reports = reports;
-        self
-    }
-
-    /// Sets how long a cancelled handler may take to end by itself.
-    #[must_use]
-    pub const fn cancel_grace(mut self, grace: Duration) -> Self {
-        self.cancel_grace = grace;
-        self
-    }
-}
-
-/// What is told on the way to the answer.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Delivery<'a> {
-    /// The task was taken; only where its issuer wants to know.
-    Ack(Ack),
-    /// A result before the last.
-    Result(&'a TaskResult),
-    /// For the operator, not for the issuer.
-    Warning(Warning),
-}
-
-/// Something that did not keep a task from its result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Warning {
-    /// Records of the cache were there and did not hold; they count as misses.
-    #[error("{records} damaged cache records")]
-    CacheDamaged {
-        /// How many.
-        records: usize,
-    },
-    /// The cache could not be read or written.
-    #[error("cache not used")]
-    Cache(#[source] CacheError),
-}
-
-/// Takes deliveries. A closure is one.
-pub trait Sink: Send {
-    /// Takes one.
-    fn deliver(&mut self, delivery: Delivery<'_>);
-}
-
-impl<F: FnMut(Delivery<'_>) + Send> Sink for F {
-    fn deliver(&mut self, delivery: Delivery<'_>) {
-        self(delivery);
-    }
-}
-
-/// How a task was answered.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Answer {
-    /// It was turned away; no handler ran.
-    Nack(Nack),
-    /// Its last result; for a task that came before and still runs, the latest.
-    Result(Box<TaskResult>),
-}
-
-/// Why a task has no answer that may be delivered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProcessError {
-    /// It could not be written down.
-    #[error("not delivered, because it is not in the transcript")]
-    Transcript(#[from] TranscriptError),
-    /// A result would break the lifecycle.
-    #[error(transparent)]
-    Lifecycle(#[from] LifecycleError),
-}
+use crate::transcript::{Entry, Transcript};
+use crate::validate::{decode_task, findings, ids_of};
 
 /// Answers tasks.
 pub struct Processor {
@@ -361,7 +237,10 @@ impl Processor {
             let musts = report.iter().filter(|f| f.level == Level::Must);
             let shown: Vec<String> = musts
                 .take(MAX_SHOWN)
-                .map(|f| format!("{} at {:?}", f.code, f.pointer))
+                .map(|f| {
+                    let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
+                    format!("{} at {pointer:?}", f.code)
+                })
                 .collect();
             let why = format!("not a valid task: {}", shown.join(", "));
             let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
@@ -517,5 +396,7 @@ fn reason(why: &str) -> Reason {
     why.parse().expect("no reason here is blank")
 }
 
+/// Characters of a pointer that a Nack shows; names in it are the issuer's.
+const MAX_POINTER: usize = 200;
 /// Findings that a Nack shows.
 const MAX_SHOWN: usize = 8;

@@ -1,7 +1,7 @@
 //! Stores in files: what stays, and how tampering shows.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sap::cache::CacheStore as _;
 use sap::store::{FileCache, FileTranscript, MemoryTranscript};
@@ -15,6 +15,7 @@ use crate::samples::{read_result, read_task, result, task};
 fn config() -> Config {
     Config::default()
         .log_id(LogId::from_bytes([5; 16]))
+        .segment_bytes(1 << 16)
         .sync(Sync::None)
 }
 
@@ -28,20 +29,33 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-/// Changes one byte inside the bytes `needle` of the log's first segment.
-fn tamper(folder: &Path, needle: &str) {
-    let path = fs::read_dir(folder)
+/// The log's first segment, and where the bytes `needle` are in it.
+fn segment(folder: &Path, needle: &str) -> (PathBuf, Vec<u8>, usize) {
+    let mut paths = fs::read_dir(folder)
         .unwrap()
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.unwrap().path());
+    let path = paths
         .find(|path| fs::metadata(path).unwrap().len() > 1000)
         .unwrap();
-    let mut bytes = fs::read(&path).unwrap();
-    let place = bytes
-        .windows(needle.len())
+    let bytes = fs::read(&path).unwrap();
+    let mut windows = bytes.windows(needle.len());
+    let place = windows
         .position(|window| window == needle.as_bytes())
         .unwrap();
+    (path, bytes, place)
+}
+
+/// Changes one byte inside the bytes `needle`.
+fn tamper(folder: &Path, needle: &str) {
+    let (path, mut bytes, place) = segment(folder, needle);
     bytes[place] ^= 1;
     fs::write(&path, bytes).unwrap();
+}
+
+/// Ends the segment inside the bytes `needle`, as a crash does.
+fn cut(folder: &Path, needle: &str) {
+    let (path, bytes, place) = segment(folder, needle);
+    fs::write(&path, &bytes[..place]).unwrap();
 }
 
 fn reads_back_and_proves(transcript: &dyn Transcript) -> Head {
@@ -94,6 +108,18 @@ fn a_transcript_goes_on_where_it_ended() {
     let proof = again.verify(Some(&head)).unwrap();
     assert_eq!((proof.records, proof.verdict), (3, Verdict::Intact));
     assert_eq!(again.sync().unwrap(), proof.head);
+}
+
+// spec: SAP-11-3
+#[test]
+fn a_last_entry_cut_short_is_dropped_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    reads_back_and_proves(&FileTranscript::open(folder.path(), config()).unwrap());
+    cut(folder.path(), "SUCCEEDED");
+    let again = FileTranscript::open(folder.path(), config()).unwrap();
+    assert_eq!(again.report().torn.as_ref().unwrap().sequence, 1);
+    assert_eq!(again.read(0, 10).unwrap(), entries()[..1]);
+    assert_eq!(again.verify(None).unwrap().verdict, Verdict::Intact);
 }
 
 #[test]

@@ -8,6 +8,7 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod alignment;
 mod cache;
 #[cfg(feature = "log")]
 mod files;

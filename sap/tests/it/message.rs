@@ -494,9 +494,12 @@ fn what_members_of_a_result_say_of_one_another() {
     let failed = ("/status", Some(json!("FAILED")));
     let message = "MUST /error/message SAP-5-6";
     let code = "SHOULD /error/code SAP-5-6";
-    assert_eq!(judged(&[failed.clone()], &strict), [message, code]);
     assert_eq!(
-        judged(&[failed.clone()], &Options::lenient()),
+        judged(std::slice::from_ref(&failed), &strict),
+        [message, code]
+    );
+    assert_eq!(
+        judged(std::slice::from_ref(&failed), &Options::lenient()),
         ["ADVICE /error/message SAP-5-6", code]
     );
     let blank = ("/error", Some(json!({"code": "TIMEOUT", "message": " "})));
@@ -580,6 +583,16 @@ fn receipts_carry_the_ids() {
     let text = json::to_vec(&nack);
     let (again, _) = json::decode::<Nack>(&text, &Limits::default(), Default::default()).unwrap();
     assert_eq!(again, nack);
+    let producer = read_result(&result(), &Options::default())
+        .unwrap()
+        .0
+        .producer;
+    let failed = nack.into_result(task.issued_at, producer).unwrap();
+    assert!(failed.check().is_valid());
+    assert_eq!(
+        (failed.task_id, failed.error_code()),
+        (task.task_id, Some(&ErrorCode::NotFound))
+    );
     assert!(" ".parse::<sap::ident::Reason>().is_err());
     let broken = with(example_task(), "/taskId", Some(json!(7)));
     let (task_id, correlation_id) = ids_of(broken.to_string().as_bytes(), &Limits::default());
@@ -592,6 +605,22 @@ fn only_valid_parts_can_be_made() {
     assert!(Psi::new(100.0).is_some() && Psi::new(100.1).is_none() && Psi::new(f64::NAN).is_none());
     assert!(Whole::new(1 << 53).is_none());
     assert!("".parse::<sap::AgentId>().is_err());
+}
+
+#[test]
+fn findings_between_members_are_bounded_too() {
+    let uris: Vec<Value> = (0..50).map(|_| json!({"uri": "http://x"})).collect();
+    let pressure: serde_json::Map<String, Value> =
+        (0..50).map(|n| (format!("p{n}"), json!(1))).collect();
+    let many = with(task(), "/attachments", Some(json!(uris)));
+    let many = with(
+        many,
+        "/constitutionalContext/pressure",
+        Some(json!(pressure)),
+    );
+    assert_eq!(task_findings(&many, &Options::default()).len(), 100);
+    let few = Options::default().limits(Limits::default().with_max_findings(10));
+    assert_eq!(task_findings(&many, &few).len(), 10);
 }
 
 proptest! {

@@ -316,6 +316,21 @@ fn deadline_and_budgets_end_a_task() {
         );
         assert_eq!(code(&slow, &clock, &no_cache()), wanted, "{late}");
     }
+    for (nanos, wanted) in [
+        (2_500_000_000, None),
+        (2_500_000_001, Some(ErrorCode::Timeout)),
+    ] {
+        let clock = Arc::new(Jumping::new());
+        let inner = Arc::clone(&clock);
+        let slow = processor(&Log::default()).handle(
+            "consult.align".parse().unwrap(),
+            move |_: Context| {
+                inner.go_on(Duration::from_nanos(nanos));
+                async { Ok(Outcome::new(text("1"))) }
+            },
+        );
+        assert_eq!(code(&slow, &clock, &seconds), wanted, "{nanos}");
+    }
     for (tokens, wanted) in [(8000.0, None), (8000.5, Some(ErrorCode::RateLimit))] {
         let spending = processor(&Log::default()).handle(
             "consult.align".parse().unwrap(),
@@ -342,6 +357,8 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
                 cx.report(Progress::partial(text("2"), vec![RawObject::empty()]))
                     .await;
                 *seen.lock().unwrap() = Some(cx.stopped().await);
+                // Nobody wants to know any more.
+                cx.report(Progress::running(Some(text("9")))).await;
                 Ok(Outcome::new(text("3")))
             }
         });
@@ -563,6 +580,28 @@ fn a_verdict_decides_the_end() {
     assert_eq!(calls.load(Ordering::SeqCst), before);
 }
 
+// spec: SAP-4.2-9
+#[test]
+fn a_part_that_breaks_a_principle_ends_the_task() {
+    let log = Log::default();
+    let processor = processor(&log)
+        .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
+        .handle(
+            "consult.align".parse().unwrap(),
+            |mut cx: Context| async move {
+                cx.report(Progress::partial(
+                    text("\"burn\""),
+                    vec![RawObject::empty()],
+                ))
+                .await;
+                Ok(Outcome::new(text("1")))
+            },
+        );
+    let ended = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::NonConstitutional));
+    assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
+}
+
 #[derive(Debug)]
 struct Never;
 
@@ -613,7 +652,7 @@ fn what_cannot_be_written_down_is_not_told() {
             room: AtomicUsize::new(room),
         });
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
-        let processor = Processor::new(producer, transcript, Config::default())
+        let processor = Processor::new(producer, transcript.clone(), Config::default())
             .handle("consult.align".parse().unwrap(), |_: Context| async {
                 Ok(Outcome::new(text("1")))
             });
@@ -633,5 +672,9 @@ fn what_cannot_be_written_down_is_not_told() {
         ));
         assert!(answer.is_err());
         assert_eq!(told, wanted);
+        // It may come again, as if it had never been there.
+        transcript.room.store(10, Ordering::SeqCst);
+        let again = result(run(&processor, &Jumping::new(), &no_cache()).1);
+        assert_eq!(again.status, Status::Succeeded);
     }
 }

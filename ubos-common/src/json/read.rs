@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::error::{DecodeError, Fault, JsonError};
 use super::limits::Limits;
@@ -135,6 +136,15 @@ impl Read<'_> for String {
 }
 
 impl Read<'_> for Box<str> {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        Ok(match reader.str()? {
+            Cow::Borrowed(text) => text.into(),
+            Cow::Owned(text) => text.into(),
+        })
+    }
+}
+
+impl Read<'_> for Arc<str> {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         Ok(match reader.str()? {
             Cow::Borrowed(text) => text.into(),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::scan;
 use crate::time::{Rfc3339, Timestamp};
@@ -130,6 +131,12 @@ impl<T: Write + ?Sized> Write for &T {
 }
 
 impl<T: Write + ?Sized> Write for Box<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (**self).write(out);
+    }
+}
+
+impl<T: Write + ?Sized> Write for Arc<T> {
     fn write(&self, out: &mut Vec<u8>) {
         (**self).write(out);
     }

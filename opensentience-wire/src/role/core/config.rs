@@ -71,6 +71,13 @@ impl Config {
         self
     }
 
+    /// Sets how many intervals of silence mean bad health; at least one.
+    #[must_use]
+    pub fn with_missed_heartbeats(mut self, intervals: u32) -> Self {
+        self.missed_heartbeats = intervals.max(1);
+        self
+    }
+
     /// Sets how long to wait for the hello.
     #[must_use]
     pub const fn with_handshake_timeout(mut self, span: Duration) -> Self {

@@ -116,8 +116,10 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
 
     /// Hands out the output that is still to be taken, until it is or nobody wants it.
     pub(super) async fn deliver(mut self, inbox: Inbox) {
+        // Who still asks for something learns at once that the connection has ended.
+        let Inbox { taken, .. } = inbox;
         while !self.slots.is_empty() {
-            inbox.taken.notified().await;
+            taken.notified().await;
             self.slots.retain(|_, slot| !flush(slot));
         }
     }

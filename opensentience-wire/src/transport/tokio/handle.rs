@@ -1,6 +1,7 @@
 //! What an application holds: the agent, and each call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -45,7 +46,7 @@ impl CoreHandle {
             started,
             cancels: self.cancels.clone(),
             taken: Arc::clone(&self.taken),
-            ended: false,
+            settled: AtomicBool::new(false),
         })
     }
 
@@ -81,7 +82,8 @@ pub struct Call {
     started: Started,
     cancels: mpsc::UnboundedSender<CallId>,
     taken: Arc<Notify>,
-    ended: bool,
+    /// Nothing is left to cancel: it ended, or was asked to.
+    settled: AtomicBool,
 }
 
 impl Call {
@@ -100,10 +102,12 @@ impl Call {
         chunk
     }
 
-    /// Asks the agent to stop. The result still comes.
+    /// Asks the agent to stop. The result still comes; asking again changes nothing.
     pub fn cancel(&self) {
-        // A driver that is gone has ended the call already.
-        let _ = self.cancels.send(self.started.id.clone());
+        if !self.settled.swap(true, Ordering::Relaxed) {
+            // A driver that is gone has ended the call already.
+            let _ = self.cancels.send(self.started.id.clone());
+        }
     }
 
     /// How the call ended. Output that was not taken is dropped.
@@ -112,7 +116,7 @@ impl Call {
         while self.started.chunks.try_recv().is_ok() {}
         self.taken.notify_one();
         let outcome = (&mut self.started.outcome).await;
-        self.ended = true;
+        *self.settled.get_mut() = true;
         outcome.unwrap_or_else(|_| {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the driver has ended");
             Outcome::failed(error)
@@ -124,9 +128,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.started.chunks.close();
         while self.started.chunks.try_recv().is_ok() {}
-        if !self.ended {
-            self.cancel();
-        }
+        self.cancel();
         self.taken.notify_one();
     }
 }

@@ -1,0 +1,336 @@
+//! From the command line to the exit code.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sap::transcript::{Proof, Verdict};
+use sap::{CorrelationId, Status, TaskResult};
+use tokio::signal::unix::{SignalKind, signal};
+use ubos_common::id::IdSource;
+
+use super::args::{Args, Parsed, USAGE, parse};
+use super::fleet::Fleet;
+use super::governed::Stores;
+use super::output::{Document, FolderCounts, SacpPart, SapPart, TranscriptPart, Truncated};
+use super::plan::{Ready, prepare};
+use super::report::Writer;
+use super::scan::{Folder, ScanError, tree_digest};
+use super::screen::{Screen, Who};
+use super::toolbox::Toolbox;
+use super::tools;
+use super::world::{Mission, Parts};
+
+/// How long acts may take to end after Ctrl-C.
+const CLEAN_END: Duration = Duration::from_secs(5);
+
+/// Why a mission has no good end, with its exit code.
+#[derive(Debug)]
+enum Failure {
+    /// Usage, or an input that cannot be read.
+    Input(String),
+    /// Something of ours failed.
+    Ours(String),
+    /// Ctrl-C, or a request to end.
+    Interrupted(u8),
+}
+
+/// The whole program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(err) => return complain(&Failure::Ours(format!("no runtime: {err}"))),
+    };
+    if tools::is_tool_process() {
+        return runtime.block_on(tools::serve());
+    }
+    let args = match parse(std::env::args_os().skip(1), |name| std::env::var_os(name)) {
+        Ok(Parsed::Run(args)) => args,
+        Ok(Parsed::Help) => {
+            let _ = io::stdout().write_all(USAGE.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(mistake) => return complain(&Failure::Input(format!("{mistake}\n\n{USAGE}"))),
+    };
+    let code = match runtime.block_on(run(&args)) {
+        Ok(document) => finish(&args, &document),
+        Err(failure) => complain(&failure),
+    };
+    // A pass that reads a large file on a thread of its own is not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+fn complain(failure: &Failure) -> ExitCode {
+    let (said, code) = match failure {
+        Failure::Input(said) => (said.as_str(), 2),
+        Failure::Ours(said) => (said.as_str(), 3),
+        Failure::Interrupted(code) => ("interrupted", *code),
+    };
+    let _ = writeln!(io::stderr(), "mission: {}", said.trim_end());
+    ExitCode::from(code)
+}
+
+fn finish(args: &Args, document: &Document) -> ExitCode {
+    if args.json {
+        let text = serde_json::to_string(document).unwrap_or_default();
+        if writeln!(io::stdout(), "{text}").is_err() {
+            return ExitCode::from(3);
+        }
+    }
+    let good = document.transcript.verified
+        && document.hub.agree
+        && document.sap.status == Status::Succeeded.as_str();
+    match (
+        good,
+        document.secrets.is_empty() && document.truncated.secrets == 0,
+    ) {
+        (false, _) => ExitCode::from(3),
+        (true, false) => ExitCode::from(1),
+        (true, true) => ExitCode::SUCCESS,
+    }
+}
+
+async fn run(args: &Args) -> Result<Document, Failure> {
+    let screen = Screen::new(args.json);
+    let writer = Writer::new(args.model.as_deref()).map_err(Failure::Input)?;
+    let folder = folder(args)?;
+    let stores = Stores::open(&args.state, &screen).map_err(Failure::Ours)?;
+    let kept = stores.verify(None).map_err(Failure::Ours)?;
+    if let Verdict::Broken { what, .. } = &kept.verdict {
+        return Err(Failure::Ours(format!(
+            "the transcript in {} was changed: {what}",
+            args.state.display()
+        )));
+    }
+    let mut ids = IdSource::from_os().map_err(|err| Failure::Ours(err.to_string()))?;
+    let correlation: CorrelationId = ids.next_id();
+    screen.say(Who::Mission, format!("audits {}", folder.path.display()));
+    let (tree, files) = tree_digest(&folder, &mut |_: usize| true).map_err(unreadable)?;
+    screen.say(
+        Who::Mission,
+        format!(
+            "{files} files, tree {}",
+            tree.to_string().get(..12).unwrap_or_default()
+        ),
+    );
+    let words = format!("audit {}", folder.path.display());
+    let ready = prepare(&words, &correlation.to_string(), &mut |line| {
+        screen.say(Who::Sacp, line)
+    });
+    let ready = ready.map_err(|error| Failure::Ours(error.to_string()))?;
+
+    let correlation_text = correlation.to_string();
+    let launched = tokio::join!(
+        Toolbox::launch(&folder, &correlation_text, &screen),
+        Fleet::start(&folder, &screen),
+    );
+    let (toolbox, fleet) = match launched {
+        (Ok(toolbox), Ok(fleet)) => (toolbox, fleet),
+        (toolbox, fleet) => {
+            if let Ok(toolbox) = &toolbox {
+                toolbox.stop().await;
+            }
+            let why = toolbox.err().or_else(|| fleet.err()).unwrap_or_default();
+            return Err(Failure::Ours(why));
+        }
+    };
+    let parts = Parts {
+        toolbox,
+        fleet,
+        message: ready.message.clone(),
+        tree,
+        writer,
+        screen: screen.clone(),
+    };
+    let mission = Mission::new(parts, &stores, ids, correlation).map_err(Failure::Ours)?;
+    let result = work(&mission, &screen).await;
+    let told = result.and_then(|result| tell(&mission, &ready, &result, &correlation_text));
+    mission.stop().await;
+    let proof = stores.verify(Some(&kept.head)).map_err(Failure::Ours)?;
+    conclude(told, &proof, &screen)
+}
+
+/// Runs the audit; Ctrl-C cancels every task, and their results are still written down.
+async fn work(mission: &Arc<Mission>, screen: &Screen) -> Result<TaskResult, Failure> {
+    let governed = mission.governed().map_err(Failure::Ours)?;
+    let mut audit = pin!(async {
+        let result = mission.run().await?;
+        mission
+            .toolbox()
+            .exercise_cancel(&governed.root.to_string())
+            .await?;
+        Ok::<TaskResult, String>(result)
+    });
+    let code = tokio::select! {
+        result = &mut audit => return result.map_err(Failure::Ours),
+        code = interrupt() => code,
+    };
+    screen.say(Who::Mission, "interrupted; ending what runs");
+    governed.cancel_all();
+    // Whether they end in time or not, the transcript holds what was done.
+    let _ = tokio::time::timeout(CLEAN_END, &mut audit).await;
+    Err(Failure::Interrupted(code))
+}
+
+/// Waits for Ctrl-C or a request to end; gives the exit code that tells of it.
+async fn interrupt() -> u8 {
+    const INTERRUPTED: u8 = 130;
+    const TERMINATED: u8 = 143;
+    let (Ok(mut interrupt), Ok(mut terminate)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => INTERRUPTED,
+        _ = terminate.recv() => TERMINATED,
+    }
+}
+
+/// What `--json` says, but for the transcript.
+fn tell(
+    mission: &Mission,
+    ready: &Ready,
+    result: &TaskResult,
+    correlation: &str,
+) -> Result<Document, Failure> {
+    let why = || {
+        result
+            .error
+            .as_ref()
+            .and_then(|error| error.message.clone())
+            .unwrap_or_default()
+    };
+    if result.status != Status::Succeeded {
+        return Err(Failure::Ours(format!(
+            "the audit ended {}: {}",
+            result.status,
+            why()
+        )));
+    }
+    let missing = || Failure::Ours("the audit ended well and left nothing".to_owned());
+    let findings = mission.made.findings.get().ok_or_else(missing)?.clone();
+    let (report, agent) = mission.made.report.get().ok_or_else(missing)?.clone();
+    let tally = mission.governed().map_err(Failure::Ours)?.tally();
+    let figures = findings.figures;
+    Ok(Document {
+        folder: FolderCounts {
+            files: figures.files,
+            lines: figures.lines,
+            bytes: figures.bytes,
+            languages: figures.languages,
+        },
+        largest: findings.largest,
+        notes: findings.notes,
+        duplicates: findings.duplicates,
+        secrets: findings.secrets,
+        truncated: Truncated {
+            notes: findings.more_notes,
+            duplicates: findings.more_duplicates,
+            secrets: findings.more_secrets,
+        },
+        unreadable: figures.unreadable,
+        sap: SapPart {
+            task_id: result.task_id.to_string(),
+            correlation_id: correlation.to_owned(),
+            status: result.status.to_string(),
+            alignment: result.constitutional_evidence.alignment.to_string(),
+            tasks: tally.tasks,
+            cache_hits: tally.hits,
+            cache_misses: tally.misses,
+        },
+        sacp: SacpPart {
+            steps: mission.made.steps.get().copied().unwrap_or_default(),
+            spawned: ready.spawned.len() as u64,
+        },
+        opensentience: mission.toolbox().part(),
+        hub: mission.hub(),
+        agent,
+        transcript: TranscriptPart::default(),
+        report,
+    })
+}
+
+/// The last words: the report, and one line that verifies transcript and chain.
+fn conclude(
+    told: Result<Document, Failure>,
+    proof: &Proof,
+    screen: &Screen,
+) -> Result<Document, Failure> {
+    let verified = proof.verdict == Verdict::Intact;
+    let line = match &proof.verdict {
+        Verdict::Intact => format!(
+            "transcript: {} records, chain verified, head {}",
+            proof.records, proof.head
+        ),
+        Verdict::Broken { what, .. } => format!(
+            "transcript: {} records, NOT verified: {what}",
+            proof.records
+        ),
+        _ => "transcript: not verified".to_owned(),
+    };
+    let mut document = match told {
+        Ok(document) => document,
+        Err(failure) => {
+            screen.text(&format!("\n{line}"));
+            return Err(failure);
+        }
+    };
+    for entry in &document.unreadable {
+        let _ = writeln!(io::stderr(), "mission: {}: {}", entry.path, entry.why);
+    }
+    screen.text(&format!("\n{}\n{line}", document.report.trim_end()));
+    document.transcript = TranscriptPart {
+        records: proof.records,
+        verified,
+        head: proof.head.as_str().to_owned(),
+    };
+    Ok(document)
+}
+
+/// The folder as it is, and the state inside it left out.
+fn folder(args: &Args) -> Result<Folder, Failure> {
+    let shown = |path: &Path, err: &io::Error| {
+        Failure::Input(format!("{}: {}", path.display(), in_words(err)))
+    };
+    let path = args
+        .folder
+        .canonicalize()
+        .map_err(|err| shown(&args.folder, &err))?;
+    std::fs::read_dir(&path).map_err(|err| shown(&args.folder, &err))?;
+    let state = make_state(&args.state).map_err(|err| shown(&args.state, &err))?;
+    let excluded = state.starts_with(&path).then_some(state);
+    Ok(Folder {
+        path,
+        no_ignore: args.no_ignore,
+        excluded,
+    })
+}
+
+/// Makes the state folder, for its owner alone.
+fn make_state(path: &Path) -> io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)?;
+    path.canonicalize()
+}
+
+fn in_words(err: &io::Error) -> String {
+    err.kind().to_string()
+}
+
+fn unreadable(err: ScanError) -> Failure {
+    Failure::Input(err.to_string())
+}

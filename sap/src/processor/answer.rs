@@ -1,0 +1,68 @@
+//! What comes out of a processor.
+
+use crate::cache::CacheError;
+use crate::lifecycle::LifecycleError;
+use crate::receipt::{Ack, Nack};
+use crate::result::TaskResult;
+use crate::transcript::TranscriptError;
+
+/// What is told on the way to the answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Delivery<'a> {
+    /// The task was taken; only where its issuer wants to know.
+    Ack(Ack),
+    /// A result before the last.
+    Result(&'a TaskResult),
+    /// For the operator, not for the issuer.
+    Warning(Warning),
+}
+
+/// Something that did not keep a task from its result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Records of the cache were there and did not hold; they count as misses.
+    #[error("{records} damaged cache records")]
+    CacheDamaged {
+        /// How many.
+        records: usize,
+    },
+    /// The cache could not be read or written.
+    #[error("cache not used")]
+    Cache(#[source] CacheError),
+}
+
+/// Takes deliveries. A closure is one.
+pub trait Sink: Send {
+    /// Takes one.
+    fn deliver(&mut self, delivery: Delivery<'_>);
+}
+
+impl<F: FnMut(Delivery<'_>) + Send> Sink for F {
+    fn deliver(&mut self, delivery: Delivery<'_>) {
+        self(delivery);
+    }
+}
+
+/// How a task was answered.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// It was turned away; no handler ran.
+    Nack(Nack),
+    /// Its last result; for a task that came before and still runs, the latest.
+    Result(Box<TaskResult>),
+}
+
+/// Why a task has no answer that may be delivered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// It could not be written down.
+    #[error("not delivered, because it is not in the transcript")]
+    Transcript(#[from] TranscriptError),
+    /// A result would break the lifecycle.
+    #[error(transparent)]
+    Lifecycle(#[from] LifecycleError),
+}

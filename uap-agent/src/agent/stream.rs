@@ -1,0 +1,129 @@
+//! The stream of a run: polling it, or awaiting its result, is what drives the run.
+
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::sync::Arc;
+
+use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use ubos_common::driver::{Sleep, drive};
+use upp::CancelToken;
+
+use super::world::{Shared, World};
+use crate::engine::Engine;
+use crate::event::AgentStreamEvent;
+use crate::result::{AgentError, GenerateResult};
+
+type RunResult = Result<GenerateResult, Box<AgentError>>;
+
+/// A run and its events. Dropping it ends the run: model, tools and hooks.
+///
+/// ```
+/// use std::sync::Arc;
+/// use futures::StreamExt;
+/// use uap_agent::{AgentOptions, agent};
+/// use upp::{Reply, ScriptedModel};
+///
+/// # futures::executor::block_on(async {
+/// let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")])))).unwrap();
+/// let mut run = agent.stream("hi", &agent.initial_state());
+/// let mut events = 0;
+/// while let Some(_event) = run.next().await {
+///     events += 1;
+/// }
+/// assert_eq!(events, 7); // step_start, five of the model, step_end
+/// assert_eq!(run.result().await.unwrap().turn.response.text(), "hello");
+/// # });
+/// ```
+///
+/// Spec: UAP-1.1 11.1
+pub struct AgentStreamResult {
+    driver: Option<BoxFuture<'static, ()>>,
+    shared: Arc<Shared>,
+}
+
+impl AgentStreamResult {
+    pub(super) fn new(
+        mut engine: Engine,
+        mut world: World,
+        clock: Arc<dyn Sleep + Send + Sync>,
+    ) -> Self {
+        let shared = world.shared();
+        let driver = Box::pin(async move {
+            // A world that expects an abort is never stalled.
+            let _ = drive(&mut engine, &mut world, clock.as_ref()).await;
+        });
+        Self {
+            driver: Some(driver),
+            shared,
+        }
+    }
+
+    /// Ends the run, as soon as it is polled: its result is `CANCELLED`.
+    pub fn abort(&self) {
+        self.shared.cancel.cancel();
+    }
+
+    /// Ends the run from elsewhere.
+    #[must_use]
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle(self.shared.cancel.clone())
+    }
+
+    /// What the run comes to. Events that nobody has taken are dropped on the way.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong, with the last state that a run can go on from.
+    pub async fn result(mut self) -> RunResult {
+        while poll_fn(|cx| self.poll_event(cx)).await.is_some() {}
+        self.shared.take_result()
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<AgentStreamEvent>> {
+        if let Some(event) = self.shared.pop() {
+            return Poll::Ready(Some(event));
+        }
+        let ended = match self.driver.as_mut() {
+            Some(driver) => driver.as_mut().poll(cx).is_ready(),
+            None => true,
+        };
+        if ended {
+            self.driver = None;
+        }
+        match self.shared.pop() {
+            Some(event) => Poll::Ready(Some(event)),
+            None if ended => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Stream for AgentStreamResult {
+    type Item = AgentStreamEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<AgentStreamEvent>> {
+        self.poll_event(cx)
+    }
+}
+
+impl fmt::Debug for AgentStreamResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentStreamResult")
+            .field("ended", &self.driver.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends a run from elsewhere; see [`AgentStreamResult::abort`].
+#[derive(Clone, Debug)]
+pub struct AbortHandle(CancelToken);
+
+impl AbortHandle {
+    /// Ends the run.
+    pub fn abort(&self) {
+        self.0.cancel();
+    }
+}

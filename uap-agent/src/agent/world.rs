@@ -1,0 +1,326 @@
+//! The world around a run: the developer's model, tools, hooks and store.
+
+use core::future::{Future, poll_fn};
+use core::panic::AssertUnwindSafe;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::FutureExt;
+use futures::stream::StreamExt;
+use ubos_common::driver::{self, Sleep, Step};
+use upp::{
+    CancelToken, Cancelled, ErrorCode, ModelEvent, ModelReference, ModelStream, ToolCall,
+    ToolContext, ToolExecution, ToolSet, UppError, run_call,
+};
+
+use super::SaveFailed;
+use crate::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore};
+use crate::engine::{Answer, Effect, EffectId, Engine};
+use crate::event::AgentStreamEvent;
+use crate::hooks::{AgentStrategy, HookAnswer, HookCall};
+use crate::result::{AgentError, GenerateResult};
+use crate::state::AgentState;
+
+/// Events that wait for a reader before no further effect begins.
+const EVENTS: usize = 64;
+
+/// What the run and its reader share.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) cancel: CancelToken,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    events: VecDeque<AgentStreamEvent>,
+    /// Effects that wait for room: at most one for each tool call of a round.
+    waiting: Vec<Waker>,
+    result: Option<Result<GenerateResult, Box<AgentError>>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn pop(&self) -> Option<AgentStreamEvent> {
+        let mut inner = self.lock();
+        let event = inner.events.pop_front();
+        if inner.events.len() < EVENTS {
+            inner.waiting.drain(..).for_each(Waker::wake);
+        }
+        event
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "the driver ends with the engine, and its last output is the result"
+    )]
+    pub(super) fn take_result(&self) -> Result<GenerateResult, Box<AgentError>> {
+        self.lock()
+            .result
+            .take()
+            .expect("a run that has ended has a result")
+    }
+
+    /// Ready once a reader has taken enough.
+    async fn room(&self) {
+        poll_fn(|cx| {
+            let mut inner = self.lock();
+            if inner.events.len() < EVENTS {
+                return Poll::Ready(());
+            }
+            inner.waiting.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+pub(super) struct World {
+    model: ModelReference,
+    tools: ToolSet,
+    hooks: Option<Arc<dyn AgentStrategy>>,
+    store: Option<Arc<dyn CheckpointStore>>,
+    clock: Arc<dyn Sleep + Send + Sync>,
+    on_save_failed: Option<SaveFailed>,
+    shared: Arc<Shared>,
+    /// The one answer that is being streamed.
+    streams: BTreeMap<EffectId, ModelStream>,
+    /// Waits for an abort, until it has been told.
+    aborted: Option<Cancelled>,
+}
+
+impl World {
+    pub(super) fn new(
+        model: ModelReference,
+        tools: ToolSet,
+        hooks: Option<Arc<dyn AgentStrategy>>,
+        store: Option<Arc<dyn CheckpointStore>>,
+        clock: Arc<dyn Sleep + Send + Sync>,
+        on_save_failed: Option<SaveFailed>,
+    ) -> Self {
+        let shared = Arc::new(Shared::default());
+        let aborted = Some(shared.cancel.cancelled());
+        Self {
+            model,
+            tools,
+            hooks,
+            store,
+            clock,
+            on_save_failed,
+            shared,
+            streams: BTreeMap::new(),
+            aborted,
+        }
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    fn start(
+        &self,
+        id: EffectId,
+        effect: impl Future<Output = WorldAnswer> + Send + 'static,
+    ) -> Step<WorldAnswer> {
+        let shared = self.shared();
+        Step::start(id, async move {
+            shared.room().await;
+            effect.await
+        })
+    }
+
+    fn read(&mut self, id: EffectId) -> Step<WorldAnswer> {
+        let Some(mut stream) = self.streams.remove(&id) else {
+            return Step::Done;
+        };
+        self.start(id, async move {
+            // A panic of a model is an error like any other.
+            let item = AssertUnwindSafe(stream.next()).catch_unwind().await;
+            let item = item.unwrap_or_else(|_| Some(Err(panicked("the model"))));
+            WorldAnswer::Model(id, item, stream)
+        })
+    }
+
+    fn tool(&self, id: EffectId, call: ToolCall) -> Step<WorldAnswer> {
+        let (tools, clock) = (self.tools.clone(), Arc::clone(&self.clock));
+        let context = ToolContext::new(Arc::clone(&call.tool_call_id), self.shared.cancel.clone());
+        self.start(id, async move {
+            let execution = run_call(&tools, &call, &context, &|| clock.now().mono).await;
+            WorldAnswer::Tool(id, execution)
+        })
+    }
+
+    fn hook(&self, id: EffectId, call: HookCall) -> Step<WorldAnswer> {
+        let (hooks, tools) = (self.hooks.clone(), self.tools.clone());
+        // A hook waits for no reader: the error hook must run also when nobody reads any more.
+        Step::start(id, async move {
+            let answer = AssertUnwindSafe(call_hook(hooks, tools, call))
+                .catch_unwind()
+                .await;
+            WorldAnswer::Hook(id, answer.unwrap_or_else(|_| Err(panicked("a hook"))))
+        })
+    }
+
+    fn save(
+        &self,
+        id: EffectId,
+        metadata: CheckpointMetadata,
+        state: AgentState,
+    ) -> Step<WorldAnswer> {
+        let store = self.store.clone();
+        Step::start(id, async move {
+            let saving = AssertUnwindSafe(async {
+                match &store {
+                    Some(store) => store.save(metadata, state).await,
+                    None => Ok(()),
+                }
+            });
+            let saved = saving.catch_unwind().await;
+            WorldAnswer::Saved(
+                id,
+                saved.unwrap_or_else(|_| Err(CheckpointError::Failed("it panicked".into()))),
+            )
+        })
+    }
+
+    fn save_failed(&self, error: &CheckpointError) {
+        if let Some(told) = &self.on_save_failed {
+            // Whoever is told must not take the run down either.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| told(error)));
+        }
+    }
+}
+
+async fn call_hook(
+    hooks: Option<Arc<dyn AgentStrategy>>,
+    tools: ToolSet,
+    call: HookCall,
+) -> Result<HookAnswer, UppError> {
+    if let HookCall::MaxIterations(most) = call {
+        if let Some(strategy) = &tools.strategy {
+            // What it fails with does not hide why it was called.
+            let _ = strategy.on_max_iterations(most).await;
+        }
+        return Ok(HookAnswer::Told);
+    }
+    let Some(hooks) = hooks else {
+        return Ok(HookAnswer::Told);
+    };
+    let told = match &call {
+        HookCall::StopCondition(state) => {
+            return hooks.stop_condition(state).await.map(HookAnswer::Stop);
+        }
+        HookCall::Error(error) => {
+            let recovered = hooks.on_error(error).await?;
+            return Ok(recovered.map_or(HookAnswer::Told, |result| {
+                HookAnswer::Recovered(Box::new(result))
+            }));
+        }
+        HookCall::StepStart(state) => hooks.on_step_start(state.step(), state).await,
+        HookCall::Reason(step, text) => hooks.on_reason(*step, text).await,
+        HookCall::Act(step, message) => hooks.on_act(*step, message.calls()).await,
+        HookCall::Observe(step, executions) => hooks.on_observe(*step, executions).await,
+        HookCall::StepEnd(step, result) => hooks.on_step_end(*step, result).await,
+        HookCall::Complete(result) => hooks.on_complete(result).await,
+        HookCall::MaxIterations(_) => Ok(()),
+    };
+    told.map(|()| HookAnswer::Told)
+}
+
+fn panicked(who: &str) -> UppError {
+    UppError::new(ErrorCode::ProviderError, "uap", format!("{who} panicked"))
+}
+
+/// What an effect comes to.
+pub(super) enum WorldAnswer {
+    Model(EffectId, Option<Result<ModelEvent, UppError>>, ModelStream),
+    Tool(EffectId, ToolExecution),
+    Hook(EffectId, Result<HookAnswer, UppError>),
+    Saved(EffectId, Result<(), CheckpointError>),
+}
+
+impl driver::World<Engine> for World {
+    type Answer = WorldAnswer;
+
+    fn perform(&mut self, effect: Effect) -> Step<WorldAnswer> {
+        match effect {
+            Effect::Infer(id, request) => {
+                let model = Arc::clone(&self.model);
+                let stream = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
+                let failed =
+                    |_| futures::stream::once(async { Err(panicked("the model")) }).boxed();
+                self.streams.insert(id, stream.unwrap_or_else(failed));
+                self.read(id)
+            }
+            Effect::More(id) => self.read(id),
+            Effect::Tool(id, call) => self.tool(id, call),
+            Effect::Hook(id, call) => self.hook(id, call),
+            Effect::Save(id, metadata, state) => self.save(id, metadata, state),
+            Effect::Cancel(id) => {
+                self.streams.remove(&id);
+                Step::Cancel(id)
+            }
+            Effect::Event(event) => {
+                self.shared.lock().events.push_back(event);
+                Step::Done
+            }
+            Effect::SaveFailed(error) => {
+                self.save_failed(&error);
+                Step::Done
+            }
+            Effect::Finished(result) => {
+                self.shared.lock().result = Some(result);
+                Step::Done
+            }
+        }
+    }
+
+    fn input(&mut self, answer: WorldAnswer) -> Answer {
+        // An answer that comes together with the abort comes too late.
+        if self.aborted.is_some() && self.shared.cancel.is_cancelled() {
+            self.aborted = None;
+            return Answer::Abort;
+        }
+        match answer {
+            WorldAnswer::Model(id, item, stream) => {
+                if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
+                    self.streams.insert(id, stream);
+                }
+                Answer::Model(id, item)
+            }
+            WorldAnswer::Tool(id, execution) => Answer::Tool(id, execution),
+            WorldAnswer::Hook(id, answer) => Answer::Hook(id, answer),
+            WorldAnswer::Saved(id, result) => Answer::Saved(id, result),
+        }
+    }
+
+    fn poll_external(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        match self
+            .aborted
+            .as_mut()
+            .map(|aborted| Pin::new(aborted).poll(cx))
+        {
+            Some(Poll::Ready(())) => {
+                self.aborted = None;
+                Poll::Ready(Answer::Abort)
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn expects_external(&self) -> bool {
+        self.aborted.is_some()
+    }
+}
+
+impl Drop for World {
+    /// The run is over or nobody wants it any more: tools that left something running elsewhere are told.
+    fn drop(&mut self) {
+        self.shared.cancel.cancel();
+    }
+}

@@ -1,0 +1,387 @@
+//! The machine that runs an agent: it asks the world for effects and takes their answers.
+//!
+//! Everything that takes time or may fail is an effect of the world: the model, tools, hooks, the store. The engine
+//! does no IO, reads no clock and draws no randomness but what it is given; the same answers at the same times give
+//! the same states and events. [`crate::agent`] drives it over futures; a test, a journal or a simulation may drive
+//! it otherwise.
+//!
+//! ```text
+//!            +--------------------------- answers -----------------------------+
+//!            v                                                                 |
+//! agenda: hook, event, save, ask the strategy  --> Infer | Tool | Hook | Save --> world
+//! ```
+
+mod inference;
+mod steps;
+mod tools;
+
+use core::fmt;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ubos_common::id::IdSource;
+use ubos_common::machine::{Machine, Outbox};
+use ubos_common::time::{Mono, Now};
+use upp::{
+    ErrorCode, List, LlmInstance, LlmRequest, Message, Messages, ModelEvent, Stamp, TokenUsage,
+    ToolCall, ToolExecution, Turn, UppError,
+};
+
+use crate::checkpoint::{CheckpointError, CheckpointMetadata};
+use crate::event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
+use crate::hooks::{HookAnswer, HookCall};
+use crate::result::{AgentError, GenerateResult};
+use crate::state::AgentState;
+use crate::strategy::{Inference, Outcome, StrategyRun};
+
+/// Outputs that may wait before the engine takes no more input.
+const OUTBOX: usize = 1024;
+
+/// Names one effect among those of its run.
+pub type EffectId = u64;
+
+/// What the engine asks of the world, and what it tells.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Ask the model, and answer with the first piece of what it says.
+    Infer(EffectId, LlmRequest),
+    /// Answer with the next piece.
+    More(EffectId),
+    /// Run a tool.
+    Tool(EffectId, ToolCall),
+    /// Call a hook.
+    Hook(EffectId, HookCall),
+    /// Keep the state.
+    Save(EffectId, CheckpointMetadata, AgentState),
+    /// Drop an effect: no answer is wanted any more.
+    Cancel(EffectId),
+    /// An event for whoever listens.
+    Event(AgentStreamEvent),
+    /// A save went wrong. The run goes on; somebody should know.
+    SaveFailed(CheckpointError),
+    /// The end; nothing comes after it.
+    Finished(Result<GenerateResult, Box<AgentError>>),
+}
+
+/// What the world answers.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Answer {
+    /// A piece of what the model says; none where its stream ended without an answer.
+    Model(EffectId, Option<Result<ModelEvent, UppError>>),
+    /// A tool has run.
+    Tool(EffectId, ToolExecution),
+    /// A hook has been called.
+    Hook(EffectId, Result<HookAnswer, UppError>),
+    /// A save is done, or is not.
+    Saved(EffectId, Result<(), CheckpointError>),
+    /// The caller wants the run ended.
+    Abort,
+}
+
+/// An input came after the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run has ended")]
+#[non_exhaustive]
+pub struct Closed;
+
+/// What a run is made with.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct EngineConfig {
+    /// The model's options.
+    pub llm: LlmInstance,
+    /// The agent that runs.
+    pub agent_id: Arc<str>,
+    /// Whether there are hooks to call.
+    pub has_hooks: bool,
+    /// Whether states are to be kept.
+    pub saves: bool,
+    /// Under which session; stands in the state's metadata.
+    pub session_id: Option<Arc<str>>,
+    /// Makes every id of the run.
+    pub ids: IdSource,
+}
+
+impl EngineConfig {
+    /// A run without hooks, session or saves.
+    #[must_use]
+    pub fn new(llm: LlmInstance, agent_id: impl Into<Arc<str>>, ids: IdSource) -> Self {
+        Self {
+            llm,
+            agent_id: agent_id.into(),
+            has_hooks: false,
+            saves: false,
+            session_id: None,
+            ids,
+        }
+    }
+}
+
+/// One run of an agent.
+pub struct Engine {
+    config: EngineConfig,
+    strategy: Box<dyn StrategyRun>,
+    state: AgentState,
+    step: u64,
+    added: Added,
+    agenda: VecDeque<Op>,
+    phase: Phase,
+    /// What the strategy says in the question that is out; joins the state together with its answer.
+    prompt: Option<Message>,
+    /// A round of tool calls that is about to be told.
+    pending: Option<Box<tools::Round>>,
+    effects: EffectId,
+    tool_rounds: u64,
+    out: Outbox<Effect>,
+}
+
+/// What the run has added so far.
+#[derive(Default)]
+struct Added {
+    messages: Messages,
+    executions: List<ToolExecution>,
+    usage: TokenUsage,
+    cycles: u64,
+    data: Option<ubos_common::json::RawBuf>,
+}
+
+impl Added {
+    fn turn(&self) -> Option<Turn> {
+        let (messages, executions) = (self.messages.clone(), self.executions.clone());
+        let mut turn = Turn::new(messages, executions, self.usage.clone(), self.cycles).ok()?;
+        turn.data.clone_from(&self.data);
+        Some(turn)
+    }
+}
+
+/// What is still to be done before the strategy is asked again, or to ask it.
+enum Op {
+    Hook(HookCall),
+    Event(UapEventType, EventData),
+    Save,
+    Tools,
+    Next(Box<Outcome>),
+    /// Build the hook call when its turn comes, from the state as it is then.
+    StepEnd,
+    StopCondition,
+    Complete,
+    /// Fail after the hooks that stand before.
+    Fail(Box<UppError>),
+}
+
+/// What the engine waits for.
+///
+/// ```text
+/// Idle <-> Inferring -> Idle | Tools -> Idle
+/// Idle <-> Hook, Saving;  any -> Failing (the error hook) -> Closed;  Idle -> Closed
+/// ```
+enum Phase {
+    Idle,
+    Inferring(EffectId, Box<Inference>),
+    Tools(Box<tools::Round>),
+    Hook(EffectId),
+    Saving(EffectId),
+    Failing(EffectId, Box<AgentError>),
+    Closed,
+}
+
+impl Engine {
+    /// A run from a state, with an input.
+    #[must_use]
+    pub fn new(
+        now: Now,
+        mut config: EngineConfig,
+        strategy: Box<dyn StrategyRun>,
+        state: &AgentState,
+        input: Message,
+    ) -> Self {
+        let ids = &mut config.ids;
+        let text = upp::json_text(&config.agent_id);
+        let mut state = state
+            .with_message(ids, input)
+            .with_metadata(ids, "agentId", text);
+        if let Some(session) = &config.session_id {
+            state = state.with_metadata(ids, "sessionId", upp::json_text(session));
+        }
+        let mut engine = Self {
+            config,
+            strategy,
+            state,
+            step: 0,
+            added: Added::default(),
+            agenda: VecDeque::from([Op::Next(Box::new(Outcome::Began))]),
+            phase: Phase::Idle,
+            prompt: None,
+            pending: None,
+            effects: 0,
+            tool_rounds: 0,
+            out: Outbox::new(OUTBOX),
+        };
+        engine.advance(now);
+        engine
+    }
+
+    /// Takes an answer. One to an effect that is not waited for is void.
+    ///
+    /// # Errors
+    ///
+    /// The run has ended.
+    pub fn handle_answer(&mut self, now: Now, answer: Answer) -> Result<(), Closed> {
+        if matches!(self.phase, Phase::Closed) {
+            return Err(Closed);
+        }
+        match answer {
+            Answer::Model(id, item) => self.on_model(now, id, item),
+            Answer::Tool(id, execution) => self.on_tool(now, id, execution),
+            Answer::Hook(id, answer) => self.on_hook(now, id, answer),
+            Answer::Saved(id, result) => self.on_saved(id, result),
+            Answer::Abort => self.on_abort(now),
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// The next effect.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.out.pop()
+    }
+
+    /// The state as it stands.
+    #[must_use]
+    pub const fn state(&self) -> &AgentState {
+        &self.state
+    }
+
+    fn on_hook(&mut self, now: Now, id: EffectId, answer: Result<HookAnswer, UppError>) {
+        match &self.phase {
+            Phase::Hook(waited) if *waited == id => {
+                self.phase = Phase::Idle;
+                match answer {
+                    Ok(HookAnswer::Stop(true)) => self.complete(),
+                    Ok(_) => {}
+                    Err(error) => self.fail(now, error),
+                }
+            }
+            Phase::Failing(waited, _) if *waited == id => {
+                let Phase::Failing(_, failure) = core::mem::replace(&mut self.phase, Phase::Idle)
+                else {
+                    return;
+                };
+                match answer {
+                    Ok(HookAnswer::Recovered(result)) => self.close(Ok(*result)),
+                    // What the error hook itself fails with does not hide what it was told of.
+                    _ => self.close(Err(failure)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_saved(&mut self, id: EffectId, result: Result<(), CheckpointError>) {
+        if matches!(self.phase, Phase::Saving(waited) if waited == id) {
+            self.phase = Phase::Idle;
+            if let Err(error) = result {
+                self.out.push(Effect::SaveFailed(error));
+            }
+        }
+    }
+
+    fn on_abort(&mut self, now: Now) {
+        if !matches!(self.phase, Phase::Failing(..)) {
+            self.fail(now, UppError::cancelled("uap"));
+        }
+    }
+
+    /// Ends the run with an error, unless a hook recovers.
+    fn fail(&mut self, _now: Now, error: UppError) {
+        for id in self.running() {
+            self.out.push(Effect::Cancel(id));
+        }
+        self.agenda.clear();
+        let failure = AgentError::new(error, self.state.clone(), self.added.turn());
+        if self.config.has_hooks {
+            let id = self.next_effect();
+            self.out
+                .push(Effect::Hook(id, HookCall::Error(failure.clone())));
+            self.phase = Phase::Failing(id, failure);
+        } else {
+            self.close(Err(failure));
+        }
+    }
+
+    fn running(&self) -> Vec<EffectId> {
+        match &self.phase {
+            Phase::Inferring(id, _) | Phase::Hook(id) | Phase::Saving(id) => vec![*id],
+            Phase::Tools(round) => round.running(),
+            Phase::Idle | Phase::Failing(..) | Phase::Closed => Vec::new(),
+        }
+    }
+
+    fn close(&mut self, result: Result<GenerateResult, Box<AgentError>>) {
+        self.agenda.clear();
+        self.phase = Phase::Closed;
+        self.out.push(Effect::Finished(result));
+    }
+
+    const fn next_effect(&mut self) -> EffectId {
+        self.effects += 1;
+        self.effects
+    }
+
+    fn event(&mut self, event_type: UapEventType, data: EventData) {
+        let event = UapEvent::new(
+            event_type,
+            self.step,
+            Arc::clone(&self.config.agent_id),
+            data,
+        );
+        self.out.push(Effect::Event(AgentStreamEvent::Uap(event)));
+    }
+
+    fn stamp(&mut self, now: Now) -> Stamp {
+        Stamp::new(&mut self.config.ids, now.wall)
+    }
+
+    fn refuse(&self, code: ErrorCode, what: &str) -> UppError {
+        UppError::new(code, self.config.llm.options().model.provider(), what)
+    }
+}
+
+impl Machine for Engine {
+    type Input<'a> = Answer;
+    type Output = Effect;
+    type Error = Closed;
+
+    fn handle_input(&mut self, now: Now, answer: Answer) -> Result<(), Closed> {
+        self.handle_answer(now, answer)
+    }
+
+    fn handle_timeout(&mut self, _now: Now) {}
+
+    fn poll_output(&mut self) -> Option<Effect> {
+        self.poll_effect()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        None
+    }
+
+    fn accepts_input(&self) -> bool {
+        !matches!(self.phase, Phase::Closed) && !self.out.is_full()
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed) && self.out.is_empty()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("step", &self.step)
+            .field("state", &self.state.id())
+            .finish_non_exhaustive()
+    }
+}

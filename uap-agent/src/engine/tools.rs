@@ -1,0 +1,150 @@
+//! A round of tool calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::time::Now;
+use upp::{
+    ErrorCode, LlmResponse, Message, StreamEvent, ToolCall, ToolExecution, ToolResultMessage,
+};
+
+use super::{Effect, EffectId, Engine, Op, Phase};
+use crate::event::{AgentStreamEvent, EventData, UapEventType};
+use crate::hooks::HookCall;
+use crate::order::CallOrder;
+use crate::strategy::Outcome;
+
+/// The calls of one answer while they run.
+pub(super) struct Round {
+    /// What joins the state together with the results, so that no call stands there without one.
+    messages: Vec<Message>,
+    response: Box<LlmResponse>,
+    order: CallOrder,
+    running: BTreeMap<EffectId, usize>,
+    executions: Vec<Option<ToolExecution>>,
+}
+
+impl Round {
+    pub(super) fn running(&self) -> Vec<EffectId> {
+        self.running.keys().copied().collect()
+    }
+
+    fn call(&self, n: usize) -> Option<&ToolCall> {
+        self.response.message.calls().get(n)
+    }
+}
+
+impl Engine {
+    /// The action is told, then the tools run; where rounds are limited and used up, the run fails instead.
+    pub(super) fn begin_tools(&mut self, messages: Vec<Message>, response: Box<LlmResponse>) {
+        let tools = &self.config.llm.options().tools;
+        let most = tools
+            .strategy
+            .as_ref()
+            .and_then(|strategy| strategy.max_iterations());
+        if let Some(most) = most.filter(|most| self.tool_rounds >= *most) {
+            // The answer with its unanswered calls stays out of the state, and in the turn that the error carries.
+            self.added.messages.extend(messages);
+            let error = self.refuse(
+                ErrorCode::InvalidRequest,
+                &format!("more than {most} rounds of tool calls"),
+            );
+            self.plan_ops([
+                Op::Hook(HookCall::MaxIterations(most)),
+                Op::Fail(Box::new(error)),
+            ]);
+            return;
+        }
+        self.tool_rounds += 1;
+        let calls = response.message.calls();
+        let round = Round {
+            messages,
+            order: CallOrder::new(calls, tools),
+            running: BTreeMap::new(),
+            executions: vec![None; calls.len()],
+            response,
+        };
+        let message = Arc::clone(&round.response.message);
+        let hook = HookCall::Act(self.step, Arc::clone(&message));
+        self.pending = Some(Box::new(round));
+        self.plan_ops([
+            Op::Hook(hook),
+            Op::Event(UapEventType::Action, EventData::ToolCalls(message)),
+            Op::Tools,
+        ]);
+    }
+
+    /// Starts every call that may run.
+    pub(super) fn start_tools(&mut self, now: Now) {
+        let Some(mut round) = self.pending.take() else {
+            return;
+        };
+        self.start_ready(now, &mut round);
+        self.phase = Phase::Tools(round);
+    }
+
+    fn start_ready(&mut self, now: Now, round: &mut Round) {
+        for n in round.order.start() {
+            let Some(call) = round.call(n).cloned() else {
+                continue;
+            };
+            let event = StreamEvent::tool_start(place(n), &call, millis(now));
+            self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
+            let id = self.next_effect();
+            round.running.insert(id, n);
+            self.out.push(Effect::Tool(id, call));
+        }
+    }
+
+    pub(super) fn on_tool(&mut self, now: Now, id: EffectId, execution: ToolExecution) {
+        let Phase::Tools(round) = &mut self.phase else {
+            return;
+        };
+        let Some(n) = round.running.remove(&id) else {
+            return;
+        };
+        let event = StreamEvent::tool_end(place(n), &execution, millis(now));
+        self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
+        round.order.done(n);
+        if let Some(slot) = round.executions.get_mut(n) {
+            *slot = Some(execution);
+        }
+        let Phase::Tools(mut round) = core::mem::replace(&mut self.phase, Phase::Idle) else {
+            return;
+        };
+        if round.order.is_complete() {
+            self.end_tools(now, *round);
+        } else {
+            self.start_ready(now, &mut round);
+            self.phase = Phase::Tools(round);
+        }
+    }
+
+    fn end_tools(&mut self, now: Now, round: Round) {
+        let executions: Arc<[ToolExecution]> = round.executions.into_iter().flatten().collect();
+        let results = executions.iter().map(ToolExecution::to_result).collect();
+        let mut messages = round.messages;
+        messages.push(ToolResultMessage::new(self.stamp(now), results).into());
+        self.append(messages);
+        self.added.executions.extend(executions.iter().cloned());
+        let hook = HookCall::Observe(self.step, Arc::clone(&executions));
+        let event = Op::Event(
+            UapEventType::Observation,
+            EventData::Observations(executions),
+        );
+        let next = Outcome::Inferred {
+            response: round.response,
+            ran_tools: true,
+        };
+        self.plan_ops([Op::Hook(hook), event, Op::Next(Box::new(next))]);
+    }
+}
+
+fn place(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Milliseconds since 1970, to the second.
+fn millis(now: Now) -> i64 {
+    now.wall.unix().saturating_mul(1000)
+}

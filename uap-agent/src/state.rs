@@ -1,0 +1,174 @@
+//! What an agent knows between two calls: an immutable snapshot.
+
+mod json;
+mod parts;
+
+use std::sync::Arc;
+
+use ubos_common::id::IdSource;
+use ubos_common::json::{Members, Raw, RawBuf};
+use upp::{List, Message, Messages};
+
+pub use json::StateError;
+pub use parts::{PlanStep, PlanStepStatus, SubagentExecutionTrace, ToolExecutionTrace};
+
+ubos_common::id_type! {
+    /// Names one snapshot.
+    pub struct StateId;
+}
+
+/// A snapshot of an agent's work. Nothing changes one: every operation gives a new one with an id of its own.
+///
+/// A clone is cheap, and appending costs O(1) amortised: snapshots of one run share what they have in common.
+///
+/// ```
+/// use ubos_common::{id::IdSource, time::Timestamp};
+/// use uap_agent::AgentState;
+/// use upp::{Message, Stamp};
+///
+/// let mut ids = IdSource::seeded(1);
+/// let before = AgentState::initial(&mut ids);
+/// let hello = Message::user(Stamp::new(&mut ids, Timestamp::EPOCH), "hello");
+/// let after = before.with_message(&mut ids, hello);
+/// assert_eq!((before.messages().len(), after.messages().len()), (0, 1));
+/// assert_ne!(before.id(), after.id());
+/// ```
+///
+/// Spec: UAP-1.1 6
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentState {
+    id: StateId,
+    messages: Messages,
+    step: u64,
+    metadata: Arc<Members<'static>>,
+    reasoning: List<Arc<str>>,
+    plan: Option<Arc<[PlanStep]>>,
+    subagent_traces: List<SubagentExecutionTrace>,
+    extra: Arc<Members<'static>>,
+}
+
+impl AgentState {
+    /// A state in which nothing has happened.
+    #[must_use]
+    pub fn initial(ids: &mut IdSource) -> Self {
+        Self {
+            id: ids.next_id(),
+            messages: List::new(),
+            step: 0,
+            metadata: Arc::default(),
+            reasoning: List::new(),
+            plan: None,
+            subagent_traces: List::new(),
+            extra: Arc::default(),
+        }
+    }
+
+    /// The snapshot's id, a UUIDv4.
+    #[must_use]
+    pub const fn id(&self) -> StateId {
+        self.id
+    }
+
+    /// The conversation.
+    #[must_use]
+    pub const fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
+    /// The step that the last run was in; 0 before the first.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// What the developer keeps under a key.
+    #[must_use]
+    pub fn metadata(&self, key: &str) -> Option<Raw<'_>> {
+        self.metadata.value(key)
+    }
+
+    /// All that the developer keeps, in the order in which it came.
+    pub fn metadata_entries(&self) -> impl Iterator<Item = (&str, Raw<'_>)> {
+        self.metadata.iter()
+    }
+
+    /// What the model reasoned, step by step.
+    #[must_use]
+    pub const fn reasoning(&self) -> &List<Arc<str>> {
+        &self.reasoning
+    }
+
+    /// The plan, where the strategy makes one.
+    #[must_use]
+    pub fn plan(&self) -> Option<&[PlanStep]> {
+        self.plan.as_deref()
+    }
+
+    /// What agents called as tools did.
+    #[must_use]
+    pub const fn subagent_traces(&self) -> &List<SubagentExecutionTrace> {
+        &self.subagent_traces
+    }
+
+    /// With one more message.
+    #[must_use]
+    pub fn with_message(&self, ids: &mut IdSource, message: Message) -> Self {
+        self.changed(ids, |state| state.messages.push(message))
+    }
+
+    /// With more messages.
+    #[must_use]
+    pub fn with_messages(
+        &self,
+        ids: &mut IdSource,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Self {
+        self.changed(ids, |state| state.messages.extend(messages))
+    }
+
+    /// With another conversation in place of this one; it may be empty.
+    #[must_use]
+    pub fn with_context(&self, ids: &mut IdSource, messages: impl Into<Messages>) -> Self {
+        self.changed(ids, |state| state.messages = messages.into())
+    }
+
+    /// With another step number.
+    #[must_use]
+    pub fn with_step(&self, ids: &mut IdSource, step: u64) -> Self {
+        self.changed(ids, |state| state.step = step)
+    }
+
+    /// With a value under a key, in place of one that is there.
+    #[must_use]
+    pub fn with_metadata(&self, ids: &mut IdSource, key: impl Into<String>, value: RawBuf) -> Self {
+        let key = key.into();
+        self.changed(ids, |state| {
+            Arc::make_mut(&mut state.metadata).insert(key, value)
+        })
+    }
+
+    /// With one more piece of reasoning.
+    #[must_use]
+    pub fn with_reasoning(&self, ids: &mut IdSource, reasoning: impl Into<Arc<str>>) -> Self {
+        self.changed(ids, |state| state.reasoning.push(reasoning.into()))
+    }
+
+    /// With another plan in place of the one that is there.
+    #[must_use]
+    pub fn with_plan(&self, ids: &mut IdSource, plan: impl Into<Arc<[PlanStep]>>) -> Self {
+        self.changed(ids, |state| state.plan = Some(plan.into()))
+    }
+
+    /// With one more trace of an agent that was called as a tool.
+    #[must_use]
+    pub fn with_subagent_trace(&self, ids: &mut IdSource, trace: SubagentExecutionTrace) -> Self {
+        self.changed(ids, |state| state.subagent_traces.push(trace))
+    }
+
+    fn changed(&self, ids: &mut IdSource, change: impl FnOnce(&mut Self)) -> Self {
+        let mut state = self.clone();
+        state.id = ids.next_id();
+        change(&mut state);
+        state
+    }
+}

@@ -1,0 +1,387 @@
+//! Plan first, then do one step of the plan after the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ubos_common::id::IdSource;
+use ubos_common::json::{Limits, RawBuf, RawObject, read_raw};
+use ubos_common::violation::Profile;
+use upp::{ErrorCode, LlmResponse, UppError, object};
+
+use super::{ExecutionStrategy, Inference, Move, Outcome, StrategyRun, View, check_limit};
+use crate::event::EventData;
+use crate::state::{PlanStep, PlanStepStatus};
+
+/// Options of [`plan`].
+///
+/// Spec: UAP-1.1 5.4
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// Steps of one plan at most; what is over is cut off. No limit by default.
+    pub max_plan_steps: Option<u64>,
+    /// Whether a step that fails leads to a new plan; true by default.
+    pub allow_replan: bool,
+    /// The schema of the plan.
+    pub plan_schema: Arc<RawObject>,
+}
+
+impl PlanOptions {
+    /// Sets the most steps of one plan.
+    #[must_use]
+    pub const fn with_max_plan_steps(mut self, most: u64) -> Self {
+        self.max_plan_steps = Some(most);
+        self
+    }
+
+    /// Sets whether a failure leads to a new plan.
+    #[must_use]
+    pub const fn with_allow_replan(mut self, allow: bool) -> Self {
+        self.allow_replan = allow;
+        self
+    }
+
+    /// Sets the schema of the plan.
+    #[must_use]
+    pub fn with_plan_schema(mut self, schema: RawObject) -> Self {
+        self.plan_schema = Arc::new(schema);
+        self
+    }
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            max_plan_steps: None,
+            allow_replan: true,
+            plan_schema: Arc::new(object(SCHEMA).unwrap_or_default()),
+        }
+    }
+}
+
+const SCHEMA: &str = r#"{"type":"object","properties":{"steps":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"description":{"type":"string"},"tool":{"type":"string"},"dependsOn":{"type":"array","items":{"type":"string"}}},"required":["id","description","dependsOn"]}}},"required":["steps"]}"#;
+const ASK: &str = "Make a plan for the task above before anything is done. Answer with one JSON object of the form \
+    {\"steps\":[{\"id\":…,\"description\":…,\"tool\":…,\"dependsOn\":[…]}]}: tool is optional, dependsOn names the ids \
+    of steps that must be completed first.";
+
+/// A plan, then its steps (`plan()` in the specification).
+///
+/// # Errors
+///
+/// A limit of 0.
+///
+/// Spec: UAP-1.1 5.4
+pub fn plan(options: PlanOptions) -> Result<Arc<dyn ExecutionStrategy>, UppError> {
+    check_limit(options.max_plan_steps, "maxPlanSteps")?;
+    Ok(Arc::new(Plan(options)))
+}
+
+struct Plan(PlanOptions);
+
+impl ExecutionStrategy for Plan {
+    fn name(&self) -> &str {
+        "plan"
+    }
+
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(Run {
+            options: self.0.clone(),
+            steps: Vec::new(),
+            stage: Stage::Planning,
+            error: None,
+            replanned: false,
+        })
+    }
+}
+
+struct Run {
+    options: PlanOptions,
+    steps: Vec<PlanStep>,
+    stage: Stage,
+    /// What the next plan must answer.
+    error: Option<UppError>,
+    /// A plan was bad and this is its one repair.
+    replanned: bool,
+}
+
+/// ```text
+/// Planning -> Planned -> Chosen(n) -> Doing(n) -> Done(n) -> Chosen(m) … -> finish
+///    ^                                   |
+///    +------------ Failed(n) <-----------+
+/// ```
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The planning call is out, or about to be.
+    Planning,
+    /// A plan is in the state.
+    Planned,
+    /// A step is marked as being done.
+    Chosen(usize),
+    /// It is being done.
+    Doing(usize),
+    /// Its last mark is in the state.
+    Done(usize),
+}
+
+impl StrategyRun for Run {
+    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+        match (self.stage, outcome) {
+            (_, Outcome::Began) => Move::StartStep(EventData::phase("planning")),
+            (Stage::Planning, Outcome::StepStarted) => Move::Infer(self.ask(view)),
+            (Stage::Planning, Outcome::Inferred { response, .. }) => self.planned(&response, view),
+            (Stage::Planning, Outcome::Failed(error)) => Move::Fail(error),
+            (Stage::Planned, Outcome::Kept) => Move::EndStep(EventData::Phase {
+                phase: "planning",
+                plan: view.state.plan().map(Into::into),
+                plan_step: None,
+            }),
+            (Stage::Planning, Outcome::StepEnded) => Move::StartStep(EventData::phase("planning")),
+            (Stage::Planned | Stage::Done(_), Outcome::StepEnded) => self.choose(),
+            (Stage::Chosen(n), Outcome::Kept) => Move::StartStep(self.phase(n)),
+            (Stage::Chosen(n), Outcome::StepStarted) => {
+                self.stage = Stage::Doing(n);
+                Move::Infer(Inference::action().with_prompt(self.order(n)))
+            }
+            (
+                Stage::Doing(_),
+                Outcome::Inferred {
+                    ran_tools: true, ..
+                },
+            ) => Move::Infer(Inference::action()),
+            (Stage::Doing(n), Outcome::Inferred { .. }) => self.mark(n, PlanStepStatus::Completed),
+            (Stage::Doing(n), Outcome::Failed(error)) => {
+                self.error = Some(error);
+                self.mark(n, PlanStepStatus::Failed)
+            }
+            (Stage::Done(n), Outcome::Kept) => Move::EndStep(self.phase(n)),
+            // No engine says anything else.
+            (_, _) => Move::Fail(UppError::new(
+                ErrorCode::InvalidRequest,
+                "uap",
+                "a move out of turn",
+            )),
+        }
+    }
+}
+
+impl Run {
+    fn ask(&self, view: &View<'_>) -> Inference {
+        let prompt = match &self.error {
+            None => ASK.to_owned(),
+            Some(error) => format!(
+                "{ASK}\nThe plan so far did not hold: {error}. Steps that are completed stay as they are and keep \
+                 their ids: {}. Plan what is still to be done.",
+                self.ids_of(PlanStepStatus::Completed).join(", ")
+            ),
+        };
+        let inference = Inference::aside("planning", prompt);
+        if view.capabilities.structured_output {
+            inference.with_structure(Arc::clone(&self.options.plan_schema))
+        } else {
+            inference
+        }
+    }
+
+    fn ids_of(&self, status: PlanStepStatus) -> Vec<&str> {
+        self.steps
+            .iter()
+            .filter(|step| step.status == status)
+            .map(|step| &*step.id)
+            .collect()
+    }
+
+    fn planned(&mut self, response: &LlmResponse, view: &mut View<'_>) -> Move {
+        let kept = |step: &PlanStep| {
+            matches!(
+                step.status,
+                PlanStepStatus::Completed | PlanStepStatus::Failed
+            )
+        };
+        let old: Vec<PlanStep> = self
+            .steps
+            .iter()
+            .filter(|step| kept(step))
+            .cloned()
+            .collect();
+        match read(response, &self.options, &old, view.ids) {
+            Ok(new) => {
+                self.steps = old.into_iter().chain(new).collect();
+                (self.stage, self.error, self.replanned) = (Stage::Planned, None, false);
+                Move::Plan(self.steps.clone())
+            }
+            Err(fault) => {
+                let error = UppError::new(ErrorCode::InvalidResponse, "uap", fault);
+                if self.replanned || !self.options.allow_replan {
+                    return Move::Fail(error);
+                }
+                (self.error, self.replanned) = (Some(error), true);
+                Move::EndStep(EventData::phase("planning"))
+            }
+        }
+    }
+
+    /// After a step: the next one, a new plan, the end, or the failure.
+    fn choose(&mut self) -> Move {
+        if let Some(error) = &self.error {
+            if !self.options.allow_replan || error.code == ErrorCode::Cancelled {
+                return Move::Fail(error.clone());
+            }
+            self.stage = Stage::Planning;
+            return Move::StartStep(EventData::phase("planning"));
+        }
+        let done: BTreeSet<&str> = self.ids_of(PlanStepStatus::Completed).into_iter().collect();
+        let is_pending = |step: &PlanStep| step.status == PlanStepStatus::Pending;
+        let next = self.steps.iter().position(|step| {
+            is_pending(step) && step.depends_on.iter().all(|id| done.contains(&**id))
+        });
+        match next {
+            Some(n) => {
+                self.stage = Stage::Chosen(n);
+                self.set(n, PlanStepStatus::InProgress)
+            }
+            None if self.steps.iter().any(is_pending) => Move::Fail(UppError::new(
+                ErrorCode::InvalidResponse,
+                "uap",
+                "no step of the plan can be done",
+            )),
+            None => Move::Finish,
+        }
+    }
+
+    fn mark(&mut self, n: usize, status: PlanStepStatus) -> Move {
+        self.stage = Stage::Done(n);
+        self.set(n, status)
+    }
+
+    fn set(&mut self, n: usize, status: PlanStepStatus) -> Move {
+        if let Some(step) = self.steps.get_mut(n) {
+            step.status = status;
+        }
+        Move::Plan(self.steps.clone())
+    }
+
+    fn phase(&self, n: usize) -> EventData {
+        EventData::Phase {
+            phase: "execution",
+            plan: None,
+            plan_step: self.steps.get(n).cloned(),
+        }
+    }
+
+    fn order(&self, n: usize) -> String {
+        let Some(step) = self.steps.get(n) else {
+            return String::new();
+        };
+        let tool = step
+            .tool
+            .as_ref()
+            .map(|tool| format!(" Use the tool {tool}."))
+            .unwrap_or_default();
+        format!(
+            "Do step {} of the plan now: {}.{tool}",
+            step.id, step.description
+        )
+    }
+}
+
+ubos_common::wire! {
+    /// A plan as a model writes it.
+    struct Draft {
+        /// In any order that dependencies allow.
+        required steps: Vec<DraftStep> = "steps", "UAP-5-4";
+    }
+}
+
+ubos_common::wire! {
+    /// A step as a model writes it; a status is not its business.
+    struct DraftStep {
+        /// Made where it is missing.
+        nullable id: Arc<str> = "id", "UAP-5-4";
+        /// What is to be done.
+        required description: Arc<str> = "description", "UAP-5-4";
+        /// With which tool.
+        nullable tool: Arc<str> = "tool", "UAP-5-4";
+        /// None where it is missing.
+        nullable depends_on: Vec<Arc<str>> = "dependsOn", "UAP-5-4";
+    }
+}
+
+/// The new steps of an answer; old ones may be depended on, and their ids are taken.
+fn read(
+    response: &LlmResponse,
+    options: &PlanOptions,
+    old: &[PlanStep],
+    ids: &mut IdSource,
+) -> Result<Vec<PlanStep>, &'static str> {
+    let raw = match &response.data {
+        Some(data) => data.clone(),
+        None => embedded(&response.message.text()).ok_or("no JSON object in the answer")?,
+    };
+    let read = read_raw::<Draft>(raw.as_raw(), &Limits::default(), Profile::Lenient);
+    let (draft, _) = read.map_err(|_| "no list of steps in the answer")?;
+    let most = options
+        .max_plan_steps
+        .and_then(|most| usize::try_from(most).ok())
+        .unwrap_or(usize::MAX);
+    let mut steps: Vec<PlanStep> = draft
+        .steps
+        .into_iter()
+        .map(|step| {
+            let id = step.id.unwrap_or_else(|| ids.uuid().to_string().into());
+            let mut new = PlanStep::new(
+                id,
+                step.description,
+                step.depends_on.unwrap_or_default(),
+                PlanStepStatus::Pending,
+            );
+            new.tool = step.tool;
+            new
+        })
+        .collect();
+    let cut: BTreeSet<Arc<str>> = steps
+        .drain(most.min(steps.len())..)
+        .map(|step| step.id)
+        .collect();
+    for step in &mut steps {
+        step.depends_on.retain(|id| !cut.contains(id));
+    }
+    check(&steps, old)?;
+    Ok(steps)
+}
+
+/// From the first brace to the last.
+fn embedded(text: &str) -> Option<RawBuf> {
+    let (from, to) = (text.find('{')?, text.rfind('}')?);
+    RawBuf::parse(text.get(from..=to)?).ok()
+}
+
+fn check(steps: &[PlanStep], old: &[PlanStep]) -> Result<(), &'static str> {
+    if steps.is_empty() {
+        return Err("a plan without steps");
+    }
+    let mut known: BTreeSet<&str> = old.iter().map(|step| &*step.id).collect();
+    if !steps.iter().all(|step| known.insert(&step.id)) {
+        return Err("two steps with one id");
+    }
+    if !steps
+        .iter()
+        .flat_map(|step| &step.depends_on)
+        .all(|id| known.contains(&**id))
+    {
+        return Err("a step that depends on none that is there");
+    }
+    let completed = |step: &&PlanStep| step.status == PlanStepStatus::Completed;
+    let mut done: BTreeSet<&str> = old.iter().filter(completed).map(|step| &*step.id).collect();
+    loop {
+        let before = done.len();
+        let ready = |step: &&PlanStep| step.depends_on.iter().all(|id| done.contains(&**id));
+        let more: Vec<&str> = steps.iter().filter(ready).map(|step| &*step.id).collect();
+        done.extend(more);
+        if steps.iter().all(|step| done.contains(&*step.id)) {
+            return Ok(());
+        }
+        if done.len() == before {
+            return Err("steps that wait for each other");
+        }
+    }
+}

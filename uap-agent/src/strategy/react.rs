@@ -1,0 +1,112 @@
+//! Reason, act, observe, and again.
+
+use std::sync::Arc;
+
+use upp::UppError;
+
+use super::{ExecutionStrategy, Inference, Move, Outcome, StrategyRun, View, check_limit};
+use crate::event::EventData;
+
+/// Options of [`react`].
+///
+/// Spec: UAP-1.1 5.3
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReactOptions {
+    /// Cycles at most; no limit by default.
+    pub max_steps: Option<u64>,
+    /// What asks the model to reason, sent as it stands.
+    pub reasoning_prompt: Arc<str>,
+}
+
+impl ReactOptions {
+    /// Sets the most cycles.
+    #[must_use]
+    pub const fn with_max_steps(mut self, most: u64) -> Self {
+        self.max_steps = Some(most);
+        self
+    }
+
+    /// Sets what asks the model to reason.
+    #[must_use]
+    pub fn with_reasoning_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.reasoning_prompt = prompt.into();
+        self
+    }
+}
+
+impl Default for ReactOptions {
+    fn default() -> Self {
+        Self {
+            max_steps: None,
+            reasoning_prompt: REASON.into(),
+        }
+    }
+}
+
+const REASON: &str = "Before you act: reason step by step about what is known, what is still missing, and which of \
+    your tools, if any, brings you closer. Do not call a tool yet and do not answer yet.";
+const ACT: &str = "Now act on your reasoning: call the tools you need, or give the final answer.";
+
+/// Reasoning before every action (`react()` in the specification).
+///
+/// # Errors
+///
+/// A limit of 0.
+///
+/// Spec: UAP-1.1 5.3
+pub fn react(options: ReactOptions) -> Result<Arc<dyn ExecutionStrategy>, UppError> {
+    check_limit(options.max_steps, "maxSteps")?;
+    Ok(Arc::new(React(options)))
+}
+
+struct React(ReactOptions);
+
+impl ExecutionStrategy for React {
+    fn name(&self) -> &str {
+        "react"
+    }
+
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(Run {
+            options: self.0.clone(),
+            reasons: false,
+            goes_on: true,
+        })
+    }
+}
+
+struct Run {
+    options: ReactOptions,
+    /// Whether the question that is out is the reasoning one.
+    reasons: bool,
+    goes_on: bool,
+}
+
+impl StrategyRun for Run {
+    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+        match outcome {
+            Outcome::Began => Move::StartStep(EventData::phase("reasoning")),
+            Outcome::StepStarted => {
+                self.reasons = true;
+                Move::Infer(Inference::aside(
+                    "reasoning",
+                    Arc::clone(&self.options.reasoning_prompt),
+                ))
+            }
+            Outcome::Inferred { response, .. } if self.reasons => {
+                self.reasons = false;
+                Move::Reason(response.message.text().into())
+            }
+            Outcome::Kept => Move::Infer(Inference::action().with_prompt(ACT)),
+            Outcome::Inferred { ran_tools, .. } => {
+                self.goes_on =
+                    ran_tools && self.options.max_steps.is_none_or(|most| view.step < most);
+                Move::EndStep(EventData::phase("complete"))
+            }
+            Outcome::StepEnded if self.goes_on => Move::StartStep(EventData::phase("reasoning")),
+            Outcome::StepEnded => Move::Finish,
+            Outcome::Failed(error) => Move::Fail(error),
+        }
+    }
+}

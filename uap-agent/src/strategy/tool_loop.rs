@@ -1,0 +1,77 @@
+//! Ask, run tools, ask again, until no tool is called.
+
+use std::sync::Arc;
+
+use upp::UppError;
+
+use super::{ExecutionStrategy, Inference, Move, Outcome, StrategyRun, View, check_limit};
+use crate::event::EventData;
+
+/// Options of [`tool_loop`].
+///
+/// Spec: UAP-1.1 5.2
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoopOptions {
+    /// Inferences at most; the last one's tools still run. No limit by default.
+    pub max_iterations: Option<u64>,
+}
+
+impl LoopOptions {
+    /// Sets the most inferences.
+    #[must_use]
+    pub const fn with_max_iterations(mut self, most: u64) -> Self {
+        self.max_iterations = Some(most);
+        self
+    }
+}
+
+/// The simplest strategy (`loop()` in the specification): one inference and its tools a step.
+///
+/// # Errors
+///
+/// A limit of 0.
+///
+/// Spec: UAP-1.1 5.2
+pub fn tool_loop(options: LoopOptions) -> Result<Arc<dyn ExecutionStrategy>, UppError> {
+    check_limit(options.max_iterations, "maxIterations")?;
+    Ok(Arc::new(ToolLoop(options)))
+}
+
+pub(crate) struct ToolLoop(pub(crate) LoopOptions);
+
+impl ExecutionStrategy for ToolLoop {
+    fn name(&self) -> &str {
+        "loop"
+    }
+
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(Run {
+            most: self.0.max_iterations,
+            goes_on: true,
+        })
+    }
+}
+
+struct Run {
+    most: Option<u64>,
+    goes_on: bool,
+}
+
+impl StrategyRun for Run {
+    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+        match outcome {
+            Outcome::Began => Move::StartStep(EventData::Iteration(1)),
+            Outcome::StepStarted => Move::Infer(Inference::action()),
+            Outcome::Inferred { ran_tools, .. } => {
+                self.goes_on = ran_tools && self.most.is_none_or(|most| view.step < most);
+                Move::EndStep(EventData::Iteration(view.step))
+            }
+            Outcome::StepEnded if self.goes_on => {
+                Move::StartStep(EventData::Iteration(view.step + 1))
+            }
+            Outcome::StepEnded | Outcome::Kept => Move::Finish,
+            Outcome::Failed(error) => Move::Fail(error),
+        }
+    }
+}

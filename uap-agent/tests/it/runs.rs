@@ -1,0 +1,638 @@
+//! Runs: what they ask the model, what they bring, how they end.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use uap_agent::engine::{Answer, Effect, Engine, EngineConfig};
+use uap_agent::hooks::HookAnswer;
+use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun, View};
+use uap_agent::{
+    AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
+    MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
+};
+use ubos_common::id::IdSource;
+use ubos_common::json::{RawBuf, to_string};
+use ubos_common::machine::Machine;
+use ubos_common::time::{Mono, Now, Timestamp};
+use upp::{ErrorCode, Message, Reply, ScriptedModel, ToolUseStrategy, object};
+
+use crate::support::{Noting, calling, options, script};
+
+fn roles(request: &upp::LlmRequest) -> Vec<String> {
+    request
+        .messages
+        .iter()
+        .map(|m| format!("{}:{}", m.message_type(), m.text()))
+        .collect()
+}
+
+// spec: UAP-4-1, UAP-5-1
+#[test]
+fn the_default_loop_asks_until_no_tool_is_called() {
+    let model = script([
+        calling("first", "c1", r#"{"a":1}"#),
+        calling("second", "c2", r#"{"a":2}"#),
+        Reply::text("done"),
+    ]);
+    let agent = agent(options(&model)).unwrap();
+    let before = agent.initial_state();
+    let kept = before.clone();
+    let result = block_on(agent.generate("go", &before)).unwrap();
+    assert_eq!(before, kept);
+    assert_eq!(result.turn.response.text(), "done");
+    assert_eq!(
+        (
+            result.turn.cycles,
+            result.turn.messages.len(),
+            result.turn.tool_executions.len()
+        ),
+        (3, 5, 2)
+    );
+    assert_eq!(
+        (
+            result.turn.usage.input_tokens,
+            result.turn.usage.total_tokens
+        ),
+        (15, 24)
+    );
+    assert_eq!((result.state.step(), result.state.messages().len()), (3, 6));
+    assert_eq!(
+        result.state.metadata("agentId").unwrap().as_str(),
+        format!("\"{}\"", agent.id())
+    );
+    let requests = model.requests();
+    assert_eq!(roles(&requests[0]), ["user:go"]);
+    assert_eq!(
+        roles(&requests[2]),
+        [
+            "user:go",
+            "assistant:first",
+            r#"tool_result:{"a":1}"#,
+            "assistant:second",
+            r#"tool_result:{"a":2}"#
+        ]
+    );
+    assert_eq!(requests[0].tools.len(), 1);
+}
+
+// spec: UAP-4-6
+#[test]
+fn two_asks_hold_four_messages_and_the_agent_keeps_none() {
+    let model = script((0..4).map(|n| Reply::text(format!("answer {n}"))));
+    let agent = agent(options(&model)).unwrap();
+    let start = agent.initial_state();
+    let first = block_on(agent.ask("one", &start)).unwrap();
+    let second = block_on(agent.ask("two", &first.state)).unwrap();
+    assert_eq!(second.state.messages().len(), 4);
+    assert_eq!(second.state.step(), 1);
+    let other = block_on(agent.ask("other", &start)).unwrap();
+    assert_eq!(other.state.messages().len(), 2);
+    let given = other.state.messages().get(0).unwrap().clone();
+    let result = block_on(agent.generate(given.clone(), &start)).unwrap();
+    assert_eq!(result.state.messages().get(0).unwrap(), &given);
+    assert_eq!(roles(&model.requests()[2]), ["user:other"]);
+}
+
+#[test]
+fn a_limit_of_the_loop_ends_it_well_with_its_tools_run() {
+    let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
+    let limited = tool_loop(LoopOptions::default().with_max_iterations(3)).unwrap();
+    let agent = agent(options(&model).with_execution(limited)).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert_eq!((model.requests().len(), result.state.step()), (3, 3));
+    assert!(matches!(
+        result.state.messages().last(),
+        Some(Message::ToolResult(_))
+    ));
+    assert!(tool_loop(LoopOptions::default().with_max_iterations(0)).is_err());
+}
+
+/// Allows so many rounds.
+struct Rounds(u64);
+
+impl ToolUseStrategy for Rounds {
+    fn max_iterations(&self) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn a_limit_of_tool_rounds_fails_the_run_and_keeps_what_there_is() {
+    let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
+    let mut options = options(&model);
+    options.llm.tools.strategy = Some(Arc::new(Rounds(2)));
+    let agent = agent(options).unwrap();
+    let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
+    assert_eq!(
+        (&error.error.code, model.requests().len()),
+        (&ErrorCode::InvalidRequest, 3)
+    );
+    assert_eq!(
+        (
+            error.state.messages().len(),
+            error.turn.unwrap().messages.len()
+        ),
+        (5, 5)
+    );
+}
+
+// spec: UAP-2-1
+#[test]
+fn ten_thousand_rounds_have_no_limit_in_their_way() {
+    for strategy in [
+        tool_loop(LoopOptions::default()).unwrap(),
+        react(ReactOptions::default()).unwrap(),
+    ] {
+        let mut rounds = 0;
+        let model = Arc::new(ScriptedModel::with(move |request| {
+            let acts = !request.tools.is_empty();
+            rounds += u64::from(acts);
+            Some(if acts && rounds <= 10_000 {
+                calling("", "c", "{}")
+            } else {
+                Reply::text("done")
+            })
+        }));
+        let agent = agent(options(&model).with_execution(strategy)).unwrap();
+        let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+        assert_eq!(
+            (result.state.step(), result.turn.tool_executions.len()),
+            (10_001, 10_000)
+        );
+    }
+}
+
+// spec: UAP-5-3, UAP-5-8
+#[test]
+fn react_reasons_without_tools_before_every_action() {
+    let model = script([
+        Reply::text("I need the sum"),
+        calling("using echo", "c1", r#"{"a":2}"#),
+        Reply::text("I have it"),
+        Reply::text("It is 2"),
+    ]);
+    let strategy = react(ReactOptions::default().with_reasoning_prompt("Think!")).unwrap();
+    let agent = agent(options(&model).with_execution(strategy)).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    let requests = model.requests();
+    assert_eq!(roles(&requests[0]), ["user:go", "user:Think!"]);
+    assert_eq!(
+        requests.iter().map(|r| r.tools.len()).collect::<Vec<_>>(),
+        [0, 1, 0, 1]
+    );
+    let reasoning: Vec<&str> = result.state.reasoning().iter().map(|r| &**r).collect();
+    assert_eq!(reasoning, ["I need the sum", "I have it"]);
+    assert_eq!(
+        (
+            result.state.step(),
+            result.turn.cycles,
+            result.turn.usage.total_tokens
+        ),
+        (2, 4, 32)
+    );
+    // What the model read in its last question is what the state holds before its answer.
+    let state: Vec<String> = result.state.messages().iter().map(to_string).collect();
+    let read: Vec<String> = requests[3].messages.iter().map(to_string).collect();
+    assert_eq!(state[..state.len() - 1], read[..]);
+    assert!(state[1].contains(r#""uap":{"phase":"reasoning","step":1,"synthetic":true}"#));
+    assert!(!state[0].contains("synthetic"));
+}
+
+const STEPS: &str = r#"Sure: {"steps":[{"id":"b","description":"report","dependsOn":["a"]},{"id":"a","description":"add","tool":"echo"}]}"#;
+
+fn planned(
+    model: &Arc<ScriptedModel>,
+    change: impl Fn(PlanOptions) -> PlanOptions,
+) -> AgentOptions {
+    options(model).with_execution(plan(change(PlanOptions::default())).unwrap())
+}
+
+fn statuses(state: &AgentState) -> Vec<(String, String)> {
+    state
+        .plan()
+        .unwrap()
+        .iter()
+        .map(|s| (s.id.to_string(), s.status.to_string()))
+        .collect()
+}
+
+fn pairs<const N: usize>(list: [(&str, &str); N]) -> Vec<(String, String)> {
+    list.iter()
+        .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+        .collect()
+}
+
+// spec: UAP-5-4
+#[test]
+fn a_plan_is_made_and_done_in_the_order_of_its_dependencies() {
+    let model = script([
+        Reply::text(STEPS),
+        calling("adding", "c1", r#"{"fail":1}"#),
+        Reply::text("added"),
+        Reply::text("reported"),
+    ]);
+    let agent = agent(planned(&model, |o| o)).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert_eq!(
+        statuses(&result.state),
+        pairs([("b", "completed"), ("a", "completed")])
+    );
+    assert_eq!(
+        (result.state.step(), result.turn.cycles, result.turn.data),
+        (3, 4, None)
+    );
+    let requests = model.requests();
+    assert!(requests[0].tools.is_empty() && requests[0].structure.is_some());
+    assert!(requests[1].structure.is_none());
+    assert!(
+        requests[1]
+            .messages
+            .last()
+            .unwrap()
+            .text()
+            .contains("step a of the plan")
+    );
+    assert!(
+        requests[3]
+            .messages
+            .last()
+            .unwrap()
+            .text()
+            .contains("step b of the plan")
+    );
+}
+
+// spec: UAP-5-7
+#[test]
+fn a_step_that_fails_leads_to_a_new_plan_or_to_the_error() {
+    let replies = || {
+        [
+            Reply::text(STEPS),
+            Reply::text("added"),
+            Reply::error(ErrorCode::ProviderError, "provider down"),
+            Reply::text(r#"{"steps":[{"id":"c","description":"again","dependsOn":["a"]}]}"#),
+            Reply::text("done"),
+        ]
+    };
+    let model = script(replies());
+    let replanning = agent(planned(&model, |o| o)).unwrap();
+    let result = block_on(replanning.generate("go", &replanning.initial_state())).unwrap();
+    assert_eq!(
+        statuses(&result.state),
+        pairs([("b", "failed"), ("a", "completed"), ("c", "completed")])
+    );
+    assert!(
+        model.requests()[3]
+            .messages
+            .last()
+            .unwrap()
+            .text()
+            .contains("provider down")
+    );
+    let strict = agent(planned(&script(replies()), |o| o.with_allow_replan(false))).unwrap();
+    let error = block_on(strict.generate("go", &strict.initial_state())).unwrap_err();
+    assert_eq!(
+        (&error.error.code, statuses(&error.state)),
+        (
+            &ErrorCode::ProviderError,
+            pairs([("b", "failed"), ("a", "completed")])
+        )
+    );
+}
+
+// spec: UAP-5-4
+#[test]
+fn a_bad_plan_is_asked_for_once_more_and_then_refused() {
+    for bad in [
+        r#"{"steps":[]}"#,
+        r#"{"steps":3}"#,
+        "no plan",
+        r#"{"steps":[{"id":"a","description":"x","dependsOn":["b"]},{"id":"b","description":"x","dependsOn":["a"]}]}"#,
+        r#"{"steps":[{"id":"a","description":"x"},{"id":"a","description":"x"}]}"#,
+        r#"{"steps":[{"id":"a","description":"x","dependsOn":["z"]}]}"#,
+    ] {
+        let model = script([Reply::text(bad), Reply::text(bad)]);
+        let twice = agent(planned(&model, |o| o)).unwrap();
+        let error = block_on(twice.generate("go", &twice.initial_state())).unwrap_err();
+        assert_eq!(
+            (&error.error.code, model.requests().len()),
+            (&ErrorCode::InvalidResponse, 2),
+            "{bad}"
+        );
+    }
+    let long = r#"{"steps":[{"description":"x","dependsOn":["d"]},{"id":"c","description":"x"},{"id":"d","description":"x"}]}"#;
+    let model = script([
+        Reply::text("-").with_data(RawBuf::parse(long).unwrap()),
+        Reply::text("done"),
+        Reply::text("done"),
+    ]);
+    let cut = agent(planned(&model, |o| o.with_max_plan_steps(2))).unwrap();
+    let result = block_on(cut.generate("go", &cut.initial_state())).unwrap();
+    let plan = result.state.plan().unwrap();
+    assert_eq!((plan.len(), plan[0].id.len()), (2, 36));
+    assert!(
+        plan.iter()
+            .all(|step| step.status == PlanStepStatus::Completed)
+    );
+}
+
+// spec: UAP-2-3
+#[test]
+fn every_strategy_takes_the_same_options() {
+    let strategies: [Arc<dyn ExecutionStrategy>; 3] = [
+        tool_loop(LoopOptions::default()).unwrap(),
+        react(ReactOptions::default()).unwrap(),
+        plan(PlanOptions::default()).unwrap(),
+    ];
+    for strategy in strategies {
+        let model = Arc::new(ScriptedModel::with(|_| {
+            Some(Reply::text(r#"{"steps":[{"description":"x"}]}"#))
+        }));
+        let agent = agent(options(&model).with_execution(strategy)).unwrap();
+        assert!(block_on(agent.query("go")).unwrap().cycles >= 1);
+    }
+}
+
+#[test]
+fn hooks_come_in_order_and_a_stop_condition_ends_the_run() {
+    let replies = || {
+        [
+            calling("a", "c1", "{}"),
+            calling("b", "c2", "{}"),
+            Reply::text("c"),
+        ]
+    };
+    let hooks = Arc::new(Noting::default());
+    let all = agent(options(&script(replies())).with_strategy(hooks.clone())).unwrap();
+    block_on(all.query("go")).unwrap();
+    assert_eq!(
+        hooks.take(),
+        [
+            "start 1 messages 1",
+            "act 1 1",
+            "observe 1 1",
+            "end 1 messages 3",
+            "stop? 1",
+            "start 2 messages 3",
+            "act 2 1",
+            "observe 2 1",
+            "end 2 messages 5",
+            "stop? 2",
+            "start 3 messages 5",
+            "end 3 messages 6",
+            "stop? 3",
+            "complete",
+        ]
+    );
+    let hooks = Arc::new(Noting {
+        stop_at: Some(2),
+        ..Noting::default()
+    });
+    let model = script(replies());
+    let stopped = agent(options(&model).with_strategy(hooks.clone())).unwrap();
+    assert_eq!(block_on(stopped.query("go")).unwrap().cycles, 2);
+    assert_eq!(hooks.take().last().unwrap(), "complete");
+    let hooks = Arc::new(Noting {
+        fails_at: Some("observe"),
+        ..Noting::default()
+    });
+    let failing = agent(options(&script(replies())).with_strategy(hooks.clone())).unwrap();
+    let error = block_on(failing.generate("go", &failing.initial_state())).unwrap_err();
+    assert_eq!(
+        (&*error.error.provider, error.state.messages().len()),
+        ("hook", 3)
+    );
+    assert_eq!(hooks.take().last().unwrap(), "error PROVIDER_ERROR");
+}
+
+#[test]
+fn an_error_hook_may_recover() {
+    let good = agent(options(&script([Reply::text("good")]))).unwrap();
+    let result = block_on(good.generate("go", &good.initial_state())).unwrap();
+    let hooks = Arc::new(Noting {
+        recovers_with: Some(result.clone()),
+        ..Noting::default()
+    });
+    let broken = agent(options(&script([])).with_strategy(hooks)).unwrap();
+    assert_eq!(
+        block_on(broken.generate("go", &broken.initial_state())).unwrap(),
+        result
+    );
+}
+
+// spec: UAP-12-2
+#[test]
+fn each_step_is_saved_and_a_failing_store_is_told_of() {
+    for strategy in [
+        tool_loop(LoopOptions::default()).unwrap(),
+        react(ReactOptions::default()).unwrap(),
+        plan(PlanOptions::default()).unwrap(),
+    ] {
+        let store = Arc::new(MemoryCheckpoints::default());
+        let model = Arc::new(ScriptedModel::with(|_| {
+            Some(Reply::text(r#"{"steps":[{"description":"x"}]}"#))
+        }));
+        let options = options(&model)
+            .with_execution(strategy)
+            .with_checkpoints(store.clone());
+        let saving = agent(options).unwrap();
+        let session = saving.session_id().unwrap().to_owned();
+        let result = block_on(saving.generate("go", &saving.initial_state())).unwrap();
+        let saved = block_on(store.load(&session)).unwrap().unwrap();
+        assert_eq!(saved, result.state);
+        assert_eq!(
+            saved.metadata("sessionId").unwrap().as_str(),
+            format!("\"{session}\"")
+        );
+        assert_eq!(
+            block_on(store.load_metadata(&session))
+                .unwrap()
+                .unwrap()
+                .step,
+            result.state.step()
+        );
+        block_on(saving.query("aside")).unwrap();
+        assert_eq!(block_on(store.list()).unwrap().len(), 2);
+        assert_eq!(block_on(store.load(&session)).unwrap().unwrap(), saved);
+        block_on(store.delete(&session)).unwrap();
+        assert_eq!(block_on(store.load(&session)).unwrap(), None);
+    }
+    let told = Arc::new(std::sync::Mutex::new(0));
+    let count = Arc::clone(&told);
+    let full = options(&script([Reply::text("done")]))
+        .with_session_id("mine")
+        .with_checkpoints(Arc::new(MemoryCheckpoints::with_limit(0)))
+        .with_on_save_failed(move |_| *count.lock().unwrap() += 1);
+    let full = agent(full).unwrap();
+    assert!(block_on(full.generate("go", &full.initial_state())).is_ok());
+    assert_eq!(
+        (*told.lock().unwrap(), full.session_id()),
+        (1, Some("mine"))
+    );
+}
+
+#[test]
+fn what_the_options_say_reaches_the_model() {
+    let model = script([Reply::text("{}").with_data(RawBuf::parse(r#"{"x":1}"#).unwrap())]);
+    let mut options = options(&model).with_system("be brief");
+    options.llm.params = Some(Arc::new(object(r#"{"temperature":0.2}"#).unwrap()));
+    options.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    assert_eq!(turn.data.unwrap().as_str(), r#"{"x":1}"#);
+    let request = &model.requests()[0];
+    assert_eq!(request.system.as_deref(), Some("be brief"));
+    assert_eq!(
+        request.params.as_ref().unwrap().as_str(),
+        r#"{"temperature":0.2}"#
+    );
+    assert!(request.structure.is_some());
+}
+
+/// Says the same twice, then ends: a strategy from outside the crate.
+struct Twice;
+
+impl ExecutionStrategy for Twice {
+    fn name(&self) -> &str {
+        "twice"
+    }
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(TwiceRun)
+    }
+}
+
+struct TwiceRun;
+
+impl StrategyRun for TwiceRun {
+    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+        match outcome {
+            Outcome::Began => Move::StartStep(EventData::phase("twice")),
+            Outcome::StepStarted => Move::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("twice")),
+            Outcome::StepEnded if view.step < 2 => Move::StartStep(EventData::phase("twice")),
+            Outcome::Failed(error) => Move::Fail(error),
+            _ => Move::Finish,
+        }
+    }
+}
+
+// spec: UAP-5-5, UAP-2-3
+#[test]
+fn a_strategy_from_outside_has_streams_hooks_checkpoints_and_abort() {
+    let store = Arc::new(MemoryCheckpoints::default());
+    let hooks = Arc::new(Noting::default());
+    let model = Arc::new(ScriptedModel::with(|_| Some(calling("x", "c", "{}"))));
+    let options = options(&model)
+        .with_execution(Arc::new(Twice))
+        .with_checkpoints(store.clone())
+        .with_session_id("s")
+        .with_strategy(hooks.clone());
+    let agent = agent(options).unwrap();
+    let mut stream = agent.stream("go", &agent.initial_state());
+    let mut events = 0;
+    while block_on(futures::StreamExt::next(&mut stream)).is_some() {
+        events += 1;
+    }
+    assert_eq!(events, 24);
+    let result = block_on(stream.result()).unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap().unwrap(), result.state);
+    assert_eq!(
+        hooks
+            .take()
+            .iter()
+            .filter(|hook| hook.starts_with("observe"))
+            .count(),
+        2
+    );
+    let aborted = agent.stream("go", &agent.initial_state());
+    aborted.abort();
+    assert_eq!(
+        block_on(aborted.result()).unwrap_err().error.code,
+        ErrorCode::Cancelled
+    );
+}
+
+#[test]
+fn what_the_model_cannot_do_is_said_when_the_agent_is_made() {
+    let mut none = upp::LlmCapabilities::text();
+    none.tools = false;
+    let model = Arc::new(ScriptedModel::new([]).with_capabilities(none));
+    assert_eq!(
+        agent(options(&model)).unwrap_err().code,
+        ErrorCode::InvalidRequest
+    );
+}
+
+// spec: UAP-1-1
+#[test]
+fn no_type_of_upp_is_handed_on_or_wrapped() {
+    fn read(folder: &std::path::Path, text: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                read(&path, text);
+            } else {
+                text.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let mut text = String::new();
+    read(
+        std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")),
+        &mut text,
+    );
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("pub "))
+    {
+        assert!(!line.contains("use upp"), "{line}");
+        assert!(
+            !(line.starts_with("pub type") && line.contains("upp::")),
+            "{line}"
+        );
+        let wraps = [
+            "Message",
+            "Turn",
+            "Thread",
+            "Tool",
+            "TokenUsage",
+            "LlmInstance",
+            "UppError",
+            "StreamEvent",
+        ];
+        let is_wrapper = wraps
+            .iter()
+            .any(|name| line.contains("struct") && line.contains(&format!("({name})")));
+        assert!(!is_wrapper, "{line}");
+    }
+}
+
+#[test]
+fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
+    let model: upp::ModelReference = script([]);
+    let llm = upp::llm(upp::LlmOptions::new(model)).unwrap();
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let ids = &mut IdSource::seeded(2);
+    let state = AgentState::initial(ids);
+    let input = Message::user(upp::Stamp::new(ids, now.wall), "go");
+    let run = tool_loop(LoopOptions::default()).unwrap().begin();
+    let config = EngineConfig::new(llm, "agent", IdSource::seeded(3));
+    let mut engine = Engine::new(now, config, run, &state, input);
+    assert!(matches!(engine.poll_effect(), Some(Effect::Event(_))));
+    let Some(Effect::Infer(asked, _)) = engine.poll_effect() else {
+        panic!()
+    };
+    assert!(engine.poll_effect().is_none());
+    // An answer that nobody waits for is void.
+    engine
+        .handle_answer(now, Answer::Hook(asked, Ok(HookAnswer::Stop(true))))
+        .unwrap();
+    assert!(engine.poll_effect().is_none());
+    engine.handle_answer(now, Answer::Abort).unwrap();
+    assert!(matches!(engine.poll_effect(), Some(Effect::Cancel(id)) if id == asked));
+    assert!(matches!(
+        engine.poll_effect(),
+        Some(Effect::Finished(Err(_)))
+    ));
+    assert!(engine.is_closed() && engine.handle_answer(now, Answer::Abort).is_err());
+}

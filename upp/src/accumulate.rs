@@ -1,0 +1,163 @@
+//! The message that a stream of events adds up to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::json::{RawBuf, RawObject};
+
+use crate::content::ContentBlock;
+use crate::error::{ErrorCode, UppError};
+use crate::message::{AssistantMessage, Stamp};
+use crate::stream::{StreamEvent, StreamEventType};
+use crate::tool::ToolCall;
+
+/// Bytes of one streamed answer.
+const MAX_BYTES: usize = 64 << 20;
+/// Blocks and calls of one streamed answer.
+const MAX_PARTS: usize = 4_096;
+
+/// Adds events up to a message.
+///
+/// ```
+/// use ubos_common::time::Timestamp;
+/// use upp::{Accumulator, Stamp, StreamEvent, StreamEventType};
+///
+/// let mut sum = Accumulator::new("example");
+/// for piece in ["hel", "lo"] {
+///     sum.add(&StreamEvent::text(StreamEventType::TextDelta, 0, piece))?;
+/// }
+/// let (message, data) = sum.finish(Stamp::with_id("m-1", Timestamp::EPOCH))?;
+/// assert_eq!((message.text().as_str(), data), ("hello", None));
+/// # Ok::<(), upp::UppError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    provider: Arc<str>,
+    bytes: usize,
+    parts: BTreeMap<u32, Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Text(String),
+    Reasoning(String),
+    Object(String),
+    Call {
+        id: Option<Arc<str>>,
+        name: Option<Arc<str>>,
+        arguments: String,
+    },
+}
+
+impl Accumulator {
+    /// Nothing yet; errors name the provider.
+    pub fn new(provider: impl Into<Arc<str>>) -> Self {
+        Self {
+            provider: provider.into(),
+            bytes: 0,
+            parts: BTreeMap::new(),
+        }
+    }
+
+    /// Adds one event. Events that bring no part of the message change nothing.
+    ///
+    /// # Errors
+    ///
+    /// More than 64 MiB or 4,096 parts, or one part that is of two kinds.
+    pub fn add(&mut self, event: &StreamEvent) -> Result<(), UppError> {
+        let delta = &event.delta;
+        let (empty, more): (fn(String) -> Part, _) = match event.event_type {
+            StreamEventType::TextDelta => (Part::Text, &delta.text),
+            StreamEventType::ReasoningDelta => (Part::Reasoning, &delta.text),
+            StreamEventType::ObjectDelta => (Part::Object, &delta.text),
+            StreamEventType::ToolCallDelta => (Part::call, &delta.arguments_json),
+            _ => return Ok(()),
+        };
+        let more = more.as_deref().unwrap_or_default();
+        self.bytes = self.bytes.saturating_add(more.len());
+        let is_new = !self.parts.contains_key(&event.index);
+        if self.bytes > MAX_BYTES || is_new && self.parts.len() >= MAX_PARTS {
+            return Err(self.refuse("the answer is too large"));
+        }
+        let fresh = empty(String::new());
+        let kind = core::mem::discriminant(&fresh);
+        let part = self.parts.entry(event.index).or_insert(fresh);
+        if core::mem::discriminant(part) != kind {
+            return Err(self.refuse("one part of the answer has two kinds"));
+        }
+        match part {
+            Part::Text(text) | Part::Reasoning(text) | Part::Object(text) => text.push_str(more),
+            Part::Call {
+                id,
+                name,
+                arguments,
+            } => {
+                arguments.push_str(more);
+                *id = id.take().or_else(|| delta.tool_call_id.clone());
+                *name = name.take().or_else(|| delta.tool_name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The message, and the structured output if there was some.
+    ///
+    /// # Errors
+    ///
+    /// A tool call lacks its id or name or has arguments that are no object; structured output that is no JSON.
+    pub fn finish(self, stamp: Stamp) -> Result<(AssistantMessage, Option<RawBuf>), UppError> {
+        let refuse = |what: &str| {
+            UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what)
+        };
+        let (mut content, mut calls, mut data) = (Vec::new(), Vec::new(), None);
+        for part in self.parts.into_values() {
+            match part {
+                Part::Text(text) => content.push(ContentBlock::text(text)),
+                Part::Reasoning(text) => content.push(ContentBlock::Reasoning(text.into())),
+                Part::Object(text) => {
+                    data = Some(
+                        RawBuf::parse(&text)
+                            .map_err(|_| refuse("structured output that is no JSON"))?,
+                    );
+                    content.push(ContentBlock::text(text));
+                }
+                Part::Call {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    let (Some(id), Some(name)) = (id, name) else {
+                        return Err(refuse("a tool call without id or name"));
+                    };
+                    let arguments = arguments_of(&arguments)
+                        .ok_or_else(|| refuse("tool arguments that are no JSON object"))?;
+                    calls.push(ToolCall::new(id, name, arguments));
+                }
+            }
+        }
+        let calls = (!calls.is_empty()).then_some(calls);
+        Ok((AssistantMessage::new(stamp, content, calls), data))
+    }
+
+    fn refuse(&self, what: &str) -> UppError {
+        UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what)
+    }
+}
+
+impl Part {
+    const fn call(arguments: String) -> Self {
+        Self::Call {
+            id: None,
+            name: None,
+            arguments,
+        }
+    }
+}
+
+/// Arguments as models write them: nothing at all is the empty object.
+pub(crate) fn arguments_of(text: &str) -> Option<RawObject> {
+    if text.trim().is_empty() {
+        return Some(RawObject::empty());
+    }
+    RawObject::new(RawBuf::parse(text).ok()?)
+}

@@ -1,0 +1,21 @@
+//! A member whose breaches are noted, and which is there all the same.
+
+use ubos_common::json::{Fault, Read, Reader, Write};
+
+/// What a member holds; `None` where it is there and refused, so that it is not called absent as well.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settled<T>(pub(crate) Option<T>);
+
+impl<'a, T: Read<'a>> Read<'a> for Settled<T> {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let mark = reader.mark();
+        let value = T::read(reader);
+        reader.settle(mark, value).map(Self)
+    }
+}
+
+impl<T: Write> Write for Settled<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}

@@ -1,0 +1,112 @@
+//! A conversation with an id and times, for those who keep one themselves.
+
+use ubos_common::id::IdSource;
+use ubos_common::json::{Fault, MemberWriter, Read, Reader, Write};
+use ubos_common::time::{Rfc3339, Timestamp};
+
+use crate::list::List;
+use crate::message::{Message, Messages, wire_time};
+use crate::turn::Turn;
+
+/// A conversation that grows, with an id.
+///
+/// Spec: UPP-1.3 Thread
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    id: Box<str>,
+    messages: Messages,
+    created_at: Rfc3339,
+    updated_at: Rfc3339,
+}
+
+impl Thread {
+    /// An empty conversation with a fresh id.
+    #[must_use]
+    pub fn new(ids: &mut IdSource, at: Timestamp) -> Self {
+        Self {
+            id: ids.uuid().to_string().into(),
+            messages: List::new(),
+            created_at: wire_time(at),
+            updated_at: wire_time(at),
+        }
+    }
+
+    /// The id, a UUIDv4 unless it was read.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The messages, in order; a clone is what a call takes as its history.
+    #[must_use]
+    pub const fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
+    /// When the conversation was begun.
+    #[must_use]
+    pub const fn created_at(&self) -> &Rfc3339 {
+        &self.created_at
+    }
+
+    /// When it last changed.
+    #[must_use]
+    pub const fn updated_at(&self) -> &Rfc3339 {
+        &self.updated_at
+    }
+
+    /// Adds everything that a turn brought.
+    pub fn append(&mut self, at: Timestamp, turn: &Turn) {
+        self.messages.extend(turn.messages.iter().cloned());
+        self.updated_at = wire_time(at);
+    }
+
+    /// Adds one message.
+    pub fn push(&mut self, at: Timestamp, message: Message) {
+        self.messages.push(message);
+        self.updated_at = wire_time(at);
+    }
+
+    /// Forgets the messages.
+    pub fn clear(&mut self, at: Timestamp) {
+        self.messages = List::new();
+        self.updated_at = wire_time(at);
+    }
+}
+
+ubos_common::wire! {
+    /// A thread as it is written.
+    struct ThreadJson {
+        /// Any text.
+        required id: Box<str> = "id", "UPP-1";
+        /// In order.
+        required messages: List<Message> = "messages", "UPP-1";
+        /// ISO 8601.
+        required created_at: Rfc3339 = "createdAt", "UPP-1";
+        /// ISO 8601.
+        required updated_at: Rfc3339 = "updatedAt", "UPP-1";
+    }
+}
+
+impl<'a> Read<'a> for Thread {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let json = ThreadJson::read(reader)?;
+        Ok(Self {
+            id: json.id,
+            messages: json.messages,
+            created_at: json.created_at,
+            updated_at: json.updated_at,
+        })
+    }
+}
+
+impl Write for Thread {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("id", &*self.id);
+        object.member("messages", &self.messages);
+        object.member("createdAt", &self.created_at);
+        object.member("updatedAt", &self.updated_at);
+        object.end();
+    }
+}

@@ -1,0 +1,185 @@
+//! One tool call, from the model's wish to its result.
+
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::panic::AssertUnwindSafe;
+use core::task::Poll;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+
+use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::time::Mono;
+
+use super::{
+    Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution, ToolUseStrategy, json_text,
+};
+
+/// The tools of one instance, and the hooks around them. A clone shares them.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct ToolSet {
+    /// What the model may call.
+    pub tools: Arc<[Arc<dyn Tool>]>,
+    /// Hooks around each call.
+    pub strategy: Option<Arc<dyn ToolUseStrategy>>,
+}
+
+impl ToolSet {
+    /// Tools, and the hooks around their calls.
+    #[must_use]
+    pub fn new(
+        tools: impl Into<Arc<[Arc<dyn Tool>]>>,
+        strategy: Option<Arc<dyn ToolUseStrategy>>,
+    ) -> Self {
+        Self {
+            tools: tools.into(),
+            strategy,
+        }
+    }
+
+    /// The tool of a name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.name() == name)
+    }
+}
+
+impl fmt::Debug for ToolSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.tools.iter().map(|tool| tool.name());
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// Runs one call with the hooks around it; whatever goes wrong, a panic included, is an execution that says so.
+///
+/// Spec: UPP-1.3 tools
+// impl: UPP-4
+pub async fn run_call(
+    set: &ToolSet,
+    call: &ToolCall,
+    context: &ToolContext,
+    clock: &(dyn Fn() -> Mono + Send + Sync),
+) -> ToolExecution {
+    let began = clock();
+    let Some(tool) = set.find(&call.tool_name) else {
+        let text = format!("tool {} not found", call.tool_name);
+        return record(call, call.arguments.clone(), Err(text.into()), 0, None);
+    };
+    let mut course = Course {
+        tool: tool.as_ref(),
+        strategy: set.strategy.as_deref(),
+        arguments: call.arguments.clone(),
+        approved: None,
+        ended: None,
+    };
+    let result = match guard(Box::pin(course.run(context, clock))).await {
+        Ok(result) => result,
+        Err(panic) => Err(Fault::told(panic)),
+    };
+    if let (Err(Fault { error, tell: true }), Some(strategy)) = (&result, course.strategy) {
+        // A fault of this hook must not take the run with it.
+        let _ = guard(strategy.on_error(course.tool, &course.arguments, error)).await;
+    }
+    let ended = course.ended.unwrap_or_else(clock);
+    let millis = ended.saturating_since(began).as_millis();
+    let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+    let result = result.map_err(|fault| fault.error);
+    record(call, course.arguments, result, millis, course.approved)
+}
+
+/// A call on its way.
+struct Course<'a> {
+    tool: &'a dyn Tool,
+    strategy: Option<&'a dyn ToolUseStrategy>,
+    arguments: RawObject,
+    approved: Option<bool>,
+    ended: Option<Mono>,
+}
+
+/// What went wrong, and whether the error hook is told.
+struct Fault {
+    error: ToolError,
+    tell: bool,
+}
+
+impl Fault {
+    const fn told(error: ToolError) -> Self {
+        Self { error, tell: true }
+    }
+}
+
+impl Course<'_> {
+    async fn run(
+        &mut self,
+        context: &ToolContext,
+        clock: &(dyn Fn() -> Mono + Send + Sync),
+    ) -> Result<RawBuf, Fault> {
+        self.before().await?;
+        let approved = self
+            .tool
+            .approval(&self.arguments)
+            .await
+            .map_err(Fault::told)?;
+        self.approved = Some(approved);
+        if !approved {
+            let error = "the call was denied".into();
+            return Err(Fault { error, tell: false });
+        }
+        let ran = guard(self.tool.run(&self.arguments, context)).await;
+        self.ended = Some(clock());
+        let result = ran.and_then(|result| result).map_err(Fault::told)?;
+        let Some(strategy) = self.strategy else {
+            return Ok(result);
+        };
+        let after = strategy
+            .on_after_call(self.tool, &self.arguments, &result)
+            .await;
+        Ok(after.map_err(Fault::told)?.unwrap_or(result))
+    }
+
+    async fn before(&mut self) -> Result<(), Fault> {
+        let Some(strategy) = self.strategy else {
+            return Ok(());
+        };
+        let told = strategy.on_tool_call(self.tool, &self.arguments).await;
+        told.map_err(Fault::told)?;
+        let permit = strategy.on_before_call(self.tool, &self.arguments).await;
+        match permit.map_err(Fault::told)? {
+            Permit::Proceed => {}
+            Permit::ProceedWith(arguments) => self.arguments = arguments,
+            Permit::Skip => return Err(Fault::told("the call was skipped".into())),
+        }
+        Ok(())
+    }
+}
+
+fn record(
+    call: &ToolCall,
+    arguments: RawObject,
+    result: Result<RawBuf, ToolError>,
+    millis: u64,
+    approved: Option<bool>,
+) -> ToolExecution {
+    let is_error = result.is_err();
+    let result = result.unwrap_or_else(|error| json_text(&error.0));
+    let (name, id) = (Arc::clone(&call.tool_name), Arc::clone(&call.tool_call_id));
+    let mut execution = ToolExecution::new(name, id, arguments, result, is_error, millis);
+    execution.approved = approved;
+    execution
+}
+
+/// Runs a future of the user's; a panic in it is an error that says no more than that, for it may hold secrets.
+async fn guard<F: Future + Unpin>(mut future: F) -> Result<F::Output, ToolError> {
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            core::pin::Pin::new(&mut future).poll(cx)
+        }));
+        match polled {
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(_) => Poll::Ready(Err("the tool panicked".into())),
+        }
+    })
+    .await
+}

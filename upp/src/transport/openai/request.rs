@@ -1,0 +1,211 @@
+//! The body of a request.
+
+use std::sync::Arc;
+
+use ubos_common::json::{Kind, MemberWriter, RawBuf, Write, to_string};
+
+use crate::content::{ContentBlock, Source};
+use crate::message::{AssistantMessage, Message};
+use crate::model::LlmRequest;
+use crate::tool::Tool;
+
+/// The body: the user's parameters as they stand, then what the request says.
+///
+/// # Errors
+///
+/// A parameter has a name that the request itself needs, or content cannot be said in this shape.
+// impl: UPP-2
+pub(super) fn body(
+    model: &str,
+    request: &LlmRequest,
+    streams: bool,
+) -> Result<Vec<u8>, &'static str> {
+    let mut out = Vec::with_capacity(1024);
+    let mut object = MemberWriter::begin(&mut out);
+    object.member("model", model);
+    object.member("messages", &messages(request)?);
+    if !request.tools.is_empty() {
+        object.member("tools", &Tools(&request.tools));
+    }
+    if let Some(schema) = &request.structure {
+        let schema = format!(
+            r#"{{"type":"json_schema","json_schema":{{"name":"answer","schema":{}}}}}"#,
+            schema.as_str()
+        );
+        object.member("response_format", &Text(&schema));
+    }
+    if streams {
+        object.member("stream", &true);
+        object.member("stream_options", &Text(r#"{"include_usage":true}"#));
+    }
+    for (name, value) in params(request)? {
+        object.member(&name, &value);
+    }
+    object.end();
+    Ok(out)
+}
+
+/// The user's parameters; one that would stand twice in the body is refused, for it could not arrive unaltered.
+fn params(request: &LlmRequest) -> Result<Vec<(String, RawBuf)>, &'static str> {
+    let Some(params) = &request.params else {
+        return Ok(Vec::new());
+    };
+    let read: std::collections::BTreeMap<String, RawBuf> = params
+        .deserialize()
+        .map_err(|_| "parameters that are no object")?;
+    let taken = |name: &str| match name {
+        "model" | "messages" | "stream" | "stream_options" => true,
+        "tools" => !request.tools.is_empty(),
+        "response_format" => request.structure.is_some(),
+        _ => false,
+    };
+    if read.keys().any(|name| taken(name)) {
+        return Err("a parameter that the request itself sets");
+    }
+    Ok(read.into_iter().collect())
+}
+
+/// JSON that is written as it is.
+struct Text<'a>(&'a str);
+
+impl Write for Text<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.as_bytes());
+    }
+}
+
+struct Tools<'a>(&'a [Arc<dyn Tool>]);
+
+impl Write for Tools<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'[');
+        for (n, tool) in self.0.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(br#"{"type":"function","function":"#);
+            let mut object = MemberWriter::begin(out);
+            object.member("name", tool.name());
+            object.member("description", tool.description());
+            object.member("parameters", tool.parameters());
+            object.end();
+            out.push(b'}');
+        }
+        out.push(b']');
+    }
+}
+
+fn messages(request: &LlmRequest) -> Result<Vec<Entry>, &'static str> {
+    let mut entries = Vec::with_capacity(request.messages.len() + 1);
+    if let Some(system) = &request.system {
+        entries.push(Entry::plain("system", system));
+    }
+    for message in &request.messages {
+        match message {
+            Message::User(user) => entries.push(Entry {
+                role: "user",
+                content: Some(parts(&user.content)?),
+                calls: None,
+                call_id: None,
+            }),
+            Message::Assistant(answer) => entries.push(assistant(answer)),
+            Message::ToolResult(results) => {
+                entries.extend(results.results.iter().map(|result| Entry {
+                    call_id: Some(Arc::clone(&result.tool_call_id)),
+                    ..Entry::plain("tool", &result.text())
+                }))
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn assistant(answer: &Arc<AssistantMessage>) -> Entry {
+    // Reasoning is the model's own and goes back to no vendor.
+    let text = answer.text();
+    Entry {
+        role: "assistant",
+        content: (!text.is_empty() || !answer.has_tool_calls()).then(|| to_string(&text)),
+        calls: answer.has_tool_calls().then(|| Arc::clone(answer)),
+        call_id: None,
+    }
+}
+
+/// A user's content: one text as a text, anything else as parts.
+fn parts(content: &[ContentBlock]) -> Result<String, &'static str> {
+    if let [ContentBlock::Text(text)] = content {
+        return Ok(to_string(&**text));
+    }
+    let mut written = Vec::with_capacity(content.len());
+    for block in content {
+        written.push(match block {
+            ContentBlock::Text(text) => {
+                format!(r#"{{"type":"text","text":{}}}"#, to_string(&**text))
+            }
+            ContentBlock::Image {
+                source, mime_type, ..
+            } => {
+                let url = match source {
+                    Source::Url(url) => url.to_string(),
+                    Source::Base64(data) => format!("data:{mime_type};base64,{data}"),
+                    Source::Bytes(data) => format!("data:{mime_type};base64,{}", data.to_base64()),
+                    Source::Text(_) => return Err("an image that is a text"),
+                };
+                format!(
+                    r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#,
+                    to_string(&url)
+                )
+            }
+            _ => return Err("content that this model does not take"),
+        });
+    }
+    Ok(format!("[{}]", written.join(",")))
+}
+
+/// One message as the vendor reads it.
+struct Entry {
+    role: &'static str,
+    /// Written already.
+    content: Option<String>,
+    calls: Option<Arc<AssistantMessage>>,
+    call_id: Option<Arc<str>>,
+}
+
+impl Entry {
+    fn plain(role: &'static str, text: &str) -> Self {
+        Self {
+            role,
+            content: Some(to_string(text)),
+            calls: None,
+            call_id: None,
+        }
+    }
+}
+
+impl Write for Entry {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("role", self.role);
+        object.member("content", &Text(self.content.as_deref().unwrap_or("null")));
+        if let Some(answer) = &self.calls {
+            let calls: Vec<String> = answer.calls().iter().map(call).collect();
+            object.member("tool_calls", &Text(&format!("[{}]", calls.join(","))));
+        }
+        object.optional("tool_call_id", self.call_id.as_ref());
+        object.end();
+    }
+}
+
+fn call(call: &crate::tool::ToolCall) -> String {
+    format!(
+        r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
+        to_string(&*call.tool_call_id),
+        to_string(&*call.tool_name),
+        to_string(call.arguments.as_str())
+    )
+}
+
+/// Whether a raw value is there and not null.
+pub(super) fn is_some(value: &RawBuf) -> bool {
+    value.kind() != Kind::Null
+}

@@ -1,0 +1,137 @@
+//! Server-sent events, read as their bytes come.
+
+use core::mem;
+
+/// Bytes of one event.
+const MAX_EVENT_BYTES: usize = 16 << 20;
+
+/// Reads the data of server-sent events, however the bytes are split.
+///
+/// Lines end in LF, CR or CRLF; several data lines are joined by a newline; comments and other fields are passed
+/// over. What stands in the last, unfinished event is given by [`SseReader::finish`].
+///
+/// ```
+/// use upp::transport::SseReader;
+///
+/// let mut reader = SseReader::default();
+/// reader.feed(b"data: {\"a\"")?;
+/// assert_eq!(reader.next_data(), None);
+/// reader.feed(b":1}\n\n")?;
+/// assert_eq!(reader.next_data().as_deref(), Some("{\"a\":1}"));
+/// # Ok::<(), upp::transport::SseError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SseReader {
+    line: Vec<u8>,
+    after_cr: bool,
+    data: Option<String>,
+    ready: std::collections::VecDeque<String>,
+}
+
+/// An event is longer than 16 MiB, or no UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SseError {
+    /// Longer than 16 MiB.
+    #[error("an event of more than 16 MiB")]
+    TooLong,
+    /// Not UTF-8.
+    #[error("an event that is no UTF-8")]
+    Utf8,
+}
+
+impl SseReader {
+    /// Takes more bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`SseError`]; the reader is of no use after one.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), SseError> {
+        for &byte in bytes {
+            match byte {
+                b'\n' if mem::take(&mut self.after_cr) => {}
+                b'\n' | b'\r' => {
+                    self.after_cr = byte == b'\r';
+                    self.end_line()?;
+                }
+                _ => {
+                    self.after_cr = false;
+                    self.line.push(byte);
+                    if self.line.len() > MAX_EVENT_BYTES {
+                        return Err(SseError::TooLong);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The data of the next complete event.
+    pub fn next_data(&mut self) -> Option<String> {
+        self.ready.pop_front()
+    }
+
+    /// The bytes are at their end: what stands unfinished is an event too.
+    ///
+    /// # Errors
+    ///
+    /// See [`SseError`].
+    pub fn finish(&mut self) -> Result<(), SseError> {
+        self.end_line()?;
+        self.ready.extend(self.data.take());
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<(), SseError> {
+        let line = mem::take(&mut self.line);
+        if line.is_empty() {
+            self.ready.extend(self.data.take());
+            return Ok(());
+        }
+        let line = String::from_utf8(line).map_err(|_| SseError::Utf8)?;
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        if field != "data" {
+            return Ok(());
+        }
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match &mut self.data {
+            None => self.data = Some(value.to_owned()),
+            Some(data) if data.len() + value.len() >= MAX_EVENT_BYTES => {
+                return Err(SseError::TooLong);
+            }
+            Some(data) => {
+                data.push('\n');
+                data.push_str(value);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(parts: &[&[u8]]) -> Vec<String> {
+        let mut reader = SseReader::default();
+        parts.iter().for_each(|part| reader.feed(part).unwrap());
+        reader.finish().unwrap();
+        core::iter::from_fn(|| reader.next_data()).collect()
+    }
+
+    #[test]
+    fn events_end_at_blank_lines_of_any_kind() {
+        let text = "\u{feff}: hi\r\ndata:1\r\ndata: 2\r\n\r\nevent: x\nid: 1\n\ndata\rdata: ü\r\r: c\ndata: tail";
+        assert_eq!(all(&[text.as_bytes()]), ["1\n2", "\nü", "tail"]);
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_changes_nothing(text in "(data: ?[a-z]{0,3}|:|x|\r|\n|\r\n|ü){0,30}", at in any::<prop::sample::Index>()) {
+            let bytes = text.as_bytes();
+            let (head, tail) = bytes.split_at(at.index(bytes.len() + 1));
+            prop_assert_eq!(all(&[head, tail]), all(&[bytes]));
+        }
+    }
+}

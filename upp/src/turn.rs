@@ -1,0 +1,171 @@
+//! What one call of a model, with its tool rounds, came to.
+
+use std::sync::Arc;
+
+use ubos_common::json::{Fault, MemberWriter, RawBuf, Read, Reader, Write};
+
+use crate::list::List;
+use crate::message::{AssistantMessage, Message, Messages};
+use crate::tool::ToolExecution;
+
+ubos_common::wire! {
+    /// What one inference cost.
+    pub struct CycleUsage {
+        /// Tokens that went in.
+        required input_tokens: u64 = "inputTokens", "UPP-1";
+        /// Tokens that came out.
+        required output_tokens: u64 = "outputTokens", "UPP-1";
+        /// Tokens that the vendor had cached; 0 where it does not say.
+        required cache_read_tokens: u64 = "cacheReadTokens", "UPP-1";
+        /// Tokens that the vendor put into its cache; 0 where it does not say.
+        required cache_write_tokens: u64 = "cacheWriteTokens", "UPP-1";
+    }
+}
+
+ubos_common::wire! {
+    /// What a call cost in tokens.
+    ///
+    /// Spec: UPP-1.3 TokenUsage
+    pub struct TokenUsage {
+        /// Tokens that went in.
+        required input_tokens: u64 = "inputTokens", "UPP-1";
+        /// Tokens that came out.
+        required output_tokens: u64 = "outputTokens", "UPP-1";
+        /// Input and output together.
+        required total_tokens: u64 = "totalTokens", "UPP-1";
+        /// Tokens that the vendor had cached.
+        required cache_read_tokens: u64 = "cacheReadTokens", "UPP-1";
+        /// Tokens that the vendor put into its cache.
+        required cache_write_tokens: u64 = "cacheWriteTokens", "UPP-1";
+        /// One entry for each inference; absent where the writer kept none.
+        nullable cycles: List<CycleUsage> = "cycles", "UPP-1";
+    }
+}
+
+impl TokenUsage {
+    /// Nothing yet.
+    #[must_use]
+    pub fn zero() -> Self {
+        let mut usage = Self::new(0, 0, 0, 0, 0);
+        usage.cycles = Some(List::new());
+        usage
+    }
+
+    /// The usage of one inference.
+    #[must_use]
+    pub fn of_cycle(cycle: CycleUsage) -> Self {
+        let mut usage = Self::zero();
+        usage.add_cycle(cycle);
+        usage
+    }
+
+    /// Adds one inference. Sums stop at the greatest number.
+    pub fn add_cycle(&mut self, cycle: CycleUsage) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.input_tokens, cycle.input_tokens);
+        add(&mut self.output_tokens, cycle.output_tokens);
+        add(&mut self.cache_read_tokens, cycle.cache_read_tokens);
+        add(&mut self.cache_write_tokens, cycle.cache_write_tokens);
+        self.total_tokens = self.input_tokens.saturating_add(self.output_tokens);
+        self.cycles.get_or_insert_default().push(cycle);
+    }
+}
+
+impl Default for TokenUsage {
+    fn default() -> Self {
+        Self::zero()
+    }
+}
+
+/// What one call came to. A clone shares its lists.
+///
+/// Spec: UPP-1.3 Turn
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Turn {
+    /// New input and everything produced, in order; never the history.
+    pub messages: Messages,
+    /// The last assistant message among them.
+    pub response: Arc<AssistantMessage>,
+    /// The tool calls that were run, in call order.
+    pub tool_executions: List<ToolExecution>,
+    /// What it cost.
+    pub usage: TokenUsage,
+    /// Inferences made.
+    pub cycles: u64,
+    /// Structured output, where it was asked for and came.
+    pub data: Option<RawBuf>,
+}
+
+impl Turn {
+    /// A turn of these parts, without structured output.
+    ///
+    /// # Errors
+    ///
+    /// No assistant message is among the messages.
+    pub fn new(
+        messages: Messages,
+        tool_executions: List<ToolExecution>,
+        usage: TokenUsage,
+        cycles: u64,
+    ) -> Result<Self, NoResponse> {
+        // The last message is the answer, or the results of its calls: the search ends at once.
+        let last = (0..messages.len())
+            .rev()
+            .find_map(|n| messages.get(n)?.as_assistant());
+        Ok(Self {
+            response: Arc::clone(last.ok_or(NoResponse)?),
+            messages,
+            tool_executions,
+            usage,
+            cycles,
+            data: None,
+        })
+    }
+}
+
+/// Messages without an answer are no turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no assistant message among the messages")]
+#[non_exhaustive]
+pub struct NoResponse;
+
+ubos_common::wire! {
+    /// A turn as it is written.
+    struct TurnJson {
+        /// The response is the last assistant message among them.
+        required messages: List<Message> = "messages", "UPP-1";
+        /// In call order.
+        required tool_executions: List<ToolExecution> = "toolExecutions", "UPP-1";
+        /// The sum.
+        required usage: TokenUsage = "usage", "UPP-1";
+        /// At least one.
+        required cycles: u64 = "cycles", "UPP-1";
+        /// Structured output.
+        nullable data: RawBuf = "data", "UPP-1";
+    }
+}
+
+impl<'a> Read<'a> for Turn {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let json = TurnJson::read(reader)?;
+        let turn = Self::new(json.messages, json.tool_executions, json.usage, json.cycles);
+        let mut turn =
+            turn.map_err(|_| reader.bad_value(at, "an assistant message among the messages"))?;
+        turn.data = json.data;
+        Ok(turn)
+    }
+}
+
+impl Write for Turn {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("messages", &self.messages);
+        object.member("toolExecutions", &self.tool_executions);
+        object.member("usage", &self.usage);
+        object.member("cycles", &self.cycles);
+        object.optional("data", self.data.as_ref());
+        object.end();
+    }
+}
