@@ -410,8 +410,10 @@ fn each_limit_holds_at_its_edge() {
         raw(&"[".repeat(5000), &Limits::default().with_max_depth(9999)),
         Err(FaultKind::TooDeep { limit: 256 })
     );
-    let mut limits = Limits::default();
-    limits.max_depth = 9999;
+    let limits = Limits {
+        max_depth: 9999,
+        ..Limits::default()
+    };
     assert_eq!(
         raw(&"[".repeat(5000), &limits),
         Err(FaultKind::TooDeep { limit: 256 })
