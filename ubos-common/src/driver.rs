@@ -62,6 +62,7 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::stream::{FuturesUnordered, Stream};
@@ -234,8 +235,16 @@ where
 /// The effects that run.
 struct Effects<A> {
     running: FuturesUnordered<Abortable<Tagged<A>>>,
-    handles: BTreeMap<u64, (u64, AbortHandle)>,
+    handles: BTreeMap<u64, Handle<A>>,
     started: u64,
+}
+
+/// Ends one effect: the number of its start, what takes it out of the set, and the effect itself, so that a
+/// cancel drops it at once and not when the set is polled next.
+struct Handle<A> {
+    start: u64,
+    abort: AbortHandle,
+    effect: Arc<Mutex<Option<BoxFuture<'static, A>>>>,
 }
 
 /// An effect whose answer comes with its id and with the number of its start.
@@ -246,15 +255,30 @@ impl<A: 'static> Effects<A> {
         self.cancel(id);
         self.started += 1;
         let start = self.started;
-        let (handle, registration) = AbortHandle::new_pair();
-        let tagged: Tagged<A> = Box::pin(async move { (id, start, effect.await) });
-        self.handles.insert(id, (start, handle));
+        let (abort, registration) = AbortHandle::new_pair();
+        let effect = Arc::new(Mutex::new(Some(effect)));
+        let handle = Handle {
+            start,
+            abort,
+            effect: effect.clone(),
+        };
+        let answer = poll_fn(move |cx| {
+            let mut effect = effect.lock().unwrap_or_else(PoisonError::into_inner);
+            match effect.as_mut() {
+                Some(effect) => effect.as_mut().poll(cx),
+                None => Poll::Pending,
+            }
+        });
+        let tagged: Tagged<A> = Box::pin(async move { (id, start, answer.await) });
+        self.handles.insert(id, handle);
         self.running.push(Abortable::new(tagged, registration));
     }
 
     fn cancel(&mut self, id: u64) {
-        if let Some((_, handle)) = self.handles.remove(&id) {
-            handle.abort();
+        if let Some(handle) = self.handles.remove(&id) {
+            handle.abort.abort();
+            let mut effect = handle.effect.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(effect.take());
         }
     }
 
@@ -271,7 +295,7 @@ impl<A: 'static> Effects<A> {
                     if self
                         .handles
                         .get(&id)
-                        .is_some_and(|(current, _)| *current == start)
+                        .is_some_and(|current| current.start == start)
                     {
                         self.handles.remove(&id);
                         return Poll::Ready(answer);

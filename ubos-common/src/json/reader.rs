@@ -44,8 +44,7 @@ impl fmt::Display for Kind {
 /// Reads one document value by value, within [`Limits`], and collects findings on the way.
 ///
 /// Each method first skips white space. After a fault that [`is_recoverable`](Fault::is_recoverable) the
-/// reader stands where it was before the value; [`Reader::settle`] notes the fault and goes on behind it.
-#[derive(Debug)]
+/// reader stands somewhere in the value; [`Reader::settle`] notes the fault and goes on behind the value.
 pub struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -56,11 +55,12 @@ pub struct Reader<'a> {
     secret: bool,
     notes: Vec<Note>,
     unlisted: usize,
+    /// Whether one of the unlisted breaks a MUST.
+    refused_unlisted: bool,
     names: Vec<Name<'a>>,
 }
 
 /// A finding whose place is still an offset.
-#[derive(Debug)]
 struct Note {
     at: usize,
     member: Option<Cow<'static, str>>,
@@ -79,7 +79,6 @@ pub struct Mark {
 }
 
 /// A member name of an object that is open, to find its double.
-#[derive(Debug)]
 struct Name<'a> {
     tag: u64,
     at: usize,
@@ -93,13 +92,7 @@ impl<'a> Reader<'a> {
     ///
     /// [`FaultKind::TooLarge`], [`FaultKind::InvalidUtf8`].
     pub fn new(bytes: &'a [u8], limits: &Limits, profile: Profile) -> Result<Self, Fault> {
-        if bytes.len() > limits.max_bytes {
-            let kind = FaultKind::TooLarge {
-                seen: bytes.len(),
-                limit: limits.max_bytes,
-            };
-            return Err(Fault::new(kind, limits.max_bytes));
-        }
+        refuse_size(bytes, limits)?;
         let text = core::str::from_utf8(bytes)
             .map_err(|e| Fault::new(FaultKind::InvalidUtf8, e.valid_up_to()))?;
         Ok(Self::over(text, limits, profile))
@@ -116,11 +109,13 @@ impl<'a> Reader<'a> {
             secret: false,
             notes: Vec::new(),
             unlisted: 0,
+            refused_unlisted: false,
             names: Vec::new(),
         }
     }
 
-    /// A reader over the text of a [`Raw`] value, which is known to be sound.
+    /// A reader over the text of a [`Raw`] value, which is known to be sound: its size is not looked at
+    /// again, all other limits are.
     #[must_use]
     pub fn of_raw(raw: Raw<'a>, limits: &Limits, profile: Profile) -> Self {
         Self::over(raw.as_str(), limits, profile)
@@ -387,6 +382,8 @@ impl<'a> Reader<'a> {
     /// The findings so far, with their places.
     #[must_use]
     pub fn into_report(mut self) -> Report {
+        /// Bytes of pointers in one report: a long name above many findings stands in each of them.
+        const POINTERS: usize = 1_048_576;
         let mut report = Report::default();
         if self.notes.is_empty() && self.unlisted == 0 {
             return report;
@@ -394,18 +391,25 @@ impl<'a> Reader<'a> {
         // Findings come in order of discovery: a missing member is known only when its object ends.
         self.notes.sort_by_key(|note| note.at);
         let mut walker = Walker::new(self.text);
+        let mut pointers = 0;
         for note in self.notes {
+            if pointers > POINTERS {
+                self.unlisted += 1;
+                self.refused_unlisted |= note.level == Level::Must;
+                continue;
+            }
             let place = walker.place(note.at);
             let mut pointer = place.pointer;
             if let Some(member) = note.member {
                 push_token(&mut pointer, &member);
             }
+            pointers += pointer.len();
             report.push(
                 Violation::new(pointer, note.code, note.clause, note.level, note.message)
                     .at(place.position),
             );
         }
-        report.count_unlisted(self.unlisted);
+        report.count_unlisted(self.unlisted, self.refused_unlisted);
         report
     }
 
@@ -530,6 +534,7 @@ impl<'a> Reader<'a> {
     ) {
         if self.notes.len() >= self.limits.max_findings {
             self.unlisted += 1;
+            self.refused_unlisted |= level == Level::Must;
             return;
         }
         self.notes.push(Note {
@@ -707,6 +712,30 @@ impl<'a> Reader<'a> {
         let text = self.text;
         move |fault| JsonError::new(fault, text.as_bytes())
     }
+}
+
+impl fmt::Debug for Reader<'_> {
+    /// Where it stands: the text may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("bytes", &self.text.len())
+            .field("at", &self.at)
+            .field("depth", &self.depth)
+            .field("findings", &(self.notes.len() + self.unlisted))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Refuses a document over the limit.
+pub(super) const fn refuse_size(bytes: &[u8], limits: &Limits) -> Result<(), Fault> {
+    if bytes.len() <= limits.max_bytes {
+        return Ok(());
+    }
+    let kind = FaultKind::TooLarge {
+        seen: bytes.len(),
+        limit: limits.max_bytes,
+    };
+    Err(Fault::new(kind, limits.max_bytes))
 }
 
 /// Decodes escapes that have been checked.
