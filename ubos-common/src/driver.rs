@@ -147,7 +147,8 @@ pub enum DriveError {
 ///
 /// Outputs are performed in order. Effects run at the same time, in the caller's task; answers are taken in
 /// the order in which they come, as long as the machine accepts input. A timeout that is due is handled
-/// before anything that comes with it.
+/// before anything that comes with it. A world that always has an input does not starve the runtime's other
+/// tasks: every so often the driver yields.
 ///
 /// # Errors
 ///
@@ -159,6 +160,7 @@ where
     S: Sleep + ?Sized,
 {
     let mut effects = Effects::default();
+    let mut wakes = 0_u32;
     loop {
         while let Some(output) = machine.poll_output() {
             match world.perform(output) {
@@ -171,6 +173,10 @@ where
             return Ok(());
         }
         let wake = wait(machine, world, &mut effects, sleep).await?;
+        wakes = wakes.wrapping_add(1);
+        if wakes.is_multiple_of(TURN) {
+            yield_once().await;
+        }
         let now = sleep.now();
         let taken = match wake {
             Wake::Timeout => {
@@ -184,6 +190,21 @@ where
             world.refused(error);
         }
     }
+}
+
+/// Wakes after which other tasks of the runtime get their turn, however much there is to do here.
+const TURN: u32 = 64;
+
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if core::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What ends a wait.

@@ -416,3 +416,46 @@ fn waiting_for_nothing_is_an_error_and_not_a_hang() {
     let result = block_on(drive(&mut Even::default(), &mut world, &Jumping::default()));
     assert_eq!(result, Err(DriveError::Stalled));
 }
+
+#[test]
+fn a_world_with_always_an_input_does_not_starve_the_others() {
+    let mut machine = Even::default();
+    let mut world = Commands {
+        next: u64::MAX / 2,
+        live: true,
+        refused: Rc::default(),
+    };
+    // Odd numbers only, so that the run has no end.
+    world.next |= 1;
+    let clock = Jumping::default();
+    let mut odd = OddOnly(&mut world);
+    let mut run = Box::pin(drive(&mut machine, &mut odd, &clock));
+    let waker = futures::task::noop_waker();
+    assert!(
+        run.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+}
+
+struct OddOnly<'a>(&'a mut Commands);
+
+impl World<Even> for OddOnly<'_> {
+    type Answer = u64;
+
+    fn perform(&mut self, (): ()) -> Step<u64> {
+        Step::Done
+    }
+
+    fn input(&mut self, answer: u64) -> u64 {
+        answer
+    }
+
+    fn poll_external(&mut self, _: &mut Context<'_>) -> Poll<u64> {
+        Poll::Ready(self.0.next)
+    }
+
+    fn expects_external(&self) -> bool {
+        self.0.live
+    }
+}

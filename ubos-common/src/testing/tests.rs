@@ -202,7 +202,8 @@ fn time_goes_to_what_is_due_and_walls_may_jump() {
     });
     assert_eq!(lab.run_for(Duration::from_secs(4), 10), 0);
     assert_eq!(lab.now(), start.plus(Duration::from_secs(4)));
-    lab.jump_wall(Duration::from_secs(60));
+    lab.jump_wall(100);
+    lab.jump_wall(-40);
     lab.run(10);
     assert_eq!(
         lab.events().first().unwrap().0,
