@@ -62,6 +62,7 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::stream::{FuturesUnordered, Stream};
@@ -146,7 +147,8 @@ pub enum DriveError {
 ///
 /// Outputs are performed in order. Effects run at the same time, in the caller's task; answers are taken in
 /// the order in which they come, as long as the machine accepts input. A timeout that is due is handled
-/// before anything that comes with it.
+/// before anything that comes with it. A world that always has an input does not starve the runtime's other
+/// tasks: every so often the driver yields.
 ///
 /// # Errors
 ///
@@ -158,6 +160,7 @@ where
     S: Sleep + ?Sized,
 {
     let mut effects = Effects::default();
+    let mut wakes = 0_u32;
     loop {
         while let Some(output) = machine.poll_output() {
             match world.perform(output) {
@@ -170,6 +173,10 @@ where
             return Ok(());
         }
         let wake = wait(machine, world, &mut effects, sleep).await?;
+        wakes = wakes.wrapping_add(1);
+        if wakes.is_multiple_of(TURN) {
+            yield_once().await;
+        }
         let now = sleep.now();
         let taken = match wake {
             Wake::Timeout => {
@@ -183,6 +190,21 @@ where
             world.refused(error);
         }
     }
+}
+
+/// Wakes after which other tasks of the runtime get their turn, however much there is to do here.
+const TURN: u32 = 64;
+
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if core::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What ends a wait.
@@ -234,8 +256,16 @@ where
 /// The effects that run.
 struct Effects<A> {
     running: FuturesUnordered<Abortable<Tagged<A>>>,
-    handles: BTreeMap<u64, (u64, AbortHandle)>,
+    handles: BTreeMap<u64, Handle<A>>,
     started: u64,
+}
+
+/// Ends one effect: the number of its start, what takes it out of the set, and the effect itself, so that a
+/// cancel drops it at once and not when the set is polled next.
+struct Handle<A> {
+    start: u64,
+    abort: AbortHandle,
+    effect: Arc<Mutex<Option<BoxFuture<'static, A>>>>,
 }
 
 /// An effect whose answer comes with its id and with the number of its start.
@@ -246,15 +276,30 @@ impl<A: 'static> Effects<A> {
         self.cancel(id);
         self.started += 1;
         let start = self.started;
-        let (handle, registration) = AbortHandle::new_pair();
-        let tagged: Tagged<A> = Box::pin(async move { (id, start, effect.await) });
-        self.handles.insert(id, (start, handle));
+        let (abort, registration) = AbortHandle::new_pair();
+        let effect = Arc::new(Mutex::new(Some(effect)));
+        let handle = Handle {
+            start,
+            abort,
+            effect: effect.clone(),
+        };
+        let answer = poll_fn(move |cx| {
+            let mut effect = effect.lock().unwrap_or_else(PoisonError::into_inner);
+            match effect.as_mut() {
+                Some(effect) => effect.as_mut().poll(cx),
+                None => Poll::Pending,
+            }
+        });
+        let tagged: Tagged<A> = Box::pin(async move { (id, start, answer.await) });
+        self.handles.insert(id, handle);
         self.running.push(Abortable::new(tagged, registration));
     }
 
     fn cancel(&mut self, id: u64) {
-        if let Some((_, handle)) = self.handles.remove(&id) {
-            handle.abort();
+        if let Some(handle) = self.handles.remove(&id) {
+            handle.abort.abort();
+            let mut effect = handle.effect.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(effect.take());
         }
     }
 
@@ -271,7 +316,7 @@ impl<A: 'static> Effects<A> {
                     if self
                         .handles
                         .get(&id)
-                        .is_some_and(|(current, _)| *current == start)
+                        .is_some_and(|current| current.start == start)
                     {
                         self.handles.remove(&id);
                         return Poll::Ready(answer);

@@ -73,7 +73,8 @@ impl Clock {
         }
     }
 
-    /// Both clocks now. A calendar clock outside the years 0000 to 9999 reads as the nearer end.
+    /// Both clocks now. A calendar clock before 1970 reads as its first second, one after the year 9999 as
+    /// [`Timestamp::MAX`].
     #[must_use]
     #[expect(
         clippy::disallowed_methods,

@@ -258,7 +258,8 @@ pub fn rfc3339(text: &str) -> Result<(Timestamp, u32), TimeError> {
     }
     let parsed =
         time::OffsetDateTime::parse(text, &well_known::Rfc3339).map_err(|_| TimeError::Shape)?;
-    let utc = UtcDateTime::from(parsed);
+    // The offset may carry the last day over the end of the calendar.
+    let utc = parsed.checked_to_utc().ok_or(TimeError::Range)?;
     let at = Timestamp::from_unix(utc.unix_timestamp()).ok_or(TimeError::Range)?;
     Ok((at, utc.nanosecond()))
 }
@@ -456,6 +457,7 @@ mod tests {
             "2025-10-01T12:00:00",
             "-001-09-28T10:15:23Z",
             "0000-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-00:01",
         ] {
             assert!(bad.parse::<Rfc3339>().is_err(), "{bad}");
         }

@@ -111,8 +111,11 @@ impl fmt::Display for Violation {
         };
         write!(
             f,
-            "{} {pointer}: {} [{}",
-            self.level, self.message, self.code
+            "{} {}: {} [{}",
+            self.level,
+            OneLine(pointer),
+            OneLine(&self.message),
+            self.code
         )?;
         if !self.clause.is_empty() {
             write!(f, ", {}", self.clause)?;
@@ -121,6 +124,23 @@ impl fmt::Display for Violation {
             write!(f, ", {position}")?;
         }
         f.write_str("]")
+    }
+}
+
+/// A text that may come from a peer, in a list for people: control characters are shown as escapes, so that
+/// it begins no line of its own and drives no terminal.
+pub(crate) struct OneLine<'a>(pub(crate) &'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        self.0.chars().try_for_each(|c| {
+            if c.is_control() {
+                write!(f, "{}", c.escape_default())
+            } else {
+                f.write_char(c)
+            }
+        })
     }
 }
 
@@ -151,7 +171,8 @@ impl serde::Serialize for Violation {
 
 /// All findings about one message, in the order of the document.
 ///
-/// Displays as a list, one finding a line; [`Write`] and serde give a JSON array.
+/// Displays as a list, one finding a line; [`Write`] and serde give a JSON array, in which a last finding
+/// with the code `unlisted` stands for those past the limit.
 ///
 /// ```
 /// use ubos_common::violation::{Level, Report, Violation};
@@ -165,13 +186,15 @@ impl serde::Serialize for Violation {
 pub struct Report {
     findings: Vec<Violation>,
     unlisted: usize,
+    /// Whether one of the unlisted breaks a MUST.
+    refused_unlisted: bool,
 }
 
 impl Report {
     /// Whether no MUST is broken.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.unlisted == 0 && self.findings.iter().all(|f| f.level != Level::Must)
+        !self.refused_unlisted && self.findings.iter().all(|f| f.level != Level::Must)
     }
 
     /// Whether there is no finding of any level.
@@ -186,7 +209,8 @@ impl Report {
         self.findings.len()
     }
 
-    /// Findings past the limit, which were counted and not listed. A message with any is invalid.
+    /// Findings past the limit, which were counted and not listed. Those that break a MUST make the message
+    /// invalid all the same.
     #[must_use]
     pub const fn unlisted(&self) -> usize {
         self.unlisted
@@ -205,6 +229,7 @@ impl Report {
     /// Adds the findings of a part that stands at `pointer` in the whole.
     pub fn extend_under(&mut self, pointer: &str, part: Self) {
         self.unlisted += part.unlisted;
+        self.refused_unlisted |= part.refused_unlisted;
         self.findings
             .extend(part.findings.into_iter().map(|mut finding| {
                 finding.pointer.insert_str(0, pointer);
@@ -213,8 +238,20 @@ impl Report {
             }));
     }
 
-    pub(crate) const fn count_unlisted(&mut self, more: usize) {
+    /// The finding that stands for the unlisted ones where a machine reads the list.
+    fn remainder(&self) -> Option<Violation> {
+        let level = if self.refused_unlisted {
+            Level::Must
+        } else {
+            Level::Advice
+        };
+        let message = format!("{} more findings", self.unlisted);
+        (self.unlisted > 0).then(|| Violation::new("", "unlisted", "", level, message))
+    }
+
+    pub(crate) const fn count_unlisted(&mut self, more: usize, refused: bool) {
         self.unlisted += more;
+        self.refused_unlisted |= refused;
     }
 }
 
@@ -234,7 +271,12 @@ impl fmt::Display for Report {
             write!(f, "{separator}{finding}")?;
         }
         if self.unlisted > 0 {
-            write!(f, "\nand {} more", self.unlisted)?;
+            let and = if self.findings.is_empty() {
+                ""
+            } else {
+                "\nand "
+            };
+            write!(f, "{and}{} more", self.unlisted)?;
         }
         Ok(())
     }
@@ -242,12 +284,63 @@ impl fmt::Display for Report {
 
 impl Write for Report {
     fn write(&self, out: &mut Vec<u8>) {
-        self.findings.write(out);
+        out.push(b'[');
+        for (n, finding) in self.iter().chain(&self.remainder()).enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            finding.write(out);
+        }
+        out.push(b']');
     }
 }
 
 impl serde::Serialize for Report {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
+        serializer.collect_seq(self.iter().chain(&self.remainder()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_makes_no_second_line() {
+        let mut report = Report::default();
+        let pointer = "/a\nMUST /b: forged\u{1b}[2K";
+        report.push(Violation::new(
+            pointer,
+            "code",
+            "C-1",
+            Level::Must,
+            "wanted",
+        ));
+        assert_eq!(
+            report.to_string(),
+            "MUST /a\\nMUST /b: forged\\u{1b}[2K: wanted [code, C-1]"
+        );
+    }
+
+    #[test]
+    fn a_list_of_nothing_but_a_count_is_one_line() {
+        let mut report = Report::default();
+        report.count_unlisted(2, false);
+        assert_eq!(report.to_string(), "2 more");
+    }
+
+    #[test]
+    fn the_json_says_that_there_are_more() {
+        let mut report = Report::default();
+        report.push(Violation::new("/a", "code", "C-1", Level::Should, "wanted"));
+        assert_eq!(crate::json::to_string(&report).matches("level").count(), 1);
+        report.count_unlisted(2, true);
+        let written = crate::json::to_string(&report);
+        let more = r#"{"pointer":"","code":"unlisted","clause":"","level":"MUST","message":"2 more findings"}]"#;
+        assert!(written.ends_with(more), "{written}");
+        assert_eq!(serde_json::to_string(&report).unwrap(), written);
+        let mut advice = Report::default();
+        advice.count_unlisted(1, false);
+        assert!(crate::json::to_string(&advice).contains("ADVICE"));
     }
 }

@@ -196,7 +196,8 @@ pub struct Recorder<L> {
 }
 
 impl<L> Recorder<L> {
-    /// Lines that one play records; a peer that floods is cut off there.
+    /// Lines that one play records. A play that goes on until its peer ends looks at
+    /// [`Recorder::is_full`], or a flood never ends.
     pub const BOUND: usize = 100_000;
 
     const fn new() -> Self {
@@ -214,6 +215,12 @@ impl<L> Recorder<L> {
         } else {
             self.cut = true;
         }
+    }
+
+    /// Whether a line was dropped: the case fails, and there is no use in playing on.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.cut
     }
 
     /// The lines so far.

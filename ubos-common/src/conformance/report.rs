@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::{Case, Protocol, Reach, Verdict};
 use crate::json::{MemberWriter, Write};
+use crate::violation::OneLine;
 
 /// What one case came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,8 +134,10 @@ impl fmt::Display for ConformanceReport {
             write!(f, "{:<14}  {clause:<width$}  {name}", verdict.as_str())?;
             match verdict {
                 Verdict::Pass => writeln!(f)?,
-                Verdict::Fail { place, seen } => writeln!(f, " ({place}: {seen})")?,
-                Verdict::NotApplicable { why } => writeln!(f, " ({why})")?,
+                Verdict::Fail { place, seen } => {
+                    writeln!(f, " ({}: {})", OneLine(place), OneLine(seen))?;
+                }
+                Verdict::NotApplicable { why } => writeln!(f, " ({})", OneLine(why))?,
             }
         }
         let (judged, passed, failed) = (self.judged(), self.passed(), self.failed());
@@ -182,7 +185,7 @@ impl Write for Outcome {
     }
 }
 
-/// Text for XML; control characters, which XML cannot say, become the replacement character.
+/// Text for XML; control characters and others that XML cannot say become the replacement character.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -192,7 +195,9 @@ fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(' '),
-            c if c.is_control() => out.push(char::REPLACEMENT_CHARACTER),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                out.push(char::REPLACEMENT_CHARACTER)
+            }
             c => out.push(c),
         }
     }

@@ -224,13 +224,15 @@ fn too_few_judged_is_no_pass() {
 fn a_flood_is_cut_off_and_fails() {
     let flood = Case::<Toy> {
         play: |peer, recorder| {
-            for asked in 0..=u32::try_from(Recorder::<Line>::BOUND).unwrap() {
+            let mut asked = 0;
+            while !recorder.is_full() {
                 let (echoed, said) = peer.ask(asked);
                 recorder.record(Line {
                     asked,
                     echoed,
                     said,
                 });
+                asked += 1;
             }
         },
         ..ECHO
@@ -276,4 +278,23 @@ fn reports_say_the_same_in_three_forms() {
         junit.contains("<failure message=\"line 1: &lt;again&gt;\"/>"),
         "{junit}"
     );
+}
+
+#[test]
+fn what_a_peer_says_forges_no_line_and_breaks_no_xml() {
+    struct Loud;
+    impl Judge<Line> for Loud {
+        fn see(&mut self, _: &Line) {}
+        fn verdict(&mut self) -> Verdict {
+            Verdict::fail("line 0", "x\npass  TOY-9\u{ffff}\u{1b}")
+        }
+    }
+    let loud = Case::<Toy> {
+        judge: || Box::new(Loud),
+        ..ECHO
+    };
+    let report = run(&[loud], 1, |_| Ok(Box::new(Twin::Good)));
+    assert_eq!(report.to_string().lines().count(), 2, "{report}");
+    assert!(!report.to_string().contains('\u{1b}'));
+    assert!(!report.to_junit("toy").contains('\u{ffff}'));
 }

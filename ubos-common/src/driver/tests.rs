@@ -189,6 +189,140 @@ fn dropping_the_run_drops_its_effects() {
     assert_eq!(dropped.load(Ordering::SeqCst), 2);
 }
 
+/// Takes no input: starts an effect, cancels it at 1 ns, looks at 2 ns.
+struct Busy(u64, Option<Shut>);
+
+enum Shut {
+    Start,
+    Cancel,
+    Look,
+}
+
+impl Machine for Busy {
+    type Input<'a> = ();
+    type Output = Shut;
+    type Error = ();
+
+    fn handle_input(&mut self, _: Now, (): ()) -> Result<(), ()> {
+        Err(())
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.0 += u64::from(now.mono.as_nanos() > self.0);
+        self.1 = Some(if self.0 == 1 {
+            Shut::Cancel
+        } else {
+            Shut::Look
+        });
+    }
+
+    fn poll_output(&mut self) -> Option<Shut> {
+        self.1.take()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        Some(Mono::from_nanos(self.0 + 1))
+    }
+
+    fn accepts_input(&self) -> bool {
+        false
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0 == 2 && self.1.is_none()
+    }
+}
+
+struct Watch {
+    dropped: Arc<AtomicUsize>,
+    seen: usize,
+}
+
+impl World<Busy> for Watch {
+    type Answer = ();
+
+    fn perform(&mut self, output: Shut) -> Step<()> {
+        match output {
+            Shut::Start => {
+                let guard = Guard(self.dropped.clone());
+                Step::start(7, async move {
+                    let _guard = guard;
+                    core::future::pending().await
+                })
+            }
+            Shut::Cancel => Step::Cancel(7),
+            Shut::Look => {
+                self.seen = self.dropped.load(Ordering::SeqCst);
+                Step::Done
+            }
+        }
+    }
+
+    fn input(&mut self, (): ()) {}
+
+    fn poll_external(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        panic!("no input is taken");
+    }
+}
+
+/// As [`Jumping`], and lets everything else be polled once before its timer is due.
+struct Late(Jumping);
+
+impl Sleep for Late {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let timer = self.0.sleep_until(deadline);
+        Box::pin(async move {
+            futures::pending!();
+            timer.await;
+        })
+    }
+}
+
+#[test]
+fn nothing_is_taken_while_the_machine_takes_nothing() {
+    let mut world = Watch {
+        dropped: Arc::default(),
+        seen: 0,
+    };
+    let mut machine = Busy(0, Some(Shut::Start));
+    let clock = Late(Jumping::default());
+    let mut run = Box::pin(drive(&mut machine, &mut world, &clock));
+    let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+    while run.as_mut().poll(&mut cx).is_pending() {}
+}
+
+#[test]
+fn a_second_effect_under_an_id_drops_the_first() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let guard = Guard(dropped.clone());
+    let mut effects = Effects::default();
+    let first = async move {
+        let _guard = guard;
+        core::future::pending::<u64>().await
+    };
+    effects.start(1, Box::pin(first));
+    effects.start(1, Box::pin(async { 2 }));
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+    assert_eq!(effects.poll_next(&mut cx), Poll::Ready(2));
+    assert!(effects.is_empty() && effects.poll_next(&mut cx).is_pending());
+}
+
+#[test]
+fn a_cancelled_effect_is_dropped_even_while_no_input_is_taken() {
+    let mut world = Watch {
+        dropped: Arc::default(),
+        seen: 0,
+    };
+    let mut machine = Busy(0, Some(Shut::Start));
+    block_on(drive(&mut machine, &mut world, &Jumping::default())).unwrap();
+    assert_eq!(world.seen, 1);
+}
+
 /// Waits for inputs from outside and refuses odd ones.
 #[derive(Default)]
 struct Even {
@@ -281,4 +415,47 @@ fn waiting_for_nothing_is_an_error_and_not_a_hang() {
     };
     let result = block_on(drive(&mut Even::default(), &mut world, &Jumping::default()));
     assert_eq!(result, Err(DriveError::Stalled));
+}
+
+#[test]
+fn a_world_with_always_an_input_does_not_starve_the_others() {
+    let mut machine = Even::default();
+    let mut world = Commands {
+        next: u64::MAX / 2,
+        live: true,
+        refused: Rc::default(),
+    };
+    // Odd numbers only, so that the run has no end.
+    world.next |= 1;
+    let clock = Jumping::default();
+    let mut odd = OddOnly(&mut world);
+    let mut run = Box::pin(drive(&mut machine, &mut odd, &clock));
+    let waker = futures::task::noop_waker();
+    assert!(
+        run.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+}
+
+struct OddOnly<'a>(&'a mut Commands);
+
+impl World<Even> for OddOnly<'_> {
+    type Answer = u64;
+
+    fn perform(&mut self, (): ()) -> Step<u64> {
+        Step::Done
+    }
+
+    fn input(&mut self, answer: u64) -> u64 {
+        answer
+    }
+
+    fn poll_external(&mut self, _: &mut Context<'_>) -> Poll<u64> {
+        Poll::Ready(self.0.next)
+    }
+
+    fn expects_external(&self) -> bool {
+        self.0.live
+    }
 }

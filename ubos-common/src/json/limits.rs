@@ -10,6 +10,8 @@
 /// | `max_array_len` | elements of one array | 100,000 |
 /// | `max_string_bytes` | bytes of one string or number as written | 4,194,304 |
 /// | `max_findings` | findings listed for one document; further ones are counted | 1,000 |
+///
+/// Pointers of one report take about a mebibyte together; findings past that are counted, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

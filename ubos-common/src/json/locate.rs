@@ -38,7 +38,9 @@ pub(super) struct Walker<'a> {
     at: usize,
     frames: Vec<Frame>,
     line: usize,
-    line_start: usize,
+    /// Characters of the line before `counted`, so that one long line is counted once.
+    column: usize,
+    counted: usize,
 }
 
 /// One open array or object: where in it the walker is.
@@ -55,7 +57,8 @@ impl<'a> Walker<'a> {
             at: 0,
             frames: Vec::new(),
             line: 1,
-            line_start: 0,
+            column: 0,
+            counted: 0,
         }
     }
 
@@ -65,12 +68,14 @@ impl<'a> Walker<'a> {
         while self.at < offset {
             self.step(offset);
         }
-        let line = self.text.get(self.line_start..offset).unwrap_or_default();
+        let more = self.text.get(self.counted..offset).unwrap_or_default();
+        self.column += more.chars().count();
+        self.counted = self.counted.max(offset);
         Place {
             pointer: self.pointer(),
             position: Position {
                 line: self.line,
-                column: line.chars().count() + 1,
+                column: self.column + 1,
             },
         }
     }
@@ -91,7 +96,8 @@ impl<'a> Walker<'a> {
             },
             Some(b'\n') => {
                 self.line += 1;
-                self.line_start = self.at + 1;
+                self.column = 0;
+                self.counted = self.at + 1;
             }
             Some(b'"') => return self.string(offset),
             _ => {}
@@ -165,6 +171,10 @@ mod tests {
         assert_eq!(pointer(text, "{\"ü"), ("/a~1b/1".into(), 2, 13));
         assert_eq!(pointer(text, "7"), ("/é".into(), 3, 7));
         assert_eq!(pointer(text, "8"), ("/é2".into(), 3, 16));
+        let mut walker = Walker::new(text);
+        let columns = ["1,", "\"x\"", "\"x\"", "7", "8"]
+            .map(|needle| walker.place(text.find(needle).unwrap()).position.column);
+        assert_eq!(columns, [10, 20, 20, 7, 16]);
         assert_eq!(locate(text, 0).pointer, "");
         assert_eq!(locate("{\"a\":\"", 999).pointer, "/a");
     }

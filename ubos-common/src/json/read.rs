@@ -46,12 +46,14 @@ pub fn decode<'a, T: Read<'a>>(
 ///
 /// # Errors
 ///
-/// As [`decode`].
+/// As [`decode`]; also a value of more than [`Limits::max_bytes`].
 pub fn read_raw<'a, T: Read<'a>>(
     raw: Raw<'a>,
     limits: &Limits,
     profile: Profile,
 ) -> Result<(T, Report), DecodeError> {
+    let bytes = raw.as_str().as_bytes();
+    super::reader::refuse_size(bytes, limits).map_err(|fault| JsonError::new(fault, bytes))?;
     let mut reader = Reader::of_raw(raw, limits, profile);
     finish(read_top(&mut reader), reader)
 }

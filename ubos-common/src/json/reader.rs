@@ -1,14 +1,17 @@
 //! The pull parser.
 
+mod notes;
+mod strings;
+
 use core::fmt;
 use std::borrow::Cow;
 
 use super::error::{Fault, FaultKind, JsonError};
 use super::limits::Limits;
-use super::locate::{Walker, push_token};
 use super::raw::Raw;
 use super::scan;
-use crate::violation::{Level, Profile, Report, Violation};
+use crate::violation::Profile;
+use notes::Note;
 
 /// What kind of value begins here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +47,7 @@ impl fmt::Display for Kind {
 /// Reads one document value by value, within [`Limits`], and collects findings on the way.
 ///
 /// Each method first skips white space. After a fault that [`is_recoverable`](Fault::is_recoverable) the
-/// reader stands where it was before the value; [`Reader::settle`] notes the fault and goes on behind it.
-#[derive(Debug)]
+/// reader stands somewhere in the value; [`Reader::settle`] notes the fault and goes on behind the value.
 pub struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -56,18 +58,9 @@ pub struct Reader<'a> {
     secret: bool,
     notes: Vec<Note>,
     unlisted: usize,
+    /// Whether one of the unlisted breaks a MUST.
+    refused_unlisted: bool,
     names: Vec<Name<'a>>,
-}
-
-/// A finding whose place is still an offset.
-#[derive(Debug)]
-struct Note {
-    at: usize,
-    member: Option<Cow<'static, str>>,
-    code: &'static str,
-    clause: &'static str,
-    level: Level,
-    message: Cow<'static, str>,
 }
 
 /// The place before a value: see [`Reader::mark`].
@@ -79,7 +72,6 @@ pub struct Mark {
 }
 
 /// A member name of an object that is open, to find its double.
-#[derive(Debug)]
 struct Name<'a> {
     tag: u64,
     at: usize,
@@ -93,13 +85,7 @@ impl<'a> Reader<'a> {
     ///
     /// [`FaultKind::TooLarge`], [`FaultKind::InvalidUtf8`].
     pub fn new(bytes: &'a [u8], limits: &Limits, profile: Profile) -> Result<Self, Fault> {
-        if bytes.len() > limits.max_bytes {
-            let kind = FaultKind::TooLarge {
-                seen: bytes.len(),
-                limit: limits.max_bytes,
-            };
-            return Err(Fault::new(kind, limits.max_bytes));
-        }
+        refuse_size(bytes, limits)?;
         let text = core::str::from_utf8(bytes)
             .map_err(|e| Fault::new(FaultKind::InvalidUtf8, e.valid_up_to()))?;
         Ok(Self::over(text, limits, profile))
@@ -116,11 +102,13 @@ impl<'a> Reader<'a> {
             secret: false,
             notes: Vec::new(),
             unlisted: 0,
+            refused_unlisted: false,
             names: Vec::new(),
         }
     }
 
-    /// A reader over the text of a [`Raw`] value, which is known to be sound.
+    /// A reader over the text of a [`Raw`] value, which is known to be sound: its size is not looked at
+    /// again, all other limits are.
     #[must_use]
     pub fn of_raw(raw: Raw<'a>, limits: &Limits, profile: Profile) -> Self {
         Self::over(raw.as_str(), limits, profile)
@@ -371,179 +359,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends the document: nothing may follow. Gives all findings with their places.
-    ///
-    /// # Errors
-    ///
-    /// [`FaultKind::TrailingBytes`].
-    pub fn finish(mut self) -> Result<Report, Fault> {
-        let at = self.offset();
-        if at < self.text.len() {
-            return Err(Fault::new(FaultKind::TrailingBytes, at));
-        }
-        Ok(self.into_report())
-    }
-
-    /// The findings so far, with their places.
-    #[must_use]
-    pub fn into_report(mut self) -> Report {
-        let mut report = Report::default();
-        if self.notes.is_empty() && self.unlisted == 0 {
-            return report;
-        }
-        // Findings come in order of discovery: a missing member is known only when its object ends.
-        self.notes.sort_by_key(|note| note.at);
-        let mut walker = Walker::new(self.text);
-        for note in self.notes {
-            let place = walker.place(note.at);
-            let mut pointer = place.pointer;
-            if let Some(member) = note.member {
-                push_token(&mut pointer, &member);
-            }
-            report.push(
-                Violation::new(pointer, note.code, note.clause, note.level, note.message)
-                    .at(place.position),
-            );
-        }
-        report.count_unlisted(self.unlisted);
-        report
-    }
-
-    // What follows is for implementors of `Read`.
-
-    /// A fault: a value of the right type that breaks a rule. The value is not shown.
-    #[must_use]
-    pub fn bad_value(&self, at: usize, wanted: &'static str) -> Fault {
-        Fault::new(FaultKind::BadValue { wanted, seen: None }, at)
-    }
-
-    /// As [`Reader::bad_value`], with a bounded piece of the value, unless the member is marked secret.
-    #[must_use]
-    pub fn bad_value_seen(&self, at: usize, wanted: &'static str, seen: &str) -> Fault {
-        /// Characters of a value that a message shows.
-        const SHOWN: usize = 64;
-        let seen = (!self.secret).then(|| seen.chars().take(SHOWN).collect::<String>().into());
-        Fault::new(FaultKind::BadValue { wanted, seen }, at)
-    }
-
-    /// A fault: the value at `mark` has another type.
-    #[must_use]
-    pub const fn wrong_type(&self, mark: Mark, wanted: &'static str, seen: Kind) -> Fault {
-        Fault::new(FaultKind::WrongType { wanted, seen }, mark.at)
-    }
-
-    /// A fault: the name at `at` stands twice in its object.
-    #[must_use]
-    pub fn duplicate(&self, at: usize) -> Fault {
-        Fault::new(FaultKind::DuplicateMember, at)
-    }
-
-    /// A fault for a value whose findings are noted and that has been taken to its end.
-    #[must_use]
-    pub fn noted(&self) -> Fault {
-        Fault::new(FaultKind::Noted, self.at)
-    }
-
-    /// Runs `read` under a clause, which findings inside are filed under, and settles its result.
-    ///
-    /// # Errors
-    ///
-    /// What is not recoverable.
-    pub fn under<T>(
-        &mut self,
-        clause: &'static str,
-        secret: bool,
-        read: impl FnOnce(&mut Self) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
-        let mark = self.mark();
-        let outer = (self.clause, self.secret);
-        self.clause = clause;
-        self.secret |= secret;
-        let result = read(self);
-        let settled = self.settle(mark, result);
-        (self.clause, self.secret) = outer;
-        settled
-    }
-
-    /// The place before a value, for [`Reader::settle`].
-    pub fn mark(&mut self) -> Mark {
-        Mark {
-            at: self.offset(),
-            depth: self.depth,
-            names: self.names.len(),
-        }
-    }
-
-    /// Notes a recoverable fault in the value that began at `mark` and goes on behind that value.
-    ///
-    /// # Errors
-    ///
-    /// What is not recoverable, or no sound JSON behind the fault.
-    pub fn settle<T>(&mut self, mark: Mark, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(fault) if fault.kind == FaultKind::Noted => Ok(None),
-            Err(fault) if fault.is_recoverable() => {
-                self.note(
-                    fault.at,
-                    None,
-                    fault.kind.code(),
-                    Level::Must,
-                    fault.kind.to_string(),
-                );
-                self.at = mark.at;
-                self.depth = mark.depth;
-                self.names.truncate(mark.names);
-                self.skip()?;
-                Ok(None)
-            }
-            Err(fault) => Err(fault),
-        }
-    }
-
-    /// Notes that an object lacks a member.
-    pub fn missing(
-        &mut self,
-        object_at: usize,
-        member: &'static str,
-        clause: &'static str,
-        level: Level,
-    ) {
-        let outer = core::mem::replace(&mut self.clause, clause);
-        self.note(object_at, Some(member.into()), "missing", level, "absent");
-        self.clause = outer;
-    }
-
-    /// Notes what the lenient profile lets pass, as advice.
-    pub fn tolerate(&mut self, at: usize, code: &'static str, message: &'static str) {
-        self.note(at, None, code, Level::Advice, message);
-    }
-
-    /// Notes a finding at a byte of the text, or at a member of the object that begins there.
-    pub fn note(
-        &mut self,
-        at: usize,
-        member: Option<Cow<'static, str>>,
-        code: &'static str,
-        level: Level,
-        message: impl Into<Cow<'static, str>>,
-    ) {
-        if self.notes.len() >= self.limits.max_findings {
-            self.unlisted += 1;
-            return;
-        }
-        self.notes.push(Note {
-            at,
-            member,
-            code,
-            clause: self.clause,
-            level,
-            message: message.into(),
-        });
-    }
-
-    // Private.
-
     fn want(&mut self, kind: Kind, wanted: &'static str) -> Result<(), Fault> {
         let seen = self.peek()?;
         if seen == kind {
@@ -585,73 +400,6 @@ impl<'a> Reader<'a> {
         }
         self.at += word.len();
         Ok(())
-    }
-
-    /// A string, from its opening quote, which is known to be there.
-    fn quoted(&mut self) -> Result<Cow<'a, str>, Fault> {
-        let start = self.at + 1;
-        let plain = scan::plain_end(self.text.as_bytes(), start);
-        if self.text.as_bytes().get(plain) == Some(&b'"') {
-            if plain - start > self.limits.max_string_bytes {
-                return Err(self.too_long(self.at));
-            }
-            self.at = plain + 1;
-            return Ok(Cow::Borrowed(
-                self.text.get(start..plain).unwrap_or_default(),
-            ));
-        }
-        let escaped = self.quoted_end()?;
-        Ok(Cow::Owned(unescape(escaped)))
-    }
-
-    /// Takes a string and checks its escapes; gives what stands between the quotes.
-    fn quoted_end(&mut self) -> Result<&'a str, Fault> {
-        let bytes = self.text.as_bytes();
-        let start = self.at + 1;
-        let mut end = start;
-        loop {
-            end = scan::plain_end(bytes, end);
-            if end - start > self.limits.max_string_bytes {
-                return Err(self.too_long(self.at));
-            }
-            match bytes.get(end) {
-                Some(b'"') => break,
-                Some(b'\\') => end = self.escape_end(end)?,
-                Some(_) => return Err(Fault::new(FaultKind::ControlCharacter, end)),
-                None => return Err(self.end()),
-            }
-        }
-        self.at = end + 1;
-        Ok(self.text.get(start..end).unwrap_or_default())
-    }
-
-    /// The byte behind the escape whose backslash is at `at`.
-    fn escape_end(&self, at: usize) -> Result<usize, Fault> {
-        let bytes = self.text.as_bytes();
-        match bytes.get(at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
-            Some(b'u') => {
-                let invalid = Fault::new(FaultKind::InvalidEscape, at);
-                let unit = bytes
-                    .get(at + 2..at + 6)
-                    .and_then(scan::hex4)
-                    .ok_or(invalid)?;
-                match unit {
-                    0xd800..0xdc00 => {
-                        let low = bytes.get(at + 6..at + 12).filter(|b| b.starts_with(b"\\u"));
-                        let low = low.and_then(|b| b.get(2..)).and_then(scan::hex4);
-                        match low {
-                            Some(0xdc00..0xe000) => Ok(at + 12),
-                            _ => Err(Fault::new(FaultKind::LoneSurrogate, at)),
-                        }
-                    }
-                    0xdc00..0xe000 => Err(Fault::new(FaultKind::LoneSurrogate, at)),
-                    _ => Ok(at + 6),
-                }
-            }
-            Some(_) => Err(Fault::new(FaultKind::InvalidEscape, at)),
-            None => Err(self.end()),
-        }
     }
 
     /// Refuses a name that stands twice among those from `base` on.
@@ -709,48 +457,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Decodes escapes that have been checked.
-fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (plain, escape) = rest.split_at(at);
-        out.push_str(plain);
-        let (c, length) = unescape_one(escape);
-        out.push(c);
-        rest = escape.get(length..).unwrap_or_default();
+impl fmt::Debug for Reader<'_> {
+    /// Where it stands: the text may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("bytes", &self.text.len())
+            .field("at", &self.at)
+            .field("depth", &self.depth)
+            .field("findings", &(self.notes.len() + self.unlisted))
+            .finish_non_exhaustive()
     }
-    out.push_str(rest);
-    out
 }
 
-/// The character of one checked escape and the bytes it takes.
-fn unescape_one(escape: &str) -> (char, usize) {
-    let bytes = escape.as_bytes();
-    let plain = match bytes.get(1) {
-        Some(b'b') => '\u{8}',
-        Some(b'f') => '\u{c}',
-        Some(b'n') => '\n',
-        Some(b'r') => '\r',
-        Some(b't') => '\t',
-        Some(b'u') => {
-            let unit = bytes.get(2..).and_then(scan::hex4).unwrap_or(0);
-            if (0xd800..0xdc00).contains(&unit) {
-                let low = bytes.get(8..).and_then(scan::hex4).unwrap_or(0);
-                let code = 0x1_0000 + ((unit & 0x3ff) << 10 | (low & 0x3ff));
-                return (
-                    char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
-                    12,
-                );
-            }
-            return (
-                char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER),
-                6,
-            );
-        }
-        other => other
-            .copied()
-            .map_or(char::REPLACEMENT_CHARACTER, char::from),
+/// Refuses a document over the limit.
+pub(super) const fn refuse_size(bytes: &[u8], limits: &Limits) -> Result<(), Fault> {
+    if bytes.len() <= limits.max_bytes {
+        return Ok(());
+    }
+    let kind = FaultKind::TooLarge {
+        seen: bytes.len(),
+        limit: limits.max_bytes,
     };
-    (plain, 2)
+    Err(Fault::new(kind, limits.max_bytes))
 }

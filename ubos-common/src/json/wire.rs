@@ -102,7 +102,7 @@ fn null(reader: &mut Reader<'_>, presence: Presence, clause: &'static str) -> Re
     if presence == Presence::Nullable {
         return Ok(());
     }
-    let at = reader.offset() - "null".len();
+    let at = reader.offset_here() - "null".len();
     let lenient = reader.is_lenient();
     reader
         .under(clause, false, |reader| {
@@ -172,7 +172,7 @@ pub fn refuse_double(
 /// | `verbatim` | `Option<T>` | `None` | what `T` makes of it, so that null and absence are told apart |
 /// | `advised` | `Option<T>` | `None`, SHOULD finding under the second clause | as `optional` |
 ///
-/// `@secret` behind the word keeps a bad value out of findings. A struct with a lifetime borrows its
+/// `@secret` behind the word keeps a bad value out of findings, and any value out of `Debug`. A struct with a lifetime borrows its
 /// strings, raw values and unknown members from the text: `pub struct Envelope<'a> { … }`.
 ///
 /// Made are the struct (`#[non_exhaustive]`, with `extra` for unknown members), `new` with the required
@@ -189,7 +189,7 @@ macro_rules! wire {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, PartialEq)]
         #[non_exhaustive]
         $vis struct $name $(<$lt>)? {
             $(
@@ -208,6 +208,15 @@ macro_rules! wire {
         $crate::__wire_read! {
             [$name $($lt)?]
             $( { $mode [$($secret)?] $field : $ty = $json, $clause, [$($advised)?] } )*
+        }
+
+        impl $(<$lt>)? ::core::fmt::Debug for $name $(<$lt>)? {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.debug_struct(::core::stringify!($name))
+                    $( .field(::core::stringify!($field), $crate::__wire_shown!([$($secret)?] &self.$field)) )*
+                    .field("extra", &self.extra)
+                    .finish()
+            }
         }
 
         impl $(<$lt>)? $crate::json::Write for $name $(<$lt>)? {
@@ -349,6 +358,17 @@ macro_rules! __wire_secret {
     };
     (secret) => {
         true
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wire_shown {
+    ([] $field:expr) => {
+        $field
+    };
+    ([secret] $field:expr) => {
+        &::core::format_args!("…")
     };
 }
 

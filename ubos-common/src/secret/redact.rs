@@ -1,6 +1,7 @@
 //! Best-effort redaction, for what a person or an audit sees.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::shape::{is_secret_name, secret_shapes};
 use crate::json::{Fault, Kind, Limits, Raw, RawBuf, Reader, Write, escape_into};
@@ -148,7 +149,7 @@ fn redact_array(
         redact_value(reader, bounds, depth + 1, out)
     })?;
     if dropped > 0 {
-        out.push(b',');
+        out.extend_from_slice(if bounds.elements > 0 { b"," } else { b"" });
         format!("… {dropped} more").write(out);
     }
     out.push(b']');
@@ -163,6 +164,7 @@ fn redact_object(
 ) -> Result<(), Fault> {
     out.push(b'{');
     let mut members = 0;
+    let mut shown = BTreeSet::new();
     reader.object(|reader, name| {
         members += 1;
         if members > bounds.members {
@@ -171,7 +173,10 @@ fn redact_object(
         if members > 1 {
             out.push(b',');
         }
-        escape_into(out, &redact_text(name, bounds.chars));
+        escape_into(
+            out,
+            &fresh(&mut shown, redact_text(name, bounds.chars), members),
+        );
         out.push(b':');
         if is_secret_name(name) && !matches!(reader.peek()?, Kind::Null | Kind::Bool) {
             PLACEHOLDER.write(out);
@@ -180,13 +185,24 @@ fn redact_object(
         redact_value(reader, bounds, depth + 1, out)
     })?;
     if members > bounds.members {
-        out.extend_from_slice(b",");
-        escape_into(out, "…");
+        out.extend_from_slice(if bounds.members > 0 { b"," } else { b"" });
+        escape_into(out, &fresh(&mut shown, "…".into(), members));
         out.push(b':');
         (members - bounds.members).write(out);
     }
     out.push(b'}');
     Ok(())
+}
+
+/// A name that was not shown yet in its object: two that look alike when redacted are told apart by the
+/// number of the member.
+fn fresh(shown: &mut BTreeSet<String>, name: Cow<'_, str>, member: usize) -> String {
+    let mut name = name.into_owned();
+    while shown.contains(&name) {
+        name.push_str(&format!("… {member}"));
+    }
+    shown.insert(name.clone());
+    name
 }
 
 #[cfg(test)]
@@ -212,6 +228,28 @@ mod tests {
     }
 
     #[test]
+    fn text_behind_a_block_that_is_cut_stays() {
+        let header = format!("-----BEGIN {} KEY-----", "PRIVATE");
+        for pad in ["", " ", "  "] {
+            let text = format!("{header}{pad}{} end", "\u{20ac}".repeat(20_000));
+            assert!(redact_text(&text, 100_000).ends_with("\u{20ac} end"));
+        }
+    }
+
+    #[test]
+    fn names_that_look_alike_when_redacted_hide_nothing_else() {
+        let bounds = Bounds {
+            members: 3,
+            chars: 3,
+            ..Bounds::default()
+        };
+        assert_eq!(
+            shown(r#"{"abcd":1,"abce":2,"…":3,"z":4}"#, &bounds),
+            r#"{"abc…":1,"abc…… 2":2,"…":3,"…… 4":1}"#
+        );
+    }
+
+    #[test]
     fn each_bound_cuts() {
         let bounds = Bounds {
             depth: 2,
@@ -227,5 +265,12 @@ mod tests {
             shown(r#"{"a":1,"b":2,"c":3,"d":4}"#, &bounds),
             r#"{"a":1,"b":2,"…":2}"#
         );
+        let none = Bounds {
+            members: 0,
+            elements: 0,
+            ..bounds
+        };
+        assert_eq!(shown("[1]", &none), r#"["… 1 more"]"#);
+        assert_eq!(shown(r#"{"a":1}"#, &none), r#"{"…":1}"#);
     }
 }

@@ -58,9 +58,14 @@ pub struct SecretShape {
 pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
+    let mut barren = Barren::default();
     core::iter::from_fn(move || {
         while at < bytes.len() {
-            if let Some(found) = shape_at(bytes, at) {
+            if let Some(mut found) = shape_at(bytes, at, &mut barren) {
+                // A block that is cut by its bound may end inside a character.
+                while !text.is_char_boundary(found.range.end) {
+                    found.range.end += 1;
+                }
                 at = found.range.end.max(at + 1);
                 return Some(found);
             }
@@ -70,16 +75,26 @@ pub fn secret_shapes(text: &str) -> impl Iterator<Item = SecretShape> + '_ {
     })
 }
 
-fn shape_at(bytes: &[u8], at: usize) -> Option<SecretShape> {
+/// Where runs end that were read in vain: a shape that begins inside one fails for the same reason, so that
+/// a text of nothing but beginnings is not read again from each.
+#[derive(Default)]
+struct Barren {
+    jwt: usize,
+    api_key: usize,
+}
+
+fn shape_at(bytes: &[u8], at: usize, barren: &mut Barren) -> Option<SecretShape> {
     let (kind, range) = match bytes.get(at)? {
         b'-' => (SecretKind::PrivateKey, private_key(bytes, at)?),
         b'=' | b':' => (SecretKind::Assignment, assignment(bytes, at)?),
         b'B' | b'b' if starts_word(bytes, at) => {
             (SecretKind::Authorization, authorization(bytes, at)?)
         }
-        b'e' if starts_word(bytes, at) => (SecretKind::Jwt, jwt(bytes, at)?),
-        b'A' | b's' | b'g' | b'x' | b'r' if starts_word(bytes, at) => {
-            (SecretKind::ApiKey, api_key(bytes, at)?)
+        b'e' if at >= barren.jwt && starts_word(bytes, at) => {
+            (SecretKind::Jwt, jwt(bytes, at, &mut barren.jwt)?)
+        }
+        b'A' | b's' | b'g' | b'x' | b'r' if at >= barren.api_key && starts_word(bytes, at) => {
+            (SecretKind::ApiKey, api_key(bytes, at, &mut barren.api_key)?)
         }
         _ => return None,
     };
@@ -123,7 +138,8 @@ fn authorization(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     (length >= SHORTEST && looks_random).then_some(start..start + length)
 }
 
-fn jwt(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+/// Sets `barren` to the end of a header that nothing fitting follows.
+fn jwt(bytes: &[u8], at: usize, barren: &mut usize) -> Option<Range<usize>> {
     bytes.get(at..)?.strip_prefix(b"eyJ")?;
     let part = |from| {
         run(bytes, from, |b| {
@@ -137,8 +153,11 @@ fn jwt(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let signature = part(signature_at);
     let dotted =
         bytes.get(at + header) == Some(&b'.') && bytes.get(claims_at + claims) == Some(&b'.');
-    (dotted && header >= 10 && claims >= 10 && signature >= 10)
-        .then_some(at..signature_at + signature)
+    if dotted && header >= 10 && claims >= 10 && signature >= 10 {
+        return Some(at..signature_at + signature);
+    }
+    *barren = at + header;
+    None
 }
 
 /// Prefix, and the characters that follow: fewest, whether hyphen and underscore count.
@@ -159,7 +178,8 @@ const KEY_PREFIXES: [(&[u8], usize, bool); 14] = [
     (b"xoxp-", 20, true),
 ];
 
-fn api_key(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+/// Sets `barren` to the end of a run without digits.
+fn api_key(bytes: &[u8], at: usize, barren: &mut usize) -> Option<Range<usize>> {
     let rest = bytes.get(at..)?;
     let (prefix, fewest, joined) = KEY_PREFIXES
         .iter()
@@ -173,6 +193,9 @@ fn api_key(bytes: &[u8], at: usize) -> Option<Range<usize>> {
         .get(body..body + length)?
         .iter()
         .any(u8::is_ascii_digit);
+    if !has_digit {
+        *barren = body + length;
+    }
     (length >= *fewest && has_digit).then_some(at..body + length)
 }
 
@@ -250,17 +273,20 @@ fn name_before(bytes: &[u8], at: usize) -> Option<&str> {
 /// ```
 #[must_use]
 pub fn is_secret_name(name: &str) -> bool {
-    const ALONE: [&str; 14] = [
+    const ALONE: [&str; 17] = [
         "apikey",
+        "apikeys",
         "authorization",
         "bearer",
         "cookie",
+        "cookies",
         "credential",
         "credentials",
         "jwt",
         "passphrase",
         "passwd",
         "password",
+        "passwords",
         "pwd",
         "secret",
         "secrets",
@@ -286,13 +312,14 @@ pub fn is_secret_name(name: &str) -> bool {
         return false;
     }
     let pair = |pair: &[String]| match pair {
-        [first, second] => PAIRS.contains(&(first, second)),
+        [first, second] => PAIRS.contains(&(first, second.strip_suffix('s').unwrap_or(second))),
         _ => false,
     };
     words.iter().any(|word| ALONE.contains(&word.as_str())) || words.windows(2).any(pair)
 }
 
-/// The words of a name, in lower case: `X-Api_keyHTTPToken` has x, api, key, http, token.
+/// The words of a name, in lower case and without a number at their end: `X-Api_keyHTTPToken2` has x, api,
+/// key, http, token.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut chars = name.chars().peekable();
@@ -309,6 +336,9 @@ fn words(name: &str) -> Vec<String> {
             word.push(c.to_ascii_lowercase());
         }
         before = c;
+    }
+    for word in &mut words {
+        word.truncate(word.trim_end_matches(|c: char| c.is_ascii_digit()).len());
     }
     words.retain(|word| !word.is_empty());
     words
@@ -374,6 +404,27 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_is_cut_ends_between_characters() {
+        let header = format!("-----BEGIN {} KEY-----", "PRIVATE");
+        for pad in ["", " ", "  "] {
+            let text = format!("{header}{pad}{}", "\u{20ac}".repeat(20_000));
+            let found = secret_shapes(&text).next().unwrap();
+            assert!(text.is_char_boundary(found.range.end));
+        }
+    }
+
+    // Quadratic time would not end.
+    #[test]
+    fn prefixes_without_end_are_read_once() {
+        for prefix in ["sk-", "xoxb-", "AIza-", "github_pat_-", "eyJ-", "eyJabc."] {
+            assert!(
+                secret_shapes(&prefix.repeat(1_000_000)).next().is_none(),
+                "{prefix}"
+            );
+        }
+    }
+
+    #[test]
     fn prose_and_code_are_not() {
         for text in [
             "-----BEGIN PUBLIC KEY-----",
@@ -405,6 +456,10 @@ mod tests {
             "access_token",
             "HTTPToken",
             "sshKey",
+            "passwords",
+            "api_keys",
+            "password2",
+            "TOKEN_1",
         ] {
             assert!(is_secret_name(name), "{name}");
         }

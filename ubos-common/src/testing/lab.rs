@@ -100,7 +100,7 @@ pub struct Lab<N: Node> {
     links: Vec<Link>,
     now: Mono,
     start: Timestamp,
-    wall_shift: Duration,
+    wall_shift: i64,
     dice: Dice,
     events: Vec<(Mono, usize, N::Event)>,
 }
@@ -114,7 +114,7 @@ impl<N: Node> Lab<N> {
             links: Vec::new(),
             now: Mono::ZERO,
             start: Timestamp::from_unix(START).unwrap_or(Timestamp::EPOCH),
-            wall_shift: Duration::ZERO,
+            wall_shift: 0,
             dice: Dice(IdSource::seeded(seed)),
             events: Vec::new(),
         }
@@ -135,13 +135,23 @@ impl<N: Node> Lab<N> {
     /// The time in the lab.
     #[must_use]
     pub fn now(&self) -> Now {
-        let since = self.now.saturating_since(Mono::ZERO) + self.wall_shift;
-        Now::new(self.now, self.start.saturating_add(since))
+        let since = self.now.saturating_since(Mono::ZERO);
+        let wall = self
+            .start
+            .saturating_add(since)
+            .unix()
+            .saturating_add(self.wall_shift);
+        let nearest = if self.wall_shift < 0 {
+            Timestamp::MIN
+        } else {
+            Timestamp::MAX
+        };
+        Now::new(self.now, Timestamp::from_unix(wall).unwrap_or(nearest))
     }
 
-    /// Lets the wall clock jump ahead, as after a sleep or a correction; the monotonic clock does not.
-    pub const fn jump_wall(&mut self, span: Duration) {
-        self.wall_shift = self.wall_shift.saturating_add(span);
+    /// Lets the wall clock jump, ahead or back, as after a sleep or a correction; the monotonic clock does not.
+    pub const fn jump_wall(&mut self, seconds: i64) {
+        self.wall_shift = self.wall_shift.saturating_add(seconds);
     }
 
     /// A node.

@@ -160,7 +160,9 @@ impl Link {
         let Some(direction) = self.directions.get_mut(from) else {
             return;
         };
-        if let Some((_, Packet::Bytes(waiting))) = direction.queue.back_mut()
+        // What would arrive before its own time waits for itself.
+        if let Some((last, Packet::Bytes(waiting))) = direction.queue.back_mut()
+            && *last >= due
             && dice.hits(self.faults.join)
         {
             waiting.extend_from_slice(&bytes);

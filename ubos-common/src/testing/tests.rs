@@ -178,6 +178,22 @@ fn a_node_that_reads_nothing_loses_nothing() {
 }
 
 #[test]
+fn nothing_is_sent_behind_an_end_and_time_never_goes_back() {
+    let (mut lab, link) = pair(1, LinkKind::Stream, Faults::none());
+    lab.with(1, |ear, _| ear.deaf = true);
+    lab.with(0, |ear, _| {
+        ear.out
+            .extend([Action::HalfClose(link), Action::Send(link, vec![7])]);
+    });
+    lab.run_for(Duration::from_secs(1), 10);
+    let before = lab.now();
+    lab.with(1, |ear, _| ear.deaf = false);
+    lab.run(10);
+    assert_eq!(heard(&lab), [Heard::End]);
+    assert_eq!(lab.now(), before);
+}
+
+#[test]
 fn time_goes_to_what_is_due_and_walls_may_jump() {
     let (mut lab, _) = pair(1, LinkKind::Stream, Faults::none());
     let start = lab.now();
@@ -186,11 +202,43 @@ fn time_goes_to_what_is_due_and_walls_may_jump() {
     });
     assert_eq!(lab.run_for(Duration::from_secs(4), 10), 0);
     assert_eq!(lab.now(), start.plus(Duration::from_secs(4)));
-    lab.jump_wall(Duration::from_secs(60));
+    lab.jump_wall(100);
+    lab.jump_wall(-40);
     lab.run(10);
     assert_eq!(
         lab.events().first().unwrap().0,
         start.plus(Duration::from_secs(5)).mono
     );
     assert_eq!(lab.now().wall.saturating_since(start.wall), 65);
+}
+
+#[test]
+fn nothing_arrives_before_its_latency() {
+    let latency = Duration::from_millis(10);
+    let faults = Faults::rough().with_latency(latency..=latency);
+    let (mut lab, link) = pair(1, LinkKind::Stream, faults);
+    for _ in 0..20 {
+        let sent = lab.now().mono;
+        lab.with(0, |ear, _| ear.out.push(Action::Send(link, vec![1; 4])));
+        lab.run_for(Duration::from_millis(1), 100);
+        assert!(lab.now().mono > sent);
+    }
+    let mut heard_by = [0; 64];
+    lab.run(1_000);
+    for (at, _, heard) in lab.events() {
+        if let Heard::Bytes(bytes) = heard {
+            let ms = usize::try_from(at.as_nanos() / 1_000_000).unwrap();
+            heard_by[ms] += bytes.len();
+        }
+    }
+    let mut sum = 0;
+    for (ms, bytes) in heard_by.iter().enumerate() {
+        sum += bytes;
+        // Four bytes are sent at 0, 1, 2 ... ms.
+        assert!(
+            sum <= 4 * (ms + 1).saturating_sub(10),
+            "{sum} bytes by {ms} ms"
+        );
+    }
+    assert_eq!(sum, 80);
 }
