@@ -18,7 +18,7 @@ use super::governed::{Errand, Governed, Handlers, Stores};
 use super::output::{AgentPart, HubPart};
 use super::plan::PASSES;
 use super::report::Writer;
-use super::scan::Count;
+use super::scan::{Count, PASS_VERSION};
 use super::screen::{Screen, Who};
 use super::toolbox::Toolbox;
 
@@ -162,7 +162,7 @@ impl Mission {
         let payload = match act.tool.as_str() {
             "MERGE" => json!({ "inputs": inputs_digest }),
             "FLEET" | "REPORT" => json!({ "tree": self.parts.tree, "inputs": inputs_digest }),
-            _ => json!({ "tree": self.parts.tree }),
+            _ => json!({ "tree": self.parts.tree, "pass": PASS_VERSION }),
         };
         if act.is_join() {
             let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -44,6 +44,8 @@ pub enum ScanError {
     Canceled,
 }
 
+/// Counted up when a pass finds something else in the same folder: outcomes of other versions do not answer.
+pub const PASS_VERSION: u32 = 1;
 /// Entries of a list that a result shows.
 pub const LISTED: usize = 1_000;
 /// Largest files that a result shows.
