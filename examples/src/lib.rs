@@ -8,3 +8,8 @@
 )]
 
 pub mod mission;
+
+/// The example of the project's first page runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
