@@ -6,9 +6,11 @@
 //! toolbox     OpenSentience core  ── socket ──  tools         scan       the passes
 //! fleet       hub and two agents: a second count
 //! report      a uap-agent writes the report                   sections   its parts
+//! checkpoints where that agent keeps its state
 //! ```
 
 pub mod args;
+pub mod checkpoints;
 pub mod clock;
 pub mod findings;
 pub mod fleet;

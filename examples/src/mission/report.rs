@@ -1,5 +1,6 @@
 //! The report's writer: an agent with the react strategy and two tools.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
@@ -12,6 +13,7 @@ use ubos_common::secret::Secret;
 use upp::transport::openai::{OpenAiConfig, OpenAiModel};
 use upp::{FnTool, LlmModel, Reply, ScriptedModel, Tool, ToolError, json_text, object};
 
+use super::checkpoints::FileCheckpoints;
 use super::clock::RuntimeClock;
 use super::findings::Findings;
 use super::fleet::Check;
@@ -21,12 +23,15 @@ use super::sections::{SECTIONS, section};
 
 /// The name of the strategy in the output.
 const STRATEGY: &str = "react";
+/// The session of the report's agent.
+const SESSION: &str = "report";
 /// Steps after which a real model has had its say.
 const MAX_STEPS: u64 = 12;
 
 /// Writes the report: by script, or with a real model.
 pub struct Writer {
     model: Option<OpenAiModel>,
+    checkpoints: FileCheckpoints,
 }
 
 impl std::fmt::Debug for Writer {
@@ -39,9 +44,15 @@ impl std::fmt::Debug for Writer {
 
 impl Writer {
     /// A writer with the model of a name, whose key is in the environment; without a name it works by script.
-    pub fn new(model: Option<&str>) -> Result<Self, String> {
+    ///
+    /// Its agent's checkpoints live below `state`; each mission replaces those of the one before.
+    pub fn new(model: Option<&str>, state: &Path) -> Result<Self, String> {
+        let checkpoints = FileCheckpoints::new(state.join("checkpoints"));
         let Some(name) = model else {
-            return Ok(Self { model: None });
+            return Ok(Self {
+                model: None,
+                checkpoints,
+            });
         };
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let key = variable("OPENAI_API_KEY")
@@ -52,7 +63,10 @@ impl Writer {
         }
         let model =
             OpenAiModel::new(name, config).map_err(|err| format!("--model {name}: {err}"))?;
-        Ok(Self { model: Some(model) })
+        Ok(Self {
+            model: Some(model),
+            checkpoints,
+        })
     }
 
     /// Writes the report on findings and their check.
@@ -78,6 +92,8 @@ impl Writer {
             .with_runtime(Runtime::new(Arc::new(RuntimeClock::default()), ids))
             .with_system(SYSTEM)
             .with_tools(tools(&desk).map_err(|err| err.to_string())?)
+            .with_checkpoints(Arc::new(self.checkpoints.clone()))
+            .with_session_id(SESSION)
             .with_execution(strategy);
         let agent = agent(options).map_err(|err| err.to_string())?;
         let mut run = agent.stream("Write the report of this audit.", &agent.initial_state());
@@ -260,7 +276,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_scripted_agent_writes_every_section_by_tools() {
-        let writer = Writer::new(None).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let writer = Writer::new(None, state.path()).unwrap();
         let (report, part) = writer
             .write(&Findings::default(), &Check::default(), &Screen::new(true))
             .await
@@ -280,6 +297,12 @@ mod tests {
             ("react", 3, 7)
         );
         assert!(part.input_tokens > 0 && part.output_tokens > 0);
+        assert!(
+            state
+                .path()
+                .join("checkpoints/report/checkpoint.json")
+                .exists()
+        );
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn finish(args: &Args, document: &Document) -> ExitCode {
 async fn run(args: &Args) -> Result<Document, Failure> {
     let mut interrupt = Interrupt::listen()?;
     let screen = Screen::new(args.json);
-    let writer = Writer::new(args.model.as_deref()).map_err(Failure::Input)?;
+    let writer = Writer::new(args.model.as_deref(), &args.state).map_err(Failure::Input)?;
     let folder = folder(args)?;
     let stores = Stores::open(&args.state, &screen).map_err(Failure::Ours)?;
     let kept = stores.verify(None).map_err(Failure::Ours)?;
