@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ignore::WalkBuilder;
+use ignore::{Walk, WalkBuilder};
 use ubos_common::canon::Digest;
 
 use super::{Progress, ScanError};
@@ -21,6 +21,9 @@ pub struct Folder {
     /// A folder inside it that does not count: the mission's own state.
     pub excluded: Option<PathBuf>,
 }
+
+/// Folders that are left out, each with the rules that are of no use.
+type Unsound = Arc<Mutex<Vec<(PathBuf, &'static str)>>>;
 
 /// One regular file.
 #[derive(Clone, Debug)]
@@ -44,36 +47,14 @@ impl Folder {
             why,
         };
         fs::read_dir(&self.path).map_err(|err| unlistable(err.to_string()))?;
-        let unsound = Arc::new(Mutex::new(Vec::new()));
-        let ruled = !self.no_ignore;
-        if ruled && let Some(name) = unsound_rules(&self.path) {
+        if !self.no_ignore
+            && let Some(name) = unsound_rules(&self.path)
+        {
             return Err(unlistable(in_no_use(name)));
         }
+        let unsound = Unsound::default();
         let mut files = Vec::new();
-        let (excluded, left_out) = (self.excluded.clone(), Arc::clone(&unsound));
-        let walk = WalkBuilder::new(&self.path)
-            .standard_filters(false)
-            .hidden(false)
-            .parents(false)
-            .git_ignore(!self.no_ignore)
-            .ignore(!self.no_ignore)
-            .require_git(false)
-            .follow_links(false)
-            .filter_entry(move |entry| {
-                if entry.file_name() == ".git" || Some(entry.path()) == excluded.as_deref() {
-                    return false;
-                }
-                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                let unsound = (ruled && is_folder).then(|| unsound_rules(entry.path()));
-                let Some(name) = unsound.flatten() else {
-                    return true;
-                };
-                let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
-                left_out.push((entry.path().to_owned(), name));
-                false
-            })
-            .build();
-        for entry in walk {
+        for entry in self.walk(&unsound) {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(err) => {
@@ -107,6 +88,34 @@ impl Folder {
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         files.shrink_to_fit();
         Ok(files)
+    }
+
+    /// Goes through everything that counts; folders whose rules are of no use are left out and told.
+    fn walk(&self, unsound: &Unsound) -> Walk {
+        let (excluded, left_out, ruled) =
+            (self.excluded.clone(), Arc::clone(unsound), !self.no_ignore);
+        WalkBuilder::new(&self.path)
+            .standard_filters(false)
+            .hidden(false)
+            .parents(false)
+            .git_ignore(ruled)
+            .ignore(ruled)
+            .require_git(false)
+            .follow_links(false)
+            .filter_entry(move |entry| {
+                if entry.file_name() == ".git" || Some(entry.path()) == excluded.as_deref() {
+                    return false;
+                }
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                let unsound = (ruled && is_folder).then(|| unsound_rules(entry.path()));
+                let Some(name) = unsound.flatten() else {
+                    return true;
+                };
+                let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
+                left_out.push((entry.path().to_owned(), name));
+                false
+            })
+            .build()
     }
 
     /// The place of a file.
