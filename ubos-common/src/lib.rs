@@ -42,6 +42,7 @@ pub mod os;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+mod plain;
 mod text;
 
 /// What the macros of this crate expand to. No part of the interface.

@@ -75,22 +75,13 @@ impl Findings {
 
 /// Reads one output; an error names the pass and not the text.
 pub fn read<T: DeserializeOwned>(what: &str, output: &RawBuf) -> Result<T, String> {
-    serde_json::from_str(output.as_str())
-        .map_err(|err| format!("the output of {what}: {}", err.classify_in_words()))
-}
-
-trait InWords {
-    fn classify_in_words(&self) -> String;
-}
-
-impl InWords for serde_json::Error {
-    fn classify_in_words(&self) -> String {
+    serde_json::from_str(output.as_str()).map_err(|err| {
         format!(
-            "not what was expected at line {} column {}",
-            self.line(),
-            self.column()
+            "the output of {what} is not what was expected at line {} column {}",
+            err.line(),
+            err.column()
         )
-    }
+    })
 }
 
 #[cfg(test)]

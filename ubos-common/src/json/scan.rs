@@ -1,7 +1,6 @@
-//! The inner loops: white space, strings, numbers. Eight bytes at a time where it pays.
+//! The inner loops: white space, strings, numbers.
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
+use crate::plain::plain_len;
 
 /// Bytes from the start of `bytes` that are no white space.
 pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
@@ -13,31 +12,7 @@ pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 
 /// The index, from `at`, of the first quote, backslash or control character; the length if there is none.
 pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
-    let mut index = at;
-    let rest = bytes.get(at..).unwrap_or_default();
-    let (words, tail) = rest.as_chunks::<8>();
-    for word in words {
-        let hits = special(u64::from_le_bytes(*word));
-        if hits != 0 {
-            return index + (hits.trailing_zeros() / 8) as usize;
-        }
-        index += 8;
-    }
-    index
-        + tail
-            .iter()
-            .position(|b| matches!(b, b'"' | b'\\' | 0..0x20))
-            .unwrap_or(tail.len())
-}
-
-/// The high bit of each byte that is a quote, a backslash or a control character; bytes above the lowest
-/// hit may be marked falsely, so only the lowest counts.
-const fn special(word: u64) -> u64 {
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    let zero = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (zero | control) & HIGH
+    at + plain_len(bytes.get(at..).unwrap_or_default())
 }
 
 /// The index behind the number that begins at `at`, or `None` where the grammar is broken.
@@ -103,16 +78,6 @@ pub(super) fn name_tag(name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn plain_end_agrees_with_a_plain_loop(bytes: Vec<u8>, at in 0usize..20) {
-            let at = at.min(bytes.len());
-            let naive = bytes[at..].iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20)).map_or(bytes.len(), |n| at + n);
-            prop_assert_eq!(plain_end(&bytes, at), naive);
-        }
-    }
 
     #[test]
     fn numbers_by_the_grammar() {
