@@ -37,6 +37,9 @@
 
 mod answer;
 mod config;
+#[cfg(feature = "schema")]
+mod contract;
+mod flight;
 mod handler;
 mod hooks;
 mod ledger;
@@ -50,14 +53,19 @@ use std::sync::Arc;
 
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
-use ubos_common::violation::{Level, Profile};
+use ubos_common::violation::{Level, Profile, Report};
 
-pub use answer::{Answer, Delivery, ProcessError, Sink, Warning};
+pub use answer::{Answer, Delivery, ProcessError, Sink, Unreachable, Warning};
 pub use config::Config;
+#[cfg(feature = "schema")]
+pub use contract::Schemas;
 pub use handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress};
-pub use hooks::{Access, AllowAll, Authorize, ContractCheck, Table, Unchecked};
+pub use hooks::{
+    Access, AllowAll, Authorize, ContractCheck, ContractFinding, NotEnforced, Table, Unchecked,
+};
 pub use stop::StopReason;
 
+use flight::{Flight, Flights};
 use ledger::{Entered, Ledger};
 use race::{Race, Step, TimeLimits};
 use results::Run;
@@ -74,7 +82,7 @@ use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, Transcript};
-use crate::validate::{decode_task, findings, ids_of};
+use crate::validate::{Options, decode_task, findings, ids_of};
 
 /// Answers tasks.
 pub struct Processor {
@@ -87,6 +95,7 @@ pub struct Processor {
     transcript: Arc<dyn Transcript>,
     config: Config,
     ledger: Ledger,
+    flights: Flights,
 }
 
 struct Route {
@@ -108,6 +117,7 @@ impl Processor {
             transcript,
             config,
             ledger: Ledger::default(),
+            flights: Flights::default(),
         }
     }
 
@@ -182,12 +192,39 @@ impl Processor {
         task: &[u8],
         sink: &mut dyn Sink,
     ) -> Result<Answer, ProcessError> {
+        match self.read(task) {
+            Ok(read) => self.answer(clock, read, task, sink).await,
+            Err(nack) => self.turn_away(clock.now(), *nack, task),
+        }
+    }
+
+    /// Answers one task that was read before, by a transport that had to look where it goes.
+    ///
+    /// # Errors
+    ///
+    /// As [`process`](Self::process).
+    pub async fn process_task<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        task: Task,
+        sink: &mut dyn Sink,
+    ) -> Result<Answer, ProcessError> {
+        let bytes = task.encode();
+        self.answer(clock, task, &bytes, sink).await
+    }
+
+    async fn answer<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        task: Task,
+        bytes: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<Answer, ProcessError> {
         let now = clock.now();
-        let bytes = task;
-        let task = match self.admit(bytes) {
-            Ok(task) => Arc::new(task),
-            Err(nack) => return self.turn_away(now, *nack, bytes),
-        };
+        if let Some(nack) = self.refuse(&task) {
+            return self.turn_away(now, nack, bytes);
+        }
+        let task = Arc::new(task);
         let Some(route) = self.route(&task) else {
             let nack = nack(
                 &task,
@@ -229,37 +266,30 @@ impl Processor {
             .map(|result| Answer::Result(Box::new(result)))
     }
 
-    /// Reads and authorizes.
-    fn admit(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+    fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
         let decoded = decode_task(bytes, &self.config.options);
-        let Ok((task, _)) = decoded else {
-            let report = findings(&decoded);
-            let musts = report.iter().filter(|f| f.level == Level::Must);
-            let shown: Vec<String> = musts
-                .take(MAX_SHOWN)
-                .map(|f| {
-                    let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
-                    format!("{} at {pointer:?}", f.code)
-                })
-                .collect();
-            let why = format!("not a valid task: {}", shown.join(", "));
-            let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
-            (nack.message_id, nack.correlation_id) = ids_of(bytes, &self.config.options.limits);
-            return Err(Box::new(nack));
-        };
-        // impl: SAP-11-2
-        match self
-            .authorize
-            .authorize(&task.issuer, &task.target.capability)
-        {
-            Access::Allowed => Ok(task),
+        match decoded {
+            Ok((task, _)) => Ok(task),
+            Err(_) => Err(Box::new(invalid(
+                &findings(&decoded),
+                bytes,
+                &self.config.options,
+            ))),
+        }
+    }
+
+    // impl: SAP-11-2
+    fn refuse(&self, task: &Task) -> Option<Nack> {
+        let capability = &task.target.capability;
+        match self.authorize.authorize(&task.issuer, capability) {
+            Access::Allowed => None,
             Access::Forbidden => {
                 let why = "the issuer may not have this done";
-                Err(Box::new(nack(&task, ErrorCode::Forbidden, why)))
+                Some(nack(task, ErrorCode::Forbidden, why))
             }
             Access::Unknown => {
                 let why = "the issuer is not known";
-                Err(Box::new(nack(&task, ErrorCode::Unauthorized, why)))
+                Some(nack(task, ErrorCode::Unauthorized, why))
             }
         }
     }
@@ -315,7 +345,35 @@ impl Processor {
         if let Some(result) = open.run.look_up(now, route.essence.as_ref(), sink) {
             return Ok(result);
         }
-        let running = open.run.interim(now, Status::Running);
+        let landing = match open.run.flight() {
+            Some(Flight::Follow(landed)) => {
+                let task = Arc::clone(&open.run.task);
+                if let Some(ended) = race::wait(open.clock, &task, &stop, landed).await {
+                    return Ok(open.run.end(open.clock.now(), ended, sink));
+                }
+                let now = open.clock.now();
+                if let Some(result) = open.run.look_up(now, route.essence.as_ref(), sink) {
+                    return Ok(result);
+                }
+                None
+            }
+            Some(Flight::Lead(landing)) => Some(landing),
+            None => None,
+        };
+        let result = self.run(open, route, stop, sink).await;
+        drop(landing);
+        result
+    }
+
+    /// From RUNNING to the last result, which is not yet told.
+    async fn run<S: Sleep + Sync + ?Sized>(
+        &self,
+        open: &mut Open<'_, S>,
+        route: &Route,
+        stop: Stop,
+        sink: &mut dyn Sink,
+    ) -> Result<TaskResult, ProcessError> {
+        let running = open.run.interim(open.clock.now(), Status::Running);
         sink.deliver(Delivery::Result(&open.emit(running)?));
         let bounds = (self.config.max_reports, self.config.cancel_grace);
         let task = Arc::clone(&open.run.task);
@@ -387,7 +445,23 @@ impl<S: Sleep + Sync + ?Sized> Drop for Open<'_, S> {
     }
 }
 
-fn nack(task: &Task, code: ErrorCode, why: &str) -> Nack {
+/// The Nack of bytes that are no valid task.
+pub(crate) fn invalid(report: &Report, bytes: &[u8], options: &Options) -> Nack {
+    let musts = report.iter().filter(|f| f.level == Level::Must);
+    let shown: Vec<String> = musts
+        .take(MAX_SHOWN)
+        .map(|f| {
+            let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
+            format!("{} at {pointer:?}", f.code)
+        })
+        .collect();
+    let why = format!("not a valid task: {}", shown.join(", "));
+    let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
+    (nack.message_id, nack.correlation_id) = ids_of(bytes, &options.limits);
+    nack
+}
+
+pub(crate) fn nack(task: &Task, code: ErrorCode, why: &str) -> Nack {
     Nack::of(task, code, reason(why))
 }
 

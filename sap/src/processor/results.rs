@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::time::Now;
 
+use super::flight::Flight;
 use super::handler::{HandlerError, Outcome, Progress};
+use super::hooks::ContractFinding;
 use super::race::Ended;
 use super::{Delivery, Processor, Sink, Warning};
 use crate::alignment::{Assessment, Subject};
@@ -114,6 +116,19 @@ impl<'p> Run<'p> {
         }
     }
 
+    /// Joins those that compute the same outcome at the same time; `None` where nobody may wait for it.
+    // impl: SAP-6-11
+    pub(super) fn flight(&self) -> Option<Flight> {
+        let (keys, _) = self.write.as_ref()?;
+        let policy = self.task.constitutional_context.cache_policy.as_ref()?;
+        // No record is young enough, so another one's outcome would not answer.
+        let never = policy
+            .max_age_sec
+            .as_ref()
+            .is_some_and(|max| max.value() == 0);
+        (!never).then(|| self.processor.flights.join(keys.key))
+    }
+
     fn find(&self, keys: &Keys, sink: &mut dyn Sink) -> Option<CacheRecord> {
         match self.processor.cache.as_ref()?.find(&keys.key) {
             Ok(lookup) => {
@@ -209,10 +224,15 @@ impl<'p> Run<'p> {
         let output = outcome.output.as_ref().map(RawBuf::as_raw);
         // impl: SAP-4.2-7
         if let (Some(contract), Some(output)) = (&self.task.output_contract, output) {
-            let breaches = self.processor.contract.breaches(contract, output);
-            if !breaches.is_empty() {
-                let why = format!("the output breaks its contract at {}", breaches.join(", "));
-                return self.failed(now, ErrorCode::Unprocessable, &why);
+            match self.processor.contract.check(contract, output) {
+                ContractFinding::Kept => {}
+                ContractFinding::Broken(pointers) => {
+                    let why = format!("the output breaks its contract at {}", pointers.join(", "));
+                    return self.failed(now, ErrorCode::Unprocessable, &why);
+                }
+                ContractFinding::NotEnforced(why) => {
+                    sink.deliver(Delivery::Warning(Warning::Contract(why)));
+                }
             }
         }
         let subject = self.subject().proposing(output, &outcome.citations);
