@@ -51,7 +51,9 @@ pub mod context;
 pub mod error;
 pub mod evidence;
 pub mod ident;
+pub mod learning;
 pub mod lifecycle;
+mod limits;
 pub mod number;
 #[cfg(feature = "driver")]
 pub mod processor;
