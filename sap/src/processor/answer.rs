@@ -2,6 +2,7 @@
 
 use super::hooks::NotEnforced;
 use crate::cache::CacheError;
+use crate::learning::SignalError;
 use crate::lifecycle::LifecycleError;
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
@@ -35,6 +36,9 @@ pub enum Warning {
     /// The output was not held against its contract.
     #[error("contract not enforced: {0}")]
     Contract(#[source] NotEnforced),
+    /// What a result says was not kept for learning.
+    #[error("signal not kept")]
+    Signal(#[source] SignalError),
     /// A result did not get to the endpoint that the task names. It stays in the transcript.
     #[error("a result did not get to its endpoint")]
     Unreachable(#[source] Unreachable),

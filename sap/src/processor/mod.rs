@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! validate -> authorize -> route -> seen before? -> transcript -> Ack
-//!   -> time, admission -> cache -> run -> contract -> align -> cache -> transcript -> result
+//!   -> time, admission -> cache -> run -> contract -> align -> cache -> transcript -> signal -> result
 //! ```
 //!
 //! What goes wrong up to the Ack is a Nack, what goes wrong after it a FAILED result, never both. It needs no
@@ -76,6 +76,7 @@ use crate::cache::{CacheStore, Essence, WholePayload};
 use crate::error::ErrorCode;
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
+use crate::learning::{Signal, SignalSink};
 use crate::lifecycle::{Lifecycle, body_digest};
 use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
@@ -92,6 +93,7 @@ pub struct Processor {
     policy: Arc<dyn Policy>,
     contract: Arc<dyn ContractCheck>,
     cache: Option<Arc<dyn CacheStore>>,
+    signals: Option<Arc<dyn SignalSink>>,
     transcript: Arc<dyn Transcript>,
     config: Config,
     ledger: Ledger,
@@ -114,6 +116,7 @@ impl Processor {
             policy: Arc::new(AlwaysValid),
             contract: Arc::new(Unchecked),
             cache: None,
+            signals: None,
             transcript,
             config,
             ledger: Ledger::default(),
@@ -165,6 +168,13 @@ impl Processor {
     #[must_use]
     pub fn cache(mut self, cache: Arc<dyn CacheStore>) -> Self {
         self.cache = Some(cache);
+        self
+    }
+
+    /// Sets where signals for learning go: one for each PARTIAL or last result. Without it none is made.
+    #[must_use]
+    pub fn signals(mut self, signals: Arc<dyn SignalSink>) -> Self {
+        self.signals = Some(signals);
         self
     }
 
@@ -233,7 +243,7 @@ impl Processor {
             );
             return self.turn_away(now, nack, bytes);
         };
-        let run = Run::new(self, Arc::clone(&task));
+        let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let body = body_digest(&task.encode());
         let queued = run.interim(now, Status::Queued);
         let stop = match self.ledger.enter(body, queued, self.config.max_running) {
@@ -262,7 +272,7 @@ impl Processor {
             sink.deliver(Delivery::Ack(Ack::of(&task)));
         }
         let result = self.work(&mut open, route, stop, sink).await?;
-        open.emit(result)
+        open.emit(result, sink)
             .map(|result| Answer::Result(Box::new(result)))
     }
 
@@ -342,7 +352,7 @@ impl Processor {
             let assessment = open.run.admission.clone();
             return Ok(open.run.by_verdict(now, assessment, Outcome::default()));
         }
-        if let Some(result) = open.run.look_up(now, route.essence.as_ref(), sink) {
+        if let Some(result) = open.run.look_up(now, sink) {
             return Ok(result);
         }
         let landing = match open.run.flight() {
@@ -352,7 +362,7 @@ impl Processor {
                     return Ok(open.run.end(open.clock.now(), ended, sink));
                 }
                 let now = open.clock.now();
-                if let Some(result) = open.run.look_up(now, route.essence.as_ref(), sink) {
+                if let Some(result) = open.run.look_up(now, sink) {
                     return Ok(result);
                 }
                 None
@@ -374,7 +384,8 @@ impl Processor {
         sink: &mut dyn Sink,
     ) -> Result<TaskResult, ProcessError> {
         let running = open.run.interim(open.clock.now(), Status::Running);
-        sink.deliver(Delivery::Result(&open.emit(running)?));
+        let running = open.emit(running, sink)?;
+        sink.deliver(Delivery::Result(&running));
         let bounds = (self.config.max_reports, self.config.cancel_grace);
         let task = Arc::clone(&open.run.task);
         let mut race = Race::new(open.clock, route.handler.as_ref(), &task, stop, bounds);
@@ -385,7 +396,8 @@ impl Processor {
                     if result.status.is_terminal() {
                         return Ok(result);
                     }
-                    sink.deliver(Delivery::Result(&open.emit(result)?));
+                    let result = open.emit(result, sink)?;
+                    sink.deliver(Delivery::Result(&result));
                 }
                 Step::Ended(ended) => return Ok(open.run.end(open.clock.now(), ended, sink)),
             }
@@ -413,7 +425,11 @@ struct Open<'p, S: Sleep + Sync + ?Sized> {
 impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
     /// Writes a result down; only then may it be told.
     // impl: SAP-10-1
-    fn emit(&mut self, result: TaskResult) -> Result<TaskResult, ProcessError> {
+    fn emit(
+        &mut self,
+        result: TaskResult,
+        sink: &mut dyn Sink,
+    ) -> Result<TaskResult, ProcessError> {
         let now = self.clock.now();
         let result = self.run.sound(now, result);
         let mut lifecycle = self.lifecycle.clone();
@@ -426,7 +442,23 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
         processor
             .ledger
             .update(&result, processor.config.max_finished);
+        self.signal(&result, sink);
         Ok(result)
+    }
+
+    // impl: SAP-7-6
+    fn signal(&self, result: &TaskResult, sink: &mut dyn Sink) {
+        let Some(signals) = &self.processor.signals else {
+            return;
+        };
+        if !result.status.is_terminal() && result.status != Status::Partial {
+            return;
+        }
+        let fingerprint = self.run.fingerprint();
+        let signal = Signal::of_result(&self.run.task, fingerprint, result);
+        if let Some(Err(error)) = signal.map(|signal| signals.emit(signal)) {
+            sink.deliver(Delivery::Warning(Warning::Signal(error)));
+        }
     }
 }
 
@@ -439,7 +471,7 @@ impl<S: Sleep + Sync + ?Sized> Drop for Open<'_, S> {
         let now = self.clock.now();
         let why = "processing was given up before its end";
         let result = self.run.failed(now, ErrorCode::Internal, why);
-        if self.emit(result).is_err() {
+        if self.emit(result, &mut |_: Delivery<'_>| {}).is_err() {
             self.processor.ledger.forget(&self.run.task.task_id);
         }
     }

@@ -13,7 +13,7 @@ use super::{Delivery, Processor, Sink, Warning};
 use crate::alignment::{Assessment, Subject};
 use crate::cache::{self, CacheRecord, CacheStore, Decision, Essence, Found, Keys, SAP_VERSION};
 use crate::error::{ErrorCode, ErrorObject};
-use crate::evidence::{Alignment, CacheEvidence, ConstitutionalEvidence};
+use crate::evidence::{Alignment, CacheEvidence, ConstitutionalEvidence, Fingerprint};
 use crate::number::Whole;
 use crate::result::TaskResult;
 use crate::status::Status;
@@ -28,10 +28,17 @@ pub(super) struct Run<'p> {
     cache: Option<CacheEvidence>,
     /// Where a good outcome is written.
     write: Option<(Keys, Arc<dyn CacheStore>)>,
+    essence: Arc<dyn Essence>,
+    /// Once they were looked for.
+    keys: Option<Keys>,
 }
 
 impl<'p> Run<'p> {
-    pub(super) fn new(processor: &'p Processor, task: Arc<Task>) -> Self {
+    pub(super) fn new(
+        processor: &'p Processor,
+        task: Arc<Task>,
+        essence: Arc<dyn Essence>,
+    ) -> Self {
         let admission = Assessment::valid(&task.constitutional_context);
         Self {
             processor,
@@ -39,6 +46,8 @@ impl<'p> Run<'p> {
             admission,
             cache: None,
             write: None,
+            essence,
+            keys: None,
         }
     }
 
@@ -72,17 +81,15 @@ impl<'p> Run<'p> {
 
     /// Asks the cache; gives the result where the run ends here.
     // impl: SAP-6-3, SAP-6-5, SAP-6-6
-    pub(super) fn look_up(
-        &mut self,
-        now: Now,
-        essence: &dyn Essence,
-        sink: &mut dyn Sink,
-    ) -> Option<TaskResult> {
+    pub(super) fn look_up(&mut self, now: Now, sink: &mut dyn Sink) -> Option<TaskResult> {
         let policy = self.task.constitutional_context.cache_policy.clone();
         if !cache::is_read(policy.as_ref()) {
             return None;
         }
-        let keys = Keys::of(&self.task, essence).ok();
+        self.keys = self
+            .keys
+            .or_else(|| Keys::of(&self.task, self.essence.as_ref()).ok());
+        let keys = self.keys;
         let record = keys.and_then(|keys| self.find(&keys, sink));
         let found = match (&keys, &record) {
             (None, _) => Found::NoKey,
@@ -114,6 +121,13 @@ impl<'p> Run<'p> {
             }
             _ => None,
         }
+    }
+
+    /// Names what the task's outcome depends on, for learning.
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        let keys = self.keys;
+        let keys = keys.or_else(|| Keys::of(&self.task, self.essence.as_ref()).ok());
+        keys.map(|keys| keys.fingerprint)
     }
 
     /// Joins those that compute the same outcome at the same time; `None` where nobody may wait for it.

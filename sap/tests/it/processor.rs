@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sap::alignment::Rules;
+use sap::learning::{Signal, SignalError, SignalSink};
 use sap::processor::{
     Answer, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome,
     Processor, Progress, StopReason, Table,
@@ -798,4 +799,72 @@ fn who_waits_for_an_equal_task_keeps_its_own_time_and_may_be_cancelled() {
         panic!("ended")
     };
     assert_eq!(result(cancelled).status, Status::Cancelled);
+}
+
+#[derive(Debug, Default)]
+struct Signals(Mutex<Vec<Signal>>);
+
+impl SignalSink for Signals {
+    fn emit(&self, signal: Signal) -> Result<(), SignalError> {
+        let mut signals = self.0.lock().unwrap();
+        if signals.len() == 5 {
+            return Err(SignalError::Full {
+                what: "signals",
+                limit: 5,
+            });
+        }
+        signals.push(signal);
+        Ok(())
+    }
+}
+
+// spec: SAP-7-6, SAP-6-13
+#[test]
+fn each_partial_or_last_result_is_one_signal() {
+    let (log, clock, signals) = (Log::default(), Jumping::new(), Arc::new(Signals::default()));
+    let processor = processor(&log)
+        .handle_with(
+            "consult.align".parse().unwrap(),
+            |mut cx: Context| async move {
+                cx.report(Progress::partial(text("1"), vec![RawObject::empty()]))
+                    .await;
+                Ok(Outcome::new(text("2")))
+            },
+            Arc::new(sap::cache::DropMembers::new(["asked"])),
+        )
+        .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
+        .cache(Arc::new(MemoryCache::default()))
+        .signals(Arc::clone(&signals) as Arc<dyn SignalSink>);
+    let ask = |number: u8, payload: Value| {
+        let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
+        let task = with(task(), "/taskId", Some(json!(id)));
+        run(&processor, &clock, &with(task, "/payload", Some(payload)))
+    };
+    ask(1, json!({"n": 1, "asked": "now"}));
+    ask(1, json!({"n": 1, "asked": "now"}));
+    ask(2, json!({"n": 1, "asked": "then"}));
+    ask(3, json!({"n": 2}));
+    let (told, answer) = ask(4, json!({"n": 1}));
+    assert_eq!(result(answer).status, Status::Succeeded);
+    assert!(told.iter().any(|line| line.contains("Signal(")), "{told:?}");
+    let signals = signals.0.lock().unwrap();
+    let said: Vec<_> = signals
+        .iter()
+        .map(|signal| {
+            let status = signal.status.as_ref().unwrap();
+            (status.as_str(), signal.cache_hit.unwrap())
+        })
+        .collect();
+    let computed = [("PARTIAL", false), ("SUCCEEDED", false)];
+    assert_eq!(said[..2], computed);
+    assert_eq!(said[2], ("SUCCEEDED", true));
+    assert_eq!(said[3..], computed);
+    let prints: Vec<_> = signals.iter().map(|s| s.fingerprint.unwrap()).collect();
+    assert!(prints[..3].iter().all(|print| *print == prints[0]) && prints[3] != prints[0]);
+    let one = &signals[1];
+    assert_eq!(
+        (&*one.capability, one.territory.as_deref()),
+        ("consult.align", Some("EUFM"))
+    );
+    assert_eq!(one.policy_checks.as_ref().unwrap().len(), 3);
 }
