@@ -65,6 +65,8 @@ pub mod status;
 pub mod store;
 pub mod task;
 pub mod transcript;
+#[cfg(feature = "driver")]
+pub mod transport;
 pub mod validate;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};

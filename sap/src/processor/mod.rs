@@ -178,6 +178,29 @@ impl Processor {
         self
     }
 
+    /// Who answers.
+    #[must_use]
+    pub const fn producer(&self) -> &Producer {
+        &self.producer
+    }
+
+    /// What is done here, in order.
+    pub fn capabilities(&self) -> impl Iterator<Item = &Capability> {
+        self.routes.keys()
+    }
+
+    /// Whether there is a handler for a capability.
+    #[must_use]
+    pub fn handles(&self, capability: &Capability) -> bool {
+        self.routes.contains_key(capability)
+    }
+
+    /// Tasks that run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.ledger.running()
+    }
+
     /// Cancels a task; false where it does not run.
     pub fn cancel(&self, task_id: &TaskId) -> bool {
         self.ledger.cancel(task_id)
@@ -223,7 +246,8 @@ impl Processor {
         self.answer(clock, task, &bytes, sink).await
     }
 
-    async fn answer<S: Sleep + Sync + ?Sized>(
+    /// Answers one task, given also as its bytes.
+    pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
         task: Task,
@@ -276,7 +300,8 @@ impl Processor {
             .map(|result| Answer::Result(Box::new(result)))
     }
 
-    fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+    /// Reads a task, or says why it is turned away.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
         let decoded = decode_task(bytes, &self.config.options);
         match decoded {
             Ok((task, _)) => Ok(task),
@@ -313,7 +338,13 @@ impl Processor {
         self.routes.get(&task.target.capability)
     }
 
-    fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Result<Answer, ProcessError> {
+    /// Writes a Nack down; only then may it be told.
+    pub(crate) fn turn_away(
+        &self,
+        now: Now,
+        nack: Nack,
+        bytes: &[u8],
+    ) -> Result<Answer, ProcessError> {
         self.transcript
             .record(&Entry::nack(now.wall, &nack, bytes)?)?;
         Ok(Answer::Nack(nack))

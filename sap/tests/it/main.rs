@@ -17,3 +17,5 @@ mod message;
 #[cfg(feature = "driver")]
 mod processor;
 mod samples;
+#[cfg(feature = "driver")]
+mod transport;

@@ -863,7 +863,7 @@ fn each_partial_or_last_result_is_one_signal() {
     assert!(prints[..3].iter().all(|print| *print == prints[0]) && prints[3] != prints[0]);
     let one = &signals[1];
     assert_eq!(
-        (&*one.capability, one.territory.as_deref()),
+        (one.capability.as_str(), one.territory.as_deref()),
         ("consult.align", Some("EUFM"))
     );
     assert_eq!(one.policy_checks.as_ref().unwrap().len(), 3);
