@@ -350,6 +350,16 @@ impl Processor {
         Ok(Answer::Nack(nack))
     }
 
+    /// Ends a task as FAILED that a transport gives up; `None` where an id is not known.
+    #[cfg(feature = "nats")]
+    pub(crate) fn abandon(&self, now: Now, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+        let Some(result) = nack.into_result(now.wall, self.producer.clone()) else {
+            return Ok(None);
+        };
+        self.transcript.record(&Entry::result(now.wall, &result)?)?;
+        Ok(Some(result))
+    }
+
     fn write_down(&self, now: Now, task: &Task) -> Result<(), ProcessError> {
         self.transcript.record(&Entry::task(now.wall, task)?)?;
         Ok(())

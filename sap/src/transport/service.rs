@@ -43,8 +43,8 @@ pub trait Caller: Send {
     /// Takes one message. One who is gone drops it.
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()>;
 
-    /// Nothing more comes: results go to an endpoint. May be said several times.
-    fn elsewhere(&mut self) {}
+    /// A result goes to an endpoint instead; no other one comes here.
+    fn elsewhere(&mut self, _result: &TaskResult) {}
 }
 
 /// What answers tasks behind a transport. Clones are one service.
@@ -118,6 +118,12 @@ impl Service {
             .map(Message::from)
     }
 
+    /// Ends a task that is not processed any more.
+    #[cfg(feature = "nats")]
+    pub(super) fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+        self.processor.abandon(self.clock.now(), nack)
+    }
+
     /// Answers a task that was read from these bytes.
     pub(super) async fn serve_task(
         &self,
@@ -169,7 +175,7 @@ impl Service {
     async fn pass(&self, message: Message, endpoint: Option<&str>, caller: &mut dyn Caller) {
         match (message, endpoint) {
             (Message::Result(result), Some(endpoint)) => {
-                caller.elsewhere();
+                caller.elsewhere(&result);
                 if let Err(why) = self.replies.send(endpoint, &result).await {
                     (self.on_warning)(&Warning::Unreachable(why));
                 }

@@ -22,6 +22,7 @@ use super::{CORRELATION, JSON, LINES};
 use crate::error::ErrorCode;
 use crate::ident::CorrelationId;
 use crate::receipt::{Nack, ReceiptStatus};
+use crate::result::TaskResult;
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
@@ -235,7 +236,7 @@ impl Caller for Waiting {
         })
     }
 
-    fn elsewhere(&mut self) {
+    fn elsewhere(&mut self, _: &TaskResult) {
         self.sender = None;
     }
 }
