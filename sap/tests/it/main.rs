@@ -17,3 +17,5 @@ mod message;
 #[cfg(feature = "driver")]
 mod processor;
 mod samples;
+mod schemas;
+mod shapes;
