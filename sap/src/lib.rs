@@ -67,6 +67,7 @@ pub mod store;
 pub mod task;
 pub mod transcript;
 pub mod validate;
+pub mod view;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
 pub use error::{ErrorCode, ErrorObject};
