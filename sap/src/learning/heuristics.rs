@@ -14,7 +14,7 @@ use crate::ident::Capability;
 
 /// What signals teach, each piece with its evidence. A value: it changes nothing until somebody uses it.
 ///
-/// [`RulePolicy::learned`](crate::alignment::RulePolicy::learned) takes thresholds and catalogue,
+/// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue,
 /// [`EssenceSuggestion::extractor`] is an extractor for the cache.
 ///
 /// Spec: SAP 7

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Nothing here changes a record that is there: what is learned is a value, for later alignments and writes. A
-//! policy is made anew with it ([`RulePolicy::learned`](crate::alignment::RulePolicy::learned)); an extractor of
+//! policy is made anew with it ([`Rules::learned`](crate::alignment::Rules::learned)); an extractor of
 //! other members has another version, so that records written before keep their keys and go on answering those.
 //!
 //! Spec: SAP 7
