@@ -91,7 +91,15 @@ pub trait Librarian: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("artifact not filed")]
 #[non_exhaustive]
-pub struct LibrarianError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+pub struct LibrarianError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl LibrarianError {
+    /// The librarian failed with this.
+    #[must_use]
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(source.into())
+    }
+}
 
 /// Offers knowledge to a librarian, each piece once.
 ///

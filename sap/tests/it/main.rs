@@ -12,6 +12,7 @@ mod alignment;
 mod cache;
 #[cfg(feature = "log")]
 mod files;
+mod learning;
 mod lifecycle;
 mod message;
 #[cfg(feature = "driver")]
