@@ -60,6 +60,7 @@ pub mod processor;
 pub mod producer;
 pub mod receipt;
 pub mod result;
+pub mod role;
 pub mod schemas;
 pub mod secrets;
 pub mod status;

@@ -17,6 +17,7 @@ mod lifecycle;
 mod message;
 #[cfg(feature = "driver")]
 mod processor;
+mod roles;
 mod samples;
 mod schemas;
 mod shapes;
