@@ -48,6 +48,7 @@
 
 pub mod check;
 pub mod error;
+pub mod graph;
 pub mod limits;
 pub mod message;
 pub mod plan;

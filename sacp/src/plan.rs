@@ -1,4 +1,6 @@
-//! The plan: acts in order, groups of acts side by side, and the graph that they make.
+//! The plan: acts in order, groups of acts side by side, and the order that they make.
+
+use std::sync::Arc;
 
 use ubos_common::json::{self, Fault, Kind, RawObject, Read, Reader, Write};
 use ubos_common::violation::Level;
@@ -14,7 +16,7 @@ use crate::limits::{MAX_ACTS, MAX_GROUP_DEPTH};
 /// plan.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
 /// plan.push(Act::join("MERGE"));
 /// let steps = plan.steps();
-/// assert_eq!(steps[2].after, [1, 2]);
+/// assert_eq!(steps[2].after[..], [1, 2]);
 /// # let _: &Item = &plan.items()[0];
 /// ```
 ///
@@ -62,8 +64,8 @@ pub struct Step<'a> {
     pub pointer: String,
     /// The act.
     pub act: &'a Act,
-    /// The numbers of the steps that must have ended well before.
-    pub after: Vec<usize>,
+    /// The numbers of the steps that must have ended well before. Members of a group share one list.
+    pub after: Arc<[usize]>,
 }
 
 impl Plan {
@@ -90,7 +92,7 @@ impl Plan {
     #[must_use]
     pub fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
-        let mut before = Vec::new();
+        let mut before = Arc::default();
         for (n, item) in self.items.iter().enumerate() {
             before = add_steps(&mut steps, item, format!("/plan/{n}"), &before);
         }
@@ -103,8 +105,8 @@ fn add_steps<'a>(
     steps: &mut Vec<Step<'a>>,
     item: &'a Item,
     pointer: String,
-    before: &[usize],
-) -> Vec<usize> {
+    before: &Arc<[usize]>,
+) -> Arc<[usize]> {
     match item {
         Item::Act(act) => {
             let number = steps.len() + 1;
@@ -112,21 +114,18 @@ fn add_steps<'a>(
                 number,
                 pointer,
                 act,
-                after: before.to_vec(),
+                after: Arc::clone(before),
             });
-            vec![number]
+            Arc::from([number])
         }
         Item::Group(group) => {
             let mut ends = Vec::new();
             for (n, member) in group.members.iter().enumerate() {
-                ends.extend(add_steps(
-                    steps,
-                    member,
-                    format!("{pointer}/parallel/{n}"),
-                    before,
-                ));
+                ends.extend(
+                    add_steps(steps, member, format!("{pointer}/parallel/{n}"), before).iter(),
+                );
             }
-            ends
+            ends.into()
         }
     }
 }

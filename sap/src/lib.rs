@@ -60,6 +60,8 @@ pub mod processor;
 pub mod producer;
 pub mod receipt;
 pub mod result;
+pub mod role;
+pub mod schemas;
 pub mod secrets;
 pub mod status;
 pub mod store;
@@ -68,6 +70,7 @@ pub mod transcript;
 #[cfg(feature = "driver")]
 pub mod transport;
 pub mod validate;
+pub mod view;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
 pub use error::{ErrorCode, ErrorObject};

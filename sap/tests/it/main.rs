@@ -12,10 +12,14 @@ mod alignment;
 mod cache;
 #[cfg(feature = "log")]
 mod files;
+mod learning;
 mod lifecycle;
 mod message;
 #[cfg(feature = "driver")]
 mod processor;
+mod roles;
 mod samples;
+mod schemas;
+mod shapes;
 #[cfg(feature = "driver")]
 mod transport;

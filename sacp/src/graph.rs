@@ -1,0 +1,334 @@
+//! The one plan model behind both profiles: steps, what each waits for, and what is done when one fails.
+//!
+//! A [`Plan`](crate::Plan) of 0.1 and the steps of 1.0 both become a [`Graph`]. The check, the runner and the
+//! pictures know graphs only.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::json::{RawObject, Read as _, Reader};
+use ubos_common::violation::Profile;
+
+use crate::message::Message;
+use crate::plan::{Act, Group, Item};
+
+/// The steps of a message, those of its subtasks included.
+///
+/// A step that holds a subtask stands for a whole [`Scope`] of further steps. Steps are numbered over all scopes:
+/// those of the message first, from 1, every act in document order.
+///
+/// ```
+/// use sacp::graph::Graph;
+/// use sacp::{Act, Group, Message, Plan};
+///
+/// let mut plan = Plan::default();
+/// plan.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
+/// plan.push(Act::join("MERGE"));
+/// let graph = Graph::of_message(&Message::with_goal("TRIP", plan));
+/// assert_eq!(graph.step(3).unwrap().after[..], [1, 2]);
+/// ```
+///
+/// Spec: SACP 3
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    steps: Vec<Step>,
+    scopes: Vec<Scope>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Its number over all scopes, from 1.
+    pub number: usize,
+    /// Its name: that of 1.0, or `s` and its place in its own message.
+    pub id: String,
+    /// Its number among the acts of its own message, from 1.
+    pub place: usize,
+    /// Its pointer in the outermost message.
+    pub pointer: String,
+    /// The scope that it belongs to.
+    pub scope: usize,
+    /// What is done, with which tool and parameters.
+    pub act: Act,
+    /// The numbers of the steps that it waits for, in plan order. Members of a group share one list.
+    pub after: Arc<[usize]>,
+    /// The scope that it stands for, where it holds a subtask.
+    pub subtask: Option<usize>,
+    /// What is done about time and failure.
+    pub policy: Policy,
+}
+
+/// One message: the outermost, or a subtask.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Scope {
+    /// Its name on the wire.
+    pub msg_id: Option<String>,
+    /// Its goal.
+    pub goal: String,
+    /// The step that it is the subtask of; `None` for the outermost.
+    pub parent: Option<usize>,
+    /// Its steps, by number, in document order.
+    pub steps: Vec<usize>,
+    /// The step that stands for the subtask at its top level, which runs when all others have ended.
+    pub last: Option<usize>,
+    /// The message, for a subtask of 0.1.
+    pub message: Option<Box<Message>>,
+}
+
+/// What is done about a step's time and failure.
+///
+/// Version 0.1 has no words for it: there it is what the runner is configured with.
+///
+/// Spec: SACP 1.0, 6
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// How long one attempt may take; `None` leaves it to the runner.
+    pub timeout: Option<Duration>,
+    /// How often it is tried; `None` leaves it to the runner.
+    pub retry: Option<Retry>,
+    /// What follows when the last attempt failed; `None` leaves it to the runner.
+    pub on_error: Option<OnError>,
+    /// The name of its output.
+    pub output_key: Option<String>,
+    /// The step that it may take the place of: it runs only then.
+    pub replaces: Option<usize>,
+}
+
+/// How often a step is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retry {
+    /// Attempts, the first counted; at least 1.
+    pub max_attempts: u32,
+    /// The wait before the second attempt.
+    pub backoff: Duration,
+    /// Whether each further wait is twice the one before.
+    pub exponential: bool,
+}
+
+/// What follows when a step's last attempt failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnError {
+    /// No more steps start, those that run are stopped, the message has failed.
+    #[default]
+    FailFast,
+    /// What waits for it is skipped, the rest goes on.
+    Continue,
+    /// Another step takes its place.
+    Fallback(usize),
+}
+
+impl Retry {
+    /// Attempts with the same wait between them.
+    #[must_use]
+    pub const fn fixed(max_attempts: u32, backoff: Duration) -> Self {
+        Self {
+            max_attempts: if max_attempts == 0 { 1 } else { max_attempts },
+            backoff,
+            exponential: false,
+        }
+    }
+
+    /// Attempts with a wait that doubles.
+    #[must_use]
+    pub const fn exponential(max_attempts: u32, backoff: Duration) -> Self {
+        Self {
+            exponential: true,
+            ..Self::fixed(max_attempts, backoff)
+        }
+    }
+
+    /// The wait after attempt number `attempt`, from 1.
+    ///
+    /// Spec: SACP 1.0, 6
+    #[must_use]
+    pub fn wait_after(&self, attempt: u32) -> Duration {
+        if self.exponential {
+            let factor = 1_u32
+                .checked_shl(attempt.saturating_sub(1))
+                .unwrap_or(u32::MAX);
+            self.backoff.saturating_mul(factor)
+        } else {
+            self.backoff
+        }
+    }
+}
+
+impl Graph {
+    /// The graph of a message of 0.1, its subtasks included.
+    ///
+    /// What follows a group waits for all of it.
+    #[must_use]
+    pub fn of_message(message: &Message) -> Self {
+        let mut graph = Self::default();
+        graph.add_message(message, None, "");
+        graph
+    }
+
+    /// All steps, in the order of their numbers.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The step of that number.
+    #[must_use]
+    pub fn step(&self, number: usize) -> Option<&Step> {
+        self.steps.get(number.checked_sub(1)?)
+    }
+
+    /// The messages: the outermost first.
+    #[must_use]
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    /// Opens a scope; gives its place.
+    pub(crate) fn open(
+        &mut self,
+        msg_id: Option<&str>,
+        goal: &str,
+        parent: Option<usize>,
+    ) -> usize {
+        self.scopes.push(Scope {
+            msg_id: msg_id.map(str::to_owned),
+            goal: goal.to_owned(),
+            parent,
+            steps: Vec::new(),
+            last: None,
+            message: None,
+        });
+        self.scopes.len() - 1
+    }
+
+    /// Adds a step to a scope; gives its number.
+    pub(crate) fn add(
+        &mut self,
+        scope: usize,
+        pointer: String,
+        act: Act,
+        after: impl Into<Arc<[usize]>>,
+    ) -> usize {
+        let number = self.steps.len() + 1;
+        let place = self.scopes.get(scope).map_or(0, |scope| scope.steps.len()) + 1;
+        self.steps.push(Step {
+            number,
+            id: format!("s{place}"),
+            place,
+            pointer,
+            scope,
+            act,
+            after: after.into(),
+            subtask: None,
+            policy: Policy::default(),
+        });
+        if let Some(scope) = self.scopes.get_mut(scope) {
+            scope.steps.push(number);
+        }
+        number
+    }
+
+    /// The step of that number, to be completed by who built it.
+    pub(crate) fn step_mut(&mut self, number: usize) -> Option<&mut Step> {
+        self.steps.get_mut(number.checked_sub(1)?)
+    }
+
+    fn add_message(&mut self, message: &Message, parent: Option<usize>, base: &str) -> usize {
+        let scope = self.open(message.msg_id.as_deref(), message.goal(), parent);
+        let mut before = Arc::default();
+        for (n, item) in message.plan.items().iter().enumerate() {
+            before = self.add_item(scope, item, format!("{base}/plan/{n}"), &before);
+        }
+        self.add_subtasks(scope);
+        if let (Some(scope), Some(_)) = (self.scopes.get_mut(scope), parent) {
+            scope.message = Some(Box::new(message.clone()));
+        }
+        if let Some(subtask) = &message.subtask {
+            let pointer = format!("{base}/subtask");
+            let number = self.add(
+                scope,
+                pointer.clone(),
+                Act::new("subtask", "SUBTASK"),
+                before,
+            );
+            let inner = self.add_message(subtask.message(), Some(number), &pointer);
+            if let Some(step) = self.step_mut(number) {
+                step.subtask = Some(inner);
+            }
+            if let Some(scope) = self.scopes.get_mut(scope) {
+                scope.last = scope.steps.pop();
+            }
+        }
+        scope
+    }
+
+    /// Adds the steps of an entry that starts after `before`; gives the numbers that what follows waits for.
+    fn add_item(
+        &mut self,
+        scope: usize,
+        item: &Item,
+        pointer: String,
+        before: &Arc<[usize]>,
+    ) -> Arc<[usize]> {
+        match item {
+            Item::Act(act) => {
+                Arc::from([self.add(scope, pointer, act.clone(), Arc::clone(before))])
+            }
+            Item::Group(group) => self.add_group(scope, group, &pointer, before),
+        }
+    }
+
+    fn add_group(
+        &mut self,
+        scope: usize,
+        group: &Group,
+        pointer: &str,
+        before: &Arc<[usize]>,
+    ) -> Arc<[usize]> {
+        let mut ends = Vec::new();
+        for (n, member) in group.members().iter().enumerate() {
+            let pointer = format!("{pointer}/parallel/{n}");
+            ends.extend(self.add_item(scope, member, pointer, before).iter());
+        }
+        ends.into()
+    }
+
+    /// Steps whose parameters hold a message stand for it.
+    fn add_subtasks(&mut self, scope: usize) {
+        let steps = self.scopes.get(scope).map(|scope| scope.steps.clone());
+        for number in steps.unwrap_or_default() {
+            let Some(step) = self.step(number) else {
+                continue;
+            };
+            let pointer = format!("{}/2/subtask", step.pointer);
+            let Some(message) = subtask_of(&step.act.params) else {
+                continue;
+            };
+            let inner = self.add_message(&message, Some(number), &pointer);
+            if let Some(step) = self.step_mut(number) {
+                step.subtask = Some(inner);
+            }
+        }
+    }
+}
+
+/// The message in the parameter `subtask`, where it is an object.
+///
+/// The reader of [`Message`] has validated it with the whole.
+fn subtask_of(params: &RawObject) -> Option<Message> {
+    let mut found = None;
+    let limits = ubos_common::json::Limits::default();
+    let mut reader = Reader::of_raw(params.as_raw(), &limits, Profile::Strict);
+    let read = reader.object(|reader, name| {
+        if name == "subtask" && reader.peek()? == ubos_common::json::Kind::Object {
+            found = Some(Message::read(reader)?);
+            return Ok(());
+        }
+        reader.skip()
+    });
+    read.ok().and(found)
+}

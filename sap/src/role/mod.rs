@@ -1,0 +1,17 @@
+//! The two sides of one task as machines: what may happen next, and what is due when.
+//!
+//! ```text
+//! consumer  received -> accepted -> running <-> partial -> ended        received -> refused
+//! producer  drafted  -> sent -> accepted -> in progress -> ended        sent     -> refused
+//! ```
+//!
+//! They do no IO and know no clock: inputs come with the time, outputs are taken from a queue, and
+//! [`poll_timeout`](ubos_common::machine::Machine::poll_timeout) says when to come back. What may not follow is
+//! refused with where the task is and where it should have gone, and changes nothing.
+//!
+//! The `processor` (feature `driver`) needs neither: they are for those who bring their own loop.
+//!
+//! Spec: SAP 5
+
+pub mod consumer;
+pub mod producer;

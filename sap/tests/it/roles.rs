@@ -1,0 +1,442 @@
+//! Both sides of a task: every event at every stage.
+
+use core::time::Duration;
+
+use sap::role::consumer::{self, MoveError, Work};
+use sap::role::producer::{Config, Input, OrderError, Orders, Output, Stage, Waiting};
+use sap::validate::Options;
+use sap::{Ack, ErrorCode, Nack, Status, Task, TaskResult};
+use serde_json::{Value, json};
+use ubos_common::machine::Machine;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+use crate::samples::{read_result, read_task, result, task, with};
+
+fn at(seconds: u64) -> Now {
+    let issued: Timestamp = "2025-09-28T10:15:23Z".parse().unwrap();
+    Now::new(Mono::ZERO, issued).plus(Duration::from_secs(seconds))
+}
+
+fn typed(value: &Value) -> Task {
+    read_task(value, &Options::default()).unwrap().0
+}
+
+fn drained<M: Machine>(machine: &mut M) -> Vec<M::Output> {
+    std::iter::from_fn(|| machine.poll_output()).collect()
+}
+
+mod working {
+    use super::*;
+    use consumer::{Input, Output, Stage};
+
+    const EVENTS: [fn() -> Input; 10] = [
+        || Input::Accept,
+        || Input::Refuse(ErrorCode::NotFound),
+        || Input::Run,
+        || Input::Part,
+        || Input::Finish(Status::Succeeded),
+        || Input::Finish(Status::Failed),
+        || Input::Finish(Status::Escalated),
+        || Input::Finish(Status::Cancelled),
+        || Input::Cancel,
+        || Input::Spend {
+            budget: "tokens".into(),
+            amount: 1.0,
+        },
+    ];
+
+    /// The ways to each stage.
+    fn stages() -> [(&'static str, Vec<Input>); 9] {
+        let to = |last: &[Input]| [&[Input::Accept], last].concat();
+        [
+            ("received", vec![]),
+            ("refused", vec![Input::Refuse(ErrorCode::NotFound)]),
+            ("accepted", to(&[])),
+            ("running", to(&[Input::Run])),
+            ("partial", to(&[Input::Run, Input::Part])),
+            (
+                "ended as SUCCEEDED",
+                to(&[Input::Finish(Status::Succeeded)]),
+            ),
+            ("ended as FAILED", to(&[Input::Finish(Status::Failed)])),
+            (
+                "ended as ESCALATED",
+                to(&[Input::Finish(Status::Escalated)]),
+            ),
+            ("ended as CANCELLED", to(&[Input::Cancel])),
+        ]
+    }
+
+    // spec: SAP-5-3, SAP-5-8
+    #[test]
+    fn every_event_at_every_stage() {
+        // One column an event, in the order above: where it leads, `-` where it may not come.
+        let ended = ["-"; 10];
+        let open = |own: &'static str| {
+            [
+                "-",
+                "-",
+                "running",
+                "partial",
+                "SUCCEEDED",
+                "FAILED",
+                "ESCALATED",
+                "CANCELLED",
+                "CANCELLED",
+                own,
+            ]
+        };
+        let mut received = ended;
+        (received[0], received[1]) = ("accepted", "refused");
+        for (name, way) in stages() {
+            let table = match name {
+                "received" => received,
+                "accepted" | "running" | "partial" => open(name),
+                _ => ended,
+            };
+            for (event, wanted) in EVENTS.iter().zip(table) {
+                let mut work = Work::new(&typed(&task()));
+                for input in &way {
+                    work.handle_input(at(0), input.clone()).unwrap();
+                }
+                drained(&mut work);
+                assert_eq!(work.stage().to_string(), name);
+                let outcome = work.handle_input(at(0), event());
+                if wanted == "-" {
+                    let Err(MoveError::Illegal { from, .. }) = outcome else {
+                        panic!("{name}: {:?}", event())
+                    };
+                    assert_eq!(
+                        (from.to_string(), work.stage().to_string()),
+                        (name.into(), name.into())
+                    );
+                    assert_eq!(drained(&mut work), []);
+                } else {
+                    assert_eq!(outcome, Ok(()), "{name}: {:?}", event());
+                    let stage = work.stage().to_string();
+                    assert_eq!(
+                        stage.trim_start_matches("ended as "),
+                        wanted,
+                        "{name}: {:?}",
+                        event()
+                    );
+                }
+            }
+        }
+        let mut work = Work::new(&typed(&task()));
+        let early = work.handle_input(at(0), Input::Finish(Status::Running));
+        assert_eq!(
+            early,
+            Err(MoveError::NotTerminal {
+                status: Status::Running
+            })
+        );
+    }
+
+    // spec: SAP-5-8, SAP-5-9
+    #[test]
+    fn the_deadline_ends_what_is_open_and_refuses_what_comes_late() {
+        let deadline = with(
+            task(),
+            "/telemetry/deadline",
+            Some(json!("2025-09-28T10:15:33Z")),
+        );
+        let silent = with(deadline, "/replyTo/expectAck", Some(json!(false)));
+        let timeout = Output::Report(Status::Failed, Some(ErrorCode::Timeout));
+        let mut late = Work::new(&typed(&silent));
+        late.handle_input(at(11), Input::Accept).unwrap();
+        assert_eq!(drained(&mut late), std::slice::from_ref(&timeout));
+        let mut work = Work::new(&typed(&silent));
+        assert_eq!(work.poll_timeout(), None);
+        work.handle_input(at(0), Input::Accept).unwrap();
+        work.handle_input(at(0), Input::Run).unwrap();
+        assert_eq!(work.poll_timeout(), Some(at(11).mono));
+        work.handle_timeout(at(10));
+        assert!(work.stage().is_open());
+        drained(&mut work);
+        let refused = work
+            .handle_input(at(11), Input::Finish(Status::Succeeded))
+            .unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "ended as SUCCEEDED may not follow ended as FAILED"
+        );
+        assert_eq!(drained(&mut work), [Output::Stop, timeout]);
+        assert!(work.is_closed() && work.poll_timeout().is_none() && !work.accepts_input());
+        assert_eq!(*work.stage(), Stage::Ended(Status::Failed));
+    }
+
+    // spec: SAP-5-8
+    #[test]
+    fn budgets_may_be_used_up_and_not_overrun() {
+        let budget = json!({"tokens": 10, "seconds": 2.5, "euros": 3});
+        let limited = with(task(), "/telemetry/budget", Some(budget));
+        let begun = || {
+            let mut work = Work::new(&typed(&limited));
+            work.handle_input(at(0), Input::Accept).unwrap();
+            work.handle_input(at(1), Input::Run).unwrap();
+            drained(&mut work);
+            work
+        };
+        let spend = |work: &mut Work, budget: &str, amount| {
+            let input = Input::Spend {
+                budget: budget.into(),
+                amount,
+            };
+            work.handle_input(at(1), input).unwrap();
+            drained(work)
+        };
+        let over = [
+            Output::Stop,
+            Output::Report(Status::Failed, Some(ErrorCode::RateLimit)),
+        ];
+        for (budget, all) in [("tokens", 10.0), ("euros", 3.0)] {
+            let mut work = begun();
+            assert_eq!(spend(&mut work, budget, all), []);
+            assert_eq!(spend(&mut work, budget, -all), []);
+            assert_eq!(spend(&mut work, budget, 0.5), over);
+        }
+        assert_eq!(spend(&mut begun(), "patience", 1e9), []);
+        let mut work = begun();
+        let bound = at(1).plus(Duration::from_millis(2_500));
+        work.handle_timeout(bound);
+        assert_eq!(drained(&mut work), []);
+        assert_eq!(
+            work.poll_timeout(),
+            Some(bound.plus(Duration::from_nanos(1)).mono)
+        );
+        work.handle_timeout(bound.plus(Duration::from_nanos(1)));
+        assert_eq!(
+            drained(&mut work).last(),
+            Some(&Output::Report(Status::Failed, Some(ErrorCode::Timeout)))
+        );
+    }
+}
+
+fn of_status(status: &str) -> TaskResult {
+    let changed = with(result(), "/status", Some(json!(status)));
+    let error = json!({"code": "INTERNAL", "message": "m"});
+    read_result(&with(changed, "/error", Some(error)), &Options::lenient())
+        .unwrap()
+        .0
+}
+
+fn nack() -> Nack {
+    Nack::of(
+        &typed(&task()),
+        ErrorCode::NotFound,
+        "nobody".parse().unwrap(),
+    )
+}
+
+fn apply(orders: &mut Orders, event: &str) -> Result<(), OrderError> {
+    let task = typed(&task());
+    match event {
+        "dispatch" => orders.handle_input(at(0), Input::Dispatch(&task)),
+        "ack" => orders.handle_input(at(0), Input::Ack(&Ack::of(&task))),
+        "nack" => orders.handle_input(at(0), Input::Nack(&nack())),
+        status => orders.handle_input(at(0), Input::Result(&of_status(status))),
+    }
+}
+
+// spec: SAP-4.3-2, SAP-4.3-3, SAP-5-3
+#[test]
+fn every_event_at_every_stage_of_the_producer() {
+    const EVENTS: [&str; 6] = ["dispatch", "ack", "nack", "QUEUED", "PARTIAL", "FAILED"];
+    let partial = "in progress as PARTIAL";
+    // Where an event leads; `-` where it may not come, `=` where it changes nothing.
+    let table: [(&str, &[&str], [&str; 6]); 7] = [
+        ("drafted", &[], ["sent", "-", "-", "-", "-", "-"]),
+        (
+            "sent",
+            &["dispatch"],
+            [
+                "sent",
+                "accepted",
+                "refused as NOT_FOUND",
+                "in progress as QUEUED",
+                partial,
+                "ended as FAILED",
+            ],
+        ),
+        (
+            "accepted",
+            &["dispatch", "ack"],
+            [
+                "accepted",
+                "=",
+                "-",
+                "in progress as QUEUED",
+                partial,
+                "ended as FAILED",
+            ],
+        ),
+        (
+            "in progress as QUEUED",
+            &["dispatch", "QUEUED"],
+            [
+                "in progress as QUEUED",
+                "=",
+                "-",
+                "=",
+                partial,
+                "ended as FAILED",
+            ],
+        ),
+        (
+            partial,
+            &["dispatch", "RUNNING", "PARTIAL"],
+            [partial, "=", "-", "-", "=", "ended as FAILED"],
+        ),
+        (
+            "ended as FAILED",
+            &["dispatch", "FAILED"],
+            ["-", "=", "-", "-", "-", "="],
+        ),
+        (
+            "refused as NOT_FOUND",
+            &["dispatch", "nack"],
+            ["-", "-", "=", "-", "-", "-"],
+        ),
+    ];
+    for (name, way, row) in table {
+        for (event, wanted) in EVENTS.into_iter().zip(row) {
+            let mut orders = Orders::new(Config::default());
+            orders.draft(&typed(&task())).unwrap();
+            way.iter()
+                .for_each(|event| apply(&mut orders, event).unwrap());
+            drained(&mut orders);
+            let outcome = apply(&mut orders, event);
+            let id = typed(&task()).task_id;
+            let stage = orders.stage(&id).unwrap().to_string();
+            let told = drained(&mut orders).len();
+            match wanted {
+                "-" => {
+                    let why = outcome.unwrap_err().to_string();
+                    assert!(why.contains("may not follow"), "{name}, {event}: {why}");
+                    assert_eq!((stage.as_str(), told), (name, 0), "{event}");
+                }
+                "=" => assert_eq!(
+                    (outcome, stage.as_str(), told),
+                    (Ok(()), name, 0),
+                    "{event}"
+                ),
+                wanted => assert_eq!(
+                    (outcome, stage.as_str(), told),
+                    (Ok(()), wanted, 1),
+                    "{name}, {event}"
+                ),
+            }
+        }
+    }
+}
+
+fn numbered(n: u64) -> (Task, TaskResult) {
+    let id = json!(format!("00000000-0000-0000-0000-{n:012}"));
+    let task = typed(&with(task(), "/taskId", Some(id.clone())));
+    let result = with(result(), "/taskId", Some(id));
+    (task, read_result(&result, &Options::default()).unwrap().0)
+}
+
+// spec: SAP-4.3-3, SAP-5-5
+#[test]
+fn interleaved_tasks_of_one_correlation_get_their_own_results() {
+    let mut orders = Orders::new(Config::default());
+    let pairs: Vec<_> = (0..5).map(numbered).collect();
+    for (task, _) in &pairs {
+        orders.handle_input(at(0), Input::Dispatch(task)).unwrap();
+    }
+    drained(&mut orders);
+    for (task, result) in pairs.iter().rev() {
+        // The Ack comes after its result, and twice.
+        orders.handle_input(at(1), Input::Result(result)).unwrap();
+        orders
+            .handle_input(at(1), Input::Ack(&Ack::of(task)))
+            .unwrap();
+        orders
+            .handle_input(at(1), Input::Ack(&Ack::of(task)))
+            .unwrap();
+        orders.handle_input(at(1), Input::Result(result)).unwrap();
+        assert_eq!(
+            drained(&mut orders),
+            [Output::Result(Box::new(result.clone()))]
+        );
+    }
+    assert_eq!(orders.open(), 0);
+    let mut other = pairs[0].1.clone();
+    other.correlation_id = "00000000-0000-0000-0000-000000000000".parse().unwrap();
+    assert!(matches!(
+        orders.handle_input(at(1), Input::Result(&other)),
+        Err(OrderError::Lifecycle(_))
+    ));
+    let mut ack = Ack::of(&pairs[0].0);
+    ack.correlation_id = other.correlation_id;
+    assert!(matches!(
+        orders.handle_input(at(1), Input::Ack(&ack)),
+        Err(OrderError::Correlation { .. })
+    ));
+    let unknown = numbered(99).1;
+    assert!(matches!(
+        orders.handle_input(at(1), Input::Result(&unknown)),
+        Err(OrderError::Unknown { .. })
+    ));
+}
+
+// spec: SAP-4.3-3
+#[test]
+fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
+    let config = Config::default().patience(Duration::from_secs(10), Duration::from_secs(60));
+    let mut orders = Orders::new(config);
+    let (task, result) = numbered(1);
+    orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
+    assert_eq!(orders.poll_timeout(), Some(at(10).mono));
+    orders.handle_timeout(at(9));
+    orders.handle_timeout(at(10));
+    orders.handle_timeout(at(11));
+    let overdue = |waiting| Output::Overdue(task.task_id, waiting);
+    assert_eq!(
+        drained(&mut orders),
+        [Output::Transmit(task.task_id), overdue(Waiting::Receipt)]
+    );
+    assert_eq!(orders.poll_timeout(), None);
+    orders.handle_input(at(12), Input::Dispatch(&task)).unwrap();
+    orders
+        .handle_input(at(13), Input::Ack(&Ack::of(&task)))
+        .unwrap();
+    assert_eq!(orders.poll_timeout(), Some(at(73).mono));
+    orders.handle_timeout(at(73));
+    assert_eq!(drained(&mut orders).last(), Some(&overdue(Waiting::Result)));
+    orders.handle_input(at(99), Input::Result(&result)).unwrap();
+    assert_eq!(
+        orders.stage(&task.task_id),
+        Some(&Stage::Ended(Status::Succeeded))
+    );
+    assert_eq!(orders.poll_timeout(), None);
+}
+
+#[test]
+fn bounds_of_the_producer_hold() {
+    let mut orders = Orders::new(Config::default().max_open(2).max_ended(1));
+    let [a, b, c] = [1, 2, 3].map(numbered);
+    orders.handle_input(at(0), Input::Dispatch(&a.0)).unwrap();
+    // Whom a Nack without ids means is known where only one can be meant.
+    let mut nameless = nack();
+    (nameless.message_id, nameless.correlation_id) = (None, None);
+    orders.handle_input(at(0), Input::Dispatch(&b.0)).unwrap();
+    assert_eq!(
+        orders.handle_input(at(0), Input::Nack(&nameless)),
+        Err(OrderError::Nameless)
+    );
+    assert_eq!(
+        orders.handle_input(at(0), Input::Dispatch(&c.0)),
+        Err(OrderError::Full { limit: 2 })
+    );
+    orders.handle_input(at(0), Input::Result(&a.1)).unwrap();
+    orders.handle_input(at(0), Input::Nack(&nameless)).unwrap();
+    assert_eq!(
+        orders.stage(&b.0.task_id),
+        Some(&Stage::Refused(ErrorCode::NotFound))
+    );
+    assert_eq!((orders.stage(&a.0.task_id), orders.open()), (None, 0));
+    orders.handle_input(at(0), Input::Dispatch(&c.0)).unwrap();
+}
