@@ -82,6 +82,7 @@ use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
+use crate::trace;
 use crate::transcript::{Entry, Transcript};
 use crate::validate::{Options, decode_task, findings, ids_of};
 
@@ -248,6 +249,20 @@ impl Processor {
 
     /// Answers one task, given also as its bytes.
     pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        task: Task,
+        bytes: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<Answer, ProcessError> {
+        let span = trace::task(&task);
+        let answer = self.answer_once(clock, task, bytes, sink);
+        let answer = trace::within(span.clone(), answer).await;
+        trace::ended(&span, &answer, self.running());
+        answer
+    }
+
+    async fn answer_once<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
         task: Task,

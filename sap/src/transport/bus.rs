@@ -51,6 +51,7 @@ use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
+use crate::trace;
 use crate::transcript::{Entry, Transcript};
 use crate::validate::{Options, decode_task, findings};
 
@@ -252,7 +253,8 @@ impl Bus {
             caller.tell(self.turn_away(nack, bytes)?).await;
             return Ok(());
         };
-        service.serve_task(task, bytes, caller).await
+        let span = trace::carry("bus", Some(&task.correlation_id));
+        trace::within(span, service.serve_task(task, bytes, caller)).await
     }
 
     fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
@@ -394,6 +396,7 @@ impl Places {
             let mut free = lock(&self.0);
             free.waiting.retain(|waiting| !waiting.is_canceled());
             free.waiting.push_back(sender);
+            trace::queue("bus", free.waiting.len(), usize::MAX);
         }
         receiver.await.ok()
     }

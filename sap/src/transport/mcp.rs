@@ -38,6 +38,7 @@ use crate::producer::dispatch;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
+use crate::trace;
 use crate::validate::{Options, ids_of};
 
 /// Serves the capabilities of a service as tools.
@@ -83,9 +84,11 @@ impl Server {
             return self.service.turn_away(nack, &bytes).map(Some).map_err(lost);
         }
         let mut last = Last::default();
-        let (task_id, _) = ids_of(&bytes, &Options::default().limits);
+        let (task_id, correlation_id) = ids_of(&bytes, &Options::default().limits);
+        let span = trace::carry("mcp", correlation_id.as_ref());
         let served = {
-            let mut serving = core::pin::pin!(self.service.serve(&bytes, &mut last));
+            let mut serving =
+                core::pin::pin!(trace::within(span, self.service.serve(&bytes, &mut last)));
             tokio::select! {
                 served = &mut serving => served,
                 () = context.ct.cancelled() => {

@@ -23,6 +23,7 @@ use crate::error::ErrorCode;
 use crate::ident::CorrelationId;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
+use crate::trace;
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
@@ -160,7 +161,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
         return server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
     }
-    let messages = server.start(bytes);
+    let messages = server.start(bytes, correlation.as_ref());
     let mut response = match wants_lines(&head.headers) {
         true => lines(messages).await,
         false => last(messages).await,
@@ -177,7 +178,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
 impl Server {
     /// Answers in a task of its own, which the client's going does not end.
     #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
-    fn start(&self, bytes: Bytes) -> Messages {
+    fn start(&self, bytes: Bytes, correlation: Option<&CorrelationId>) -> Messages {
         let (sender, receiver) = mpsc::channel(WAITING);
         // Holding it open would keep one whose results go elsewhere waiting.
         let lost = sender.downgrade();
@@ -186,8 +187,9 @@ impl Server {
             timeout: self.config.write_timeout,
         };
         let (service, running) = (self.service.clone(), self.running.clone());
+        let span = trace::carry("http", correlation);
         tokio::spawn(async move {
-            let served = service.serve(&bytes, &mut caller).await;
+            let served = trace::within(span, service.serve(&bytes, &mut caller)).await;
             if let (Err(_), Some(lost)) = (served, lost.upgrade()) {
                 let _ = lost.try_send(Err(Lost));
             }

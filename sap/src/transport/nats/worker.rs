@@ -17,6 +17,7 @@ use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
+use crate::trace;
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
@@ -62,6 +63,7 @@ impl Queue {
                         Some(delivery) => {
                             let delivery = delivery.map_err(QueueError::nats)?;
                             jobs.push(self.answer(service, delivery));
+                            trace::queue("nats", jobs.len(), self.config.max_in_flight);
                         }
                         None => over = true,
                     },
@@ -206,7 +208,9 @@ impl Job<'_> {
         &self,
         caller: &mut Publisher<'_>,
     ) -> Result<(), crate::processor::ProcessError> {
-        let mut serving = pin!(self.service.serve(&self.delivery.payload, caller));
+        let span = trace::carry("nats", self.correlation_id.as_ref());
+        let serving = self.service.serve(&self.delivery.payload, caller);
+        let mut serving = pin!(trace::within(span, serving));
         loop {
             tokio::select! {
                 served = &mut serving => return served,

@@ -8,4 +8,6 @@ mod mcp;
 #[cfg(feature = "external-tests")]
 mod nats;
 mod suite;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod world;
