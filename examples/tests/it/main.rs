@@ -12,4 +12,5 @@
 mod corpus;
 mod mission;
 mod registers;
+mod sap_programs;
 mod validate;
