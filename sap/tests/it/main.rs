@@ -10,6 +10,8 @@
 
 mod alignment;
 mod cache;
+#[cfg(feature = "conformance")]
+mod checklist;
 #[cfg(feature = "log")]
 mod files;
 mod learning;
@@ -21,3 +23,4 @@ mod roles;
 mod samples;
 mod schemas;
 mod shapes;
+mod vectors;
