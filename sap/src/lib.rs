@@ -47,6 +47,8 @@
 
 pub mod alignment;
 pub mod cache;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod context;
 pub mod error;
 pub mod evidence;
