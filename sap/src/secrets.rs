@@ -76,6 +76,11 @@ fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
 
 /// The weightiest finding about one text.
 fn judge(text: &str, policy: SecretPolicy) -> Option<(Level, &'static str)> {
+    /// No shape has fewer bytes: a literal of eight behind a sign and a name.
+    const SHORTEST: usize = 10;
+    if text.len() < SHORTEST {
+        return None;
+    }
     let found = secret_shapes(text).map(|shape| match shape.kind {
         SecretKind::PrivateKey => (policy.level(), "a value shaped like a private key"),
         SecretKind::Authorization => (policy.level(), "a value shaped like credentials"),

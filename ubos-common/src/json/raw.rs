@@ -322,7 +322,15 @@ impl<'a> Members<'a> {
     /// Whether a name stands among the kept ones twice; gives its index.
     #[doc(hidden)]
     #[must_use]
+    #[inline]
     pub fn double(&self) -> Option<usize> {
+        if self.0.len() < 2 {
+            return None;
+        }
+        self.some_double()
+    }
+
+    fn some_double(&self) -> Option<usize> {
         /// Up to here comparing all pairs is faster than sorting.
         const FEW: usize = 12;
         if self.0.len() <= FEW {
