@@ -62,9 +62,10 @@ fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
             Ok(())
         }
         Kind::Array => reader.array(|reader, _| walk(reader, policy)),
-        Kind::Object => reader.object(|reader, name| {
+        // That no name stands twice is known.
+        Kind::Object => reader.fields(|reader, name, _| {
             let at = reader.offset();
-            if is_secret_name(name) && reader.peek()? != Kind::Null {
+            if is_secret_name(&name) && reader.peek()? != Kind::Null {
                 let why = "a member named like a secret";
                 reader.note(at, None, "secret_name", Level::Advice, why);
             }
