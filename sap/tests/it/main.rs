@@ -14,6 +14,8 @@ mod cache;
 mod checklist;
 #[cfg(feature = "log")]
 mod files;
+#[cfg(feature = "arbitrary")]
+mod generated;
 mod learning;
 mod lifecycle;
 mod message;
