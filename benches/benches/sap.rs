@@ -22,21 +22,25 @@ use sap::validate::{Options, decode_task};
 use sap::view::TaskView;
 use serde::Deserialize;
 use serde_json::Value;
+use time::OffsetDateTime;
 use ubos_common::json::Limits;
+use uuid::Uuid;
 
 /// The specification's task, compact, with the level that it lacks.
 const TEXT: &str = r#"{"protocolVersion":"2.0","taskId":"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a","parentTaskId":null,"correlationId":"a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11","issuedAt":"2025-09-28T10:15:23Z","issuer":{"agentId":"A-prime","agentKind":"agent","name":"AI Prime"},"target":{"agentId":"A-ml-001","capability":"consult.align"},"constitutionalContext":{"pressureLevel":"consulted","principles":["systems_over_willpower","blueprint_thinking","strategic_pause"],"pressure":{"systems_over_willpower":52,"blueprint_thinking":41,"strategic_pause":28},"objectives":["Outline SAP V2 spec"],"constraints":["No PII","Cite constitutional sources"],"riskTolerance":"low","territory":"EUFM","references":["ubos://constitution/books"],"cachePolicy":{"mode":"prefer","maxAgeSec":86400,"mustAlign":true}},"payload":{"topic":"UBOS SAP V2","depth":"detailed"},"outputContract":{"format":"json","schema":{"type":"object"}},"telemetry":{"priority":"high","deadline":"2025-09-28T11:00:00Z","budget":{"tokens":8000}},"replyTo":{"endpoint":"bus:inproc:prime","expectAck":true},"tags":["spec","protocol"],"meta":{"clientVersion":"ubos/1.7.0"}}"#;
 
-/// What one writes first: derived serde, owned, no rule looked at.
+/// What one writes first: derived serde into owned types, with ids and times typed and the payload a tree; no rule
+/// is looked at, and nothing unknown is kept.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "read to be measured")]
 struct Plain {
     protocol_version: String,
-    task_id: String,
-    parent_task_id: Option<String>,
-    correlation_id: String,
-    issued_at: String,
+    task_id: Uuid,
+    parent_task_id: Option<Uuid>,
+    correlation_id: Uuid,
+    #[serde(with = "time::serde::rfc3339")]
+    issued_at: OffsetDateTime,
     issuer: PlainIssuer,
     target: PlainTarget,
     constitutional_context: PlainContext,
@@ -102,7 +106,8 @@ struct PlainContract {
 #[expect(dead_code, reason = "read to be measured")]
 struct PlainTelemetry {
     priority: Option<String>,
-    deadline: Option<String>,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    deadline: Option<OffsetDateTime>,
     budget: Option<BTreeMap<String, f64>>,
     trace: Option<bool>,
 }

@@ -141,11 +141,14 @@ checked_text! {
 }
 
 fn is_namespaced(text: &str) -> bool {
-    let segments = text.split('.');
-    text.contains('.')
-        && segments
-            .into_iter()
-            .all(|segment| !segment.is_empty() && !segment.contains(char::is_whitespace))
+    let has_space = if text.is_ascii() {
+        // As for characters, the vertical tab counts.
+        text.bytes().any(|b| matches!(b, b' ' | b'\t'..=b'\r'))
+    } else {
+        text.contains(char::is_whitespace)
+    };
+    let is_hollow = text.starts_with('.') || text.ends_with('.') || text.contains("..");
+    !has_space && !is_hollow && text.bytes().any(|b| b == b'.')
 }
 
 /// Why a text is no name.

@@ -46,7 +46,11 @@
 //! Specification: SAP V2.0. A clause that a place of the code stands for is cited there (`impl: SAP-6-1`).
 
 pub mod alignment;
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod cache;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod context;
 pub mod error;
 pub mod evidence;

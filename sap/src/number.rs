@@ -14,7 +14,7 @@ macro_rules! number {
         #[derive(Clone)]
         pub struct $name {
             value: f64,
-            text: Box<str>,
+            text: NumberText,
         }
 
         impl $name {
@@ -25,7 +25,7 @@ macro_rules! number {
                 if !value.is_finite() || !holds(value) {
                     return None;
                 }
-                let text = ubos_common::json::to_string(&value).into();
+                let text = NumberText::of(&ubos_common::json::to_string(&value));
                 Some(Self { value, text })
             }
 
@@ -44,7 +44,7 @@ macro_rules! number {
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.text)
+                f.write_str(&ubos_common::json::to_string(self))
             }
         }
 
@@ -53,7 +53,8 @@ macro_rules! number {
                 let holds: fn(f64) -> bool = $holds;
                 let at = reader.offset();
                 let text = reader.number()?;
-                let value: f64 = text.parse().unwrap_or(f64::INFINITY);
+                let kept = NumberText::of(text);
+                let value = kept.value(text);
                 if !value.is_finite() {
                     return Err(reader.bad_value_seen(at, "a finite number", text));
                 }
@@ -63,13 +64,13 @@ macro_rules! number {
                     }
                     reader.tolerate(at, "out_of_range", concat!("outside ", $wanted));
                 }
-                Ok(Self { value, text: text.into() })
+                Ok(Self { value, text: kept })
             }
         }
 
         impl Write for $name {
             fn write(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(self.text.as_bytes());
+                self.text.write(out);
             }
         }
     };
@@ -99,11 +100,47 @@ impl From<&Psi> for Number {
     }
 }
 
+/// How a number is written. Most are short whole ones, which need no memory of their own.
+#[derive(Clone)]
+enum NumberText {
+    /// Digits, the first no needless zero.
+    Digits(u32),
+    /// Any other spelling.
+    Other(Box<str>),
+}
+
+impl NumberText {
+    fn of(text: &str) -> Self {
+        let is_plain = text.len() <= 9
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+            && (text.len() == 1 || !text.starts_with('0'));
+        match text.parse() {
+            Ok(number) if is_plain => Self::Digits(number),
+            _ => Self::Other(text.into()),
+        }
+    }
+
+    /// The value of `text`, which this was made of; one that no double holds is infinite.
+    fn value(&self, text: &str) -> f64 {
+        match self {
+            Self::Digits(number) => f64::from(*number),
+            Self::Other(_) => text.parse().unwrap_or(f64::INFINITY),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Digits(number) => number.write(out),
+            Self::Other(text) => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+}
+
 /// A whole number from 0 to [`MAX_WHOLE`], however it is spelt: `60`, `60.0` and `6e1` are one. Spec: SAP 4.1
 #[derive(Clone)]
 pub struct Whole {
     value: u64,
-    text: Box<str>,
+    text: NumberText,
 }
 
 impl Whole {
@@ -112,7 +149,7 @@ impl Whole {
     pub fn new(value: u64) -> Option<Self> {
         (value <= MAX_WHOLE).then(|| Self {
             value,
-            text: value.to_string().into(),
+            text: NumberText::of(&value.to_string()),
         })
     }
 
@@ -131,7 +168,7 @@ impl PartialEq for Whole {
 
 impl fmt::Debug for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&ubos_common::json::to_string(self))
     }
 }
 
@@ -139,11 +176,13 @@ impl Read<'_> for Whole {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.number()?;
-        match whole(text) {
-            Some(value) => Ok(Self {
-                value,
-                text: text.into(),
-            }),
+        let kept = NumberText::of(text);
+        let value = match kept {
+            NumberText::Digits(number) => Some(u64::from(number)),
+            NumberText::Other(_) => whole(text),
+        };
+        match value {
+            Some(value) => Ok(Self { value, text: kept }),
             None => Err(reader.bad_value_seen(at, "a whole number from 0 to 2^53-1", text)),
         }
     }
@@ -151,7 +190,7 @@ impl Read<'_> for Whole {
 
 impl Write for Whole {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.text.as_bytes());
+        self.text.write(out);
     }
 }
 

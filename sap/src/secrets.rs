@@ -62,9 +62,10 @@ fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
             Ok(())
         }
         Kind::Array => reader.array(|reader, _| walk(reader, policy)),
-        Kind::Object => reader.object(|reader, name| {
+        // That no name stands twice is known.
+        Kind::Object => reader.fields(|reader, name, _| {
             let at = reader.offset();
-            if is_secret_name(name) && reader.peek()? != Kind::Null {
+            if is_secret_name(&name) && reader.peek()? != Kind::Null {
                 let why = "a member named like a secret";
                 reader.note(at, None, "secret_name", Level::Advice, why);
             }
@@ -76,6 +77,11 @@ fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
 
 /// The weightiest finding about one text.
 fn judge(text: &str, policy: SecretPolicy) -> Option<(Level, &'static str)> {
+    /// No shape has fewer bytes: a literal of eight behind a sign and a name.
+    const SHORTEST: usize = 10;
+    if text.len() < SHORTEST {
+        return None;
+    }
     let found = secret_shapes(text).map(|shape| match shape.kind {
         SecretKind::PrivateKey => (policy.level(), "a value shaped like a private key"),
         SecretKind::Authorization => (policy.level(), "a value shaped like credentials"),

@@ -175,9 +175,15 @@ fn unlisted_principles(task: &Task, max_findings: usize, report: &mut Report) {
     let (Some(pressure), Some(principles)) = (&context.pressure, &context.principles) else {
         return;
     };
-    let listed: BTreeSet<&String> = principles.iter().collect();
+    // Mostly both are few; many are sorted once.
+    let is_listed: &dyn Fn(&String) -> bool = if principles.len() <= 8 {
+        &|name| principles.contains(name)
+    } else {
+        let listed: BTreeSet<&String> = principles.iter().collect();
+        &move |name: &String| listed.contains(name)
+    };
     let room = max_findings.saturating_sub(report.len());
-    let unlisted = pressure.keys().filter(|name| !listed.contains(name));
+    let unlisted = pressure.keys().filter(|name| !is_listed(name));
     for name in unlisted.take(room) {
         report.push(Violation::new(
             format!("/constitutionalContext/pressure/{}", escape(name)),

@@ -42,14 +42,14 @@ fn first_byte(hits: u64) -> usize {
 
 /// Sets the top bit of each byte of `word` that needs an escape. A borrow may also set it in
 /// bytes above such a byte, never below: only the lowest hit is to be believed.
-fn specials(word: u64) -> u64 {
+const fn specials(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = ONES * 0x80;
-    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word;
-    let control = below(word, 0x20);
-    let quote = below(word ^ (ONES * 0x22), 1);
-    let backslash = below(word ^ (ONES * 0x5C), 1);
-    (control | quote | backslash) & TOPS
+    let control = word.wrapping_sub(ONES * 0x20);
+    let quote = (word ^ (ONES * 0x22)).wrapping_sub(ONES);
+    let backslash = (word ^ (ONES * 0x5C)).wrapping_sub(ONES);
+    // A byte of 0x80 or more needs none, whatever the subtraction made of it.
+    (control | quote | backslash) & !word & TOPS
 }
 
 #[cfg(test)]

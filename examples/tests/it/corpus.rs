@@ -25,6 +25,14 @@ mod json;
 )]
 mod log;
 
+#[path = "../../../fuzz/bodies/sap.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod sap_messages;
+
 fn replay(target: &str, check: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fuzz/corpus")
@@ -58,4 +66,9 @@ fn canon_corpus() {
 #[test]
 fn log_corpus() {
     replay("log", log::check);
+}
+
+#[test]
+fn sap_corpus() {
+    replay("sap", sap_messages::check);
 }

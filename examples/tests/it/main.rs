@@ -9,6 +9,7 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod cache_keys;
 mod corpus;
 mod mission;
 mod registers;

@@ -48,12 +48,13 @@ mod results;
 mod stop;
 
 use core::fmt;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
-use ubos_common::violation::{Level, Profile, Report};
+use ubos_common::violation::{Level, Report};
 
 pub use answer::{Answer, Delivery, ProcessError, Sink, Unreachable, Warning};
 pub use config::Config;
@@ -77,13 +78,13 @@ use crate::error::ErrorCode;
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
 use crate::learning::{Signal, SignalSink};
-use crate::lifecycle::{Lifecycle, body_digest};
+use crate::lifecycle::{LifecycleError, body_digest};
 use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
-use crate::transcript::{Entry, Transcript};
+use crate::transcript::{Entry, EntryKind, Transcript};
 use crate::validate::{Options, decode_task, findings, ids_of};
 
 /// Answers tasks.
@@ -227,24 +228,9 @@ impl Processor {
         sink: &mut dyn Sink,
     ) -> Result<Answer, ProcessError> {
         match self.read(task) {
-            Ok(read) => self.answer(clock, read, task, sink).await,
+            Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
             Err(nack) => self.turn_away(clock.now(), *nack, task),
         }
-    }
-
-    /// Answers one task that was read before, by a transport that had to look where it goes.
-    ///
-    /// # Errors
-    ///
-    /// As [`process`](Self::process).
-    pub async fn process_task<S: Sleep + Sync + ?Sized>(
-        &self,
-        clock: &S,
-        task: Task,
-        sink: &mut dyn Sink,
-    ) -> Result<Answer, ProcessError> {
-        let bytes = task.encode();
-        self.answer(clock, task, &bytes, sink).await
     }
 
     /// Answers one task, given also as its bytes.
@@ -252,11 +238,11 @@ impl Processor {
         &self,
         clock: &S,
         task: Task,
-        bytes: &[u8],
+        given: Given<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
-        let answer = self.answer_once(clock, task, bytes, sink);
+        let answer = self.answer_once(clock, task, given, sink);
         let answer = trace::within(span.clone(), answer).await;
         trace::ended(&span, &answer, self.running());
         answer
@@ -266,9 +252,10 @@ impl Processor {
         &self,
         clock: &S,
         task: Task,
-        bytes: &[u8],
+        given: Given<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Answer, ProcessError> {
+        let bytes = given.bytes();
         let now = clock.now();
         if let Some(nack) = self.refuse(&task) {
             return self.turn_away(now, nack, bytes);
@@ -283,7 +270,8 @@ impl Processor {
             return self.turn_away(now, nack, bytes);
         };
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
-        let body = body_digest(&task.encode());
+        let encoded = given.encoded(&task);
+        let body = body_digest(&encoded);
         let queued = run.interim(now, Status::Queued);
         let stop = match self.ledger.enter(body, queued, self.config.max_running) {
             Entered::New(stop) => stop,
@@ -297,15 +285,16 @@ impl Processor {
                 return self.turn_away(now, nack(&task, ErrorCode::RateLimit, why), bytes);
             }
         };
-        if let Err(error) = self.write_down(now, &task) {
+        let entry = Entry::encoded(EntryKind::Task, now.wall, &encoded);
+        if let Err(error) = self.transcript.record(&entry) {
             self.ledger.forget(&task.task_id);
-            return Err(error);
+            return Err(error.into());
         }
         let mut open = Open {
             processor: self,
             clock,
             run,
-            lifecycle: Lifecycle::new(&task, Profile::Strict),
+            status: None,
         };
         if task.expects_ack() {
             sink.deliver(Delivery::Ack(Ack::of(&task)));
@@ -373,11 +362,6 @@ impl Processor {
         };
         self.transcript.record(&Entry::result(now.wall, &result)?)?;
         Ok(Some(result))
-    }
-
-    fn write_down(&self, now: Now, task: &Task) -> Result<(), ProcessError> {
-        self.transcript.record(&Entry::task(now.wall, task)?)?;
-        Ok(())
     }
 
     /// Answers a task that came before.
@@ -470,12 +454,38 @@ impl fmt::Debug for Processor {
     }
 }
 
+/// The bytes of a task, by where they are from.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'a> {
+    /// Somebody sent them; the task was read from them.
+    Wire(&'a [u8]),
+    /// They were made of the task.
+    Encoded(&'a [u8]),
+}
+
+impl<'a> Given<'a> {
+    pub(crate) const fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Wire(bytes) | Self::Encoded(bytes) => bytes,
+        }
+    }
+
+    /// The task as it is written here.
+    fn encoded(self, task: &Task) -> Cow<'a, [u8]> {
+        match self {
+            Self::Wire(_) => Cow::Owned(task.encode()),
+            Self::Encoded(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+}
+
 /// A task that was taken and has no last result yet.
 struct Open<'p, S: Sleep + Sync + ?Sized> {
     processor: &'p Processor,
     clock: &'p S,
     run: Run<'p>,
-    lifecycle: Lifecycle,
+    /// Of the last result that was written down.
+    status: Option<Status>,
 }
 
 impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
@@ -487,14 +497,18 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
         sink: &mut dyn Sink,
     ) -> Result<TaskResult, ProcessError> {
         let now = self.clock.now();
-        let result = self.run.sound(now, result);
-        let mut lifecycle = self.lifecycle.clone();
-        lifecycle.accept(&result)?;
+        let (result, encoded) = self.run.sound(now, result);
+        if !result.status.may_follow(self.status.as_ref()) {
+            return Err(LifecycleError::Transition {
+                from: self.status.clone().unwrap_or(Status::Queued),
+                to: result.status,
+            }
+            .into());
+        }
         let processor = self.processor;
-        processor
-            .transcript
-            .record(&Entry::result(now.wall, &result)?)?;
-        self.lifecycle = lifecycle;
+        let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
+        processor.transcript.record(&entry)?;
+        self.status = Some(result.status.clone());
         processor
             .ledger
             .update(&result, processor.config.max_finished);
@@ -521,7 +535,7 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
 impl<S: Sleep + Sync + ?Sized> Drop for Open<'_, S> {
     /// Ends a task whose processing was given up, or whose transcript failed.
     fn drop(&mut self) {
-        if self.lifecycle.is_closed() {
+        if self.status.as_ref().is_some_and(Status::is_terminal) {
             return;
         }
         let now = self.clock.now();

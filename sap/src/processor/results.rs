@@ -18,6 +18,7 @@ use crate::number::Whole;
 use crate::result::TaskResult;
 use crate::status::Status;
 use crate::task::Task;
+use crate::validate::{Options, decode_result};
 
 pub(super) struct Run<'p> {
     processor: &'p Processor,
@@ -326,18 +327,27 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The result, or where it would not pass a strict reader, one that says so.
+    /// The result and its bytes, or where it would not pass a strict reader, one that says so.
     // impl: SAP-5-1
-    pub(super) fn sound(&self, now: Now, result: TaskResult) -> TaskResult {
-        if result.check().is_valid() {
-            return result;
+    pub(super) fn sound(&self, now: Now, result: TaskResult) -> (TaskResult, Vec<u8>) {
+        let bytes = result.encode();
+        if is_bare(&result) || decode_result(&bytes, &Options::default()).is_ok() {
+            return (result, bytes);
         }
-        self.failed(
-            now,
-            ErrorCode::Internal,
-            "the handler made a result that is not valid",
-        )
+        let why = "the handler made a result that is not valid";
+        let result = self.failed(now, ErrorCode::Internal, why);
+        let bytes = result.encode();
+        (result, bytes)
     }
+}
+
+/// A RUNNING result in which nothing is a handler's, and which is therefore valid.
+fn is_bare(result: &TaskResult) -> bool {
+    result.status == Status::Running
+        && result.output.is_none()
+        && result.metrics.is_none()
+        && result.next_actions.is_none()
+        && result.constitutional_evidence.alignment == Alignment::Valid
 }
 
 fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> CacheEvidence {

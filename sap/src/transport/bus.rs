@@ -42,10 +42,9 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
 use futures::stream::Stream;
 
-use super::exchange::Exchange;
 use super::{Caller, Message, Replies, SendError, Service, SharedClock};
 use crate::error::ErrorCode;
-use crate::processor::{self, ProcessError, Processor, Unreachable, Warning};
+use crate::processor::{self, Given, ProcessError, Processor, Unreachable, Warning};
 use crate::producer::dispatch;
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -227,16 +226,11 @@ impl Bus {
         bytes: &[u8],
         told: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let mut asking = Asking {
-            exchange: Exchange::new(task),
-            told,
-            error: None,
-        };
-        self.route(bytes, &mut asking).await?;
-        match asking.error {
-            Some(error) => Err(error),
-            None => Ok(asking.exchange.end()),
-        }
+        let mut asking = Asking { told, last: None };
+        // What was dispatched is valid, and need not be read again.
+        self.pass(task.clone(), Given::Encoded(bytes), &mut asking)
+            .await?;
+        Ok(asking.last)
     }
 
     async fn route(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
@@ -247,14 +241,23 @@ impl Bus {
             caller.tell(self.turn_away(nack, bytes)?).await;
             return Ok(());
         };
+        self.pass(task, Given::Wire(bytes), caller).await
+    }
+
+    async fn pass(
+        &self,
+        task: Task,
+        given: Given<'_>,
+        caller: &mut dyn Caller,
+    ) -> Result<(), ProcessError> {
         let Some(service) = self.0.find(&task) else {
             let why = "no such capability or agent here";
             let nack = processor::nack(&task, ErrorCode::NotFound, why);
-            caller.tell(self.turn_away(nack, bytes)?).await;
+            caller.tell(self.turn_away(nack, given.bytes())?).await;
             return Ok(());
         };
         let span = trace::carry("bus", Some(&task.correlation_id));
-        trace::within(span, service.serve_task(task, bytes, caller)).await
+        trace::within(span, service.serve_task(task, given, caller)).await
     }
 
     fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
@@ -342,18 +345,16 @@ impl Mailboxes {
     }
 }
 
-/// The caller's side of an exchange on the bus.
+/// The caller's side: in one process, what is said is of its task, in order and once.
 struct Asking<'a> {
-    exchange: Exchange,
     told: &'a mut (dyn FnMut(&Message) + Send),
-    error: Option<SendError>,
+    last: Option<Message>,
 }
 
 impl Caller for Asking<'_> {
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
-        if let Err(error) = self.exchange.take(message, self.told) {
-            self.error.get_or_insert(error);
-        }
+        (self.told)(&message);
+        self.last = Some(message);
         Box::pin(core::future::ready(()))
     }
 }

@@ -20,6 +20,7 @@
 
 pub mod bus;
 mod clock;
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 mod exchange;
 #[cfg(feature = "http")]
 pub mod http;

@@ -11,7 +11,7 @@ use futures::channel::mpsc;
 use futures::future::{BoxFuture, join, poll_fn};
 
 use super::{Message, SharedClock};
-use crate::processor::{Answer, Delivery, ProcessError, Processor, Unreachable, Warning};
+use crate::processor::{Answer, Delivery, Given, ProcessError, Processor, Unreachable, Warning};
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -100,7 +100,7 @@ impl Service {
     // impl: SAP-4.1-17, SAP-5-9
     pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
         match self.processor.read(bytes) {
-            Ok(task) => self.serve_task(task, bytes, caller).await,
+            Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
             Err(nack) => {
                 let answer = self.processor.turn_away(self.clock.now(), *nack, bytes)?;
                 caller.tell(answer.into()).await;
@@ -128,7 +128,7 @@ impl Service {
     pub(super) async fn serve_task(
         &self,
         task: Task,
-        bytes: &[u8],
+        given: Given<'_>,
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
         let endpoint = task.reply_to.as_ref().and_then(|to| to.endpoint.clone());
@@ -146,7 +146,7 @@ impl Service {
                 let _ = sender.unbounded_send(message);
             };
             let clock = self.clock.as_ref();
-            let answer = self.processor.answer(clock, task, bytes, &mut sink).await;
+            let answer = self.processor.answer(clock, task, given, &mut sink).await;
             let told = answer.map(|answer| {
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(answer.into());

@@ -10,8 +10,12 @@
 
 mod alignment;
 mod cache;
+#[cfg(feature = "conformance")]
+mod checklist;
 #[cfg(feature = "log")]
 mod files;
+#[cfg(feature = "arbitrary")]
+mod generated;
 mod learning;
 mod lifecycle;
 mod message;
@@ -23,3 +27,4 @@ mod schemas;
 mod shapes;
 #[cfg(feature = "driver")]
 mod transport;
+mod vectors;

@@ -115,6 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The byte where the next value begins.
+    #[inline]
     pub fn offset(&mut self) -> usize {
         self.at = scan::skip_space(self.text.as_bytes(), self.at);
         self.at
@@ -168,9 +169,15 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// The text ends, or no value begins here.
+    #[inline]
     pub fn null(&mut self) -> Result<bool, Fault> {
-        if self.peek()? != Kind::Null {
-            return Ok(false);
+        if !self.begins(b'n') {
+            // Whether any value begins here is for the one who takes it.
+            return if self.at < self.text.len() {
+                Ok(false)
+            } else {
+                Err(self.end())
+            };
         }
         self.literal("null")?;
         Ok(true)
@@ -182,7 +189,10 @@ impl<'a> Reader<'a> {
     ///
     /// Another type, or no sound JSON.
     pub fn bool(&mut self) -> Result<bool, Fault> {
-        self.want(Kind::Bool, "a boolean")?;
+        let at = self.offset();
+        if !matches!(self.text.as_bytes().get(at), Some(b't' | b'f')) {
+            self.want(Kind::Bool, "a boolean")?;
+        }
         let value = self.text.as_bytes().get(self.at) == Some(&b't');
         self.literal(if value { "true" } else { "false" })?;
         Ok(value)
@@ -194,7 +204,10 @@ impl<'a> Reader<'a> {
     ///
     /// Another type, or no sound JSON.
     pub fn number(&mut self) -> Result<&'a str, Fault> {
-        self.want(Kind::Number, "a number")?;
+        let at = self.offset();
+        if !matches!(self.text.as_bytes().get(at), Some(b'-' | b'0'..=b'9')) {
+            self.want(Kind::Number, "a number")?;
+        }
         let start = self.at;
         let Some(end) = scan::number_end(self.text.as_bytes(), start) else {
             return Err(self.unexpected("a number"));
@@ -212,7 +225,9 @@ impl<'a> Reader<'a> {
     ///
     /// Another type, a string over the limit, or no sound JSON.
     pub fn str(&mut self) -> Result<Cow<'a, str>, Fault> {
-        self.want(Kind::String, "a string")?;
+        if !self.begins(b'"') {
+            self.want(Kind::String, "a string")?;
+        }
         self.quoted()
     }
 
@@ -269,7 +284,9 @@ impl<'a> Reader<'a> {
         &mut self,
         mut field: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        self.want(Kind::Object, "an object")?;
+        if !self.begins(b'{') {
+            self.want(Kind::Object, "an object")?;
+        }
         self.open()?;
         if self.take(b'}') {
             self.depth -= 1;
@@ -315,7 +332,9 @@ impl<'a> Reader<'a> {
         &mut self,
         mut element: impl FnMut(&mut Self, usize) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        self.want(Kind::Array, "an array")?;
+        if !self.begins(b'[') {
+            self.want(Kind::Array, "an array")?;
+        }
         self.open()?;
         if self.take(b']') {
             self.depth -= 1;
@@ -359,6 +378,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether the next value begins with a byte.
+    #[inline]
+    fn begins(&mut self, byte: u8) -> bool {
+        let at = self.offset();
+        self.text.as_bytes().get(at) == Some(&byte)
+    }
+
+    #[cold]
     fn want(&mut self, kind: Kind, wanted: &'static str) -> Result<(), Fault> {
         let seen = self.peek()?;
         if seen == kind {
@@ -405,7 +432,7 @@ impl<'a> Reader<'a> {
     /// Refuses a name that stands twice among those from `base` on.
     fn refuse_doubles(&mut self, base: usize) -> Result<(), Fault> {
         /// Up to here comparing all pairs is faster than sorting.
-        const FEW: usize = 12;
+        const FEW: usize = 24;
         let names = self.names.get_mut(base..).unwrap_or_default();
         if names.len() > FEW {
             names.sort_unstable_by(|a, b| a.text.cmp(&b.text).then(a.at.cmp(&b.at)));

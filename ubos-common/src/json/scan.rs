@@ -3,6 +3,7 @@
 use crate::plain::plain_len;
 
 /// Bytes from the start of `bytes` that are no white space.
+#[inline]
 pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
         at += 1;
@@ -11,6 +12,7 @@ pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// The index, from `at`, of the first quote, backslash or control character; the length if there is none.
+#[inline]
 pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
     at + plain_len(bytes.get(at..).unwrap_or_default())
 }

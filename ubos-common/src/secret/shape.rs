@@ -304,6 +304,9 @@ pub fn is_secret_name(name: &str) -> bool {
         "budget", "count", "field", "id", "kind", "length", "limit", "name", "path", "size",
         "type", "url",
     ];
+    if !has_letters_of_secret(name) {
+        return false;
+    }
     let words = words(name);
     if words
         .last()
@@ -316,6 +319,35 @@ pub fn is_secret_name(name: &str) -> bool {
         _ => false,
     };
     words.iter().any(|word| ALONE.contains(&word.as_str())) || words.windows(2).any(pair)
+}
+
+/// Whether a name has all letters of one of the words that [`is_secret_name`] looks for: most names do not, and
+/// need not be taken apart.
+fn has_letters_of_secret(name: &str) -> bool {
+    const fn letters(word: &[u8]) -> u32 {
+        let (mut set, mut rest) = (0, word);
+        while let [first, behind @ ..] = rest {
+            if first.is_ascii_alphabetic() {
+                set |= 1 << (first.to_ascii_lowercase() - b'a');
+            }
+            rest = behind;
+        }
+        set
+    }
+    const SETS: [u32; 8] = [
+        // apikey, cookie, token, and all pairs
+        letters(b"k"),
+        letters(b"authorization"),
+        letters(b"bearer"),
+        letters(b"credential"),
+        letters(b"jwt"),
+        letters(b"passphrase"),
+        // passwd, password, pwd
+        letters(b"pwd"),
+        letters(b"secret"),
+    ];
+    let seen = letters(name.as_bytes());
+    SETS.iter().any(|set| seen & set == *set)
 }
 
 /// The words of a name, in lower case and without a number at their end: `X-Api_keyHTTPToken2` has x, api,
@@ -375,6 +407,37 @@ mod tests {
     }
 
     // The samples are put together so that scanners of this source find nothing.
+    #[test]
+    fn a_name_is_taken_apart_where_it_may_be_a_secret() {
+        for name in [
+            "apikey",
+            "apikeys",
+            "authorization",
+            "bearer",
+            "cookie",
+            "cookies",
+            "credential",
+            "credentials",
+            "jwt",
+            "passphrase",
+            "passwd",
+            "password",
+            "passwords",
+            "pwd",
+            "secret",
+            "secrets",
+            "token",
+            "accessKey",
+            "api_key",
+            "PRIVATE-KEY",
+            "signingKeys",
+            "ssh key",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        assert!(!has_letters_of_secret("topic") && !has_letters_of_secret("depth"));
+    }
+
     #[test]
     fn known_shapes_are_found() {
         let digits = "0123456789".repeat(4);
