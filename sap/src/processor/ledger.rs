@@ -21,7 +21,8 @@ struct Tasks {
 #[derive(Debug)]
 struct Held {
     body: Digest,
-    latest: TaskResult,
+    /// Encoded; `None` before the first.
+    latest: Option<Box<[u8]>>,
     /// While it runs.
     stop: Option<Stop>,
 }
@@ -29,20 +30,20 @@ struct Held {
 /// What became of a task that wants in.
 pub(super) enum Entered {
     New(Stop),
-    /// It came before, with an equal body.
-    Known(Box<TaskResult>),
+    /// It came before, with an equal body; its latest result, encoded.
+    Known(Option<Box<[u8]>>),
     /// It came before, with another body.
     Conflict,
     Full,
 }
 
 impl Ledger {
-    /// Lets a task in whose state is `first` for as long as it has no result.
-    pub(super) fn enter(&self, body: Digest, first: TaskResult, max_running: usize) -> Entered {
+    /// Lets a task in.
+    pub(super) fn enter(&self, task_id: TaskId, body: Digest, max_running: usize) -> Entered {
         let mut tasks = self.tasks();
-        if let Some(held) = tasks.held.get(&first.task_id) {
+        if let Some(held) = tasks.held.get(&task_id) {
             return if held.body == body {
-                Entered::Known(Box::new(held.latest.clone()))
+                Entered::Known(held.latest.clone())
             } else {
                 Entered::Conflict
             };
@@ -54,19 +55,19 @@ impl Ledger {
         let held = Held {
             body,
             stop: Some(stop.clone()),
-            latest: first,
+            latest: None,
         };
-        tasks.held.insert(held.latest.task_id, held);
+        tasks.held.insert(task_id, held);
         Entered::New(stop)
     }
 
     /// Keeps the latest result; a terminal one ends the run, and the oldest ended one above the bound is forgotten.
-    pub(super) fn update(&self, result: &TaskResult, max_finished: usize) {
+    pub(super) fn update(&self, result: &TaskResult, encoded: Vec<u8>, max_finished: usize) {
         let mut tasks = self.tasks();
         let Some(held) = tasks.held.get_mut(&result.task_id) else {
             return;
         };
-        held.latest = result.clone();
+        held.latest = Some(encoded.into_boxed_slice());
         if !result.status.is_terminal() || held.stop.take().is_none() {
             return;
         }

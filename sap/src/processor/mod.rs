@@ -85,7 +85,7 @@ use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, EntryKind, Transcript};
-use crate::validate::{Options, decode_task, findings, ids_of};
+use crate::validate::{Options, decode_result, decode_task, findings, ids_of};
 
 /// Answers tasks.
 pub struct Processor {
@@ -272,10 +272,12 @@ impl Processor {
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
         let body = body_digest(&encoded);
-        let queued = run.interim(now, Status::Queued);
-        let stop = match self.ledger.enter(body, queued, self.config.max_running) {
+        let stop = match self
+            .ledger
+            .enter(task.task_id, body, self.config.max_running)
+        {
             Entered::New(stop) => stop,
-            Entered::Known(result) => return self.answer_again(now, result),
+            Entered::Known(latest) => return self.answer_again(now, &run, latest.as_deref()),
             Entered::Conflict => {
                 let why = "another task of this id came before";
                 return self.turn_away(now, nack(&task, ErrorCode::InvalidTask, why), bytes);
@@ -366,12 +368,26 @@ impl Processor {
 
     /// Answers a task that came before.
     // impl: SAP-5-10
-    fn answer_again(&self, now: Now, result: Box<TaskResult>) -> Result<Answer, ProcessError> {
-        // That it waits was not said yet, so it is not yet written down.
-        if result.status == Status::Queued {
-            self.transcript.record(&Entry::result(now.wall, &result)?)?;
-        }
-        Ok(Answer::Result(result))
+    fn answer_again(
+        &self,
+        now: Now,
+        run: &Run<'_>,
+        latest: Option<&[u8]>,
+    ) -> Result<Answer, ProcessError> {
+        let latest = latest.and_then(|bytes| {
+            let read = decode_result(bytes, &Options::default());
+            read.ok().map(|(result, _)| result)
+        });
+        let result = match latest {
+            Some(result) => result,
+            // That it waits was not said yet, so it is not yet written down.
+            None => {
+                let queued = run.interim(now, Status::Queued);
+                self.transcript.record(&Entry::result(now.wall, &queued)?)?;
+                queued
+            }
+        };
+        Ok(Answer::Result(Box::new(result)))
     }
 
     /// From the Ack to the last result, which is not yet told.
@@ -511,7 +527,7 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
         self.status = Some(result.status.clone());
         processor
             .ledger
-            .update(&result, processor.config.max_finished);
+            .update(&result, encoded, processor.config.max_finished);
         self.signal(&result, sink);
         Ok(result)
     }
