@@ -20,7 +20,10 @@ struct Tasks {
 
 #[derive(Debug)]
 struct Held {
+    /// Of the bytes as they are written here.
     body: Digest,
+    /// Where the transcript has the task.
+    entry: Option<u64>,
     /// Encoded; `None` before the first.
     latest: Option<Box<[u8]>>,
     /// While it runs.
@@ -32,8 +35,8 @@ pub(super) enum Entered {
     New(Stop),
     /// It came before, with an equal body; its latest result, encoded.
     Known(Option<Box<[u8]>>),
-    /// It came before, with another body.
-    Conflict,
+    /// It came before, with other bytes; where the transcript has those, and its latest result.
+    Other(Option<u64>, Option<Box<[u8]>>),
     Full,
 }
 
@@ -45,7 +48,7 @@ impl Ledger {
             return if held.body == body {
                 Entered::Known(held.latest.clone())
             } else {
-                Entered::Conflict
+                Entered::Other(held.entry, held.latest.clone())
             };
         }
         if tasks.held.len() - tasks.finished.len() >= max_running {
@@ -55,10 +58,18 @@ impl Ledger {
         let held = Held {
             body,
             stop: Some(stop.clone()),
+            entry: None,
             latest: None,
         };
         tasks.held.insert(task_id, held);
         Entered::New(stop)
+    }
+
+    /// Keeps where the transcript has the task.
+    pub(super) fn written(&self, task_id: &TaskId, entry: u64) {
+        if let Some(held) = self.tasks().held.get_mut(task_id) {
+            held.entry = Some(entry);
+        }
     }
 
     /// Keeps the latest result; a terminal one ends the run, and the oldest ended one above the bound is forgotten.

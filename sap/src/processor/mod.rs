@@ -52,6 +52,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 use ubos_common::violation::{Level, Report};
@@ -271,14 +272,17 @@ impl Processor {
         };
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
-        let body = body_digest(&encoded);
+        let body = Digest::of_bytes(&encoded);
         let stop = match self
             .ledger
             .enter(task.task_id, body, self.config.max_running)
         {
             Entered::New(stop) => stop,
             Entered::Known(latest) => return self.answer_again(now, &run, latest.as_deref()),
-            Entered::Conflict => {
+            Entered::Other(entry, latest) => {
+                if self.is_equal(entry, &encoded) {
+                    return self.answer_again(now, &run, latest.as_deref());
+                }
                 let why = "another task of this id came before";
                 return self.turn_away(now, nack(&task, ErrorCode::InvalidTask, why), bytes);
             }
@@ -288,9 +292,12 @@ impl Processor {
             }
         };
         let entry = Entry::encoded(EntryKind::Task, now.wall, &encoded);
-        if let Err(error) = self.transcript.record(&entry) {
-            self.ledger.forget(&task.task_id);
-            return Err(error.into());
+        match self.transcript.record(&entry) {
+            Ok(entry) => self.ledger.written(&task.task_id, entry),
+            Err(error) => {
+                self.ledger.forget(&task.task_id);
+                return Err(error.into());
+            }
         }
         let mut open = Open {
             processor: self,
@@ -364,6 +371,15 @@ impl Processor {
         };
         self.transcript.record(&Entry::result(now.wall, &result)?)?;
         Ok(Some(result))
+    }
+
+    /// Whether a task is the one of an entry, written otherwise: in another order, or with other white space.
+    fn is_equal(&self, entry: Option<u64>, encoded: &[u8]) -> bool {
+        let entries = entry.and_then(|entry| self.transcript.read(entry, 1).ok());
+        let there = entries.as_deref().and_then(<[Entry]>::first);
+        there.is_some_and(|entry| {
+            body_digest(entry.body.as_str().as_bytes()) == body_digest(encoded)
+        })
     }
 
     /// Answers a task that came before.
