@@ -58,6 +58,7 @@ pub mod role;
 pub mod runner;
 pub mod spawn;
 pub mod validate;
+pub mod view;
 
 pub use error::Code;
 pub use message::{Message, OutFmt, State};
