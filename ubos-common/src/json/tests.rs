@@ -560,6 +560,11 @@ fn an_object_is_looked_into_and_kept() {
         (raw.as_str(), flag),
         (r#"{"a":[1],"flag":true,"z":{}}"#, Some(true))
     );
+    assert!(!reader.has_refused());
+    reader.tolerate(0, "code", "advice");
+    assert!(!reader.has_refused());
+    reader.reject(0, "code", "refused");
+    assert!(reader.has_refused());
     let double = br#"{"a":1,"a":2}"#;
     let mut reader = Reader::new(double, &Limits::default(), Profile::Strict).unwrap();
     assert!(reader.object_raw(|reader, _| reader.skip()).is_err());
