@@ -4,6 +4,7 @@
 //! pictures know graphs only.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::violation::Profile;
@@ -24,7 +25,7 @@ use crate::plan::{Act, Group, Item};
 /// plan.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
 /// plan.push(Act::join("MERGE"));
 /// let graph = Graph::of_message(&Message::with_goal("TRIP", plan));
-/// assert_eq!(graph.step(3).unwrap().after, [1, 2]);
+/// assert_eq!(graph.step(3).unwrap().after[..], [1, 2]);
 /// ```
 ///
 /// Spec: SACP 3
@@ -42,14 +43,16 @@ pub struct Step {
     pub number: usize,
     /// Its name: that of 1.0, or `s` and its place in its own message.
     pub id: String,
+    /// Its number among the acts of its own message, from 1.
+    pub place: usize,
     /// Its pointer in the outermost message.
     pub pointer: String,
     /// The scope that it belongs to.
     pub scope: usize,
     /// What is done, with which tool and parameters.
     pub act: Act,
-    /// The numbers of the steps that it waits for, in plan order.
-    pub after: Vec<usize>,
+    /// The numbers of the steps that it waits for, in plan order. Members of a group share one list.
+    pub after: Arc<[usize]>,
     /// The scope that it stands for, where it holds a subtask.
     pub subtask: Option<usize>,
     /// What is done about time and failure.
@@ -70,6 +73,8 @@ pub struct Scope {
     pub steps: Vec<usize>,
     /// The step that stands for the subtask at its top level, which runs when all others have ended.
     pub last: Option<usize>,
+    /// The message, for a subtask of 0.1.
+    pub message: Option<Box<Message>>,
 }
 
 /// What is done about a step's time and failure.
@@ -195,6 +200,7 @@ impl Graph {
             parent,
             steps: Vec::new(),
             last: None,
+            message: None,
         });
         self.scopes.len() - 1
     }
@@ -205,17 +211,18 @@ impl Graph {
         scope: usize,
         pointer: String,
         act: Act,
-        after: Vec<usize>,
+        after: impl Into<Arc<[usize]>>,
     ) -> usize {
         let number = self.steps.len() + 1;
         let place = self.scopes.get(scope).map_or(0, |scope| scope.steps.len()) + 1;
         self.steps.push(Step {
             number,
             id: format!("s{place}"),
+            place,
             pointer,
             scope,
             act,
-            after,
+            after: after.into(),
             subtask: None,
             policy: Policy::default(),
         });
@@ -232,11 +239,14 @@ impl Graph {
 
     fn add_message(&mut self, message: &Message, parent: Option<usize>, base: &str) -> usize {
         let scope = self.open(message.msg_id.as_deref(), message.goal(), parent);
-        let mut before = Vec::new();
+        let mut before = Arc::default();
         for (n, item) in message.plan.items().iter().enumerate() {
             before = self.add_item(scope, item, format!("{base}/plan/{n}"), &before);
         }
         self.add_subtasks(scope);
+        if let (Some(scope), Some(_)) = (self.scopes.get_mut(scope), parent) {
+            scope.message = Some(Box::new(message.clone()));
+        }
         if let Some(subtask) = &message.subtask {
             let pointer = format!("{base}/subtask");
             let number = self.add(
@@ -262,10 +272,12 @@ impl Graph {
         scope: usize,
         item: &Item,
         pointer: String,
-        before: &[usize],
-    ) -> Vec<usize> {
+        before: &Arc<[usize]>,
+    ) -> Arc<[usize]> {
         match item {
-            Item::Act(act) => vec![self.add(scope, pointer, act.clone(), before.to_vec())],
+            Item::Act(act) => {
+                Arc::from([self.add(scope, pointer, act.clone(), Arc::clone(before))])
+            }
             Item::Group(group) => self.add_group(scope, group, &pointer, before),
         }
     }
@@ -275,13 +287,14 @@ impl Graph {
         scope: usize,
         group: &Group,
         pointer: &str,
-        before: &[usize],
-    ) -> Vec<usize> {
+        before: &Arc<[usize]>,
+    ) -> Arc<[usize]> {
         let mut ends = Vec::new();
         for (n, member) in group.members().iter().enumerate() {
-            ends.extend(self.add_item(scope, member, format!("{pointer}/parallel/{n}"), before));
+            let pointer = format!("{pointer}/parallel/{n}");
+            ends.extend(self.add_item(scope, member, pointer, before).iter());
         }
-        ends
+        ends.into()
     }
 
     /// Steps whose parameters hold a message stand for it.

@@ -1,4 +1,6 @@
-//! The plan: acts in order, groups of acts side by side, and the graph that they make.
+//! The plan: acts in order, groups of acts side by side, and the order that they make.
+
+use std::sync::Arc;
 
 use ubos_common::json::{self, Fault, RawObject, Read, Reader, Write};
 
@@ -13,7 +15,7 @@ use crate::view::{ActView, ItemView, PlanView};
 /// plan.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
 /// plan.push(Act::join("MERGE"));
 /// let steps = plan.steps();
-/// assert_eq!(steps[2].after, [1, 2]);
+/// assert_eq!(steps[2].after[..], [1, 2]);
 /// # let _: &Item = &plan.items()[0];
 /// ```
 ///
@@ -61,8 +63,8 @@ pub struct Step<'a> {
     pub pointer: String,
     /// The act.
     pub act: &'a Act,
-    /// The numbers of the steps that must have ended well before.
-    pub after: Vec<usize>,
+    /// The numbers of the steps that must have ended well before. Members of a group share one list.
+    pub after: Arc<[usize]>,
 }
 
 impl Plan {
@@ -89,7 +91,7 @@ impl Plan {
     #[must_use]
     pub fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
-        let mut before = Vec::new();
+        let mut before = Arc::default();
         for (n, item) in self.items.iter().enumerate() {
             before = add_steps(&mut steps, item, format!("/plan/{n}"), &before);
         }
@@ -102,8 +104,8 @@ fn add_steps<'a>(
     steps: &mut Vec<Step<'a>>,
     item: &'a Item,
     pointer: String,
-    before: &[usize],
-) -> Vec<usize> {
+    before: &Arc<[usize]>,
+) -> Arc<[usize]> {
     match item {
         Item::Act(act) => {
             let number = steps.len() + 1;
@@ -111,21 +113,18 @@ fn add_steps<'a>(
                 number,
                 pointer,
                 act,
-                after: before.to_vec(),
+                after: Arc::clone(before),
             });
-            vec![number]
+            Arc::from([number])
         }
         Item::Group(group) => {
             let mut ends = Vec::new();
             for (n, member) in group.members.iter().enumerate() {
-                ends.extend(add_steps(
-                    steps,
-                    member,
-                    format!("{pointer}/parallel/{n}"),
-                    before,
-                ));
+                ends.extend(
+                    add_steps(steps, member, format!("{pointer}/parallel/{n}"), before).iter(),
+                );
             }
-            ends
+            ends.into()
         }
     }
 }

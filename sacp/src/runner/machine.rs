@@ -161,7 +161,7 @@ impl Runner {
         let node = |step: crate::plan::Step<'_>| Node {
             act: step.act.clone(),
             pointer: step.pointer,
-            after: step.after,
+            after: step.after.to_vec(),
             progress: Progress::Waiting,
         };
         let nodes = message.plan.steps().into_iter().map(node).collect();

@@ -1,0 +1,92 @@
+//! What changed in a registry, for those who keep something that depends on it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One change. Its revision is the registry's right after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// Counts every change from 1.
+    pub revision: u64,
+    /// What sort of entry.
+    pub subject: Subject,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The version it has now, where it states one.
+    pub version: Option<String>,
+}
+
+/// What a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Subject {
+    /// A verb was added or replaced.
+    Verb,
+    /// A tool was added or replaced.
+    Tool,
+    /// An agent was added or replaced.
+    Agent,
+    /// An agent was removed.
+    AgentRemoved,
+    /// An agent's lease ran out, and it was removed.
+    AgentExpired,
+    /// An agent's vector was set.
+    Embedding,
+    /// An agent's health changed.
+    Health,
+}
+
+/// What changed since a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Changes {
+    /// All of it, oldest first.
+    All(Vec<Change>),
+    /// More than is remembered: look at everything anew.
+    TooOld,
+}
+
+/// The newest changes, up to a bound; older ones are forgotten.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journal {
+    newest: VecDeque<Change>,
+    revision: u64,
+}
+
+impl Journal {
+    pub(super) const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(super) fn note(&mut self, subject: Subject, name: &str, version: Option<&str>) {
+        self.revision += 1;
+        if self.newest.len() >= KEPT {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(Change {
+            revision: self.revision,
+            subject,
+            name: name.into(),
+            version: version.map(str::to_owned),
+        });
+    }
+
+    pub(super) fn since(&self, revision: u64) -> Changes {
+        let first = self
+            .newest
+            .front()
+            .map_or(self.revision + 1, |change| change.revision);
+        if revision + 1 < first {
+            return Changes::TooOld;
+        }
+        let newer = self
+            .newest
+            .iter()
+            .filter(|change| change.revision > revision);
+        Changes::All(newer.cloned().collect())
+    }
+}
+
+/// Changes that are remembered.
+const KEPT: usize = 1024;

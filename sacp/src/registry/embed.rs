@@ -1,0 +1,91 @@
+//! Texts to vectors.
+
+/// Places texts in a space where nearness is likeness of meaning.
+///
+/// Deterministic: the same text has the same vector. Every vector has [`dimension`](Self::dimension) numbers.
+///
+/// Spec: SACP 12
+pub trait Embedder {
+    /// The length of its vectors.
+    fn dimension(&self) -> usize;
+
+    /// The vector of a text; `None` where there is nothing to place.
+    fn embed(&self, text: &str) -> Option<Vec<f32>>;
+}
+
+/// Counts the words and the groups of letters of a text, without a model.
+///
+/// It finds likeness of words (`price`, `prices`, `pricing`), not of meaning: enough for small registries and for
+/// tests, and the same on every machine.
+///
+/// ```
+/// use sacp::registry::{Embedder, NGrams};
+///
+/// let grams = NGrams::default();
+/// let near = |a: &str, b: &str| -> f32 {
+///     let (a, b) = (grams.embed(a).unwrap(), grams.embed(b).unwrap());
+///     a.iter().zip(&b).map(|(a, b)| a * b).sum()
+/// };
+/// assert!(near("predict prices", "price prediction") > near("predict prices", "translate a text"));
+/// ```
+///
+/// Spec: SACP 12
+#[derive(Clone, Copy, Debug)]
+pub struct NGrams {
+    dimension: usize,
+}
+
+impl Default for NGrams {
+    fn default() -> Self {
+        Self { dimension: 384 }
+    }
+}
+
+impl NGrams {
+    /// Vectors of another length than 384; at least 16.
+    #[must_use]
+    pub fn with_dimension(dimension: usize) -> Self {
+        Self {
+            dimension: dimension.max(16),
+        }
+    }
+
+    fn count(&self, vector: &mut [f32], gram: &[char], weight: f32) {
+        let hash = gram.iter().fold(FNV_OFFSET, |hash, letter| {
+            (hash ^ u64::from(u32::from(*letter))).wrapping_mul(FNV_PRIME)
+        });
+        // The low bits choose the place, a high one the sign: what collides cancels out on the average.
+        let place = usize::try_from(hash % self.dimension as u64).unwrap_or(0);
+        let sign = if hash >> 63 == 0 { weight } else { -weight };
+        if let Some(slot) = vector.get_mut(place) {
+            *slot += sign;
+        }
+    }
+}
+
+impl Embedder for NGrams {
+    fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    fn embed(&self, text: &str) -> Option<Vec<f32>> {
+        let mut vector = vec![0.0; self.dimension];
+        for word in text
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+        {
+            let mut letters = vec!['<'];
+            letters.extend(word.chars().flat_map(char::to_lowercase));
+            letters.push('>');
+            self.count(&mut vector, &letters, 2.0);
+            for gram in letters.windows(3) {
+                self.count(&mut vector, gram, 1.0);
+            }
+        }
+        super::vectors::unit(&vector).ok()
+    }
+}
+
+/// FNV-1a, 64 bits.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,0 +1,368 @@
+//! The registry in memory.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ubos_common::time::{Mono, Now};
+
+use super::changes::{Changes, Journal, Subject};
+use super::index::{Indexes, Ranked};
+use super::vectors::Vectors;
+use super::{
+    AgentRecord, EmbeddingRecord, Health, Query, Registry, RegistryError, Similar, ToolDef, VerbDef,
+};
+use crate::limits::MAX_REGISTERED;
+
+/// A registry in memory.
+///
+/// An agent may be held for a time only: see [`MemoryRegistry::add_for`] and [`MemoryRegistry::expire`].
+///
+/// Spec: SACP 11
+#[derive(Clone, Debug, Default)]
+pub struct MemoryRegistry {
+    verbs: BTreeMap<String, Arc<VerbDef>>,
+    aliases: BTreeMap<String, String>,
+    tools: BTreeMap<String, Arc<ToolDef>>,
+    agents: BTreeMap<String, Arc<AgentRecord>>,
+    indexes: Indexes,
+    vectors: Vectors,
+    health: BTreeMap<String, Health>,
+    leases: BTreeMap<String, Lease>,
+    due: BTreeSet<(Mono, String)>,
+    journal: Journal,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    lasts: Duration,
+    until: Mono,
+}
+
+impl MemoryRegistry {
+    /// Counts every change: two equal revisions mean that nothing happened between.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.journal.revision()
+    }
+
+    /// What changed after a revision. The newest 1,024 changes are remembered.
+    #[must_use]
+    pub fn changes_since(&self, revision: u64) -> Changes {
+        self.journal.since(revision)
+    }
+
+    /// Agents that are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// Whether no agent is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.agents.is_empty()
+    }
+
+    /// Adds or replaces an agent that is removed unless it is [renewed](Self::renew) within `lasts`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registry::add_agent`].
+    pub fn add_for(
+        &mut self,
+        now: Now,
+        agent: AgentRecord,
+        lasts: Duration,
+    ) -> Result<(), RegistryError> {
+        let name = agent.agent_name.clone();
+        self.add_agent(agent)?;
+        self.lease(&name, lasts, now.mono.saturating_add(lasts));
+        Ok(())
+    }
+
+    /// An agent said that it is there: its time begins anew. Gives whether it is held for a time.
+    pub fn renew(&mut self, now: Now, name: &str) -> bool {
+        let Some(Lease { lasts, .. }) = self.leases.get(name).copied() else {
+            return false;
+        };
+        self.lease(name, lasts, now.mono.saturating_add(lasts));
+        true
+    }
+
+    /// Removes the agents whose time is over; gives their names.
+    pub fn expire(&mut self, now: Now) -> Vec<String> {
+        let mut gone = Vec::new();
+        while let Some((until, _)) = self.due.first() {
+            if *until > now.mono {
+                break;
+            }
+            let Some((_, name)) = self.due.pop_first() else {
+                break;
+            };
+            if self.take(&name) {
+                self.journal.note(Subject::AgentExpired, &name, None);
+                gone.push(name);
+            }
+        }
+        gone
+    }
+
+    /// When [`expire`](Self::expire) has something to do next.
+    #[must_use]
+    pub fn expires_next(&self) -> Option<Mono> {
+        self.due.first().map(|(until, _)| *until)
+    }
+
+    /// Says how an agent is. The catalogue stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Nobody of that name.
+    pub fn set_health(&mut self, name: &str, health: Health) -> Result<(), RegistryError> {
+        self.known(name)?;
+        let before = match health {
+            Health::Healthy => self.health.remove(name),
+            _ => self.health.insert(name.to_owned(), health),
+        };
+        if before.unwrap_or_default() != health {
+            self.journal.note(Subject::Health, name, None);
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, name: &str, lasts: Duration, until: Mono) {
+        if let Some(old) = self.leases.insert(name.to_owned(), Lease { lasts, until }) {
+            self.due.remove(&(old.until, name.to_owned()));
+        }
+        self.due.insert((until, name.to_owned()));
+    }
+
+    fn known(&self, name: &str) -> Result<&Arc<AgentRecord>, RegistryError> {
+        self.agents
+            .get(name)
+            .ok_or_else(|| RegistryError::UnknownAgent {
+                agent: name.to_owned(),
+            })
+    }
+
+    /// Removes an agent and all that is known of it.
+    fn take(&mut self, name: &str) -> bool {
+        let Some(agent) = self.agents.remove(name) else {
+            return false;
+        };
+        self.indexes.remove(&agent);
+        self.vectors.remove(name);
+        self.health.remove(name);
+        if let Some(lease) = self.leases.remove(name) {
+            self.due.remove(&(lease.until, name.to_owned()));
+        }
+        true
+    }
+
+    /// The names under which a verb may stand in records: itself, and what the library calls it.
+    fn verb_names<'a>(&'a self, verb: &'a str) -> Vec<&'a str> {
+        let canonical = self.aliases.get(verb).map_or(verb, String::as_str);
+        match self.verbs.get(canonical) {
+            Some(def) => def.names().collect(),
+            None => vec![verb],
+        }
+    }
+
+    /// The agents under a verb and perhaps a tool, whatever name of the verb they were registered with.
+    fn under_verb(&self, verb: &str, tool: Option<&str>) -> Vec<Arc<AgentRecord>> {
+        let list = |name: &&str| match tool {
+            Some(tool) => self.indexes.pair(name, tool),
+            None => self.indexes.verbs.get(name),
+        };
+        let lists: Vec<&Ranked> = self.verb_names(verb).iter().filter_map(list).collect();
+        match lists.as_slice() {
+            [] => Vec::new(),
+            [one] => one.values().cloned().collect(),
+            many => {
+                let merged: BTreeMap<_, _> = many.iter().copied().flatten().collect();
+                merged.into_values().cloned().collect()
+            }
+        }
+    }
+
+    /// The shortest list that has every agent that a query without a verb can mean.
+    fn shortest(&self, query: &Query) -> Option<Vec<&Ranked>> {
+        let one = [
+            query.tool.as_ref().map(|tool| self.indexes.tools.get(tool)),
+            query
+                .output_type
+                .as_ref()
+                .map(|output| self.indexes.outputs.get(output)),
+        ];
+        let tags = query
+            .tags
+            .iter()
+            .flatten()
+            .map(|tag| self.indexes.tags.get(tag));
+        let by_last = |input: &String| self.indexes.inputs.get(super::index::last_part(input));
+        let inputs = query.inputs.iter().flatten().map(by_last);
+        let lists = one.into_iter().flatten().chain(tags).chain(inputs);
+        let shortest = lists.min_by_key(|list| list.map_or(0, Ranked::len))?;
+        Some(shortest.into_iter().collect())
+    }
+}
+
+impl Registry for MemoryRegistry {
+    fn verb(&self, name: &str) -> Option<Arc<VerbDef>> {
+        let name = self.aliases.get(name).map_or(name, String::as_str);
+        self.verbs.get(name).cloned()
+    }
+
+    fn tool(&self, id: &str) -> Option<Arc<ToolDef>> {
+        self.tools.get(id).cloned()
+    }
+
+    fn agent(&self, name: &str) -> Option<Arc<AgentRecord>> {
+        self.agents.get(name).cloned()
+    }
+
+    fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>> {
+        self.under_verb(verb, Some(tool))
+    }
+
+    fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>> {
+        let mut found: Vec<Arc<AgentRecord>> = match (&query.verb, self.shortest(query)) {
+            (Some(verb), _) => self.under_verb(verb, query.tool.as_deref()),
+            (None, Some(lists)) => lists
+                .into_iter()
+                .flat_map(BTreeMap::values)
+                .cloned()
+                .collect(),
+            (None, None) => {
+                let mut all: Vec<_> = self.agents.values().cloned().collect();
+                all.sort_by_cached_key(|agent| super::index::Rank::of(agent));
+                all
+            }
+        };
+        found.retain(|agent| query.is_met_by(agent));
+        found
+    }
+
+    fn similar(
+        &self,
+        vector: &[f32],
+        top: usize,
+        threshold: f32,
+    ) -> Result<Vec<Similar>, RegistryError> {
+        let unit = self.vectors.sound(vector)?;
+        let nearest = self.vectors.nearest(&unit, top, threshold).into_iter();
+        let named =
+            |(name, cosine): (&Arc<str>, f32)| Some(Similar::new(self.agent(name)?, cosine));
+        Ok(nearest.filter_map(named).collect())
+    }
+
+    fn cosine(&self, name: &str, vector: &[f32]) -> Option<f32> {
+        self.vectors.cosine(name, &self.vectors.sound(vector).ok()?)
+    }
+
+    fn health(&self, name: &str) -> Health {
+        self.health.get(name).copied().unwrap_or_default()
+    }
+
+    fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
+        room(&self.verbs, &verb.name)?;
+        if let Some(owner) = self.aliases.get(&verb.name) {
+            return Err(RegistryError::AliasTaken {
+                alias: verb.name.clone(),
+                verb: owner.clone(),
+            });
+        }
+        for alias in verb.aliases.iter().flatten() {
+            let owner = self
+                .aliases
+                .get(alias)
+                .or_else(|| self.verbs.get_key_value(alias).map(|(name, _)| name));
+            if let Some(owner) = owner.filter(|owner| **owner != verb.name) {
+                return Err(RegistryError::AliasTaken {
+                    alias: alias.clone(),
+                    verb: owner.clone(),
+                });
+            }
+        }
+        self.aliases.retain(|_, name| *name != verb.name);
+        for alias in verb.aliases.iter().flatten() {
+            self.aliases.insert(alias.clone(), verb.name.clone());
+        }
+        self.journal.note(Subject::Verb, &verb.name, None);
+        self.verbs.insert(verb.name.clone(), Arc::new(verb));
+        Ok(())
+    }
+
+    fn add_tool(&mut self, tool: ToolDef) -> Result<(), RegistryError> {
+        room(&self.tools, &tool.id)?;
+        self.journal.note(Subject::Tool, &tool.id, None);
+        self.tools.insert(tool.id.clone(), Arc::new(tool));
+        Ok(())
+    }
+
+    fn add_agent(&mut self, agent: AgentRecord) -> Result<(), RegistryError> {
+        room(&self.agents, &agent.agent_name)?;
+        if agent
+            .confidence_score
+            .is_some_and(|score| !score.is_finite())
+        {
+            return Err(RegistryError::NotFinite);
+        }
+        let vector = agent
+            .embedding
+            .as_deref()
+            .map(single)
+            .map(|vector| self.vectors.sound(&vector));
+        let vector = vector.transpose()?;
+        let name = agent.agent_name.clone();
+        self.take(&name);
+        let agent = Arc::new(agent);
+        self.indexes.add(&agent);
+        if let Some(vector) = vector {
+            self.vectors.set(&name, &vector);
+        }
+        self.journal
+            .note(Subject::Agent, &name, agent.version.as_deref());
+        self.agents.insert(name, agent);
+        Ok(())
+    }
+
+    fn set_embedding(&mut self, embedding: &EmbeddingRecord) -> Result<(), RegistryError> {
+        self.known(&embedding.agent)?;
+        let vector = self.vectors.sound(&single(&embedding.embedding))?;
+        self.vectors.set(&embedding.agent, &vector);
+        self.journal
+            .note(Subject::Embedding, &embedding.agent, None);
+        Ok(())
+    }
+
+    fn remove_agent(&mut self, name: &str) -> bool {
+        let was = self.take(name);
+        if was {
+            self.journal.note(Subject::AgentRemoved, name, None);
+        }
+        was
+    }
+}
+
+fn room<V>(map: &BTreeMap<String, V>, name: &str) -> Result<(), RegistryError> {
+    if name.is_empty() {
+        return Err(RegistryError::NoName);
+    }
+    if map.len() >= MAX_REGISTERED && !map.contains_key(name) {
+        return Err(RegistryError::Full {
+            limit: MAX_REGISTERED,
+        });
+    }
+    Ok(())
+}
+
+/// Numbers of the wire in the width that is kept; what does not fit becomes an infinity, and is refused as one.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounded to the width that is kept"
+)]
+fn single(numbers: &[f64]) -> Vec<f32> {
+    numbers.iter().map(|number| *number as f32).collect()
+}

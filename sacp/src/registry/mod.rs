@@ -1,0 +1,202 @@
+//! Verbs, tools and agents: who can do what, and who is best at it.
+//!
+//! ```text
+//! Registry       the trait: an orchestrator asks it, and a shared one can take the default's place
+//! MemoryRegistry the default: ranked indexes, exact similarity, leases and health, a list of changes
+//! Shared         a handle on one registry for several threads
+//! Embedder       texts to vectors; NGrams is the one that ships
+//! ```
+//!
+//! ```
+//! use sacp::registry::{AgentRecord, MemoryRegistry, Query, Registry};
+//!
+//! let mut registry = MemoryRegistry::default();
+//! registry.add_agent(AgentRecord::new(
+//!     "PRICE_PREDICTOR".into(), vec!["predict".into()], vec!["PRC_EST".into()],
+//!     vec!["ctx.history".into()], vec!["predictions".into()], "Predicts prices".into(),
+//! ))?;
+//! let query = Query::default().with_verb("predict").with_inputs(["history"]);
+//! assert_eq!(registry.query(&query)[0].agent_name, "PRICE_PREDICTOR");
+//! # Ok::<(), sacp::registry::RegistryError>(())
+//! ```
+//!
+//! Spec: SACP 10, 11, 12
+
+mod changes;
+mod defs;
+mod embed;
+mod health;
+mod index;
+mod memory;
+mod query;
+mod shared;
+mod vectors;
+
+use std::sync::Arc;
+
+use crate::error::Code;
+
+pub use changes::{Change, Changes, Subject};
+pub use defs::{AgentRecord, EmbeddingRecord, ToolDef, VerbDef};
+pub use embed::{Embedder, NGrams};
+pub use health::Health;
+pub use memory::MemoryRegistry;
+pub use query::{Matches, Query, QueryMessage, Similar, answer, best_for_goal};
+pub use shared::Shared;
+
+/// What an orchestrator asks of a registry. A trait, so that a shared or remote one can take the default's place.
+///
+/// Spec: SACP 11
+pub trait Registry {
+    /// The verb of that name or alias.
+    fn verb(&self, name: &str) -> Option<Arc<VerbDef>>;
+
+    /// The tool of that name.
+    fn tool(&self, id: &str) -> Option<Arc<ToolDef>>;
+
+    /// The agent of that name.
+    fn agent(&self, name: &str) -> Option<Arc<AgentRecord>>;
+
+    /// Agents that carry out a verb with a tool, best first: by confidence (absent last), then by name.
+    ///
+    /// This is the catalogue: agents that are not well stand in it too. [`Registry::ready_for`] leaves them out.
+    fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>>;
+
+    /// Agents that meet every member of a query, best first.
+    fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>>;
+
+    /// The agents whose vectors lie nearest, nearest first: at most `top`, none below `threshold`.
+    ///
+    /// # Errors
+    ///
+    /// A vector of another length, with an infinity or NaN, or of zeros alone.
+    fn similar(
+        &self,
+        vector: &[f32],
+        top: usize,
+        threshold: f32,
+    ) -> Result<Vec<Similar>, RegistryError>;
+
+    /// The cosine of an agent's vector and another of the same length, where both point somewhere.
+    fn cosine(&self, _name: &str, _vector: &[f32]) -> Option<f32> {
+        None
+    }
+
+    /// How an agent is; one that nobody reported is healthy.
+    fn health(&self, _name: &str) -> Health {
+        Health::Healthy
+    }
+
+    /// Agents for a pair that are well: healthy before degraded, unhealthy left out.
+    fn ready_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>> {
+        let mut agents = self.agents_for(verb, tool);
+        agents.retain(|agent| self.health(&agent.agent_name) != Health::Unhealthy);
+        agents.sort_by_key(|agent| self.health(&agent.agent_name));
+        agents
+    }
+
+    /// Adds or replaces a verb.
+    ///
+    /// # Errors
+    ///
+    /// The registry is full, the name is empty, or an alias belongs to another verb.
+    fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError>;
+
+    /// Adds or replaces a tool.
+    ///
+    /// # Errors
+    ///
+    /// The registry is full, or the name is empty.
+    fn add_tool(&mut self, tool: ToolDef) -> Result<(), RegistryError>;
+
+    /// Adds or replaces an agent.
+    ///
+    /// # Errors
+    ///
+    /// The registry is full, the name is empty, or its vector or confidence is refused.
+    fn add_agent(&mut self, agent: AgentRecord) -> Result<(), RegistryError>;
+
+    /// Adds or replaces an agent's vector.
+    ///
+    /// # Errors
+    ///
+    /// Nobody of that name, or a vector of another length, with an infinity or NaN, or of zeros alone.
+    fn set_embedding(&mut self, embedding: &EmbeddingRecord) -> Result<(), RegistryError>;
+
+    /// Removes an agent; gives whether there was one.
+    fn remove_agent(&mut self, name: &str) -> bool;
+}
+
+/// Why a registration or a vector is refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The bound on entries of one sort is reached.
+    #[error("the registry holds {limit} entries of this sort, and no more")]
+    Full {
+        /// The bound.
+        limit: usize,
+    },
+    /// A required name is empty.
+    #[error("an entry without a name")]
+    NoName,
+    /// An alias that is another verb's name or alias.
+    #[error("the alias {alias:?} belongs to the verb {verb:?}")]
+    AliasTaken {
+        /// The alias.
+        alias: String,
+        /// Whose it is.
+        verb: String,
+    },
+    /// No agent has that name.
+    #[error("no agent is called {agent:?}")]
+    UnknownAgent {
+        /// The name.
+        agent: String,
+    },
+    /// A vector of another length than those that are held.
+    #[error("a vector of {seen} numbers where {wanted} are wanted")]
+    Dimension {
+        /// Its length.
+        seen: usize,
+        /// The length of all others.
+        wanted: usize,
+    },
+    /// A vector or a confidence with an infinity or NaN.
+    #[error("a number that is not finite")]
+    NotFinite,
+    /// A vector of zeros points nowhere.
+    #[error("a vector of zeros")]
+    ZeroVector,
+}
+
+/// Verbs that need no registration: joins and the acts of a spawn.
+pub const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
+
+/// Looks up a pair of verb and tool.
+///
+/// # Errors
+///
+/// [`Code::UnknownVerb`], [`Code::UnknownTool`], [`Code::VerbToolMismatch`], in that order.
+///
+/// Spec: SACP 10
+pub fn look_up(registry: &dyn Registry, verb: &str, tool: &str) -> Result<(), Code> {
+    if matches!(verb, "define" | "instantiate") {
+        return Ok(());
+    }
+    let def = registry.verb(verb);
+    if def.is_none() && !KNOWN_VERBS.contains(&verb) {
+        return Err(Code::UnknownVerb);
+    }
+    let tool = registry.tool(tool).ok_or(Code::UnknownTool)?;
+    let supports = |name: &str| tool.supported_verbs.iter().any(|verb| verb == name);
+    let supported = match &def {
+        Some(def) => def.names().any(supports),
+        None => supports(verb),
+    };
+    if supported {
+        Ok(())
+    } else {
+        Err(Code::VerbToolMismatch)
+    }
+}
