@@ -58,7 +58,9 @@ pub mod reply;
 pub mod role;
 pub mod runner;
 pub mod spawn;
+pub mod v1;
 pub mod validate;
+pub mod view;
 
 pub use error::Code;
 pub use message::{Message, OutFmt, State};

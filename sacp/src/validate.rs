@@ -26,29 +26,7 @@ use crate::reply::{ErrReply, Reply};
 ///
 /// Spec: SACP 8
 pub fn validate(bytes: &[u8]) -> Result<(Message, Report), DecodeError> {
-    let (message, mut report) =
-        json::decode::<Message>(bytes, &Limits::default(), Profile::Strict)?;
-    for (name, _) in message.extra.iter() {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        report.push(Violation::new(
-            pointer,
-            "unknown_member",
-            "SACP-2-10",
-            Level::Advice,
-            "not named by version 0.1",
-        ));
-    }
-    if message.plan.is_empty() {
-        let why = "nothing to do: whoever would run it asks back";
-        report.push(Violation::new(
-            "/plan",
-            "empty_plan",
-            "SACP-2-7",
-            Level::Advice,
-            why,
-        ));
-    }
-    Ok((message, report))
+    json::decode::<Message>(bytes, &Limits::default(), Profile::Strict)
 }
 
 /// The answer to a message that is refused: its first MUST finding.
@@ -63,7 +41,6 @@ pub fn answer(refused: &DecodeError) -> Reply {
         )
         .at(&err.pointer),
         DecodeError::Invalid(report) => {
-            // Missing members are found when their object ends, yet belong to its beginning.
             let first = report.iter().find(|finding| finding.level == Level::Must);
             first.map_or_else(
                 || ErrReply::new(Code::MalformedMessage, "no message"),
@@ -79,16 +56,11 @@ pub fn answer(refused: &DecodeError) -> Reply {
 /// Spec: SACP 8
 #[must_use]
 pub fn code_of(finding: &Violation) -> Code {
-    let nested = finding
-        .pointer
-        .rsplit_once("/subtask")
-        .map_or(finding.pointer.as_str(), |(_, rest)| rest);
-    match finding.clause.as_ref() {
-        "SACP-2-1" | "SACP-2-2" if finding.code == "missing" => Code::MissingField,
-        "SACP-2-2" => Code::MalformedPlan,
-        "SACP-2-6" => Code::InvalidState,
-        "SACP-2-8" if finding.code == "bad_value" => Code::UnsupportedVersion,
-        _ if nested.starts_with("/plan") => Code::MalformedPlan,
+    match (finding.clause.as_ref(), finding.code.as_ref()) {
+        ("SACP-2-1", "missing") => Code::MissingField,
+        ("SACP-2-2" | "SACP-2-3", _) => Code::MalformedPlan,
+        ("SACP-2-6", _) => Code::InvalidState,
+        ("SACP-2-8", "bad_value") => Code::UnsupportedVersion,
         _ => Code::MalformedMessage,
     }
 }

@@ -11,3 +11,4 @@
 
 mod message;
 mod registry;
+mod v1;

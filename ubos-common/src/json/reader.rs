@@ -259,6 +259,23 @@ impl<'a> Reader<'a> {
         result
     }
 
+    /// As [`Reader::object`], and gives the object's text as well: for payloads that are kept raw and in
+    /// which a few members are looked at on the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::object`].
+    pub fn object_raw(
+        &mut self,
+        member: impl FnMut(&mut Self, &Cow<'a, str>) -> Result<(), Fault>,
+    ) -> Result<Raw<'a>, Fault> {
+        let start = self.offset();
+        self.object(member)?;
+        Ok(Raw::trusted(
+            self.text.get(start..self.at).unwrap_or_default(),
+        ))
+    }
+
     /// Takes an object without looking for duplicates: `field` gets each name with the byte where it
     /// stands, must take the value, and answers for duplicates itself ([`Reader::duplicate`]).
     ///
