@@ -46,6 +46,7 @@
 //!
 //! Not here yet: the 1.0 profile, aliases, embeddings, fallbacks, prompts and pictures.
 
+pub mod any;
 pub mod check;
 pub mod error;
 pub mod graph;
@@ -61,6 +62,7 @@ pub mod v1;
 pub mod validate;
 pub mod view;
 
+pub use any::{AnyMessage, Edition};
 pub use error::Code;
 pub use message::{Message, OutFmt, State};
 pub use plan::{Act, Group, Item, Plan, Step};
