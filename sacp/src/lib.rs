@@ -57,6 +57,7 @@ pub mod registry;
 pub mod reply;
 pub mod role;
 pub mod runner;
+pub mod source;
 pub mod spawn;
 pub mod v1;
 pub mod validate;

@@ -7,6 +7,7 @@ use crate::any::{AnyMessage, Edition, Peek};
 use crate::error::Code;
 use crate::message::Message;
 use crate::reply::{Clarify, ErrReply, Reply};
+use crate::source::Source;
 
 /// Reads a message of 0.1 and lists every finding. Knows no registry: see [`check`](crate::check).
 ///
@@ -101,12 +102,16 @@ pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
         }
         Err(_) => Report::default(),
     };
-    report.map(|mut finding| {
+    let coded = report.map(|mut finding| {
         if finding.level == Level::Must {
             finding.code = code_of(&finding).as_str().into();
         }
         finding
-    })
+    });
+    match core::str::from_utf8(bytes) {
+        Ok(text) if coded.len() > 1 => Source::new(text).place(coded),
+        _ => coded,
+    }
 }
 
 /// The answer to a message that is refused: its first MUST finding.
