@@ -11,6 +11,7 @@
 //! # Ok::<(), ubos_common::json::DecodeError>(())
 //! ```
 
+pub mod adapter;
 mod code;
 mod graph;
 mod message;

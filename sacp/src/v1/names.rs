@@ -28,6 +28,12 @@ macro_rules! name {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            /// One that fits, for texts that cannot be empty and are.
+            #[allow(dead_code, reason = "not every name is ever made of another text")]
+            pub(super) fn nameless() -> Self {
+                Self("_".to_owned())
+            }
         }
 
         impl core::ops::Deref for $name {

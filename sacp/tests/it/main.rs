@@ -9,6 +9,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod adapter;
+mod answers;
 mod message;
 mod registry;
 mod v1;
