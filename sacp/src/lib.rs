@@ -54,6 +54,7 @@ pub mod graph;
 pub mod limits;
 pub mod message;
 pub mod plan;
+pub mod prompt;
 pub mod registry;
 pub mod reply;
 pub mod role;

@@ -12,5 +12,8 @@
 mod adapter;
 mod answers;
 mod message;
+mod orchestrator;
+mod prompt;
 mod registry;
+mod roles;
 mod v1;
