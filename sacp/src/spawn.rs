@@ -7,6 +7,7 @@
 //! Spec: SACP 14
 
 use ubos_common::json::{RawBuf, RawObject, to_string};
+use ubos_common::time::Timestamp;
 
 use crate::check::{Gap, gaps};
 use crate::error::Code;
@@ -15,6 +16,7 @@ use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};
 use crate::registry::{AgentRecord, Registry, ToolDef, VerbDef};
 use crate::reply::{ErrReply, Reply};
+use crate::v1;
 
 /// The goal of a message that asks for an agent.
 pub const SPAWN_GOAL: &str = "SPAWN_AGENT";
@@ -129,6 +131,72 @@ impl Wanted {
         let raw = |(name, value)| Some((name, RawBuf::from_serialize(&value).ok()?));
         members.into_iter().filter_map(raw).collect()
     }
+}
+
+/// The request for the agent that a step of 1.0 lacks: three steps, the last of which registers it.
+///
+/// `None` where a name of the step is none that 1.0 lets a request have.
+///
+/// Spec: SACP 1.0, 14
+// impl: SACP1-14-1
+#[must_use]
+pub fn spawn_request_v1(
+    step: &crate::graph::Step,
+    message: &v1::Message,
+    at: Timestamp,
+    sender: v1::Id,
+    msg_id: v1::Id,
+) -> Option<v1::Message> {
+    let (verb, tool) = (&step.act.verb, &step.act.tool);
+    let params = step
+        .act
+        .params
+        .deserialize::<serde_json::Map<_, serde_json::Value>>();
+    let inputs: Vec<String> = params
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let agent = format!("{tool}_AGENT");
+    let description = format!("Carries out {verb} with {tool} for {}", message.g.as_str());
+    let make = |id: &str, verb: &str, tool: &str, params: serde_json::Value| {
+        let step = v1::Step::new(
+            v1::Name::new(id)?,
+            v1::Word::new(verb)?,
+            v1::Word::new(tool)?,
+        );
+        Some(step.with_params(object(&params)))
+    };
+    let outputs = [step.policy.output_key.as_deref().unwrap_or("result")];
+    let define =
+        serde_json::json!({ "description": description, "inputs": inputs, "outputs": outputs });
+    let instantiate = serde_json::json!({ "tool": tool, "verb": verb });
+    let entry = serde_json::json!({
+        "agent_name": agent,
+        "supported_verbs": [verb],
+        "supported_tools": [tool],
+        "inputs": inputs,
+        "outputs": outputs,
+        "version": "1.0.0",
+        "description": description,
+    });
+    let plan = vec![
+        make("define", "define", tool, define)?,
+        make("instantiate", "instantiate", &agent, instantiate)?.after(v1::Name::new("define")),
+        make("register", "register", &agent, entry)?.after(v1::Name::new("instantiate")),
+    ];
+    let mut request = v1::Message::new(
+        msg_id,
+        v1::Ts::from(at),
+        sender,
+        v1::Goal::new(SPAWN_GOAL)?,
+        plan,
+    )?;
+    request.test_mode = message.test_mode.filter(|test| *test);
+    request.out_fmt = Some(OutFmt::Raw);
+    let capability = RawBuf::from_serialize(&format!("{verb}/{tool}")).ok()?;
+    request.ctx = Some([("missing_capability".to_owned(), capability)].into());
+    Some(request)
 }
 
 /// What a message was itself spawned for, outermost first.

@@ -117,12 +117,12 @@ pub fn answer_alone(
             match output {
                 Output::Dispatch {
                     ticket, act, given, ..
-                } => {
+                } if runner.is_running(ticket) => {
                     let input = match executor.execute(message, &act, &given) {
                         Ok(output) => Input::Succeeded { ticket, output },
                         Err(cause) => Input::Failed { ticket, cause },
                     };
-                    // The ticket was dispatched just now: it cannot be refused.
+                    // It runs: it cannot be refused.
                     let _ = runner.handle_input(now, input);
                 }
                 Output::Ended(outcome) => return outcome.answer(message, &ids.uuid().to_string()),

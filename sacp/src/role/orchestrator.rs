@@ -323,7 +323,7 @@ impl<R: Registry> Orchestrator<R> {
                     act,
                     given,
                     rank,
-                } => self.delegate(now, ticket, &act, &given, rank),
+                } if runner.is_running(ticket) => self.delegate(now, ticket, &act, &given, rank),
                 runner::Output::Cancel { ticket } if self.asked.remove(&ticket).is_some() => {
                     self.out.push(Wanted::Stop { ticket });
                 }

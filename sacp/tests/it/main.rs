@@ -16,4 +16,5 @@ mod orchestrator;
 mod prompt;
 mod registry;
 mod roles;
+mod run_v1;
 mod v1;

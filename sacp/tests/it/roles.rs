@@ -244,6 +244,25 @@ fn an_executor_runs_every_act_and_answers_structured() {
     assert!(matches!(reply, Reply::Err(error) if error.code == Code::StepFailed));
 }
 
+// spec: SACP-3-3
+#[test]
+fn no_later_act_runs_once_one_has_failed() {
+    let executor = executor().with("see", "IT", |_, _, _| {
+        panic!("a failed message runs no further act")
+    });
+    let request = message(
+        r#"{"g":"G","plan":[{"parallel":[["break","IT",{}],["see","IT",{}]]},["see","IT",{}]]}"#,
+    );
+    let reply = answer_alone(
+        now(),
+        &request,
+        &executor,
+        Config::default(),
+        &mut IdSource::seeded(1),
+    );
+    assert!(matches!(reply, Reply::Err(error) if error.details == "act 1: broken"));
+}
+
 // spec: SACP-13-2
 #[test]
 fn an_agent_runs_nothing_of_a_plan_of_which_one_act_is_not_its_own() {
