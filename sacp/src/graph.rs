@@ -59,6 +59,18 @@ pub struct Step {
     pub policy: Policy,
 }
 
+impl Step {
+    /// The pointer of the message that it stands for.
+    #[must_use]
+    pub(crate) fn subtask_pointer(&self) -> String {
+        if self.pointer.ends_with("/subtask") {
+            self.pointer.clone()
+        } else {
+            format!("{}/2/subtask", self.pointer)
+        }
+    }
+}
+
 /// One message: the outermost, or a subtask.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -187,6 +199,14 @@ impl Graph {
         &self.scopes
     }
 
+    /// Whether a step runs only when it is called: in the place of one that failed, or when all others have ended.
+    #[must_use]
+    pub fn stands_by(&self, number: usize) -> bool {
+        let scope = |step: &Step| self.scopes.get(step.scope).and_then(|scope| scope.last);
+        self.step(number)
+            .is_some_and(|step| step.policy.replaces.is_some() || scope(step) == Some(number))
+    }
+
     /// Opens a scope; gives its place.
     pub(crate) fn open(
         &mut self,
@@ -304,7 +324,7 @@ impl Graph {
             let Some(step) = self.step(number) else {
                 continue;
             };
-            let pointer = format!("{}/2/subtask", step.pointer);
+            let pointer = step.subtask_pointer();
             let Some(message) = subtask_of(&step.act.params) else {
                 continue;
             };

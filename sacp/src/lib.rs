@@ -16,8 +16,8 @@
 //! Reading a message and running its plan:
 //!
 //! ```
-//! use sacp::runner::{Input, Output, Runner};
-//! use sacp::Message;
+//! use sacp::runner::{Config, Input, Output, Runner};
+//! use sacp::{Message, Reply};
 //! use ubos_common::json::RawBuf;
 //! use ubos_common::machine::Machine as _;
 //! use ubos_common::time::{Mono, Now, Timestamp};
@@ -27,19 +27,20 @@
 //!     ["join","SUM",{}]]}"#;
 //! let message = Message::decode(text)?;
 //! let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-//! let mut runner = Runner::new(message, Default::default());
+//! let mut runner = Runner::new(&message, Config::default())?;
 //! runner.start(now);
-//! let reply = loop {
+//! let outcome = loop {
 //!     match runner.poll_output().expect("the runner waits for nothing else") {
-//!         Output::Dispatch { step, act, .. } => {
-//!             let output = RawBuf::parse(if act.verb == "join" { "3" } else { "1" })?;
-//!             runner.handle_input(now, Input::Succeeded { step, output })?;
+//!         Output::Dispatch { ticket, act, .. } => {
+//!             let output = RawBuf::parse(if act.is_join() { "3" } else { "1" })?;
+//!             runner.handle_input(now, Input::Succeeded { ticket, output })?;
 //!         }
-//!         Output::Finished(reply) => break reply,
+//!         Output::Ended(outcome) => break outcome,
 //!         _ => {}
 //!     }
 //! };
-//! assert_eq!(reply.ctx["result"].as_str(), "3");
+//! let Reply::Message(reply) = outcome.answer(&message, "m2") else { panic!() };
+//! assert_eq!(reply.context.unwrap()["result"].as_str(), "3");
 //! assert_eq!(reply.reply_to.as_deref(), Some("m1"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

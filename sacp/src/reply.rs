@@ -317,3 +317,11 @@ pub(crate) fn list(values: &[&RawBuf]) -> RawBuf {
     // Each part is sound; only their number or depth may now be over the limits.
     RawBuf::parse(&text).unwrap_or_else(|_| json::Raw::NULL.to_owned())
 }
+
+/// A value from text that is sound by the way it was made; only a limit on it may be broken.
+pub(crate) fn raw(text: Vec<u8>) -> RawBuf {
+    let parsed = String::from_utf8(text)
+        .ok()
+        .and_then(|text| RawBuf::parse(&text).ok());
+    parsed.unwrap_or_else(|| ubos_common::json::Raw::NULL.to_owned())
+}

@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(ready.spawned, ["SECRETS_AGENT"]);
         let steps = ready.message.plan.steps();
         assert_eq!(
-            (steps.len(), steps[5].act.is_join(), &steps[5].after),
-            (8, true, &vec![1, 2, 3, 4, 5])
+            (steps.len(), steps[5].act.is_join(), &steps[5].after[..]),
+            (8, true, &[1, 2, 3, 4, 5][..])
         );
         assert_eq!(
             ready.message.context.as_ref().unwrap()["folder"].as_str(),

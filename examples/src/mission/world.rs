@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use sacp::runner::{Input, Output, Runner, RunnerError};
+use sacp::runner::{Cause, Config, End, Input, Output, Runner, RunnerError, Ticket};
 use sacp::{Act, Message};
 use sap::CorrelationId;
 use sap::processor::Context;
@@ -140,7 +140,7 @@ impl Mission {
     /// The plan, act by act, each a task of its own.
     async fn execute(self: Arc<Self>) -> Result<RawBuf, String> {
         let clock = *self.governed()?.clock();
-        let mut runner = Runner::new(self.parts.message.clone(), sacp::runner::Config::default());
+        let mut runner = Runner::new(&self.parts.message, Config::default()).map_err(in_words)?;
         runner.start(clock.now());
         let mut acts = Acts {
             mission: Arc::clone(&self),
@@ -268,36 +268,46 @@ struct Acts {
 }
 
 impl World<Runner> for Acts {
-    type Answer = (usize, Result<RawBuf, String>);
+    type Answer = (Ticket, Result<RawBuf, String>);
 
     fn perform(&mut self, output: Output) -> Step<Self::Answer> {
         let screen = &self.mission.parts.screen;
         match output {
             Output::Dispatch {
-                step, act, inputs, ..
+                ticket, act, given, ..
             } => {
-                screen.say(Who::Sacp, format!("act {step}: {} {}", act.verb, act.tool));
-                let work = Arc::clone(&self.mission).act(act, inputs);
-                return Step::start(step as u64, async move { (step, work.await) });
+                let what = format!("act {}: {} {}", ticket.step, act.verb, act.tool);
+                screen.say(Who::Sacp, what);
+                let work = Arc::clone(&self.mission).act(act, given.to_vec());
+                return Step::start(ticket.id(), async move { (ticket, work.await) });
             }
-            Output::Cancel { step } => return Step::Cancel(step as u64),
-            Output::Finished(_) => {
-                screen.say(Who::Sacp, "every act is done");
-                self.ended = Some(Ok(()));
-            }
-            Output::Failed(error) => {
-                screen.say(Who::Sacp, format!("the plan failed: {}", error.details));
-                self.ended = Some(Err(error.details));
+            Output::Cancel { ticket } => return Step::Cancel(ticket.id()),
+            Output::Ended(outcome) => {
+                let why = outcome.failure.as_ref().map(ToString::to_string);
+                self.ended = Some(match (outcome.end, why) {
+                    (End::Done, _) => {
+                        screen.say(Who::Sacp, "every act is done");
+                        Ok(())
+                    }
+                    (_, why) => {
+                        let why = why.unwrap_or_default();
+                        screen.say(Who::Sacp, format!("the plan failed: {why}"));
+                        Err(why)
+                    }
+                });
             }
             _ => {}
         }
         Step::Done
     }
 
-    fn input(&mut self, (step, result): Self::Answer) -> Input {
+    fn input(&mut self, (ticket, result): Self::Answer) -> Input {
         match result {
-            Ok(output) => Input::Succeeded { step, output },
-            Err(why) => Input::Failed { step, why },
+            Ok(output) => Input::Succeeded { ticket, output },
+            Err(why) => Input::Failed {
+                ticket,
+                cause: Cause::tool(why),
+            },
         }
     }
 

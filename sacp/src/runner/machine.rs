@@ -1,73 +1,48 @@
-//! See the [module above](super).
+//! The machine's inputs and outputs.
 
-use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
-use crate::error::Code;
-use crate::message::{Message, NonEmpty, OutFmt, State};
-use crate::plan::{Act, Plan};
-use crate::reply::{self, ErrReply};
+use super::outcome::{End, Outcome};
+use super::schedule::{ScopeRun, Todo};
+use super::steps::{Gate, Given, Progress, StepRun, StepState, Ticket, lay_out};
+use super::{Cause, Config, Failure};
+use crate::graph::Graph;
+use crate::message::{Message, State};
+use crate::plan::Act;
+use crate::reply::{Clarify, ErrReply, Reply};
 
-/// Bounds and deadlines of a run.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Config {
-    /// Steps that run at the same time; further ones wait.
-    pub max_running: usize,
-    /// How long one step may take; `None` is without end.
-    pub step_timeout: Option<Duration>,
-    /// Bytes of one step's output.
-    pub max_output_bytes: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_running: 64,
-            step_timeout: None,
-            max_output_bytes: 4_194_304,
-        }
-    }
-}
-
-impl Config {
-    /// Sets how many steps run at the same time; at least one does.
-    #[must_use]
-    pub fn with_max_running(mut self, steps: usize) -> Self {
-        self.max_running = steps.max(1);
-        self
-    }
-
-    /// Sets how long one step may take.
-    #[must_use]
-    pub const fn with_step_timeout(mut self, timeout: Duration) -> Self {
-        self.step_timeout = Some(timeout);
-        self
-    }
-}
-
-/// What becomes of steps, and of the run.
+/// What becomes of attempts, and of the run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Input {
-    /// A step ended well.
+    /// An attempt ended well.
     Succeeded {
-        /// The step's number.
-        step: usize,
+        /// Which attempt.
+        ticket: Ticket,
         /// What it gave.
         output: RawBuf,
     },
-    /// A step failed.
+    /// An attempt failed.
     Failed {
-        /// The step's number.
-        step: usize,
-        /// Why, in words that may be shown.
-        why: String,
+        /// Which attempt.
+        ticket: Ticket,
+        /// Why.
+        cause: Cause,
     },
+    /// An attempt is alive: its idle time begins anew.
+    Progress {
+        /// Which attempt.
+        ticket: Ticket,
+    },
+    /// No more steps are to start; those that run go on. When none runs, [`Output::Paused`] says so.
+    Pause,
+    /// Steps start again.
+    Resume,
     /// The run is to end.
     Cancel,
 }
@@ -76,38 +51,33 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
-    /// Run an act, and answer with [`Input::Succeeded`] or [`Input::Failed`].
+    /// Run an act, and answer with [`Input::Succeeded`] or [`Input::Failed`]. Never asked for in test mode.
     Dispatch {
-        /// The step's number: every act counted in document order, from 1.
-        step: usize,
+        /// Which attempt at which step.
+        ticket: Ticket,
         /// The act.
         act: Act,
-        /// Outputs of the steps it waited for, in plan order: for a join, those of its group.
-        inputs: Vec<RawBuf>,
-        /// Whether it is only to be simulated.
-        test_mode: bool,
+        /// Outputs of the steps it waited for: for a join, those of its group.
+        given: Given,
+        /// Which of the agents for the act is meant, from the best, 0.
+        rank: usize,
     },
-    /// Stop a step that runs; no answer is waited for.
+    /// Stop an attempt that runs; no answer is waited for, and a late one is refused.
     Cancel {
-        /// The step's number.
-        step: usize,
+        /// Which attempt.
+        ticket: Ticket,
     },
-    /// The run ended well: the message with `ctx.result` and `ctx.results`.
-    Finished(Box<Reply>),
-    /// The run failed.
-    Failed(ErrReply),
-}
-
-/// The answer of a run that ended well.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Reply {
-    /// The message that is answered.
-    pub reply_to: Option<String>,
-    /// Results by name: `result` is the last output, `results` holds all by act number.
-    pub ctx: BTreeMap<String, RawBuf>,
-    /// The answer as a message, in state `DONE`.
-    pub message: Message,
+    /// A step changed: only told if [`Config::telling_steps`] was asked for.
+    Step {
+        /// Its number.
+        step: usize,
+        /// What it is now.
+        state: StepState,
+    },
+    /// Nothing runs any more, and nothing will before [`Input::Resume`].
+    Paused,
+    /// The run has ended.
+    Ended(Box<Outcome>),
 }
 
 /// Why an input is refused. The run goes on unchanged.
@@ -115,235 +85,236 @@ pub struct Reply {
 #[non_exhaustive]
 pub enum RunnerError {
     /// The run has not begun or has ended.
-    #[error("the run is {state} and takes no input")]
+    #[error("the run has {}", if *.began { "ended" } else { "not begun" })]
     NotRunning {
+        /// Whether it ever began.
+        began: bool,
+    },
+    /// Not the attempt that runs at this step.
+    #[error("attempt {} at step {} is not running", .ticket.attempt, .ticket.step)]
+    NotDispatched {
+        /// The attempt.
+        ticket: Ticket,
+    },
+}
+
+/// Why a message cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its plan is empty, or that of a subtask: the sender is asked back.
+    #[error("nothing to do")]
+    Empty {
+        /// The pointer of the message that has no plan.
+        pointer: String,
+    },
+    /// It has ended already.
+    #[error("the message is {state}")]
+    Ended {
         /// Its state.
         state: State,
     },
-    /// The step does not run.
-    #[error("step {step} is not running")]
-    NotDispatched {
-        /// The step's number.
-        step: usize,
+    /// More steps than the configuration lets.
+    #[error("{seen} steps where at most {limit} are run")]
+    TooManySteps {
+        /// The steps, those of subtasks included.
+        seen: usize,
+        /// The bound.
+        limit: usize,
     },
 }
 
-#[derive(Debug)]
-enum Progress {
-    Waiting,
-    Running { deadline: Option<Mono> },
-    Done(RawBuf),
-}
-
-#[derive(Debug)]
-struct Node {
-    act: Act,
-    pointer: String,
-    after: Vec<usize>,
-    progress: Progress,
+impl StartError {
+    /// The answer to the message.
+    ///
+    /// Spec: SACP 4
+    #[must_use]
+    pub fn reply(&self, message: &Message) -> Reply {
+        let code = match self {
+            Self::Empty { pointer } => {
+                let plan = format!("{pointer}/plan");
+                let mut clarify = Clarify::new([plan.trim_start_matches('/')], "nothing to do");
+                clarify.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
+                return Reply::Clarify(clarify);
+            }
+            Self::Ended { .. } => crate::Code::InvalidState,
+            Self::TooManySteps { .. } => crate::Code::MalformedPlan,
+        };
+        Reply::Err(ErrReply::new(code, self.to_string()).to(message))
+    }
 }
 
 /// Runs one message's plan. See the [module](super).
+///
+/// The order of a run is decided by its inputs alone: of steps that may start, those with the lower number do first.
 #[derive(Debug)]
 pub struct Runner {
-    message: Message,
-    config: Config,
-    nodes: Vec<Node>,
-    state: State,
-    out: Outbox<Output>,
+    pub(super) graph: Arc<Graph>,
+    pub(super) config: Config,
+    pub(super) test_mode: bool,
+    pub(super) steps: Vec<StepRun>,
+    pub(super) gates: Vec<Gate>,
+    pub(super) scopes: Vec<ScopeRun>,
+    pub(super) ready: BTreeSet<usize>,
+    pub(super) timers: BTreeSet<(Mono, usize)>,
+    pub(super) todo: VecDeque<Todo>,
+    pub(super) running: usize,
+    pub(super) bytes: usize,
+    pub(super) began: Option<Mono>,
+    pub(super) deadline: Option<Mono>,
+    pub(super) paused: bool,
+    pub(super) quiet: bool,
+    pub(super) end: Option<End>,
+    pub(super) out: Outbox<Output>,
 }
 
 impl Runner {
-    /// A run that has not begun. The message is taken to be valid: see [`validate`](crate::validate) and
-    /// [`check`](crate::check).
-    #[must_use]
-    pub fn new(message: Message, config: Config) -> Self {
-        let node = |step: crate::plan::Step<'_>| Node {
-            act: step.act.clone(),
-            pointer: step.pointer,
-            after: step.after.to_vec(),
-            progress: Progress::Waiting,
-        };
-        let nodes = message.plan.steps().into_iter().map(node).collect();
-        Self {
-            message,
-            config,
-            nodes,
-            state: State::Pending,
-            out: Outbox::new(1024),
+    /// A run of a message of 0.1 that has not begun.
+    ///
+    /// What is decoded is valid; whether the registry can serve it is for [`check`](mod@crate::check) to say.
+    ///
+    /// # Errors
+    ///
+    /// An empty plan, a message that has ended, too many steps.
+    pub fn new(message: &Message, config: Config) -> Result<Self, StartError> {
+        if matches!(message.state(), State::Done | State::Failed) {
+            return Err(StartError::Ended {
+                state: message.state(),
+            });
         }
+        Self::of_graph(Graph::of_message(message), message.is_test(), config)
+    }
+
+    /// A run of any graph that has not begun.
+    ///
+    /// # Errors
+    ///
+    /// No step, or too many.
+    pub fn of_graph(graph: Graph, test_mode: bool, config: Config) -> Result<Self, StartError> {
+        let seen = graph.steps().len();
+        if let Some(empty) = graph.scopes().iter().find(|scope| scope.steps.is_empty()) {
+            let parent = empty.parent.and_then(|parent| graph.step(parent));
+            let pointer = parent
+                .map(crate::graph::Step::subtask_pointer)
+                .unwrap_or_default();
+            return Err(StartError::Empty { pointer });
+        }
+        if seen > config.max_steps {
+            return Err(StartError::TooManySteps {
+                seen,
+                limit: config.max_steps,
+            });
+        }
+        let (steps, gates) = lay_out(&graph, &config);
+        let scopes = vec![ScopeRun::default(); graph.scopes().len()];
+        // What one input can cause: every step that runs is stopped, or as many start, each of them told.
+        let bound = config.max_running.saturating_mul(2).max(1024);
+        Ok(Self {
+            graph: Arc::new(graph),
+            config,
+            test_mode,
+            steps,
+            gates,
+            scopes,
+            ready: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            todo: VecDeque::new(),
+            running: 0,
+            bytes: 0,
+            began: None,
+            deadline: None,
+            paused: false,
+            quiet: false,
+            end: None,
+            out: Outbox::new(bound),
+        })
     }
 
     /// Begins the run: the first steps are dispatched. A second start changes nothing.
     pub fn start(&mut self, now: Now) {
-        if self.state == State::Pending {
-            self.state = State::InProgress;
+        if self.began.is_none() {
+            self.began = Some(now.mono);
+            self.deadline = self
+                .config
+                .run_timeout
+                .map(|timeout| now.mono.saturating_add(timeout));
+            self.open_scope(0);
             self.advance(now);
         }
     }
 
-    /// How far the run is.
+    /// The steps and their order.
     #[must_use]
-    pub const fn state(&self) -> &State {
-        &self.state
+    pub fn graph(&self) -> &Graph {
+        &self.graph
     }
 
-    /// Steps of the plan.
+    /// How many steps there are, those of subtasks included.
     #[must_use]
-    pub fn steps(&self) -> usize {
-        self.nodes.len()
+    pub const fn steps(&self) -> usize {
+        self.steps.len()
     }
 
-    fn node(&mut self, step: usize) -> Option<&mut Node> {
-        self.nodes.get_mut(step.checked_sub(1)?)
+    /// How far a step is; `None` where there is no such step.
+    #[must_use]
+    pub fn step_state(&self, step: usize) -> Option<StepState> {
+        self.step_run(step).map(StepRun::state)
     }
 
-    fn on_success(&mut self, now: Now, step: usize, output: RawBuf) {
-        if output.as_str().len() > self.config.max_output_bytes {
-            let limit = self.config.max_output_bytes;
-            return self.fail(step, &format!("an output of more than {limit} bytes"));
-        }
-        if let Some(node) = self.node(step) {
-            node.progress = Progress::Done(output);
-        }
-        self.advance(now);
+    /// The output of a step that has one: later acts may look at it.
+    #[must_use]
+    pub fn output(&self, step: usize) -> Option<&RawBuf> {
+        self.done(step).map(AsRef::as_ref)
     }
 
-    /// Dispatches what is ready, or ends the run.
-    fn advance(&mut self, now: Now) {
-        let mut running = self
-            .nodes
-            .iter()
-            .filter(|n| matches!(n.progress, Progress::Running { .. }))
-            .count();
-        let ready: Vec<usize> = (1..=self.nodes.len())
-            .filter(|step| self.is_ready(*step))
-            .collect();
-        for step in ready {
-            if running >= self.config.max_running {
-                break;
-            }
-            self.dispatch(now, step);
-            running += 1;
-        }
-        if running == 0 {
-            self.finish();
+    /// How the run ended; `None` while it has not.
+    #[must_use]
+    pub const fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// The state of the message of 0.1.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        match (&self.end, self.began) {
+            (Some(End::Done), _) => State::Done,
+            (Some(_), _) => State::Failed,
+            (None, Some(_)) => State::InProgress,
+            (None, None) => State::Pending,
         }
     }
 
-    fn is_ready(&self, step: usize) -> bool {
-        let node = step.checked_sub(1).and_then(|n| self.nodes.get(n));
-        node.is_some_and(|node| {
-            matches!(node.progress, Progress::Waiting)
-                && node
-                    .after
-                    .iter()
-                    .all(|before| self.output(*before).is_some())
-        })
+    /// Whether no step starts before [`Input::Resume`].
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        self.paused
     }
 
-    fn output(&self, step: usize) -> Option<&RawBuf> {
-        match &self.nodes.get(step.checked_sub(1)?)?.progress {
+    pub(super) fn step_run(&self, step: usize) -> Option<&StepRun> {
+        self.steps.get(step.checked_sub(1)?)
+    }
+
+    pub(super) fn step_mut(&mut self, step: usize) -> Option<&mut StepRun> {
+        self.steps.get_mut(step.checked_sub(1)?)
+    }
+
+    pub(super) fn done(&self, step: usize) -> Option<&Arc<RawBuf>> {
+        match &self.step_run(step)?.progress {
             Progress::Done(output) => Some(output),
             _ => None,
         }
     }
 
-    fn dispatch(&mut self, now: Now, step: usize) {
-        let deadline = self
-            .config
-            .step_timeout
-            .map(|timeout| now.mono.saturating_add(timeout));
-        let test_mode = self.message.is_test();
-        let Some(node) = self.node(step) else { return };
-        node.progress = Progress::Running { deadline };
-        let (act, after) = (node.act.clone(), node.after.clone());
-        let inputs = after
-            .iter()
-            .filter_map(|before| self.output(*before).cloned())
-            .collect();
-        self.out.push(Output::Dispatch {
-            step,
-            act,
-            inputs,
-            test_mode,
-        });
-    }
-
-    fn finish(&mut self) {
-        self.state = State::Done;
-        let outputs: Vec<(usize, &RawBuf)> = (1..=self.nodes.len())
-            .filter_map(|n| Some((n, self.output(n)?)))
-            .collect();
-        let mut ctx = self.message.context.clone().unwrap_or_default();
-        let results: BTreeMap<String, RawBuf> = outputs
-            .iter()
-            .map(|(n, o)| (n.to_string(), (*o).clone()))
-            .collect();
-        let last = self.last_output(&outputs);
-        if let Some(last) = last {
-            ctx.insert("result".to_owned(), last);
+    /// Refuses what is not the attempt that runs.
+    fn check(&self, ticket: Ticket) -> Result<(), RunnerError> {
+        match self.step_run(ticket.step) {
+            Some(StepRun {
+                progress: Progress::Running { .. },
+                attempt,
+                ..
+            }) if *attempt == ticket.attempt => Ok(()),
+            _ => Err(RunnerError::NotDispatched { ticket }),
         }
-        let text = ubos_common::json::to_string(&results);
-        if let Ok(results) = RawBuf::parse(&text) {
-            ctx.insert("results".to_owned(), results);
-        }
-        let mut message = Message::with_goal(self.message.goal(), Plan::default());
-        message.reply_to = self.message.msg_id.as_deref().and_then(NonEmpty::new);
-        message.context = Some(ctx.clone());
-        message.plan = self.message.plan.clone();
-        message.out_fmt = Some(OutFmt::Raw);
-        message.state = Some(State::Done);
-        let reply_to = message.reply_to.as_ref().map(|id| id.as_str().to_owned());
-        self.out.push(Output::Finished(Box::new(Reply {
-            reply_to,
-            ctx,
-            message,
-        })));
-    }
-
-    /// The output of the plan's last entry; of a group, the list of all.
-    fn last_output(&self, outputs: &[(usize, &RawBuf)]) -> Option<RawBuf> {
-        let waited_for: Vec<usize> = self
-            .nodes
-            .iter()
-            .flat_map(|node| node.after.iter().copied())
-            .collect();
-        let ends: Vec<&RawBuf> = outputs
-            .iter()
-            .filter(|(n, _)| !waited_for.contains(n))
-            .map(|(_, o)| *o)
-            .collect();
-        match ends.as_slice() {
-            [] => None,
-            [one] => Some((*one).clone()),
-            many => Some(reply::list(many)),
-        }
-    }
-
-    fn fail(&mut self, step: usize, why: &str) {
-        let pointer = self
-            .node(step)
-            .map(|node| node.pointer.clone())
-            .unwrap_or_default();
-        let error = ErrReply::new(Code::StepFailed, format!("act {step}: {why}"))
-            .at(pointer)
-            .to(&self.message);
-        self.end_failed(Some(step), error);
-    }
-
-    fn end_failed(&mut self, failed: Option<usize>, error: ErrReply) {
-        self.state = State::Failed;
-        for (n, node) in self.nodes.iter_mut().enumerate() {
-            let step = n + 1;
-            if matches!(node.progress, Progress::Running { .. }) {
-                node.progress = Progress::Waiting;
-                if Some(step) != failed {
-                    self.out.push(Output::Cancel { step });
-                }
-            }
-        }
-        self.out.push(Output::Failed(error));
     }
 }
 
@@ -353,41 +324,52 @@ impl Machine for Runner {
     type Error = RunnerError;
 
     fn handle_input(&mut self, now: Now, input: Input) -> Result<(), RunnerError> {
-        if self.state != State::InProgress {
+        if self.began.is_none() || self.end.is_some() {
             return Err(RunnerError::NotRunning {
-                state: self.state.clone(),
+                began: self.began.is_some(),
             });
         }
-        let step = match &input {
-            Input::Succeeded { step, .. } | Input::Failed { step, .. } => *step,
-            Input::Cancel => {
-                let error = ErrReply::new(Code::StepFailed, "canceled").to(&self.message);
-                self.end_failed(None, error);
-                return Ok(());
-            }
-        };
-        if !self
-            .node(step)
-            .is_some_and(|node| matches!(node.progress, Progress::Running { .. }))
-        {
-            return Err(RunnerError::NotDispatched { step });
-        }
         match input {
-            Input::Succeeded { output, .. } => self.on_success(now, step, output),
-            Input::Failed { why, .. } => self.fail(step, &why),
-            Input::Cancel => {}
+            Input::Succeeded { ticket, output } => {
+                self.check(ticket)?;
+                self.leave_running(ticket.step);
+                self.on_output(ticket.step, output);
+            }
+            Input::Failed { ticket, cause } => {
+                self.check(ticket)?;
+                self.leave_running(ticket.step);
+                self.todo.push_back(Todo::Failed(ticket.step, cause));
+            }
+            Input::Progress { ticket } => {
+                self.check(ticket)?;
+                self.on_progress(now, ticket.step);
+            }
+            Input::Pause => (self.paused, self.quiet) = (true, false),
+            Input::Resume => (self.paused, self.quiet) = (false, false),
+            Input::Cancel => self.end_run(now, End::Cancelled, None),
         }
+        self.advance(now);
         Ok(())
     }
 
     fn handle_timeout(&mut self, now: Now) {
-        let late = self.nodes.iter().position(|node| {
-            matches!(node.progress, Progress::Running { deadline: Some(at) } if at <= now.mono)
-        });
-        if let (Some(n), State::InProgress) = (late, &self.state) {
-            self.out.push(Output::Cancel { step: n + 1 });
-            self.fail(n + 1, "over its time");
+        if self.end.is_some() {
+            return;
         }
+        if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
+            let after = self.config.run_timeout.unwrap_or_default();
+            let cause = Cause::RunTimeout { after };
+            return self.end_run(now, End::Failed, Some(Failure { step: None, cause }));
+        }
+        while let Some((_, step)) = self
+            .timers
+            .first()
+            .copied()
+            .filter(|(at, _)| *at <= now.mono)
+        {
+            self.on_timer(now, step);
+        }
+        self.advance(now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
@@ -395,11 +377,11 @@ impl Machine for Runner {
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        let deadline = |node: &Node| match node.progress {
-            Progress::Running { deadline } => deadline,
-            _ => None,
-        };
-        self.nodes.iter().filter_map(deadline).min()
+        if self.end.is_some() {
+            return None;
+        }
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.deadline).min()
     }
 
     fn accepts_input(&self) -> bool {
@@ -407,6 +389,6 @@ impl Machine for Runner {
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.state, State::Done | State::Failed) && self.out.is_empty()
+        self.end.is_some() && self.out.is_empty()
     }
 }

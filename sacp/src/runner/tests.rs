@@ -1,48 +1,80 @@
 use core::time::Duration;
 
-use proptest::prelude::*;
 use ubos_common::json::RawBuf;
 use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use super::*;
 use crate::error::Code;
-use crate::message::Message;
-use crate::message::State;
+use crate::graph::{Graph, OnError, Retry};
+use crate::message::{Message, State};
+use crate::plan::Act;
+use crate::reply::Reply;
 
-fn now(seconds: u64) -> Now {
+pub(super) fn now(seconds: u64) -> Now {
     Now::new(Mono::from_millis(seconds * 1000), Timestamp::EPOCH)
 }
 
+fn message(plan: &str) -> Message {
+    let text = format!("{{\"msg_id\":\"m\",\"g\":\"G\",\"ctx\":{{\"a\":1}},\"plan\":{plan}}}");
+    Message::decode(text.as_bytes()).unwrap()
+}
+
 fn runner(plan: &str, config: Config) -> Runner {
-    let text = format!("{{\"msg_id\":\"m\",\"g\":\"G\",\"plan\":{plan}}}");
-    let mut runner = Runner::new(Message::decode(text.as_bytes()).unwrap(), config);
+    let mut runner = Runner::new(&message(plan), config).unwrap();
     runner.start(now(0));
     runner
 }
 
-fn drain(runner: &mut Runner) -> Vec<Output> {
+pub(super) fn drain(runner: &mut Runner) -> Vec<Output> {
     core::iter::from_fn(|| runner.poll_output()).collect()
 }
 
-fn dispatched(outputs: &[Output]) -> Vec<usize> {
-    outputs
+pub(super) fn dispatched(outputs: &[Output]) -> Vec<Ticket> {
+    let ticket = |output: &Output| match output {
+        Output::Dispatch { ticket, .. } => Some(*ticket),
+        _ => None,
+    };
+    outputs.iter().filter_map(ticket).collect()
+}
+
+fn started(runner: &mut Runner) -> Vec<usize> {
+    dispatched(&drain(runner))
         .iter()
-        .filter_map(|o| {
-            if let Output::Dispatch { step, .. } = o {
-                Some(*step)
-            } else {
-                None
-            }
-        })
+        .map(|ticket| ticket.step)
         .collect()
 }
 
-fn done(runner: &mut Runner, step: usize) {
-    let output = RawBuf::parse(&format!("\"out {step}\"")).unwrap();
+pub(super) const fn first(step: usize) -> Ticket {
+    Ticket { step, attempt: 1 }
+}
+
+pub(super) fn done(runner: &mut Runner, ticket: Ticket) {
+    let output = RawBuf::parse(&format!("\"out {}\"", ticket.step)).unwrap();
     runner
-        .handle_input(now(1), Input::Succeeded { step, output })
+        .handle_input(now(1), Input::Succeeded { ticket, output })
         .unwrap();
+}
+
+pub(super) fn fail(runner: &mut Runner, ticket: Ticket) {
+    let cause = Cause::tool("no route");
+    runner
+        .handle_input(now(1), Input::Failed { ticket, cause })
+        .unwrap();
+}
+
+fn outcome(outputs: &[Output]) -> &Outcome {
+    match outputs.last() {
+        Some(Output::Ended(outcome)) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(outputs: &[Output], request: &Message) -> Message {
+    match outcome(outputs).answer(request, "a-1") {
+        Reply::Message(message) => *message,
+        other => panic!("{other:?}"),
+    }
 }
 
 // spec: SACP-3-1
@@ -51,78 +83,304 @@ fn acts_run_in_order_groups_side_by_side_and_a_join_sees_its_group_in_plan_order
     let plan =
         r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]},["join","J",{}],["d","T",{}]]"#;
     let mut run = runner(plan, Config::default());
-    assert_eq!(dispatched(&drain(&mut run)), [1]);
-    done(&mut run, 1);
-    assert_eq!(dispatched(&drain(&mut run)), [2, 3]);
-    done(&mut run, 3);
-    assert_eq!(dispatched(&drain(&mut run)), [0; 0]);
-    done(&mut run, 2);
+    assert_eq!(started(&mut run), [1]);
+    done(&mut run, first(1));
+    assert_eq!(started(&mut run), [2, 3]);
+    done(&mut run, first(3));
+    assert_eq!(started(&mut run), [0; 0]);
+    done(&mut run, first(2));
     let join = drain(&mut run);
-    let Output::Dispatch {
-        step: 4, inputs, ..
-    } = &join[0]
-    else {
+    let Output::Dispatch { given, act, .. } = &join[0] else {
         panic!("{join:?}")
     };
-    assert_eq!(
-        inputs.iter().map(RawBuf::as_str).collect::<Vec<_>>(),
-        ["\"out 2\"", "\"out 3\""]
-    );
-    done(&mut run, 4);
-    done(&mut run, 5);
-    assert_eq!(run.state(), &State::Done);
+    assert!(act.is_join());
+    let seen: Vec<_> = given
+        .iter()
+        .map(|(step, output)| (step, output.as_str()))
+        .collect();
+    assert_eq!(seen, [(2, "\"out 2\""), (3, "\"out 3\"")]);
+    done(&mut run, first(4));
+    done(&mut run, first(5));
+    assert_eq!(run.state(), State::Done);
 }
 
 // spec: SACP-3-8, SACP-3-2
 #[test]
 fn the_answer_has_the_last_output_and_all_by_act_number() {
-    let mut run = runner(r#"[["a","T",{}],["b","T",{}]]"#, Config::default());
-    done(&mut run, 1);
-    done(&mut run, 2);
+    let plan = r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]}]"#;
+    let mut run = runner(plan, Config::default());
+    for step in 1..=3 {
+        done(&mut run, first(step));
+    }
+    assert_eq!(run.output(1).map(RawBuf::as_str), Some("\"out 1\""));
     let outputs = drain(&mut run);
-    let Some(Output::Finished(reply)) = outputs.last() else {
-        panic!("{outputs:?}")
-    };
-    assert_eq!(reply.ctx["result"].as_str(), "\"out 2\"");
+    let answer = answer(&outputs, &message(plan));
+    let ctx = answer.context.clone().unwrap();
+    assert_eq!(ctx["result"].as_str(), r#"["out 2","out 3"]"#);
     assert_eq!(
-        reply.ctx["results"].as_str(),
-        r#"{"1":"out 1","2":"out 2"}"#
+        ctx["results"].as_str(),
+        r#"{"1":"out 1","2":"out 2","3":"out 3"}"#
     );
+    assert_eq!(ctx["a"].as_str(), "1");
+    assert_eq!(answer.reply_to.as_deref(), Some("m"));
     assert_eq!(
-        (reply.reply_to.as_deref(), reply.message.state()),
-        (Some("m"), State::Done)
+        (answer.msg_id.as_deref(), answer.state()),
+        (Some("a-1"), State::Done)
     );
-    assert_eq!(
-        Message::decode(&reply.message.encode()).unwrap(),
-        reply.message
-    );
+    assert_eq!(Message::decode(&answer.encode()).unwrap(), answer);
+    let mut nameless = message(plan);
+    nameless.msg_id = None;
+    assert_eq!(self::answer(&outputs, &nameless).reply_to, None);
 }
 
+// spec: SACP-4-3
 #[test]
-fn a_failed_step_ends_the_run_and_cancels_what_runs() {
-    let mut run = runner(
-        r#"[{"parallel":[["a","T",{}],["b","T",{}]]},["c","T",{}]]"#,
-        Config::default(),
+fn a_summary_is_structured_and_short() {
+    let mut request = message(r#"[["a","T",{}]]"#);
+    request.out_fmt = Some(crate::OutFmt::Summary);
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    done(&mut run, first(1));
+    let answer = answer(&drain(&mut run), &request);
+    let ctx = answer.context.clone().unwrap();
+    assert_eq!(
+        (ctx["result"].as_str(), ctx.contains_key("results")),
+        ("\"out 1\"", false)
     );
+    assert_eq!(answer.out_fmt(), crate::OutFmt::Summary);
+}
+
+// spec: SACP-3-3
+#[test]
+fn a_failed_step_without_a_rule_ends_the_run_and_stops_what_runs() {
+    let plan = r#"[{"parallel":[["a","T",{}],["b","T",{}]]},["c","T",{}]]"#;
+    let mut run = runner(plan, Config::default());
     drain(&mut run);
-    run.handle_input(
-        now(1),
-        Input::Failed {
-            step: 2,
-            why: "no route".into(),
-        },
-    )
-    .unwrap();
+    fail(&mut run, first(2));
     let outputs = drain(&mut run);
-    let [Output::Cancel { step: 1 }, Output::Failed(error)] = &outputs[..] else {
-        panic!("{outputs:?}")
+    assert!(matches!(
+        outputs[..],
+        [
+            Output::Cancel {
+                ticket: Ticket {
+                    step: 1,
+                    attempt: 1
+                }
+            },
+            Output::Ended(_)
+        ]
+    ));
+    let Reply::Err(error) = outcome(&outputs).answer(&message(plan), "a") else {
+        panic!()
     };
     assert_eq!(
         (error.code, error.pointer.as_deref()),
         (Code::StepFailed, Some("/plan/0/parallel/1"))
     );
-    assert!(error.details.contains("act 2"), "{error}");
-    assert!(run.is_closed());
+    assert_eq!(error.details, "act 2: no route");
+    assert_eq!(error.reply_to.as_deref(), Some("m"));
+    assert!(run.is_closed() && run.state() == State::Failed);
+    assert_eq!(run.step_state(3), Some(StepState::Cancelled));
+}
+
+// spec: SACP-3-3
+#[test]
+fn recoveries_are_tried_one_after_the_other() {
+    let then = vec![
+        Recovery::Retry(Retry::fixed(2, Duration::from_secs(3))),
+        Recovery::OtherAgents { up_to: 1 },
+        Recovery::OtherAct(Act::new("guess", "U")),
+        Recovery::Skip(RawBuf::parse("null").unwrap()),
+    ];
+    let config = Config::default()
+        .with_rule(Rule::verb("x", vec![]))
+        .with_rule(Rule::tool("T", then));
+    let mut run = runner(r#"[["a","T",{}],["b","V",{}]]"#, config);
+    let dispatch = |run: &mut Runner| match &drain(run)[..] {
+        [
+            Output::Dispatch {
+                ticket, act, rank, ..
+            },
+        ] => (*ticket, act.verb.clone(), *rank),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(dispatch(&mut run), (first(1), "a".into(), 0));
+    fail(&mut run, first(1));
+    assert_eq!(
+        (drain(&mut run), run.poll_timeout()),
+        (vec![], Some(now(4).mono))
+    );
+    run.handle_timeout(now(3));
+    assert_eq!(drain(&mut run), []);
+    run.handle_timeout(now(4));
+    let ticket = |attempt| Ticket { step: 1, attempt };
+    assert_eq!(dispatch(&mut run), (ticket(2), "a".into(), 0));
+    fail(&mut run, ticket(2));
+    assert_eq!(dispatch(&mut run), (ticket(3), "a".into(), 1));
+    fail(&mut run, ticket(3));
+    assert_eq!(dispatch(&mut run), (ticket(4), "guess".into(), 0));
+    fail(&mut run, ticket(4));
+    assert_eq!(dispatch(&mut run).1, "b");
+    assert_eq!(run.output(1).map(RawBuf::as_str), Some("null"));
+    fail(&mut run, first(2));
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+#[test]
+fn a_lasting_failure_is_not_tried_again() {
+    let rule = Rule::any(vec![
+        Recovery::Retry(Retry::fixed(9, Duration::ZERO)),
+        Recovery::Continue,
+    ]);
+    let mut run = runner(
+        r#"[["a","T",{}],["b","T",{}]]"#,
+        Config::default().with_rule(rule),
+    );
+    let cause = Cause::lasting("no such hotel");
+    run.handle_input(
+        now(1),
+        Input::Failed {
+            ticket: first(1),
+            cause,
+        },
+    )
+    .unwrap();
+    let outputs = drain(&mut run);
+    assert_eq!(outcome(&outputs).end, End::Done);
+    let failed = answer(&outputs, &message("[]")).context.unwrap()["failed"]
+        .as_str()
+        .to_owned();
+    assert_eq!(
+        failed,
+        r#"{"1":"no such hotel","2":"something that it waited for failed or was skipped"}"#
+    );
+}
+
+// spec: SACP1-6-4
+#[test]
+fn waits_are_fixed_or_double() {
+    let second = Duration::from_secs(1);
+    let waits = |retry: Retry| {
+        (1..=4)
+            .map(|n| retry.wait_after(n).as_secs())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(waits(Retry::fixed(5, second)), [1, 1, 1, 1]);
+    assert_eq!(waits(Retry::exponential(5, second)), [1, 2, 4, 8]);
+    assert_eq!(
+        Retry::exponential(9, Duration::MAX).wait_after(u32::MAX),
+        Duration::MAX
+    );
+    assert_eq!(Retry::fixed(0, second).max_attempts, 1);
+}
+
+/// Steps of 1.0 in a row of their own: each with what it waits for.
+pub(super) fn graph(after: &[&[usize]], change: impl FnOnce(&mut Graph)) -> Graph {
+    let mut graph = Graph::default();
+    let scope = graph.open(None, "G", None);
+    for (n, after) in after.iter().enumerate() {
+        graph.add(
+            scope,
+            format!("/plan/{n}"),
+            Act::new("v", "T"),
+            after.to_vec(),
+        );
+    }
+    change(&mut graph);
+    graph
+}
+
+pub(super) fn run_of(graph: Graph, config: Config) -> Runner {
+    let mut runner = Runner::of_graph(graph, false, config).unwrap();
+    runner.start(now(0));
+    runner
+}
+
+// spec: SACP1-6-4
+#[test]
+fn a_timeout_is_for_each_attempt_and_is_tried_again() {
+    let graph = graph(&[&[]], |graph| {
+        let policy = &mut graph.step_mut(1).unwrap().policy;
+        policy.timeout = Some(Duration::from_secs(2));
+        policy.retry = Some(Retry::fixed(2, Duration::from_secs(1)));
+    });
+    let mut run = run_of(graph, Config::default());
+    drain(&mut run);
+    run.handle_timeout(now(2));
+    assert_eq!(drain(&mut run), [Output::Cancel { ticket: first(1) }]);
+    let late = Input::Succeeded {
+        ticket: first(1),
+        output: RawBuf::parse("1").unwrap(),
+    };
+    assert_eq!(
+        run.handle_input(now(2), late.clone()),
+        Err(RunnerError::NotDispatched { ticket: first(1) })
+    );
+    run.handle_timeout(now(3));
+    assert_eq!(
+        dispatched(&drain(&mut run)),
+        [Ticket {
+            step: 1,
+            attempt: 2
+        }]
+    );
+    assert_eq!(
+        run.handle_input(now(3), late),
+        Err(RunnerError::NotDispatched { ticket: first(1) })
+    );
+    run.handle_timeout(now(5));
+    let outputs = drain(&mut run);
+    let failure = outcome(&outputs).failure.clone().unwrap();
+    assert_eq!((failure.step, failure.cause.code()), (Some(1), "TIMEOUT"));
+    assert_eq!(outcome(&outputs).steps[0].attempts, 2);
+}
+
+// spec: SACP1-6-3
+#[test]
+fn a_stand_in_runs_once_only_when_called_and_feeds_the_dependents() {
+    // 1 falls back to 3; 2 waits for 1; 4 waits for 3 itself.
+    let plan = || {
+        graph(&[&[], &[1], &[], &[3]], |graph| {
+            graph.step_mut(1).unwrap().policy.on_error = Some(OnError::Fallback(3));
+            graph.step_mut(3).unwrap().policy.replaces = Some(1);
+        })
+    };
+    let mut run = run_of(plan(), Config::default());
+    assert_eq!(started(&mut run), [1]);
+    fail(&mut run, first(1));
+    assert_eq!(started(&mut run), [3]);
+    done(&mut run, first(3));
+    let next = drain(&mut run);
+    assert_eq!(dispatched(&next), [first(2), first(4)]);
+    let Output::Dispatch { given, .. } = &next[0] else {
+        panic!()
+    };
+    assert_eq!(given.iter().next().unwrap().1.as_str(), "\"out 3\"");
+    // Not called, it does not run, and neither does what waits for it.
+    let mut run = run_of(plan(), Config::default());
+    done(&mut run, first(1));
+    drain(&mut run);
+    done(&mut run, first(2));
+    let outputs = drain(&mut run);
+    let states: Vec<_> = outcome(&outputs)
+        .steps
+        .iter()
+        .map(|step| step.state)
+        .collect();
+    assert_eq!(
+        states,
+        [
+            StepState::Done,
+            StepState::Done,
+            StepState::Skipped,
+            StepState::Skipped
+        ]
+    );
+    // Failing, it ends the message.
+    let mut run = run_of(plan(), Config::default());
+    fail(&mut run, first(1));
+    fail(&mut run, first(3));
+    assert_eq!(run.end(), Some(&End::Failed));
 }
 
 // spec: SACP-3-5
@@ -139,63 +397,249 @@ fn deadlines_and_cancel_end_the_run_as_failed() {
     run.handle_timeout(now(5));
     let outputs = drain(&mut run);
     assert!(
-        matches!(&outputs[..], [Output::Cancel { step: 1 }, Output::Failed(e)] if e.details.contains("time"))
+        outcome(&outputs)
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("over its time of 5s")
     );
     let mut run = runner(r#"[["a","T",{}]]"#, config);
     drain(&mut run);
     run.handle_input(now(1), Input::Cancel).unwrap();
+    let outputs = drain(&mut run);
+    assert!(matches!(
+        outputs[..],
+        [Output::Cancel { .. }, Output::Ended(_)]
+    ));
+    assert_eq!(outcome(&outputs).end, End::Cancelled);
+    let Reply::Err(error) = outcome(&outputs).answer(&message("[]"), "a") else {
+        panic!()
+    };
+    assert_eq!(
+        (error.code, error.details.as_str()),
+        (Code::StepFailed, "cancelled")
+    );
+    let mut run = runner(
+        r#"[["a","T",{}]]"#,
+        Config::default().with_run_timeout(Duration::from_secs(9)),
+    );
+    drain(&mut run);
+    assert_eq!(run.poll_timeout(), Some(now(9).mono));
+    run.handle_timeout(now(9));
     assert!(
-        matches!(&drain(&mut run)[..], [Output::Cancel { step: 1 }, Output::Failed(e)] if e.code == Code::StepFailed)
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("the plan is over")
+    );
+}
+
+#[test]
+fn progress_holds_off_the_idle_timeout_and_not_the_hard_one() {
+    let config = Config::default()
+        .with_idle_timeout(Duration::from_secs(2))
+        .with_step_timeout(Duration::from_secs(5));
+    let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
+    drain(&mut run);
+    for second in [1, 2, 3] {
+        run.handle_input(now(second), Input::Progress { ticket: first(1) })
+            .unwrap();
+    }
+    run.handle_timeout(now(4));
+    assert_eq!((run.end(), run.poll_timeout()), (None, Some(now(5).mono)));
+    run.handle_timeout(now(5));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("over its time")
+    );
+    let mut run = runner(r#"[["a","T",{}]]"#, config);
+    run.handle_timeout(now(2));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("no progress for 2s")
     );
 }
 
 // spec: SACP-3-4
 #[test]
-fn test_mode_reaches_every_act() {
-    for text in [
-        r#"{"g":"G","plan":[["a","T",{}]],"test_mode":true,"ctx":{"test_mode":false}}"#,
-        r#"{"g":"G","plan":[["a","T",{}]],"test_mode":false,"ctx":{"test_mode":true}}"#,
-    ] {
-        let mut run = Runner::new(Message::decode(text.as_bytes()).unwrap(), Config::default());
-        run.start(now(0));
-        assert!(
-            matches!(
-                run.poll_output(),
-                Some(Output::Dispatch {
-                    test_mode: true,
-                    ..
-                })
-            ),
-            "{text}"
+fn in_test_mode_nothing_is_dispatched_and_every_act_is_simulated() {
+    let inner = r#"["a","T",{"subtask":{"g":"H","plan":[["b","U",{}]]}}]"#;
+    for (top, ctx) in [("true", "false"), ("false", "true")] {
+        let text = format!(
+            r#"{{"g":"G","plan":[{inner},["c","T",{{}}]],"test_mode":{top},"ctx":{{"test_mode":{ctx}}}}}"#
         );
+        let mut run = Runner::new(
+            &Message::decode(text.as_bytes()).unwrap(),
+            Config::default(),
+        )
+        .unwrap();
+        run.start(now(0));
+        let outputs = drain(&mut run);
+        assert!(matches!(outputs[..], [Output::Ended(_)]), "{outputs:?}");
+        let outcome = outcome(&outputs);
+        assert!(
+            outcome
+                .steps
+                .iter()
+                .all(|step| step.state == StepState::Done)
+        );
+        let simulated = r#"{"simulated":true,"verb":"c","tool":"T","inputs":1}"#;
+        assert_eq!(outcome.result.as_ref().unwrap().as_str(), simulated);
     }
+}
+
+// spec: SACP-2-9
+#[test]
+fn a_subtask_in_params_runs_inside_its_step_and_one_at_the_top_behind_the_plan() {
+    let text = r#"{"msg_id":"m","g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}],["d","T",{}]],
+        "subtask":{"msg_id":"n","g":"I","plan":[["e","W",{}]]}}"#;
+    let request = Message::decode(text.as_bytes()).unwrap();
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    let mut order = Vec::new();
+    let outputs = loop {
+        let outputs = drain(&mut run);
+        match &outputs[..] {
+            [Output::Dispatch { ticket, act, .. }] => {
+                order.push(act.verb.clone());
+                done(&mut run, *ticket);
+            }
+            _ => break outputs,
+        }
+    };
+    assert_eq!(order, ["b", "c", "d", "e"]);
+    let answer = answer(&outputs, &request);
+    let results = answer.context.unwrap()["results"].as_str().to_owned();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["1"]["ctx"]["results"]["2"], "out 4");
+    assert_eq!(
+        (&results["1"]["reply_to"], &results["1"]["state"]),
+        (&"m".into(), &"DONE".into())
+    );
+    assert_eq!(
+        (&results["2"], &results["subtask"]["reply_to"]),
+        (&"out 2".into(), &"n".into())
+    );
+    assert_eq!(results["subtask"]["ctx"]["result"], "out 6");
+}
+
+#[test]
+fn a_failed_subtask_fails_its_step_which_may_try_it_again() {
+    let plan =
+        r#"[["a","T",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}]]"#;
+    let retry = Rule::verb("a", vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))]);
+    let mut run = runner(plan, Config::default().with_rule(retry));
+    assert_eq!(started(&mut run), [2, 3]);
+    done(&mut run, first(2));
+    fail(&mut run, first(3));
+    let again = dispatched(&drain(&mut run));
+    assert_eq!(
+        again,
+        [
+            Ticket {
+                step: 2,
+                attempt: 2
+            },
+            Ticket {
+                step: 3,
+                attempt: 2
+            }
+        ]
+    );
+    fail(&mut run, again[0]);
+    let outputs = drain(&mut run);
+    let Reply::Err(error) = outcome(&outputs).answer(&message(plan), "a") else {
+        panic!()
+    };
+    assert_eq!(error.details, "act 1: act 1 of its subtask: no route");
+    assert_eq!(outputs[0], Output::Cancel { ticket: again[1] });
+}
+
+// spec: SACP-3-7
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_runs() {
+    let refused = |text: &str, config| {
+        Runner::new(&Message::decode(text.as_bytes()).unwrap(), config).unwrap_err()
+    };
+    let empty = refused(r#"{"msg_id":"m","g":"G","plan":[]}"#, Config::default());
+    let reply = ubos_common::json::to_string(&empty.reply(&message("[]")));
+    assert_eq!(
+        reply,
+        r#"{"status":"REQ_CLARIFY","missing":["plan"],"details":"nothing to do","reply_to":"m"}"#
+    );
+    let inner = refused(
+        r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[]}}]]}"#,
+        Config::default(),
+    );
+    assert_eq!(
+        inner,
+        StartError::Empty {
+            pointer: "/plan/0/2/subtask".into()
+        }
+    );
+    let ended = refused(
+        r#"{"g":"G","plan":[["a","T",{}]],"state":"DONE"}"#,
+        Config::default(),
+    );
+    let Reply::Err(error) = ended.reply(&message("[]")) else {
+        panic!()
+    };
+    assert_eq!(error.code, Code::InvalidState);
+    let many = refused(
+        r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#,
+        Config::default().with_max_steps(1),
+    );
+    assert_eq!(many, StartError::TooManySteps { seen: 2, limit: 1 });
 }
 
 #[test]
 fn inputs_out_of_place_change_nothing() {
-    let mut run = runner(r#"[["a","T",{}],["b","T",{}]]"#, Config::default());
+    let mut run = Runner::new(
+        &message(r#"[["a","T",{}],["b","T",{}]]"#),
+        Config::default(),
+    )
+    .unwrap();
+    assert_eq!(
+        run.handle_input(now(0), Input::Cancel),
+        Err(RunnerError::NotRunning { began: false })
+    );
+    run.start(now(0));
     drain(&mut run);
-    let input = |step| Input::Failed {
-        step,
-        why: String::new(),
-    };
     for step in [0, 2, 3, usize::MAX] {
+        let input = Input::Failed {
+            ticket: first(step),
+            cause: Cause::tool(""),
+        };
         assert_eq!(
-            run.handle_input(now(1), input(step)),
-            Err(RunnerError::NotDispatched { step })
+            run.handle_input(now(1), input),
+            Err(RunnerError::NotDispatched {
+                ticket: first(step)
+            })
         );
     }
     assert_eq!(drain(&mut run), []);
-    done(&mut run, 1);
+    done(&mut run, first(1));
+    let again = Input::Progress { ticket: first(1) };
     assert_eq!(
-        run.handle_input(now(1), input(1)),
-        Err(RunnerError::NotDispatched { step: 1 })
+        run.handle_input(now(1), again),
+        Err(RunnerError::NotDispatched { ticket: first(1) })
     );
     run.handle_input(now(1), Input::Cancel).unwrap();
-    assert!(matches!(
-        run.handle_input(now(1), input(2)),
-        Err(RunnerError::NotRunning { .. })
-    ));
+    assert_eq!(
+        run.handle_input(now(1), Input::Pause),
+        Err(RunnerError::NotRunning { began: true })
+    );
 }
 
 #[test]
@@ -205,62 +649,75 @@ fn no_more_run_at_once_than_are_allowed() {
     let mut run = runner(&plan, Config::default().with_max_running(3));
     let mut seen = dispatched(&drain(&mut run));
     assert_eq!(seen.len(), 3);
-    while let Some(step) = seen.pop() {
-        done(&mut run, step);
+    while let Some(ticket) = seen.pop() {
+        done(&mut run, ticket);
         seen.extend(dispatched(&drain(&mut run)));
         assert!(seen.len() <= 3);
     }
-    assert_eq!(run.state(), &State::Done);
+    assert_eq!(run.state(), State::Done);
 }
 
 #[test]
-fn an_output_over_its_bound_fails_the_step() {
-    let mut run = runner(
-        r#"[["a","T",{}]]"#,
-        Config {
-            max_output_bytes: 4,
-            ..Config::default()
-        },
+fn outputs_over_their_bounds_fail_the_step() {
+    let plan = r#"[["a","T",{}],["b","T",{}]]"#;
+    let mut run = runner(plan, Config::default().with_max_bytes(4, 99));
+    done(&mut run, first(1));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("more than 4 bytes")
     );
+    let mut run = runner(plan, Config::default().with_max_bytes(9, 9));
+    done(&mut run, first(1));
+    done(&mut run, first(2));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("more than 9 bytes in all")
+    );
+}
+
+#[test]
+fn a_paused_run_starts_nothing_and_says_when_it_is_quiet() {
+    let mut run = runner(r#"[["a","T",{}],["b","T",{}]]"#, Config::default());
     drain(&mut run);
-    let output = RawBuf::parse("\"long\"").unwrap();
-    run.handle_input(now(1), Input::Succeeded { step: 1, output })
-        .unwrap();
-    assert!(matches!(&drain(&mut run)[..], [Output::Failed(_)]));
+    run.handle_input(now(1), Input::Pause).unwrap();
+    assert_eq!(drain(&mut run), []);
+    done(&mut run, first(1));
+    assert_eq!(drain(&mut run), [Output::Paused]);
+    assert!(run.is_paused());
+    run.handle_input(now(2), Input::Resume).unwrap();
+    assert_eq!(started(&mut run), [2]);
 }
 
-/// Plans of acts and nested groups, as text.
-fn plan() -> impl Strategy<Value = String> {
-    let act = Just("[\"v\",\"T\",{}]".to_owned());
-    let entry = act.prop_recursive(3, 12, 4, |inner| {
-        prop::collection::vec(inner, 1..4)
-            .prop_map(|members| format!("{{\"parallel\":[{}]}}", members.join(",")))
-    });
-    prop::collection::vec(entry, 1..5).prop_map(|entries| format!("[{}]", entries.join(",")))
+#[test]
+fn every_change_is_told_where_that_is_asked_for() {
+    let mut run = runner(r#"[["a","T",{}]]"#, Config::default().telling_steps());
+    done(&mut run, first(1));
+    let told = drain(&mut run);
+    let states: Vec<_> = told
+        .iter()
+        .filter_map(|output| match output {
+            Output::Step { step: 1, state } => Some(*state),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(states, [StepState::Running, StepState::Done]);
 }
 
-proptest! {
-    /// Against a naive reading of the rules: a step may run when all that its entry waits for has ended.
-    #[test]
-    fn any_order_of_outcomes_runs_every_act_once_and_in_order(plan in plan(), picks: Vec<u8>) {
-        let mut run = runner(&plan, Config::default());
-        let text = format!("{{\"g\":\"G\",\"plan\":{plan}}}");
-        let message = Message::decode(text.as_bytes()).unwrap();
-        let (mut running, mut ended, mut picks) = (dispatched(&drain(&mut run)), Vec::new(), picks.into_iter());
-        while !running.is_empty() {
-            let pick = usize::from(picks.next().unwrap_or(0)) % running.len();
-            let step = running.swap_remove(pick);
-            done(&mut run, step);
-            ended.push(step);
-            for next in dispatched(&drain(&mut run)) {
-                let after = &message.plan.steps()[next - 1].after;
-                prop_assert!(after.iter().all(|n| ended.contains(n)));
-                running.push(next);
-            }
-        }
-        let mut sorted = ended.clone();
-        sorted.sort_unstable();
-        prop_assert_eq!(sorted, (1..=run.steps()).collect::<Vec<_>>());
-        prop_assert_eq!(run.state(), &State::Done);
-    }
+#[test]
+fn ten_thousand_steps_in_two_groups_cost_no_product() {
+    let acts = vec![r#"["v","T",{}]"#; 5000].join(",");
+    let plan = format!("[{{\"parallel\":[{acts}]}},{{\"parallel\":[{acts}]}}]");
+    let mut request = message(&plan);
+    request.test_mode = Some(true);
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    assert_eq!(outcome(&drain(&mut run)).end, End::Done);
 }

@@ -1,0 +1,284 @@
+//! How a run ended, and the answer that it makes.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::json::{MemberWriter, RawBuf, Write};
+
+use super::steps::{StepRun, StepState};
+use super::{Failure, Runner};
+use crate::error::Code;
+use crate::message::{Message, NonEmpty, OutFmt, State};
+use crate::reply::{self, ErrReply, Reply};
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the three ends that there are")]
+pub enum End {
+    /// Well, though steps may have been let be or skipped.
+    Done,
+    /// A step failed for good, or the time was over.
+    Failed,
+    /// The caller ended it.
+    Cancelled,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Why, where it did not end well.
+    pub failure: Option<Failure>,
+    /// Every step, by number.
+    pub steps: Vec<StepReport>,
+    /// The output of the plan's last entry; of a group, the list of all. Absent where it has none.
+    pub result: Option<RawBuf>,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StepReport {
+    /// Its number.
+    pub number: usize,
+    /// Its number among the acts of its own message.
+    pub place: usize,
+    /// Its name.
+    pub id: String,
+    /// The message that it belongs to: 0 is the outermost.
+    pub scope: usize,
+    /// Its pointer in the outermost message.
+    pub pointer: String,
+    /// The name of its output.
+    pub output_key: Option<String>,
+    /// How far it came.
+    pub state: StepState,
+    /// Its output.
+    pub output: Option<Arc<RawBuf>>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why its last attempt failed, or why it was skipped.
+    pub failure: Option<Failure>,
+    /// From its first start to its end.
+    pub took: Option<Duration>,
+}
+
+impl Outcome {
+    /// The answer to a message of 0.1.
+    ///
+    /// A run that ended well is answered by a message, `DONE`: its context has `result`, the last output, `results`,
+    /// all outputs by act number, and `failed`, where steps were let be or skipped, why by act number. A summary has no
+    /// `results`. Any other run is answered by `ERR`, `STEP_FAILED`.
+    ///
+    /// Spec: SACP 3, 4
+    #[must_use]
+    pub fn answer(&self, request: &Message, msg_id: &str) -> Reply {
+        match (&self.end, &self.failure) {
+            (End::Done, _) => Reply::Message(Box::new(self.message(request, msg_id))),
+            (_, failure) => {
+                let at = failure
+                    .as_ref()
+                    .and_then(|failure| self.report(failure.step?));
+                let cause = failure.as_ref().map(|failure| failure.cause.to_string());
+                let cause = cause.unwrap_or_else(|| "the run failed".to_owned());
+                let error = match at {
+                    Some(at) => {
+                        ErrReply::new(Code::StepFailed, format!("act {}: {cause}", at.place))
+                            .at(&at.pointer)
+                    }
+                    None => ErrReply::new(Code::StepFailed, cause),
+                };
+                Reply::Err(error.to(request))
+            }
+        }
+    }
+
+    /// The report of a step.
+    #[must_use]
+    pub fn report(&self, step: usize) -> Option<&StepReport> {
+        self.steps.get(step.checked_sub(1)?)
+    }
+
+    fn message(&self, request: &Message, msg_id: &str) -> Message {
+        let mut message = answer_to(request);
+        message.msg_id = NonEmpty::new(msg_id);
+        let outermost = || self.steps.iter().filter(|step| step.scope == 0);
+        if let Some(result) = &self.result {
+            message.set_context("result", result.clone());
+        }
+        if request.out_fmt() == OutFmt::Summary {
+            message.out_fmt = Some(OutFmt::Summary);
+        } else {
+            let results = outermost()
+                .filter_map(|step| Some((name_of(step), step.output.as_deref()?.clone())));
+            message.set_context("results", by_name(results));
+        }
+        let failed: Vec<(String, RawBuf)> = outermost()
+            .filter(|step| matches!(step.state, StepState::Failed | StepState::Skipped))
+            .filter_map(|step| {
+                Some((
+                    name_of(step),
+                    words(&step.failure.as_ref()?.cause.to_string()),
+                ))
+            })
+            .collect();
+        if !failed.is_empty() {
+            message.set_context("failed", by_name(failed.into_iter()));
+        }
+        message
+    }
+}
+
+/// The name under which a step's output stands: its act number, or what it is.
+fn name_of(step: &StepReport) -> String {
+    if step.pointer == "/subtask" {
+        "subtask".to_owned()
+    } else {
+        step.place.to_string()
+    }
+}
+
+/// An answer without results yet: goal, context and plan of the request, `DONE`.
+fn answer_to(request: &Message) -> Message {
+    let mut message = Message::with_goal(request.goal(), request.plan.clone());
+    message.reply_to = request.msg_id.as_deref().and_then(NonEmpty::new);
+    message.context = Some(request.context.clone().unwrap_or_default());
+    message.out_fmt = Some(OutFmt::Raw);
+    message.state = Some(State::Done);
+    message
+}
+
+fn by_name(values: impl Iterator<Item = (String, RawBuf)>) -> RawBuf {
+    let mut values: Vec<(String, RawBuf)> = values.collect();
+    // By number, not by the letters of the number.
+    values.sort_by_key(|(name, _)| name.parse::<usize>().unwrap_or(usize::MAX));
+    let mut text = Vec::new();
+    let mut object = MemberWriter::begin(&mut text);
+    for (name, value) in &values {
+        object.member(name, value);
+    }
+    object.end();
+    reply::raw(text)
+}
+
+fn words(text: &str) -> RawBuf {
+    let mut out = Vec::new();
+    text.write(&mut out);
+    reply::raw(out)
+}
+
+impl Runner {
+    pub(super) fn outcome(&self, failure: Option<Failure>) -> Outcome {
+        let report = |(node, run): (&crate::graph::Step, &StepRun)| StepReport {
+            number: node.number,
+            place: node.place,
+            id: node.id.clone(),
+            scope: node.scope,
+            pointer: node.pointer.clone(),
+            output_key: node.policy.output_key.clone(),
+            state: run.state(),
+            output: self.done(node.number).cloned(),
+            attempts: run.attempt,
+            failure: run.cause.clone().map(|cause| Failure {
+                step: Some(node.number),
+                cause,
+            }),
+            took: run
+                .began
+                .zip(run.ended)
+                .map(|(began, ended)| ended.saturating_since(began)),
+        };
+        Outcome {
+            end: self.end.unwrap_or(End::Failed),
+            failure,
+            steps: self
+                .graph
+                .steps()
+                .iter()
+                .zip(&self.steps)
+                .map(report)
+                .collect(),
+            result: self.last_output(0),
+        }
+    }
+
+    /// The answer of a subtask, which is the output of the step that stands for it.
+    pub(super) fn inner_answer(&self, scope: usize) -> RawBuf {
+        let Some(request) = self
+            .graph
+            .scopes()
+            .get(scope)
+            .and_then(|scope| scope.message.as_deref())
+        else {
+            return self
+                .last_output(scope)
+                .unwrap_or_else(|| ubos_common::json::Raw::NULL.to_owned());
+        };
+        let mut message = answer_to(request);
+        let parent = self
+            .graph
+            .scopes()
+            .get(scope)
+            .and_then(|scope| scope.parent);
+        if message.reply_to.is_none() {
+            // A subtask without a name answers the message around it.
+            let outer = parent
+                .and_then(|step| self.graph.step(step))
+                .and_then(|step| self.graph.scopes().get(step.scope));
+            message.reply_to = outer
+                .and_then(|outer| outer.msg_id.clone())
+                .and_then(NonEmpty::new);
+        }
+        if let Some(result) = self.last_output(scope) {
+            message.set_context("result", result);
+        }
+        let steps = self
+            .graph
+            .scopes()
+            .get(scope)
+            .map(|scope| scope.steps.as_slice())
+            .unwrap_or_default();
+        let results = steps.iter().filter_map(|step| {
+            Some((
+                self.graph.step(*step)?.place.to_string(),
+                self.output(*step)?.clone(),
+            ))
+        });
+        message.set_context("results", by_name(results));
+        reply::raw(message.encode())
+    }
+
+    /// The output of what nobody waits for; of several, the list.
+    fn last_output(&self, scope: usize) -> Option<RawBuf> {
+        let steps = &self.graph.scopes().get(scope)?.steps;
+        let is_last = |step: &&usize| {
+            let run = self.step_run(**step);
+            run.is_some_and(|run| !run.gates.iter().any(|gate| self.is_gate_of(*gate, scope)))
+        };
+        let outputs: Vec<&RawBuf> = steps
+            .iter()
+            .filter(is_last)
+            .filter_map(|step| self.output(*step))
+            .collect();
+        match outputs.as_slice() {
+            [] => None,
+            [one] => Some((*one).clone()),
+            many => Some(reply::list(many)),
+        }
+    }
+
+    /// Whether a step of the plan itself waits at a gate, and not only the subtask behind it or a step that stands by.
+    fn is_gate_of(&self, gate: usize, scope: usize) -> bool {
+        let waits = |step: &usize| {
+            self.graph
+                .step(*step)
+                .is_some_and(|node| node.scope == scope)
+                && !self.graph.stands_by(*step)
+        };
+        self.gates
+            .get(gate)
+            .is_some_and(|gate| gate.waiters.iter().any(waits))
+    }
+}

@@ -1,0 +1,393 @@
+//! A run as text, to be taken up in another process.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::json::{self, DecodeError, Limits, RawBuf, RawObject};
+use ubos_common::time::{Mono, Now};
+use ubos_common::violation::Profile;
+
+use super::schedule::ScopeRun;
+use super::steps::{Progress, StepRun};
+use super::{Cause, Recovery, Runner};
+use crate::plan::Act;
+
+ubos_common::wire! {
+    struct Saved {
+        required version: u64 = "sacp_run", "SACP-3-1";
+        required plan: String = "plan", "SACP-3-1";
+        required paused: bool = "paused", "SACP-3-1";
+        required steps: Vec<SavedStep> = "steps", "SACP-3-1";
+        optional left_ms: u64 = "left_ms", "SACP-3-1";
+    }
+}
+
+ubos_common::words! {
+    closed enum Stage {
+        Waiting = "waiting",
+        Ready = "ready",
+        Running = "running",
+        Inner = "inner",
+        Resting = "resting",
+        Replaced = "replaced",
+        Done = "done",
+        Failed = "failed",
+        Skipped = "skipped",
+    }
+}
+
+ubos_common::wire! {
+    struct SavedStep {
+        required stage: Stage = "stage", "SACP-3-1";
+        required attempt: u32 = "attempt", "SACP-3-1";
+        verbatim output: RawBuf = "output", "SACP-3-1";
+        optional recovery: u64 = "recovery", "SACP-3-1";
+        optional tries: u32 = "tries", "SACP-3-1";
+        optional rank: u64 = "rank", "SACP-3-1";
+        optional instead: SavedAct = "instead", "SACP-3-1";
+        optional cause: SavedCause = "cause", "SACP-3-1";
+        optional rest_ms: u64 = "rest_ms", "SACP-3-1";
+        optional stands_for: Vec<u64> = "stands_for", "SACP-3-1";
+        optional called: bool = "called", "SACP-3-1";
+    }
+}
+
+ubos_common::wire! {
+    struct SavedAct {
+        required verb: String = "verb", "SACP-3-1";
+        required tool: String = "tool", "SACP-3-1";
+        required params: RawObject = "params", "SACP-3-1";
+    }
+}
+
+ubos_common::wire! {
+    struct SavedCause {
+        required code: String = "code", "SACP-3-1";
+        required why: String = "why", "SACP-3-1";
+        required retryable: bool = "retryable", "SACP-3-1";
+    }
+}
+
+/// Why a saved run cannot be taken up. The runner is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// The text is no saved run.
+    #[error("no saved run: {0}")]
+    Unreadable(String),
+    /// Written by another version of this crate.
+    #[error("a saved run of version {seen} where {wanted} is read")]
+    Version {
+        /// Its version.
+        seen: u64,
+        /// The version that is read.
+        wanted: u64,
+    },
+    /// It belongs to another plan.
+    #[error("a saved run of another plan")]
+    OtherPlan,
+    /// A step has gone on while what it waits for has not.
+    #[error("step {step} is further than what it waits for")]
+    Inconsistent {
+        /// The step's number.
+        step: usize,
+    },
+    /// This run has begun.
+    #[error("the run has begun")]
+    Begun,
+}
+
+impl Runner {
+    /// The run as JSON text, to be given to [`restore`](Self::restore), here or in another process.
+    ///
+    /// It may be taken at any time while the run lasts. What runs then is dispatched again when the run is taken up: who
+    /// cannot bear that pauses first and waits for [`Output::Paused`](super::Output::Paused). The message is not part of
+    /// it. `None` when the run has not begun or has ended.
+    ///
+    /// ```
+    /// use sacp::Message;
+    /// use sacp::runner::{Config, Input, Output, Runner};
+    /// use ubos_common::json::RawBuf;
+    /// use ubos_common::machine::Machine as _;
+    /// use ubos_common::time::{Mono, Now, Timestamp};
+    ///
+    /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    /// let message = Message::decode(br#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#)?;
+    /// let mut runner = Runner::new(&message, Config::default())?;
+    /// runner.start(now);
+    /// let Some(Output::Dispatch { ticket, .. }) = runner.poll_output() else { panic!() };
+    /// runner.handle_input(now, Input::Succeeded { ticket, output: RawBuf::parse("1")? })?;
+    /// let saved = runner.save(now).unwrap();
+    ///
+    /// let mut elsewhere = Runner::new(&message, Config::default())?;
+    /// elsewhere.restore(now, &saved)?;
+    /// let Some(Output::Dispatch { ticket, given, .. }) = elsewhere.poll_output() else { panic!() };
+    /// assert_eq!((ticket.step, given.len()), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Spec: SACP 1 (state)
+    #[must_use]
+    pub fn save(&self, now: Now) -> Option<Vec<u8>> {
+        if self.began.is_none() || self.end.is_some() {
+            return None;
+        }
+        let steps = self
+            .steps
+            .iter()
+            .map(|run| save_step(run, now.mono))
+            .collect();
+        let mut saved = Saved::new(VERSION, self.fingerprint(), self.paused, steps);
+        saved.left_ms = self
+            .deadline
+            .map(|deadline| millis(deadline.saturating_since(now.mono)));
+        Some(json::to_vec(&saved))
+    }
+
+    /// Takes up a saved run in place of starting: this runner was made from the same message and has not begun.
+    ///
+    /// Attempts that ran when it was saved run again, under new tickets. Waits that were left go on; time limits of
+    /// attempts begin anew.
+    ///
+    /// # Errors
+    ///
+    /// No saved run, one of another plan or version, or this run has begun.
+    pub fn restore(&mut self, now: Now, saved: &[u8]) -> Result<(), ResumeError> {
+        if self.began.is_some() {
+            return Err(ResumeError::Begun);
+        }
+        let limits = Limits::default()
+            .with_max_bytes(saved.len().max(1))
+            .with_max_array_len(self.steps.len().max(1).saturating_add(1));
+        let (saved, _) = json::decode::<Saved>(saved, &limits, Profile::Strict)
+            .map_err(|err: DecodeError| ResumeError::Unreadable(err.to_string()))?;
+        if saved.version != VERSION {
+            return Err(ResumeError::Version {
+                seen: saved.version,
+                wanted: VERSION,
+            });
+        }
+        if saved.plan != self.fingerprint() || saved.steps.len() != self.steps.len() {
+            return Err(ResumeError::OtherPlan);
+        }
+        let mut steps = self.steps.clone();
+        for (run, saved) in steps.iter_mut().zip(saved.steps) {
+            restore_step(run, saved, now.mono);
+        }
+        let before = core::mem::replace(&mut self.steps, steps);
+        if let Err(err) = self.rebuild() {
+            self.steps = before;
+            self.gates.iter_mut().for_each(super::steps::Gate::reset);
+            (self.ready, self.timers, self.bytes) = Default::default();
+            self.scopes.fill(ScopeRun::default());
+            return Err(err);
+        }
+        self.began = Some(now.mono);
+        self.deadline = saved
+            .left_ms
+            .map(|left| now.mono.saturating_add(Duration::from_millis(left)));
+        self.paused = saved.paused;
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Everything that follows from how far the steps are.
+    fn rebuild(&mut self) -> Result<(), ResumeError> {
+        for gate in &mut self.gates {
+            let ended = |member: &&usize| {
+                let run = member.checked_sub(1).and_then(|n| self.steps.get(n));
+                run.is_some_and(is_over)
+            };
+            let good = |member: &usize| {
+                let run = member.checked_sub(1).and_then(|n| self.steps.get(n));
+                run.is_none_or(|run| !is_over(run) || matches!(run.progress, Progress::Done(_)))
+            };
+            gate.left = gate.members.len() - gate.members.iter().filter(ended).count();
+            gate.broken = !gate.members.iter().all(good);
+        }
+        let graph = Arc::clone(&self.graph);
+        for (n, run) in self.steps.iter().enumerate() {
+            let step = n + 1;
+            let node = graph.step(step);
+            let gate = self.gates.get(run.gate);
+            let moved = !matches!(run.progress, Progress::Waiting | Progress::Skipped);
+            let early = gate.is_some_and(|gate| gate.left > 0 || gate.broken);
+            let scope = node.and_then(|node| graph.scopes().get(node.scope));
+            let follows_all = scope.is_some_and(|scope| scope.last == Some(step));
+            let held = match run.progress {
+                Progress::Inner => node.is_some_and(|node| node.subtask.is_some()),
+                Progress::Replaced => self.is_stood_in_for(step, run),
+                _ => true,
+            };
+            if !held || (moved && early && !follows_all) {
+                return Err(ResumeError::Inconsistent { step });
+            }
+        }
+        self.reopen_scopes();
+        for step in 1..=self.steps.len() {
+            let bytes = self.output(step).map_or(0, |output| output.as_str().len());
+            self.bytes = self.bytes.saturating_add(bytes);
+            let Some(run) = self.step_run(step) else {
+                continue;
+            };
+            match run.progress {
+                Progress::Ready => {
+                    self.ready.insert(step);
+                }
+                Progress::Resting { until } => self.set_timer(step, Some(until)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some step stands in for this one.
+    fn is_stood_in_for(&self, step: usize, run: &StepRun) -> bool {
+        run.recoveries.iter().any(|recovery| match recovery {
+            Recovery::StandIn(other) => self
+                .step_run(*other)
+                .is_some_and(|other| other.for_steps.contains(&step) && !is_over(other)),
+            _ => false,
+        })
+    }
+
+    fn reopen_scopes(&mut self) {
+        let graph = Arc::clone(&self.graph);
+        for (scope, node) in graph.scopes().iter().enumerate() {
+            let open = |step: &&usize| {
+                self.step_run(**step)
+                    .is_some_and(|run| !run.stands_by && !is_over(run))
+            };
+            let begun = |step: usize| self.step_run(step).is_some_and(|run| !run.stands_by);
+            let last_begun = node.last.is_some_and(begun);
+            let mut run = ScopeRun {
+                open: node.steps.iter().filter(open).count(),
+                last_begun,
+            };
+            run.open += node.last.filter(|last| open(&last)).map_or(0, |_| 1);
+            let runs = node.parent.is_none_or(|parent| {
+                self.step_run(parent)
+                    .is_some_and(|run| matches!(run.progress, Progress::Inner))
+            });
+            // A step that waits for nothing any more may start; one that nobody has started is not saved as ready.
+            let startable: Vec<usize> = node.steps.iter().copied().filter(|_| runs).collect();
+            let over = runs && run.open == 0;
+            if let Some(slot) = self.scopes.get_mut(scope) {
+                *slot = run;
+            }
+            if over {
+                self.close_scope_if_done(scope);
+            }
+            for step in startable {
+                self.make_ready(step);
+            }
+        }
+    }
+
+    /// Tells plans apart: a sum over acts and order. It protects from mistakes, not from forgery.
+    fn fingerprint(&self) -> String {
+        let mut sum = FNV_OFFSET;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes.iter().chain(&[0xff]) {
+                sum = (sum ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
+            }
+        };
+        for step in self.graph.steps() {
+            add(step.act.verb.as_bytes());
+            add(step.act.tool.as_bytes());
+            add(step.act.params.as_str().as_bytes());
+            add(step.pointer.as_bytes());
+        }
+        format!("{sum:016x}")
+    }
+}
+
+const fn is_over(run: &StepRun) -> bool {
+    matches!(
+        run.progress,
+        Progress::Done(_) | Progress::Failed | Progress::Skipped
+    )
+}
+
+fn save_step(run: &StepRun, now: Mono) -> SavedStep {
+    let (stage, output, until) = match &run.progress {
+        Progress::Waiting => (Stage::Waiting, None, None),
+        Progress::Ready | Progress::Cancelled => (Stage::Ready, None, None),
+        Progress::Running { .. } => (Stage::Running, None, None),
+        Progress::Inner => (Stage::Inner, None, None),
+        Progress::Resting { until } => (Stage::Resting, None, Some(*until)),
+        Progress::Replaced => (Stage::Replaced, None, None),
+        Progress::Done(output) => (Stage::Done, Some(output), None),
+        Progress::Failed => (Stage::Failed, None, None),
+        Progress::Skipped => (Stage::Skipped, None, None),
+    };
+    let mut saved = SavedStep::new(stage, run.attempt);
+    saved.output = output.map(|output| RawBuf::clone(output));
+    saved.recovery = (run.recovery > 0).then_some(run.recovery as u64);
+    saved.tries = (run.tries > 0).then_some(run.tries);
+    saved.rank = (run.rank > 0).then_some(run.rank as u64);
+    saved.instead = run
+        .instead
+        .as_ref()
+        .map(|act| SavedAct::new(act.verb.clone(), act.tool.clone(), act.params.clone()));
+    let cause = |cause: &Cause| {
+        SavedCause::new(
+            cause.code().to_owned(),
+            cause.to_string(),
+            cause.is_retryable(),
+        )
+    };
+    saved.cause = run.cause.as_ref().map(cause);
+    saved.rest_ms = until.map(|until| millis(until.saturating_since(now)));
+    let stands_for = run.for_steps.iter().map(|step| *step as u64).collect();
+    saved.stands_for = (!run.for_steps.is_empty()).then_some(stands_for);
+    saved.called = (!run.stands_by).then_some(true);
+    saved
+}
+
+fn restore_step(run: &mut StepRun, saved: SavedStep, now: Mono) {
+    let rest = Duration::from_millis(saved.rest_ms.unwrap_or(0));
+    run.progress = match (saved.stage, saved.output) {
+        (Stage::Waiting, _) => Progress::Waiting,
+        (Stage::Ready | Stage::Running, _) => Progress::Ready,
+        (Stage::Inner, _) => Progress::Inner,
+        (Stage::Resting, _) => Progress::Resting {
+            until: now.saturating_add(rest),
+        },
+        (Stage::Replaced, _) => Progress::Replaced,
+        (Stage::Done, Some(output)) => Progress::Done(Arc::new(output)),
+        (Stage::Done | Stage::Failed, _) => Progress::Failed,
+        (Stage::Skipped, _) => Progress::Skipped,
+        (_, _) => Progress::Waiting,
+    };
+    let size = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    run.attempt = saved.attempt;
+    run.recovery = size(saved.recovery);
+    run.tries = saved.tries.unwrap_or(0);
+    run.rank = size(saved.rank);
+    run.instead = saved
+        .instead
+        .map(|act| Act::new(&act.verb, &act.tool).with_params(act.params));
+    run.cause = saved.cause.map(|cause| Cause::Tool {
+        code: Some(cause.code),
+        why: cause.why,
+        retryable: cause.retryable,
+    });
+    let stands_for = saved.stands_for.unwrap_or_default();
+    run.for_steps = stands_for
+        .into_iter()
+        .filter_map(|step| usize::try_from(step).ok())
+        .collect();
+    run.stands_by = run.stands_by && saved.called != Some(true);
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The format that is written and read.
+const VERSION: u64 = 1;
+
+/// FNV-1a, 64 bits.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
