@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ubos_common::json::{Fault, Read, Reader, Write, escape_into};
-
 use crate::number::{Number, Whole};
 
 ubos_common::words! {
@@ -125,8 +123,8 @@ macro_rules! digest_text {
             }
         }
 
-        impl Read<'_> for $name {
-            fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        impl ubos_common::json::Read<'_> for $name {
+            fn read(reader: &mut ubos_common::json::Reader<'_>) -> Result<Self, ubos_common::json::Fault> {
                 let at = reader.offset();
                 let text = reader.str()?;
                 text.parse().map_err(|_| {
@@ -135,13 +133,14 @@ macro_rules! digest_text {
             }
         }
 
-        impl Write for $name {
+        impl ubos_common::json::Write for $name {
             fn write(&self, out: &mut Vec<u8>) {
-                escape_into(out, &self.0.to_string());
+                ubos_common::json::escape_into(out, &self.0.to_string());
             }
         }
     };
 }
+pub(crate) use digest_text;
 
 digest_text! {
     /// Names what the cache keeps for a task. Spec: SAP 6

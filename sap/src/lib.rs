@@ -51,19 +51,23 @@ pub mod context;
 pub mod error;
 pub mod evidence;
 pub mod ident;
+pub mod learning;
 pub mod lifecycle;
+mod limits;
 pub mod number;
 #[cfg(feature = "driver")]
 pub mod processor;
 pub mod producer;
 pub mod receipt;
 pub mod result;
+pub mod schemas;
 pub mod secrets;
 pub mod status;
 pub mod store;
 pub mod task;
 pub mod transcript;
 pub mod validate;
+pub mod view;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
 pub use error::{ErrorCode, ErrorObject};

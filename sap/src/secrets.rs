@@ -1,6 +1,6 @@
 //! Secrets in payloads: refused before dispatch, advised on when reading.
 
-use ubos_common::json::{Fault, Kind, Limits, Raw, Reader};
+use ubos_common::json::{Fault, Kind, Raw, Reader};
 use ubos_common::secret::{SecretKind, is_secret_name, secret_shapes};
 use ubos_common::violation::{Level, Profile, Report, Violation};
 
@@ -44,12 +44,7 @@ pub fn scan(task: &Task, policy: SecretPolicy) -> Report {
 }
 
 fn scan_value(value: Raw<'_>, policy: SecretPolicy) -> Report {
-    // The value was read within its own limits; none of these may cut the walk short.
-    let limits = Limits::default()
-        .with_max_depth(Limits::DEEPEST)
-        .with_max_members(usize::MAX)
-        .with_max_array_len(usize::MAX)
-        .with_max_string_bytes(usize::MAX);
+    let limits = crate::limits::unbounded();
     let mut reader = Reader::of_raw(value, &limits, Profile::Strict);
     // The value is known to be sound JSON, so the walk meets no fault.
     let _ = reader.under(CLAUSE, true, |reader| walk(reader, policy));

@@ -12,3 +12,4 @@
 mod corpus;
 mod mission;
 mod registers;
+mod validate;

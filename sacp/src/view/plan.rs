@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ubos_common::json::{Fault, Kind, Raw, Read, Reader};
+use ubos_common::json::{Fault, FaultKind, Kind, Raw, Read, Reader};
 use ubos_common::violation::Level;
 
 use super::{MessageView, read_subtask};
@@ -80,8 +80,8 @@ pub(super) fn read_plan<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<Pla
     reader.array(|reader, _| {
         let mark = reader.mark();
         let at = reader.offset_here();
-        let is_group = reader.peek()? == Kind::Object;
-        let item = read_item(reader, 0, &mut walk);
+        let kind = reader.peek()?;
+        let item = read_item(reader, kind, 0, &mut walk);
         match reader.settle(mark, item)? {
             Some(item) => {
                 if is_join(&item) && !behind_group {
@@ -91,7 +91,7 @@ pub(super) fn read_plan<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<Pla
             }
             None => refused = true,
         }
-        behind_group = is_group;
+        behind_group = kind == Kind::Object;
         Ok(())
     })?;
     if items.is_empty() && !refused {
@@ -138,10 +138,11 @@ fn note_structure(
 
 fn read_item<'a>(
     reader: &mut Reader<'a>,
+    kind: Kind,
     groups: usize,
     walk: &mut Walk,
 ) -> Result<ItemView<'a>, Fault> {
-    match reader.peek()? {
+    match kind {
         Kind::Object => read_group(reader, groups, walk).map(ItemView::Group),
         seen => {
             walk.acts += 1;
@@ -197,14 +198,18 @@ fn read_word<'a>(
     part: &str,
 ) -> Result<Option<Cow<'a, str>>, Fault> {
     let at = reader.offset();
-    let seen = reader.peek()?;
-    if seen != Kind::String {
-        let what = format!("act {number}: a text wanted as its {part}, {seen} seen");
-        reader.note(at, None, "wrong_type", Level::Must, what);
-        reader.skip()?;
-        return Ok(None);
-    }
-    let word = reader.str()?;
+    let word = match reader.str() {
+        Ok(word) => word,
+        Err(fault) => {
+            let FaultKind::WrongType { seen, .. } = fault.kind() else {
+                return Err(fault);
+            };
+            let what = format!("act {number}: a text wanted as its {part}, {seen} seen");
+            reader.note(at, None, "wrong_type", Level::Must, what);
+            reader.skip()?;
+            return Ok(None);
+        }
+    };
     if word.is_empty() {
         let what = format!("act {number}: its {part} is empty");
         reader.note(at, None, "bad_value", Level::Must, what);
@@ -291,7 +296,8 @@ fn read_members<'a>(
     reader.array(|reader, _| {
         let mark = reader.mark();
         let here = reader.offset_here();
-        let item = read_item(reader, groups + 1, walk);
+        let kind = reader.peek()?;
+        let item = read_item(reader, kind, groups + 1, walk);
         match reader.settle(mark, item)? {
             Some(item) if is_join(&item) => {
                 let what = format!("act {}: a join stands behind a group, not in it", walk.acts);

@@ -1,12 +1,18 @@
 //! The policy of rules.
 
-use sap::alignment::{Assessment, Policy as _, Rules, Subject};
+use sap::alignment::{
+    Assessment, Policy as _, Rules, Severity, Stored, Subject, WhatIf, judged, what_if,
+};
 use sap::number::Psi;
+use sap::transcript::{Entry, EntryKind};
 use sap::{Alignment, ConstitutionalContext, PressureLevel, RiskTolerance};
-use ubos_common::json::RawBuf;
+use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::time::Timestamp;
+
+use crate::samples::{result, task, with};
 
 fn context(principles: &[&str], risk: RiskTolerance) -> ConstitutionalContext {
-    let mut context = ConstitutionalContext::new(PressureLevel::Instant);
+    let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
     context.principles = Some(principles.iter().map(|&p| p.into()).collect());
     context.risk_tolerance = Some(risk);
     context
@@ -69,4 +75,154 @@ fn pressure_above_the_bound_is_not_decided_instantly() {
     assert_eq!(verdict(30.0, PressureLevel::Instant), Alignment::Valid);
     assert_eq!(verdict(30.5, PressureLevel::Instant), Alignment::Escalate);
     assert_eq!(verdict(30.5, PressureLevel::Consulted), Alignment::Valid);
+}
+
+#[test]
+fn a_level_decides_how_much_is_checked() {
+    let rules = Rules::default()
+        .forbid("privacy", "some text")
+        .cite("sources")
+        .require("form", ". is object".parse().unwrap(), Severity::Medium);
+    let verdict = |level, principles: &[&str]| {
+        let mut context = context(principles, RiskTolerance::High);
+        context.pressure_level = level;
+        context.constraints = Some(vec!["output . length < 5".into(), "be kind".into()]);
+        let assessment = assess(&rules, &context, &[]);
+        let broken = assessment.violations.iter();
+        let broken: Vec<String> = broken.map(|v| v.principle.clone().unwrap()).collect();
+        (assessment.alignment, broken)
+    };
+    let long = "output . length < 5".to_owned();
+    let other = &["other"][..];
+    assert_eq!(
+        verdict(PressureLevel::Instant, other),
+        (Alignment::Valid, vec![])
+    );
+    assert_eq!(
+        verdict(PressureLevel::Instant, &[]),
+        (Alignment::NonConstitutional, vec!["privacy".into()])
+    );
+    assert_eq!(
+        verdict(PressureLevel::Consulted, other),
+        (Alignment::NonConstitutional, vec![long.clone()])
+    );
+    let all = ["privacy", "sources", "form", &long, "be kind"].map(str::to_owned);
+    assert_eq!(
+        verdict(PressureLevel::Deliberated, other),
+        (Alignment::NonConstitutional, all.to_vec())
+    );
+}
+
+#[test]
+fn constraints_are_kept_broken_or_said_to_be_unchecked() {
+    let rules = Rules::default().constraint("No PII", "not . contains \"text\"".parse().unwrap());
+    let assessed = |constraints: &[&str], level| {
+        let mut context = context(&[], RiskTolerance::Medium);
+        context.pressure_level = level;
+        context.constraints = Some(constraints.iter().map(|&c| c.into()).collect());
+        let assessment = assess(&rules, &context, &[]);
+        let statuses = assessment
+            .checks
+            .iter()
+            .map(|check| check.status.clone().unwrap());
+        (assessment.alignment, statuses.collect::<Vec<_>>())
+    };
+    let (consulted, deliberated) = (PressureLevel::Consulted, PressureLevel::Deliberated);
+    let of = |words: &[&str]| words.iter().map(|&w| w.to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        assessed(&["output . is string", "be kind", "output ."], consulted),
+        (Alignment::Valid, of(&["PASS", "UNCHECKED", "UNCHECKED"]))
+    );
+    assert_eq!(
+        assessed(&["No PII", "output . is number"], consulted),
+        (Alignment::NonConstitutional, of(&["FAIL", "FAIL"]))
+    );
+    // Whom nobody can check, somebody has to look at, where the matter is weighed at length.
+    assert_eq!(
+        assessed(&["be kind"], deliberated),
+        (Alignment::Escalate, of(&["UNCHECKED"]))
+    );
+    let many = vec!["be kind"; 100];
+    assert_eq!(assessed(&many, consulted).1.len(), 65);
+}
+
+#[test]
+fn escalation_says_what_to_do_next() {
+    let rules = Rules::default()
+        .deliberate_above("pause", 30.0)
+        .cite("sources");
+    let action = |level| {
+        let mut context = context(&[], RiskTolerance::High);
+        context.pressure_level = level;
+        context.pressure = Some([("pause".to_owned(), Psi::new(31.0).unwrap())].into());
+        let assessment = assess(&rules, &context, &[]);
+        assert_eq!(assessment.alignment, Alignment::Escalate);
+        let [action] = &assessment.next_actions[..] else {
+            panic!("one action")
+        };
+        action.deserialize::<serde_json::Value>().unwrap()
+    };
+    let again = action(PressureLevel::Instant);
+    assert_eq!(again["action"], "decide again");
+    assert_eq!(again["target"]["capability"], "a.b");
+    assert_eq!(again["constitutionalContext"]["pressureLevel"], "consulted");
+    assert_eq!(
+        again["constitutionalContext"]["principles"],
+        serde_json::json!(["pause"])
+    );
+    assert_eq!(action(PressureLevel::Consulted)["action"], "review");
+}
+
+#[test]
+fn another_context_flips_stored_outcomes_and_runs_nothing() {
+    let entry = |value: serde_json::Value, kind: &str| {
+        let body = RawObject::from_serialize(&value).unwrap().unwrap();
+        Entry::new(EntryKind::from(kind), Timestamp::EPOCH, body)
+    };
+    let other_task = with(
+        task(),
+        "/taskId",
+        Some("00000000-0000-0000-0000-000000000001".into()),
+    );
+    let other_result = with(result(), "/taskId", Some(other_task["taskId"].clone()));
+    let entries = [
+        entry(task(), "task"),
+        entry(with(result(), "/status", Some("RUNNING".into())), "result"),
+        entry(other_task, "task"),
+        entry(result(), "result"),
+        entry(with(other_result, "/output", None), "result"),
+    ];
+    let stored = judged(&entries);
+    assert_eq!(stored.len(), 2);
+    let rules = Rules::default().forbid("strategic_pause", "learning");
+    let flips = |principles: &[&str]| {
+        let other = |context: &ConstitutionalContext| {
+            let mut other = context.clone();
+            other.principles = Some(principles.iter().map(|&p| p.into()).collect());
+            other
+        };
+        let outcomes = stored
+            .iter()
+            .map(|(task, result)| Stored::of_result(task, result));
+        what_if(&rules, outcomes, other).collect::<Vec<_>>()
+    };
+    assert!(matches!(
+        flips(&["blueprint_thinking"])[..],
+        [WhatIf::Same, WhatIf::Unknown]
+    ));
+    let flipped = flips(&["strategic_pause"]);
+    let [
+        WhatIf::Flips {
+            from: Alignment::Valid,
+            to,
+        },
+        WhatIf::Unknown,
+    ] = &flipped[..]
+    else {
+        panic!("{flipped:?}");
+    };
+    assert_eq!(
+        to.violations[0].principle.as_deref(),
+        Some("strategic_pause")
+    );
 }

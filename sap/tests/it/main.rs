@@ -12,8 +12,11 @@ mod alignment;
 mod cache;
 #[cfg(feature = "log")]
 mod files;
+mod learning;
 mod lifecycle;
 mod message;
 #[cfg(feature = "driver")]
 mod processor;
 mod samples;
+mod schemas;
+mod shapes;

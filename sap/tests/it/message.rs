@@ -1,8 +1,11 @@
 //! Reading and writing tasks, results and receipts.
 
+use std::borrow::Cow;
+
 use proptest::prelude::*;
 use sap::number::{Psi, Whole};
 use sap::validate::{Options, decode_result, decode_task, findings, ids_of};
+use sap::view::TaskView;
 use sap::{Ack, ErrorCode, Nack, PressureLevel, Status, TaskResult};
 use serde_json::{Value, json};
 use ubos_common::json::{self, Limits, RawBuf};
@@ -651,4 +654,39 @@ proptest! {
             prop_assert_eq!(&again, &read);
         }
     }
+}
+
+// spec: SAP-2-5, SAP-2-3
+#[test]
+fn a_view_borrows_and_refuses_what_a_task_refuses() {
+    let text = task().to_string();
+    let (view, _) = TaskView::decode(text.as_bytes(), &Limits::default()).unwrap();
+    let (whole, _) = decode_task(text.as_bytes(), &Options::default()).unwrap();
+    assert_eq!(
+        (view.task_id, view.issued_at),
+        (whole.task_id, whole.issued_at)
+    );
+    assert!(matches!(view.issuer.agent_id, Cow::Borrowed("A-prime")));
+    assert!(
+        text.as_bytes()
+            .as_ptr_range()
+            .contains(&view.payload.as_str().as_ptr())
+    );
+    let again = decode_task(&json::to_vec(&view), &Options::default()).unwrap();
+    assert_eq!(again.0, whole);
+    for doubled in [
+        "\"pressure\":{",
+        "\"payload\":{",
+        "\"schema\":{",
+        "\"meta\":{",
+    ] {
+        let twice = text.replace(doubled, &format!("{doubled}\"a\":1,\"a\":1,"));
+        assert_ne!(twice, text);
+        assert!(
+            TaskView::decode(twice.as_bytes(), &Limits::default()).is_err(),
+            "{doubled}"
+        );
+    }
+    let small = Limits::default().with_max_depth(2);
+    assert!(TaskView::decode(text.as_bytes(), &small).is_err());
 }

@@ -554,7 +554,7 @@ fn a_verdict_decides_the_end() {
     );
     assert_eq!(
         refused.constitutional_evidence.policy_checks.unwrap().len(),
-        3
+        3 + 2
     );
     assert_eq!(
         result(run(&processor, &clock, &cached(2, "only")).1).error_code(),

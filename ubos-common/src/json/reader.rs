@@ -115,6 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The byte where the next value begins.
+    #[inline]
     pub fn offset(&mut self) -> usize {
         self.at = scan::skip_space(self.text.as_bytes(), self.at);
         self.at
@@ -149,6 +150,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// The text ends, or no value begins here.
+    #[inline]
     pub fn peek(&mut self) -> Result<Kind, Fault> {
         let at = self.offset();
         match self.text.as_bytes().get(at) {
@@ -211,6 +213,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, a string over the limit, or no sound JSON.
+    #[inline]
     pub fn str(&mut self) -> Result<Cow<'a, str>, Fault> {
         self.want(Kind::String, "a string")?;
         self.quoted()
@@ -236,23 +239,21 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, a duplicate name, no sound JSON, over a limit, or what `member` returns.
+    #[inline]
     pub fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, &Cow<'a, str>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let base = self.names.len();
         let result = self.fields(|reader, name, at| {
-            let slot = reader.names.len();
+            member(reader, &name)?;
+            // Objects inside have taken their names back by now.
             reader.names.push(Name {
                 tag: scan::name_tag(&name),
                 at,
-                text: Cow::Borrowed(""),
+                text: name,
             });
-            let result = member(reader, &name);
-            if let Some(entry) = reader.names.get_mut(slot) {
-                entry.text = name;
-            }
-            result
+            Ok(())
         });
         let result = result.and_then(|()| self.refuse_doubles(base));
         self.names.truncate(base);
@@ -282,6 +283,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, no sound JSON, over a limit, or what `field` returns.
+    #[inline]
     pub fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<(), Fault>,
@@ -328,6 +330,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, no sound JSON, over a limit, or what `element` returns.
+    #[inline]
     pub fn array(
         &mut self,
         mut element: impl FnMut(&mut Self, usize) -> Result<(), Fault>,
@@ -376,6 +379,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn want(&mut self, kind: Kind, wanted: &'static str) -> Result<(), Fault> {
         let seen = self.peek()?;
         if seen == kind {
@@ -385,6 +389,7 @@ impl<'a> Reader<'a> {
         Err(Fault::new(FaultKind::WrongType { wanted, seen }, self.at))
     }
 
+    #[inline]
     fn open(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > self.limits.max_depth {
@@ -399,6 +404,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    #[inline]
     fn take(&mut self, byte: u8) -> bool {
         let at = self.offset();
         let found = self.text.as_bytes().get(at) == Some(&byte);
@@ -423,6 +429,9 @@ impl<'a> Reader<'a> {
     fn refuse_doubles(&mut self, base: usize) -> Result<(), Fault> {
         /// Up to here comparing all pairs is faster than sorting.
         const FEW: usize = 12;
+        if self.names.len() <= base + 1 {
+            return Ok(());
+        }
         let names = self.names.get_mut(base..).unwrap_or_default();
         if names.len() > FEW {
             names.sort_unstable_by(|a, b| a.text.cmp(&b.text).then(a.at.cmp(&b.at)));

@@ -123,6 +123,7 @@ impl Reader<'_> {
     }
 
     /// The place before a value, for [`Reader::settle`].
+    #[inline]
     pub fn mark(&mut self) -> Mark {
         Mark {
             at: self.offset(),
@@ -136,26 +137,28 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// What is not recoverable, or no sound JSON behind the fault.
+    #[inline]
     pub fn settle<T>(&mut self, mark: Mark, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(fault) if fault.kind == FaultKind::Noted => Ok(None),
-            Err(fault) if fault.is_recoverable() => {
-                self.note(
-                    fault.at,
-                    None,
-                    fault.kind.code(),
-                    Level::Must,
-                    fault.kind.to_string(),
-                );
-                self.at = mark.at;
-                self.depth = mark.depth;
-                self.names.truncate(mark.names);
-                self.skip()?;
-                Ok(None)
-            }
-            Err(fault) => Err(fault),
+            Err(fault) => self.settle_fault(mark, fault).map(|()| None),
         }
+    }
+
+    #[cold]
+    fn settle_fault(&mut self, mark: Mark, fault: Fault) -> Result<(), Fault> {
+        if fault.kind == FaultKind::Noted {
+            return Ok(());
+        }
+        if !fault.is_recoverable() {
+            return Err(fault);
+        }
+        let (code, message) = (fault.kind.code(), fault.kind.to_string());
+        self.note(fault.at, None, code, Level::Must, message);
+        self.at = mark.at;
+        self.depth = mark.depth;
+        self.names.truncate(mark.names);
+        self.skip()
     }
 
     /// Whether a MUST finding has been noted so far: rules over several members say nothing where one of

@@ -1,0 +1,38 @@
+//! `sap-task` and `sap-result`: the messages of SAP V2.0.
+
+use sap::validate::{Options, decode_result, decode_task, findings};
+use ubos_common::violation::Profile;
+
+use super::kind::Kind;
+
+/// A task.
+pub const TASK: Kind = Kind {
+    name: "sap-task",
+    about: "a task of SAP V2.0",
+    profiles: &[STRICT, LENIENT],
+    max_bytes: MAX_BYTES,
+    judge: |bytes, profile| findings(&decode_task(bytes, &options(profile))),
+};
+
+/// A result.
+pub const RESULT: Kind = Kind {
+    name: "sap-result",
+    about: "a result of SAP V2.0",
+    profiles: &[STRICT, LENIENT],
+    max_bytes: MAX_BYTES,
+    judge: |bytes, profile| findings(&decode_result(bytes, &options(profile))),
+};
+
+fn options(profile: Option<&str>) -> Options {
+    let profile = match profile {
+        Some(LENIENT) => Profile::Lenient,
+        _ => Profile::Strict,
+    };
+    let mut options = Options::default().profile(profile);
+    options.limits = options.limits.with_max_bytes(MAX_BYTES);
+    options
+}
+
+const STRICT: &str = "strict";
+const LENIENT: &str = "lenient";
+const MAX_BYTES: usize = 4 << 20;

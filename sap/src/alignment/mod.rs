@@ -1,0 +1,121 @@
+//! Alignment: the verdict on a proposed output in its context, and what led to it.
+//!
+//! ```text
+//! rules      the policy of rules: words, predicates, citations, pressure, constraints
+//! predicate  what an output must be like
+//! what_if    which stored outcomes another context would judge otherwise
+//! ```
+
+mod constraints;
+mod predicate;
+mod rules;
+mod what_if;
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use ubos_common::json::{Raw, RawObject};
+
+use crate::context::ConstitutionalContext;
+use crate::evidence::{Alignment, ConstitutionalEvidence, PolicyCheck, PolicyViolation};
+use crate::ident::Capability;
+use crate::number::Number;
+
+pub use predicate::{Predicate, PredicateError};
+pub use rules::{Rules, Severity};
+pub use what_if::{Stored, WhatIf, judged, what_if};
+
+/// What is judged.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Subject<'a> {
+    /// What is done.
+    pub capability: &'a Capability,
+    /// The alignment inputs of the task.
+    pub context: &'a ConstitutionalContext,
+    /// What is proposed; absent at admission, before anything is computed.
+    pub output: Option<Raw<'a>>,
+    /// What grounds it.
+    pub citations: &'a [String],
+}
+
+impl<'a> Subject<'a> {
+    /// A task before anything is computed.
+    #[must_use]
+    pub const fn admission(capability: &'a Capability, context: &'a ConstitutionalContext) -> Self {
+        Self {
+            capability,
+            context,
+            output: None,
+            citations: &[],
+        }
+    }
+
+    /// The same task with a proposed output.
+    #[must_use]
+    pub const fn proposing(mut self, output: Option<Raw<'a>>, citations: &'a [String]) -> Self {
+        self.output = output;
+        self.citations = citations;
+        self
+    }
+}
+
+/// A verdict that explains itself.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Assessment {
+    /// The verdict.
+    pub alignment: Alignment,
+    /// Pressure by principle, as it was when the verdict was made.
+    pub readings: BTreeMap<String, Number>,
+    /// What was found, principle by principle.
+    pub checks: Vec<PolicyCheck>,
+    /// What is wrong.
+    pub violations: Vec<PolicyViolation>,
+    /// What is proposed to be done next, where the verdict is ESCALATE.
+    pub next_actions: Vec<RawObject>,
+}
+
+impl Assessment {
+    /// VALID, with the pressure of the context as readings and nothing checked.
+    #[must_use]
+    pub fn valid(context: &ConstitutionalContext) -> Self {
+        let pressure = context.pressure.iter().flatten();
+        Self {
+            alignment: Alignment::Valid,
+            readings: pressure
+                .map(|(name, psi)| (name.clone(), Number::from(psi)))
+                .collect(),
+            checks: Vec::new(),
+            violations: Vec::new(),
+            next_actions: Vec::new(),
+        }
+    }
+
+    /// The evidence of a result, without citations and cache. The next actions are no part of it.
+    #[must_use]
+    pub fn into_evidence(self) -> ConstitutionalEvidence {
+        let mut evidence = ConstitutionalEvidence::new(self.alignment);
+        evidence.pressure_readings = Some(self.readings);
+        evidence.policy_checks = Some(self.checks);
+        evidence.violations = (!self.violations.is_empty()).then_some(self.violations);
+        evidence
+    }
+}
+
+/// Gives verdicts: a pure function of its subject.
+pub trait Policy: fmt::Debug + Send + Sync {
+    /// The verdict.
+    fn assess(&self, subject: &Subject<'_>) -> Assessment;
+}
+
+/// Takes everything for aligned: what holds where no checker is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a unit")]
+pub struct AlwaysValid;
+
+impl Policy for AlwaysValid {
+    fn assess(&self, subject: &Subject<'_>) -> Assessment {
+        Assessment::valid(subject.context)
+    }
+}

@@ -1,0 +1,434 @@
+//! Predicates over an output.
+
+use core::fmt;
+use core::str::FromStr;
+use std::collections::BTreeMap;
+
+use ubos_common::json::{self, Kind, Raw, RawBuf, Read};
+use ubos_common::violation::Profile;
+
+use crate::lifecycle::body_digest;
+use crate::limits::unbounded;
+
+/// Something that an output must be like.
+///
+/// ```text
+/// predicate = term { " and " term }
+/// term      = [ "not " ] place " " test
+/// place     = "." | an RFC 6901 pointer; a token "*" stands for every element or member
+/// test      = "exists"
+///           | "is " ( "null" | "boolean" | "number" | "string" | "array" | "object" )
+///           | ( "=" | "!=" ) " " any JSON value
+///           | ( "<" | "<=" | ">" | ">=" ) " " a JSON number
+///           | "length " ( "<" | "<=" | "=" | ">=" | ">" ) " " a JSON number
+///           | ( "contains" | "starts" | "ends" ) " " a JSON string
+/// ```
+///
+/// A test holds where it holds for every value at the place, and there is one. The length of a string is in
+/// characters, that of an array or object in elements; numbers compare as doubles, and other values are equal
+/// when their canonical forms are. Texts compare whatever their case. An `and` inside a JSON string does not
+/// part two terms.
+///
+/// ```
+/// use sap::alignment::Predicate;
+/// use ubos_common::json::RawBuf;
+///
+/// let cited: Predicate = "/sources length >= 2 and /sources/*/uri starts \"https:\" and not /draft = true".parse()?;
+/// let output = RawBuf::parse(r#"{"sources":[{"uri":"https://a"},{"uri":"HTTPS://b"}]}"#)?;
+/// assert!(cited.holds(output.as_raw()));
+/// assert!(!cited.holds(RawBuf::parse(r#"{"sources":[]}"#)?.as_raw()));
+/// assert!("/sources resembles 2".parse::<Predicate>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct Predicate {
+    text: Box<str>,
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    negated: bool,
+    place: Vec<Token>,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Every,
+    Name(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    Exists,
+    Is(Kind),
+    Equals(RawBuf, bool),
+    Compares(Comparison, f64),
+    Length(Comparison, f64),
+    Contains(String),
+    Starts(String),
+    Ends(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    AtMost,
+    Equal,
+    AtLeast,
+    More,
+}
+
+impl Predicate {
+    /// Bytes of the longest predicate.
+    pub const MAX_BYTES: usize = 1_024;
+
+    /// Terms that a predicate has at most.
+    pub const MAX_TERMS: usize = 16;
+
+    /// Tokens that a place has at most.
+    pub const MAX_TOKENS: usize = 32;
+
+    /// Whether an output is like that.
+    #[must_use]
+    pub fn holds(&self, output: Raw<'_>) -> bool {
+        self.terms.iter().all(|term| term.holds(output))
+    }
+
+    /// The predicate as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Predicate").field(&self.text).finish()
+    }
+}
+
+impl fmt::Display for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// Why a text is no predicate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{wanted} wanted in a predicate")]
+#[non_exhaustive]
+pub struct PredicateError {
+    /// What was wanted.
+    pub wanted: &'static str,
+}
+
+const fn wanted<T>(wanted: &'static str) -> Result<T, PredicateError> {
+    Err(PredicateError { wanted })
+}
+
+impl FromStr for Predicate {
+    type Err = PredicateError;
+
+    fn from_str(text: &str) -> Result<Self, PredicateError> {
+        if text.len() > Self::MAX_BYTES {
+            return wanted("at most 1024 bytes");
+        }
+        let terms = parts(text).into_iter().map(Term::parse);
+        let terms: Vec<Term> = terms.collect::<Result<_, _>>()?;
+        if terms.len() > Self::MAX_TERMS {
+            return wanted("at most 16 terms");
+        }
+        Ok(Self {
+            text: text.into(),
+            terms,
+        })
+    }
+}
+
+/// The terms between ` and `, where that stands in no string.
+fn parts(text: &str) -> Vec<&str> {
+    const AND: &str = " and ";
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b' ' if !is_quoted
+                && at >= start
+                && text.get(at..).is_some_and(|rest| rest.starts_with(AND)) =>
+            {
+                parts.push(text.get(start..at).unwrap_or_default());
+                start = at + AND.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(start..).unwrap_or_default());
+    parts
+}
+
+impl Term {
+    fn parse(text: &str) -> Result<Self, PredicateError> {
+        let text = text.trim();
+        let rest = text.strip_prefix("not ");
+        let negated = rest.is_some();
+        let Some((place, test)) = rest.unwrap_or(text).trim_start().split_once(' ') else {
+            return wanted("a place and a test");
+        };
+        Ok(Self {
+            negated,
+            place: place_of(place)?,
+            test: Test::parse(test.trim())?,
+        })
+    }
+
+    fn holds(&self, output: Raw<'_>) -> bool {
+        let found = find(output, &self.place);
+        let holds = found.is_some_and(|values| {
+            !values.is_empty() && values.into_iter().all(|value| self.test.holds(value))
+        });
+        holds != self.negated
+    }
+}
+
+fn place_of(text: &str) -> Result<Vec<Token>, PredicateError> {
+    if text == "." {
+        return Ok(Vec::new());
+    }
+    let Some(tokens) = text.strip_prefix('/') else {
+        return wanted("a place that is . or begins with /");
+    };
+    let tokens: Vec<Token> = tokens
+        .split('/')
+        .map(|token| match token {
+            "*" => Token::Every,
+            name => Token::Name(name.replace("~1", "/").replace("~0", "~")),
+        })
+        .collect();
+    if tokens.len() > Predicate::MAX_TOKENS {
+        return wanted("at most 32 tokens in a place");
+    }
+    Ok(tokens)
+}
+
+/// The values at a place; `None` where the way there ends early.
+fn find<'a>(output: Raw<'a>, place: &[Token]) -> Option<Vec<Raw<'a>>> {
+    let mut values = vec![output];
+    for token in place {
+        let mut next = Vec::new();
+        for value in values {
+            match (value.kind(), token) {
+                (Kind::Object, Token::Every) => next.extend(members(value)?.into_values()),
+                (Kind::Object, Token::Name(name)) => next.push(members(value)?.remove(name)?),
+                (Kind::Array, Token::Every) => next.extend(read::<Vec<Raw<'_>>>(value)?),
+                (Kind::Array, Token::Name(index)) => {
+                    let index: usize = index.parse().ok()?;
+                    next.push(*read::<Vec<Raw<'_>>>(value)?.get(index)?);
+                }
+                _ => return None,
+            }
+        }
+        values = next;
+    }
+    Some(values)
+}
+
+fn members(value: Raw<'_>) -> Option<BTreeMap<String, Raw<'_>>> {
+    read(value)
+}
+
+fn read<'a, T: Read<'a>>(value: Raw<'a>) -> Option<T> {
+    let outcome = json::read_raw(value, &unbounded(), Profile::Strict);
+    outcome.ok().map(|(value, _)| value)
+}
+
+impl Test {
+    fn parse(text: &str) -> Result<Self, PredicateError> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let rest = rest.trim();
+        let string = || match value::<String>(rest) {
+            Some(text) => Ok(text.to_lowercase()),
+            None => wanted("a JSON string"),
+        };
+        Ok(match word {
+            "exists" if rest.is_empty() => Self::Exists,
+            "is" => Self::Is(kind(rest)?),
+            "=" | "!=" => match RawBuf::parse(rest) {
+                Ok(value) => Self::Equals(value, word == "="),
+                Err(_) => return wanted("a JSON value"),
+            },
+            "length" => {
+                let (sign, number) = rest.split_once(' ').unwrap_or((rest, ""));
+                Self::Length(comparison(sign)?, number_of(number)?)
+            }
+            "contains" => Self::Contains(string()?),
+            "starts" => Self::Starts(string()?),
+            "ends" => Self::Ends(string()?),
+            sign => Self::Compares(comparison(sign)?, number_of(rest)?),
+        })
+    }
+
+    fn holds(&self, value: Raw<'_>) -> bool {
+        match self {
+            Self::Exists => true,
+            Self::Is(kind) => value.kind() == *kind,
+            Self::Equals(other, wanted) => is_equal(value, other.as_raw()) == *wanted,
+            Self::Compares(comparison, bound) => {
+                number(value).is_some_and(|number| comparison.holds(number, *bound))
+            }
+            Self::Length(comparison, bound) => {
+                length(value).is_some_and(|length| comparison.holds(length, *bound))
+            }
+            Self::Contains(part) => text_of(value).is_some_and(|text| text.contains(part)),
+            Self::Starts(part) => text_of(value).is_some_and(|text| text.starts_with(part)),
+            Self::Ends(part) => text_of(value).is_some_and(|text| text.ends_with(part)),
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Less => left < right,
+            Self::AtMost => left <= right,
+            Self::Equal => left == right,
+            Self::AtLeast => left >= right,
+            Self::More => left > right,
+        }
+    }
+}
+
+fn comparison(sign: &str) -> Result<Comparison, PredicateError> {
+    Ok(match sign {
+        "<" => Comparison::Less,
+        "<=" => Comparison::AtMost,
+        "=" => Comparison::Equal,
+        ">=" => Comparison::AtLeast,
+        ">" => Comparison::More,
+        _ => return wanted("a test"),
+    })
+}
+
+fn kind(word: &str) -> Result<Kind, PredicateError> {
+    Ok(match word {
+        "null" => Kind::Null,
+        "boolean" => Kind::Bool,
+        "number" => Kind::Number,
+        "string" => Kind::String,
+        "array" => Kind::Array,
+        "object" => Kind::Object,
+        _ => return wanted("a type"),
+    })
+}
+
+fn value<T: for<'a> Read<'a>>(text: &str) -> Option<T> {
+    read(RawBuf::parse(text).ok()?.as_raw())
+}
+
+fn number_of(text: &str) -> Result<f64, PredicateError> {
+    value::<f64>(text.trim()).map_or_else(|| wanted("a JSON number"), Ok)
+}
+
+fn number(value: Raw<'_>) -> Option<f64> {
+    (value.kind() == Kind::Number)
+        .then(|| read(value))
+        .flatten()
+}
+
+fn text_of(value: Raw<'_>) -> Option<String> {
+    (value.kind() == Kind::String)
+        .then(|| read::<String>(value))
+        .flatten()
+        .map(|text| text.to_lowercase())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no length comes near 2^53")]
+fn length(value: Raw<'_>) -> Option<f64> {
+    let length = match value.kind() {
+        Kind::String => read::<String>(value)?.chars().count(),
+        Kind::Array => read::<Vec<Raw<'_>>>(value)?.len(),
+        Kind::Object => members(value)?.len(),
+        _ => return None,
+    };
+    Some(length as f64)
+}
+
+fn is_equal(left: Raw<'_>, right: Raw<'_>) -> bool {
+    match (number(left), number(right)) {
+        (Some(left), Some(right)) => left == right,
+        _ => body_digest(left.as_str().as_bytes()) == body_digest(right.as_str().as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_test_holds_and_does_not() {
+        let output =
+            r#"{"n":2,"t":"Ab and c","l":[1,{"x":1.0}],"o":{"a/b":null,"x~":true},"e":[]}"#;
+        let output = RawBuf::parse(output).unwrap();
+        for (text, holds) in [
+            (". is object", true),
+            (". is array", false),
+            ("/n exists", true),
+            ("/m exists", false),
+            ("not /m exists", true),
+            ("/n = 2.0", true),
+            ("/n != 2", false),
+            ("/l/1 = {\"x\":1}", true),
+            ("/n >= 2 and /n <= 2 and /n > 1.5", true),
+            ("/n < 2", false),
+            ("/t < 2", false),
+            ("/t contains \"B AND C\"", true),
+            ("/t starts \"ab\" and /t ends \"C\"", true),
+            ("/t length = 8", true),
+            ("/l length > 2", false),
+            ("/o length = 2", true),
+            ("/n length = 1", false),
+            ("/o/a~1b is null", true),
+            ("/o/x~0 = true", true),
+            ("/l/* exists", true),
+            ("/l/* is number", false),
+            ("/l/*/x exists", false),
+            ("/e/* exists", false),
+            ("/l/7 exists", false),
+            ("/o/*/x exists", false),
+        ] {
+            let predicate: Predicate = text.parse().unwrap();
+            assert_eq!(predicate.holds(output.as_raw()), holds, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_predicate_says_what_is_wanted() {
+        let tokens = "/a".repeat(33) + " exists";
+        let terms = vec!["/a exists"; 17].join(" and ");
+        let long = format!("/a = \"{}\"", "x".repeat(1_024));
+        for text in [
+            "",
+            "/a",
+            "a exists",
+            "/a exist",
+            "/a exists now",
+            "/a is text",
+            "/a = ",
+            "/a = {",
+            "/a < \"b\"",
+            "/a length",
+            "/a length ~ 1",
+            "/a contains 1",
+            "/a exists and",
+            &tokens,
+            &terms,
+            &long,
+        ] {
+            assert!(text.parse::<Predicate>().is_err(), "{text}");
+        }
+    }
+}

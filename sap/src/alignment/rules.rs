@@ -1,0 +1,369 @@
+//! The policy of rules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ubos_common::json::{MemberWriter, RawBuf, RawObject};
+
+use super::constraints;
+use super::predicate::Predicate;
+use super::{Assessment, Policy, Subject};
+use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
+use crate::evidence::{Alignment, PolicyCheck, PolicyViolation};
+use crate::learning::Heuristics;
+
+/// A policy of rules, applied in the order in which they were added.
+///
+/// | rule | broken by | severity | from level |
+/// |---|---|---|---|
+/// | [`threshold`](Self::threshold) | more pressure on the principle than the level is enough for | medium | instant |
+/// | [`forbid`](Self::forbid) | an output that contains the words, whatever their case | high | instant |
+/// | [`require`](Self::require) | an output for which the [`Predicate`] does not hold | as given | consulted |
+/// | [`cite`](Self::cite) | an output without a citation | medium | consulted |
+/// | [`constraint`](Self::constraint) | an output that breaks a constraint of the task | high | consulted |
+///
+/// How much is checked depends on the level of the task:
+///
+/// | level | what is checked |
+/// |---|---|
+/// | instant | pressure, and forbidden words |
+/// | consulted | every rule, and the task's constraints |
+/// | deliberated | as consulted, with the rules of principles that the task does not name; a constraint that nobody can check is an issue of low severity |
+///
+/// A rule binds where its principle is among the task's, or the task names none, or the principle was found
+/// broken in such tasks before ([`learned`](Self::learned)). A constraint of a task is a predicate where it
+/// begins with `output `; any other text is checked where [`constraint`](Self::constraint) says how, and is
+/// listed as `UNCHECKED` otherwise.
+///
+/// The verdict, by the gravest issue and the risk tolerance of the task:
+///
+/// | | low | medium, or absent | high |
+/// |---|---|---|---|
+/// | high | NON_CONSTITUTIONAL | NON_CONSTITUTIONAL | NON_CONSTITUTIONAL |
+/// | medium | NON_CONSTITUTIONAL | ESCALATE | ESCALATE |
+/// | low | ESCALATE | ESCALATE | VALID |
+///
+/// ESCALATE comes with next actions: to decide again at a higher level, or to review.
+///
+/// ```
+/// use sap::alignment::{Policy as _, Rules, Subject};
+/// use sap::{Alignment, ConstitutionalContext, PressureLevel};
+/// use ubos_common::json::RawBuf;
+///
+/// let rules = Rules::default().forbid("privacy", "home address");
+/// let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
+/// context.principles = Some(vec!["privacy".into()]);
+/// context.constraints = Some(vec!["output . length < 100".into()]);
+/// let (capability, output) = ("desk.answer".parse()?, RawBuf::parse("\"The Home Address is\"")?);
+/// let subject = Subject::admission(&capability, &context).proposing(Some(output.as_raw()), &[]);
+/// let assessment = rules.assess(&subject);
+/// assert_eq!(assessment.alignment, Alignment::NonConstitutional);
+/// assert_eq!(assessment.violations[0].principle.as_deref(), Some("privacy"));
+/// assert_eq!(assessment.checks[0].status.as_deref(), Some("FAIL"));
+/// assert_eq!(assessment.checks[1].status.as_deref(), Some("PASS"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    rules: Vec<(String, Rule)>,
+    thresholds: Vec<(String, PressureLevel, f64)>,
+    constraints: Vec<(String, Predicate)>,
+    learned: Option<Arc<Heuristics>>,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Forbid(String),
+    Require(Predicate, Severity),
+    Cite,
+}
+
+/// How grave an issue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Severity {
+    /// Worth a look.
+    Low,
+    /// Somebody has to decide.
+    Medium,
+    /// Not to be handed out.
+    High,
+}
+
+impl Severity {
+    /// The word in a violation.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+impl Rules {
+    /// Forbids words in outputs.
+    #[must_use]
+    pub fn forbid(self, principle: &str, words: &str) -> Self {
+        self.with(principle, Rule::Forbid(words.to_lowercase()))
+    }
+
+    /// Demands that a predicate holds for every output.
+    #[must_use]
+    pub fn require(self, principle: &str, predicate: Predicate, severity: Severity) -> Self {
+        self.with(principle, Rule::Require(predicate, severity))
+    }
+
+    /// Demands a citation with every output.
+    #[must_use]
+    pub fn cite(self, principle: &str) -> Self {
+        self.with(principle, Rule::Cite)
+    }
+
+    /// Says up to how much pressure on a principle a level is enough. What is learned goes before it.
+    #[must_use]
+    pub fn threshold(mut self, principle: &str, level: PressureLevel, psi: f64) -> Self {
+        self.thresholds.push((principle.into(), level, psi));
+        self
+    }
+
+    /// Demands that a task under more than `psi` of pressure is not decided instantly.
+    #[must_use]
+    pub fn deliberate_above(self, principle: &str, psi: f64) -> Self {
+        self.threshold(principle, PressureLevel::Instant, psi)
+    }
+
+    /// Says how a constraint in words, such as `Cite constitutional sources`, is checked.
+    #[must_use]
+    pub fn constraint(mut self, text: &str, predicate: Predicate) -> Self {
+        self.constraints.push((text.into(), predicate));
+        self
+    }
+
+    /// The same rules with what was learned: thresholds that go before those given here, and principles that bind
+    /// because they were found broken before.
+    // impl: SAP-7-2
+    #[must_use]
+    pub fn learned(mut self, heuristics: Arc<Heuristics>) -> Self {
+        self.learned = Some(heuristics);
+        self
+    }
+
+    fn with(mut self, principle: &str, rule: Rule) -> Self {
+        self.rules.push((principle.into(), rule));
+        self
+    }
+
+    /// Principles that bind although the task does not name them.
+    fn found_broken<'s>(&'s self, subject: &Subject<'s>) -> BTreeSet<&'s str> {
+        let territory = subject.context.territory.as_deref();
+        let learned = self.learned.iter();
+        let broken = learned.flat_map(|learned| learned.broken(subject.capability, territory));
+        broken.map(|entry| entry.principle.as_str()).collect()
+    }
+
+    /// Up to how much pressure the task's level is enough, where that is known.
+    fn bound(&self, subject: &Subject<'_>, principle: &str) -> Option<f64> {
+        let level = subject.context.pressure_level;
+        let territory = subject.context.territory.as_deref();
+        let learned = self
+            .learned
+            .as_ref()
+            .and_then(|learned| learned.threshold(subject.capability, territory, principle, level));
+        let given = self.thresholds.iter().rev();
+        let mut given = given.filter(|(name, at, _)| name == principle && *at == level);
+        learned
+            .map(|learned| learned.psi)
+            .or_else(|| given.next().map(|(_, _, psi)| *psi))
+    }
+
+    fn pressure(&self, subject: &Subject<'_>, found: &mut Found<'_>) {
+        for (principle, psi) in subject.context.pressure.iter().flatten() {
+            let Some(bound) = self.bound(subject, principle) else {
+                continue;
+            };
+            if psi.value() > bound && found.binds(principle) {
+                let level = subject.context.pressure_level;
+                let evidence = format!(
+                    "{} PSI decided at the level {}, {bound} is the bound",
+                    psi.value(),
+                    level.as_str()
+                );
+                found.issue(principle, Severity::Medium, evidence);
+                found.is_under_pressure = true;
+            }
+        }
+    }
+
+    fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>) {
+        let Some(output) = subject.output else { return };
+        let lower = output.as_str().to_lowercase();
+        for (principle, rule) in &self.rules {
+            let is_quick = matches!(rule, Rule::Forbid(_));
+            let is_instant = subject.context.pressure_level == PressureLevel::Instant;
+            if !found.binds(principle) || is_instant && !is_quick {
+                continue;
+            }
+            match rule {
+                Rule::Forbid(words) if lower.contains(words.as_str()) => {
+                    let evidence = format!("the output contains {words:?}");
+                    found.issue(principle, Severity::High, evidence);
+                }
+                Rule::Require(predicate, severity) if !predicate.holds(output) => {
+                    let evidence = format!("the output does not keep {predicate}");
+                    found.issue(principle, *severity, evidence);
+                }
+                Rule::Cite if subject.citations.is_empty() => {
+                    let evidence = "the output cites nothing".to_owned();
+                    found.issue(principle, Severity::Medium, evidence);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Policy for Rules {
+    fn assess(&self, subject: &Subject<'_>) -> Assessment {
+        let mut assessment = Assessment::valid(subject.context);
+        let named = subject.context.principles.as_deref().unwrap_or_default();
+        let mut found = Found {
+            named,
+            learned: self.found_broken(subject),
+            is_thorough: subject.context.pressure_level == PressureLevel::Deliberated,
+            issues: Vec::new(),
+            is_under_pressure: false,
+        };
+        self.pressure(subject, &mut found);
+        self.rules(subject, &mut found);
+        let constraints = constraints::check(subject, &self.constraints);
+        assessment.checks = found.checks();
+        for checked in constraints {
+            if let Some((severity, evidence)) = checked.issue {
+                found.issue(&checked.name, severity, evidence);
+            }
+            assessment.checks.push(checked.check);
+        }
+        assessment.alignment = verdict(&found, subject.context);
+        if assessment.alignment == Alignment::Escalate {
+            assessment.next_actions = vec![next_action(subject, &found)];
+        }
+        let issues = found.issues.into_iter();
+        let violations = issues.map(|(principle, severity, evidence)| {
+            PolicyViolation::with(&principle, severity.as_str(), evidence)
+        });
+        assessment.violations = violations.collect();
+        assessment
+    }
+}
+
+/// What has been found so far.
+struct Found<'a> {
+    named: &'a [String],
+    learned: BTreeSet<&'a str>,
+    is_thorough: bool,
+    issues: Vec<(String, Severity, String)>,
+    is_under_pressure: bool,
+}
+
+impl Found<'_> {
+    fn binds(&self, principle: &str) -> bool {
+        self.named.is_empty()
+            || self.is_thorough
+            || self.named.iter().any(|name| name == principle)
+            || self.learned.contains(principle)
+    }
+
+    fn issue(&mut self, principle: &str, severity: Severity, evidence: String) {
+        self.issues.push((principle.to_owned(), severity, evidence));
+    }
+
+    /// A check for each principle of the task, and for each other one that has an issue.
+    fn checks(&self) -> Vec<PolicyCheck> {
+        let broken: BTreeSet<&str> = self
+            .issues
+            .iter()
+            .map(|(name, _, _)| name.as_str())
+            .collect();
+        let named: BTreeSet<&str> = self.named.iter().map(String::as_str).collect();
+        let unnamed = broken.difference(&named).copied();
+        let principles = self.named.iter().map(String::as_str).chain(unnamed);
+        let check = |name: &str| {
+            if broken.contains(name) {
+                PolicyCheck::with(name, "FAIL", "a rule of this principle is broken")
+            } else {
+                PolicyCheck::with(name, "PASS", "no rule of this principle is broken")
+            }
+        };
+        principles.map(check).collect()
+    }
+}
+
+fn verdict(found: &Found<'_>, context: &ConstitutionalContext) -> Alignment {
+    let gravest = found.issues.iter().map(|(_, severity, _)| *severity).max();
+    let (low, high) = (RiskTolerance::Low, RiskTolerance::High);
+    match (gravest, &context.risk_tolerance) {
+        (None, _) => Alignment::Valid,
+        (Some(Severity::High), _) => Alignment::NonConstitutional,
+        (Some(Severity::Medium), Some(risk)) if *risk == low => Alignment::NonConstitutional,
+        (Some(Severity::Low), Some(risk)) if *risk == high => Alignment::Valid,
+        _ => Alignment::Escalate,
+    }
+}
+
+/// The path of escalation: the same task at the next level, or at the last one a review.
+fn next_action(subject: &Subject<'_>, found: &Found<'_>) -> RawObject {
+    let level = subject.context.pressure_level;
+    let higher = match level {
+        PressureLevel::Instant => PressureLevel::Consulted,
+        _ => PressureLevel::Deliberated,
+    };
+    let is_new_decision = found.is_under_pressure && level != higher;
+    let action = if is_new_decision {
+        "decide again"
+    } else {
+        "review"
+    };
+    let principles: BTreeSet<&String> = found.issues.iter().map(|(name, _, _)| name).collect();
+    let principles: Vec<String> = principles.into_iter().cloned().collect();
+    let mut context = Vec::new();
+    let mut object = MemberWriter::begin(&mut context);
+    object.member(
+        "pressureLevel",
+        if is_new_decision {
+            &higher
+        } else {
+            &PressureLevel::Deliberated
+        },
+    );
+    object.member("principles", &principles);
+    object.end();
+    let mut text = Vec::new();
+    let mut object = MemberWriter::begin(&mut text);
+    object.member("action", action);
+    object.member("target", &Target(subject.capability));
+    object.member("constitutionalContext", &Verbatim(&context));
+    object.end();
+    let text = String::from_utf8(text).unwrap_or_default();
+    let value = RawBuf::parse(&text).ok();
+    value.and_then(RawObject::new).unwrap_or_default()
+}
+
+struct Target<'a>(&'a crate::ident::Capability);
+
+impl ubos_common::json::Write for Target<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("capability", self.0);
+        object.end();
+    }
+}
+
+struct Verbatim<'a>(&'a [u8]);
+
+impl ubos_common::json::Write for Verbatim<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0);
+    }
+}

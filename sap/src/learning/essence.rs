@@ -1,0 +1,111 @@
+//! Which members of a payload an outcome does not depend on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::aggregate::Aggregate;
+use super::evidence::{Count, Evidence, LogPosition};
+use super::heuristics::EssenceSuggestion;
+use super::signal::SignalId;
+use crate::evidence::BodyDigest;
+use crate::ident::Capability;
+
+/// Territory, members and output of what was computed once; and one signal that says so.
+struct Sample<'a> {
+    territory: Option<&'a str>,
+    members: &'a BTreeMap<String, BodyDigest>,
+    output: BodyDigest,
+    id: SignalId,
+}
+
+type Seen<'a> = (
+    Option<&'a str>,
+    &'a BTreeMap<String, BodyDigest>,
+    BodyDigest,
+);
+
+pub(super) fn suggest(
+    aggregate: &Aggregate,
+    min_support: u64,
+    learned_from: Option<&LogPosition>,
+) -> Vec<EssenceSuggestion> {
+    // The same thing may be known under two keys, where the extractor has changed: it is one sample.
+    let mut seen: BTreeMap<&Capability, BTreeMap<Seen<'_>, SignalId>> = BTreeMap::new();
+    for (key, tally) in aggregate.iter() {
+        let of_capability = seen.entry(&key.capability).or_default();
+        for ((members, output), count) in &tally.observed {
+            let Some(id) = count.samples.first() else {
+                continue;
+            };
+            let slot = of_capability.entry((key.territory.as_deref(), members, *output));
+            let least = slot.or_insert(*id);
+            *least = (*least).min(*id);
+        }
+    }
+    let suggestions = seen.into_iter().filter_map(|(capability, seen)| {
+        let samples = seen
+            .into_iter()
+            .map(|((territory, members, output), id)| Sample {
+                territory,
+                members,
+                output,
+                id,
+            });
+        let (drop, count) = droppable(&samples.collect::<Vec<_>>(), min_support)?;
+        Some(EssenceSuggestion {
+            capability: capability.clone(),
+            drop,
+            evidence: Evidence::new(count, 0, learned_from),
+        })
+    });
+    suggestions.collect()
+}
+
+/// The members that can be left out together: each has support of its own, and no two samples that agree without
+/// them have different outputs.
+fn droppable(samples: &[Sample<'_>], min_support: u64) -> Option<(Vec<String>, Count)> {
+    let names: BTreeSet<&String> = samples.iter().flat_map(|s| s.members.keys()).collect();
+    let mut candidates: Vec<(&str, Count)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let count = support(samples, &[name])?;
+            (count.signals >= min_support).then_some((name.as_str(), count))
+        })
+        .collect();
+    candidates.sort_by(|(a, left), (b, right)| right.signals.cmp(&left.signals).then(a.cmp(b)));
+    let mut drop = Vec::new();
+    let mut count = Count::default();
+    for (name, own) in candidates {
+        drop.push(name);
+        if support(samples, &drop).is_some() {
+            count.merge(&own);
+        } else {
+            drop.pop();
+        }
+    }
+    drop.sort_unstable();
+    (!drop.is_empty()).then(|| (drop.into_iter().map(str::to_owned).collect(), count))
+}
+
+/// Samples whose output stayed the same though members of these names differed; `None` where one changed.
+fn support(samples: &[Sample<'_>], drop: &[&str]) -> Option<Count> {
+    type Rest<'a> = (Option<&'a str>, Vec<(&'a str, BodyDigest)>);
+    let mut groups: BTreeMap<Rest<'_>, (BodyDigest, Vec<SignalId>)> = BTreeMap::new();
+    for sample in samples {
+        let rest = sample.members.iter();
+        let rest = rest.filter(|(name, _)| !drop.contains(&name.as_str()));
+        let rest = rest
+            .map(|(name, digest)| (name.as_str(), *digest))
+            .collect();
+        let group = groups.entry((sample.territory, rest));
+        let (output, ids) = group.or_insert_with(|| (sample.output, Vec::new()));
+        if *output != sample.output {
+            return None;
+        }
+        ids.push(sample.id);
+    }
+    let mut count = Count::default();
+    for (_, ids) in groups.into_values().filter(|(_, ids)| ids.len() > 1) {
+        ids.into_iter().for_each(|id| count.add(id));
+    }
+    Some(count)
+}

@@ -1,0 +1,312 @@
+//! What is learned: advice for decisions that are still to come.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ubos_common::json::{MemberWriter, Write};
+
+use super::aggregate::Aggregate;
+use super::essence;
+use super::evidence::{Count, Evidence, LogPosition};
+use super::tally::Readings;
+use crate::cache::DropMembers;
+use crate::context::PressureLevel;
+use crate::ident::Capability;
+
+/// What signals teach, each piece with its evidence. A value: it changes nothing until somebody uses it.
+///
+/// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue,
+/// [`EssenceSuggestion::extractor`] is an extractor for the cache.
+///
+/// Spec: SAP 7
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Heuristics {
+    /// Members of payloads on which outcomes did not depend.
+    pub essences: Vec<EssenceSuggestion>,
+    /// Up to which pressure a level was enough.
+    pub thresholds: Vec<Threshold>,
+    /// What is worth checking.
+    pub catalogue: Vec<CatalogueEntry>,
+}
+
+/// Members of a capability's payload on which no outcome that was seen depended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EssenceSuggestion {
+    /// The capability.
+    pub capability: Capability,
+    /// The members, in order.
+    pub drop: Vec<String>,
+    /// What speaks for it: outcomes that stayed the same while one of the members differed.
+    pub evidence: Evidence,
+}
+
+impl EssenceSuggestion {
+    /// The extractor that leaves those members out. Its version is another one than that of the whole payload, so
+    /// that nothing written before is found under its keys.
+    #[must_use]
+    pub fn extractor(&self) -> DropMembers {
+        DropMembers::new(self.drop.iter().map(String::as_str))
+    }
+}
+
+/// Up to which pressure a level of deliberation was enough.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Threshold {
+    /// The capability.
+    pub capability: Capability,
+    /// The domain.
+    pub territory: Option<String>,
+    /// The principle.
+    pub principle: String,
+    /// The level.
+    pub level: PressureLevel,
+    /// The last PSI at which it was enough; -1 where it never was.
+    pub psi: f64,
+    /// For it: good outcomes up to there, bad ones above. Against it: the others.
+    pub evidence: Evidence,
+}
+
+/// A principle that checks have looked at, and what they found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CatalogueEntry {
+    /// The capability.
+    pub capability: Capability,
+    /// The domain.
+    pub territory: Option<String>,
+    /// The principle.
+    pub principle: String,
+    /// Checks by status.
+    pub statuses: BTreeMap<String, u64>,
+    /// Violations by severity.
+    pub severities: BTreeMap<String, u64>,
+    /// The signals that name it.
+    pub evidence: Evidence,
+}
+
+impl CatalogueEntry {
+    /// Violations that were found.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.severities.values().sum()
+    }
+}
+
+impl Heuristics {
+    /// Signals that must speak for a piece before it is learned.
+    pub const MIN_SUPPORT: u64 = 5;
+
+    /// Learns from signals. The same signals teach the same, whatever their order.
+    ///
+    /// `min_support` signals must speak for a piece, [`Heuristics::MIN_SUPPORT`] as a rule; `learned_from` is
+    /// where the log stood that the signals belong to. Spec: SAP 7
+    // impl: SAP-7-2
+    #[must_use]
+    pub fn derive(
+        aggregate: &Aggregate,
+        min_support: u64,
+        learned_from: Option<&LogPosition>,
+    ) -> Self {
+        Self {
+            essences: essence::suggest(aggregate, min_support, learned_from),
+            thresholds: thresholds(aggregate, min_support, learned_from),
+            catalogue: catalogue(aggregate, min_support, learned_from),
+        }
+    }
+
+    /// The learned threshold of a principle at a level.
+    #[must_use]
+    pub fn threshold(
+        &self,
+        capability: &Capability,
+        territory: Option<&str>,
+        principle: &str,
+        level: PressureLevel,
+    ) -> Option<&Threshold> {
+        self.thresholds.iter().find(|learned| {
+            learned.level == level
+                && learned.principle == principle
+                && learned.capability == *capability
+                && learned.territory.as_deref() == territory
+        })
+    }
+
+    /// The principles that were found broken in tasks of this kind.
+    pub fn broken<'a>(
+        &'a self,
+        capability: &'a Capability,
+        territory: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a CatalogueEntry> {
+        self.catalogue.iter().filter(move |entry| {
+            entry.capability == *capability
+                && entry.territory.as_deref() == territory
+                && entry.violations() > 0
+        })
+    }
+}
+
+type Scope = (Capability, Option<String>);
+
+fn thresholds(
+    aggregate: &Aggregate,
+    min_support: u64,
+    learned_from: Option<&LogPosition>,
+) -> Vec<Threshold> {
+    let mut gathered: BTreeMap<(Scope, String, PressureLevel), Readings> = BTreeMap::new();
+    for (key, tally) in aggregate.iter() {
+        let scope = (key.capability.clone(), key.territory.clone());
+        for ((principle, level), readings) in &tally.readings {
+            let slot = gathered.entry((scope.clone(), principle.clone(), *level));
+            let slot = slot.or_default();
+            merge(&mut slot.good, &readings.good);
+            merge(&mut slot.bad, &readings.bad);
+        }
+    }
+    let learned = gathered.into_iter().filter_map(
+        |(((capability, territory), principle, level), readings)| {
+            let (psi, count, against) = split(&readings, min_support)?;
+            Some(Threshold {
+                capability,
+                territory,
+                principle,
+                level,
+                psi,
+                evidence: Evidence::new(count, against, learned_from),
+            })
+        },
+    );
+    learned.collect()
+}
+
+fn merge(into: &mut BTreeMap<u8, Count>, from: &BTreeMap<u8, Count>) {
+    for (psi, count) in from {
+        into.entry(*psi).or_default().merge(count);
+    }
+}
+
+/// The pressure that parts good outcomes from bad ones with the fewest on the wrong side; the lower of two that
+/// are as good. `None` where too few outcomes are bad, or as many speak against it as for it.
+fn split(readings: &Readings, min_support: u64) -> Option<(f64, Count, u64)> {
+    let total = |side: &BTreeMap<u8, Count>| side.values().map(|count| count.signals).sum::<u64>();
+    if total(&readings.bad) < min_support {
+        return None;
+    }
+    let wrong_at = |bound: i16| {
+        let good_above = readings
+            .good
+            .iter()
+            .filter(|(psi, _)| i16::from(**psi) > bound);
+        let bad_below = readings
+            .bad
+            .iter()
+            .filter(|(psi, _)| i16::from(**psi) <= bound);
+        good_above
+            .chain(bad_below)
+            .map(|(_, count)| count.signals)
+            .sum::<u64>()
+    };
+    let bound = (-1..=100).min_by_key(|bound| wrong_at(*bound))?;
+    let against = wrong_at(bound);
+    let mut count = Count::default();
+    let good_below = readings
+        .good
+        .iter()
+        .filter(|(psi, _)| i16::from(**psi) <= bound);
+    let bad_above = readings
+        .bad
+        .iter()
+        .filter(|(psi, _)| i16::from(**psi) > bound);
+    good_below
+        .chain(bad_above)
+        .for_each(|(_, part)| count.merge(part));
+    (count.signals >= min_support && count.signals > against).then_some((
+        f64::from(bound),
+        count,
+        against,
+    ))
+}
+
+#[derive(Default)]
+struct Named {
+    statuses: BTreeMap<String, u64>,
+    severities: BTreeMap<String, u64>,
+    count: Count,
+}
+
+fn catalogue(
+    aggregate: &Aggregate,
+    min_support: u64,
+    learned_from: Option<&LogPosition>,
+) -> Vec<CatalogueEntry> {
+    let mut gathered: BTreeMap<(Scope, &str), Named> = BTreeMap::new();
+    for (key, tally) in aggregate.iter() {
+        let scope = (key.capability.clone(), key.territory.clone());
+        for ((principle, status), count) in &tally.checks {
+            let named = gathered.entry((scope.clone(), principle)).or_default();
+            *named.statuses.entry(status.clone()).or_default() += count.signals;
+            named.count.merge(count);
+        }
+        for ((principle, severity), count) in &tally.violations {
+            let named = gathered.entry((scope.clone(), principle)).or_default();
+            *named.severities.entry(severity.clone()).or_default() += count.signals;
+            named.count.merge(count);
+        }
+    }
+    let learned = gathered
+        .into_iter()
+        .filter(|((_, principle), named)| {
+            !principle.is_empty() && named.count.signals >= min_support
+        })
+        .map(
+            |(((capability, territory), principle), named)| CatalogueEntry {
+                capability,
+                territory,
+                principle: principle.to_owned(),
+                statuses: named.statuses,
+                severities: named.severities,
+                evidence: Evidence::new(named.count, 0, learned_from),
+            },
+        );
+    learned.collect()
+}
+
+impl Write for EssenceSuggestion {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("capability", &self.capability);
+        object.member("drop", &self.drop);
+        object.member("evidence", &self.evidence);
+        object.end();
+    }
+}
+
+impl Write for Threshold {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("principle", &self.principle);
+        object.member("pressureLevel", &self.level);
+        object.member("psi", &self.psi);
+        object.member("evidence", &self.evidence);
+        object.end();
+    }
+}
+
+impl Write for CatalogueEntry {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("principle", &self.principle);
+        object.member("statuses", &self.statuses);
+        object.member("severities", &self.severities);
+        object.member("evidence", &self.evidence);
+        object.end();
+    }
+}
+
+/// The kinds of task that something is known about.
+pub(super) fn scopes(aggregate: &Aggregate) -> BTreeSet<Scope> {
+    let keys = aggregate.iter().map(|(key, _)| key);
+    keys.map(|key| (key.capability.clone(), key.territory.clone()))
+        .collect()
+}

@@ -1,0 +1,303 @@
+//! What is learned, written down for others: playbooks and punch-cards, filed with a librarian.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ubos_common::json::{self, MemberWriter, RawObject, Write};
+use ubos_common::time::Timestamp;
+use ubos_common::violation::Profile;
+
+use super::aggregate::{Aggregate, SignalKey};
+use super::evidence::Count;
+use super::heuristics::{Heuristics, scopes};
+use super::signal::SignalId;
+use super::tally::Tally;
+use crate::evidence::{BodyDigest, Fingerprint};
+use crate::ident::Capability;
+use crate::lifecycle::body_digest;
+use crate::limits::unbounded;
+
+ubos_common::words! {
+    /// What kind of artifact it is. Spec: SAP 7
+    closed pub enum ArtifactKind {
+        /// How a kind of task is done well: one for each capability and territory.
+        Playbook = "playbook",
+        /// What is known about one task that comes again: one for each fingerprint.
+        PunchCard = "punch-card",
+    }
+}
+
+ubos_common::wire! {
+    /// A piece of knowledge. Spec: SAP 7
+    pub struct Artifact {
+        /// What kind it is.
+        required kind: ArtifactKind = "kind", "SAP-7-3";
+        /// When it was written.
+        required at: Timestamp = "at", "SAP-7-3";
+        /// What it is about.
+        required capability: Capability = "capability", "SAP-7-3";
+        /// What it says.
+        required body: RawObject = "body", "SAP-7-3";
+        /// Digest of what it is about and says, so that the same knowledge is filed once.
+        required digest: BodyDigest = "digest", "SAP-7-3";
+        /// The signals that it comes from, the least ids first, at most [`Artifact::MAX_SOURCES`].
+        required sources: Vec<SignalId> = "sources", "SAP-7-3";
+        /// The domain.
+        optional territory: String = "territory", "SAP-7-3";
+        /// Of a punch-card: the essence of the payload.
+        optional fingerprint: Fingerprint = "fingerprint", "SAP-7-3";
+    }
+}
+
+impl Artifact {
+    /// Sources that are named; the body says how many signals there are.
+    pub const MAX_SOURCES: usize = 1_000;
+
+    fn of(
+        kind: ArtifactKind,
+        at: Timestamp,
+        key: SignalKey,
+        body: RawObject,
+        ids: &BTreeSet<SignalId>,
+    ) -> Self {
+        let mut text = Vec::new();
+        let mut object = MemberWriter::begin(&mut text);
+        object.member("kind", &kind);
+        object.member("capability", &key.capability);
+        object.optional("territory", key.territory.as_ref());
+        object.optional("fingerprint", key.fingerprint.as_ref());
+        object.member("body", &body);
+        object.end();
+        let digest = BodyDigest(body_digest(&text));
+        let sources = ids.iter().take(Self::MAX_SOURCES).copied().collect();
+        let mut artifact = Self::new(kind, at, key.capability, body, digest, sources);
+        artifact.territory = key.territory;
+        artifact.fingerprint = key.fingerprint;
+        artifact
+    }
+}
+
+/// Keeps knowledge for reuse.
+pub trait Librarian: fmt::Debug + Send + Sync {
+    /// Files an artifact.
+    ///
+    /// # Errors
+    ///
+    /// It is not filed; it will be offered again.
+    fn file(&self, artifact: &Artifact) -> Result<(), LibrarianError>;
+}
+
+/// Why an artifact is not filed.
+#[derive(Debug, thiserror::Error)]
+#[error("artifact not filed")]
+#[non_exhaustive]
+pub struct LibrarianError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl LibrarianError {
+    /// The librarian failed with this.
+    #[must_use]
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(source.into())
+    }
+}
+
+/// Offers knowledge to a librarian, each piece once.
+///
+/// It remembers the digests of [`Publisher::MAX_FILED`] pieces; past that the least digest is forgotten, and
+/// its piece may be offered again.
+#[derive(Clone, Debug, Default)]
+pub struct Publisher {
+    filed: BTreeSet<BodyDigest>,
+}
+
+impl Publisher {
+    /// Pieces that are remembered.
+    pub const MAX_FILED: usize = 100_000;
+
+    /// Files what is new: a playbook for each capability and territory, a punch-card for each fingerprint with at
+    /// least `min_support` signals. Gives what was filed.
+    ///
+    /// # Errors
+    ///
+    /// The librarian did not file one; those before it are filed.
+    // impl: SAP-7-3
+    pub fn publish(
+        &mut self,
+        now: Timestamp,
+        aggregate: &Aggregate,
+        heuristics: &Heuristics,
+        min_support: u64,
+        librarian: &dyn Librarian,
+    ) -> Result<Vec<Artifact>, LibrarianError> {
+        let playbooks = scopes(aggregate)
+            .into_iter()
+            .map(|(capability, territory)| {
+                let key = SignalKey {
+                    capability,
+                    territory,
+                    fingerprint: None,
+                };
+                playbook(now, aggregate, heuristics, key, min_support)
+            });
+        let known = aggregate.iter().filter(|(key, tally)| {
+            key.fingerprint.is_some() && tally.ids.len() as u64 >= min_support
+        });
+        let cards = known.map(|(key, tally)| {
+            let body = object(|body| punch_card(body, tally));
+            Some(Artifact::of(
+                ArtifactKind::PunchCard,
+                now,
+                key.clone(),
+                body,
+                &tally.ids,
+            ))
+        });
+        let mut filed = Vec::new();
+        for artifact in playbooks.chain(cards).flatten() {
+            if self.filed.contains(&artifact.digest) {
+                continue;
+            }
+            librarian.file(&artifact)?;
+            self.filed.insert(artifact.digest);
+            if self.filed.len() > Self::MAX_FILED {
+                self.filed.pop_first();
+            }
+            filed.push(artifact);
+        }
+        Ok(filed)
+    }
+}
+
+/// `None` where there are too few signals.
+fn playbook(
+    now: Timestamp,
+    aggregate: &Aggregate,
+    heuristics: &Heuristics,
+    key: SignalKey,
+    min_support: u64,
+) -> Option<Artifact> {
+    let mut ids = BTreeSet::new();
+    let (mut actions, mut notes) = (BTreeMap::new(), BTreeMap::new());
+    let here = aggregate.iter().filter(|(other, _)| {
+        other.capability == key.capability && other.territory == key.territory
+    });
+    for (_, tally) in here {
+        ids.extend(&tally.ids);
+        for (digest, (action, count)) in &tally.actions {
+            let slot = actions
+                .entry(digest)
+                .or_insert_with(|| (action, Count::default()));
+            slot.1.merge(count);
+        }
+        for (note, count) in &tally.notes {
+            notes
+                .entry(note)
+                .or_insert_with(Count::default)
+                .merge(count);
+        }
+    }
+    if (ids.len() as u64) < min_support {
+        return None;
+    }
+    let is_here = |capability: &Capability, territory: &Option<String>| {
+        *capability == key.capability && *territory == key.territory
+    };
+    let thresholds = heuristics.thresholds.iter();
+    let thresholds = thresholds.filter(|t| is_here(&t.capability, &t.territory));
+    let catalogue = heuristics.catalogue.iter();
+    let catalogue = catalogue.filter(|c| is_here(&c.capability, &c.territory));
+    let essence = heuristics.essences.iter();
+    let mut essence = essence.filter(|e| e.capability == key.capability);
+    let body = object(|body| {
+        body.member("signals", &(ids.len() as u64));
+        body.optional("essence", essence.next());
+        body.member("thresholds", &List(thresholds.collect()));
+        body.member("catalogue", &List(catalogue.collect()));
+        let actions = actions
+            .into_values()
+            .map(|(action, count)| (action, count.signals));
+        body.member(
+            "nextActions",
+            &List(most(actions).collect::<Vec<&RawObject>>()),
+        );
+        let notes = notes.into_iter().map(|(note, count)| (note, count.signals));
+        body.member("notes", &List(most(notes).collect::<Vec<&String>>()));
+    });
+    Some(Artifact::of(ArtifactKind::Playbook, now, key, body, &ids))
+}
+
+fn punch_card(body: &mut MemberWriter<'_>, tally: &Tally) {
+    body.member("signals", &(tally.ids.len() as u64));
+    body.member("cacheHits", &tally.hits);
+    let by_word = |counts: BTreeMap<String, u64>| counts;
+    body.member(
+        "statuses",
+        &by_word(
+            tally
+                .statuses
+                .iter()
+                .map(|(word, n)| (word.to_string(), *n))
+                .collect(),
+        ),
+    );
+    body.member(
+        "alignments",
+        &by_word(
+            tally
+                .alignments
+                .iter()
+                .map(|(word, n)| (word.to_string(), *n))
+                .collect(),
+        ),
+    );
+    let broken: BTreeMap<String, u64> =
+        tally
+            .violations
+            .iter()
+            .fold(BTreeMap::new(), |mut sum, ((name, _), count)| {
+                *sum.entry(name.clone()).or_default() += count.signals;
+                sum
+            });
+    body.member("violations", &broken);
+    let means: BTreeMap<String, f64> = tally
+        .metrics
+        .iter()
+        .map(|(name, metric)| (name.clone(), metric.mean()))
+        .collect();
+    body.member("metrics", &means);
+    body.member("praise", &tally.praise.signals);
+    body.member("blame", &tally.blame.signals);
+}
+
+/// The things that most signals name, at most ten.
+fn most<T>(things: impl Iterator<Item = (T, u64)>) -> impl Iterator<Item = T> {
+    let mut things: Vec<(T, u64)> = things.collect();
+    // Stable, so those that as many name keep their order.
+    things.sort_by(|(_, a), (_, b)| b.cmp(a));
+    things.into_iter().take(10).map(|(thing, _)| thing)
+}
+
+struct List<T>(Vec<T>);
+
+impl<T: Write> Write for List<&T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'[');
+        for (n, item) in self.0.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            item.write(out);
+        }
+        out.push(b']');
+    }
+}
+
+#[expect(clippy::expect_used, reason = "what our own writer wrote")]
+fn object(write: impl FnOnce(&mut MemberWriter<'_>)) -> RawObject {
+    let mut text = Vec::new();
+    let mut object = MemberWriter::begin(&mut text);
+    write(&mut object);
+    object.end();
+    let (object, _) = json::decode(&text, &unbounded(), Profile::Strict).expect("a sound object");
+    object
+}

@@ -1,0 +1,31 @@
+//! The learning loop: what results and operators say, gathered for decisions that are still to come.
+//!
+//! ```text
+//! signal      what one result, or one operator, says
+//! aggregate   signals by capability, territory and fingerprint, in bounded memory
+//! heuristics  what they teach: essences, thresholds, a catalogue, each with its evidence
+//! knowledge   playbooks and punch-cards, for a librarian
+//! ```
+//!
+//! Nothing here changes a record that is there: what is learned is a value, for later alignments and writes. A
+//! policy is made anew with it ([`Rules::learned`](crate::alignment::Rules::learned)); an extractor of
+//! other members has another version, so that records written before keep their keys and go on answering those.
+//!
+//! Spec: SAP 7
+
+mod aggregate;
+mod essence;
+mod evidence;
+mod heuristics;
+mod knowledge;
+mod signal;
+mod tally;
+
+pub use aggregate::{Aggregate, Bounds, Learner, SignalKey, Taken};
+pub use evidence::{Count, Evidence, LogPosition};
+pub use heuristics::{CatalogueEntry, EssenceSuggestion, Heuristics, Threshold};
+pub use knowledge::{Artifact, ArtifactKind, Librarian, LibrarianError, Publisher};
+pub use signal::{
+    Feedback, NoSignals, Observed, Rating, Signal, SignalError, SignalId, SignalSink, SignalSource,
+};
+pub use tally::{Metric, Readings, Tally};

@@ -1,0 +1,326 @@
+//! Signals: what one result, or one operator, says about a kind of task.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use ubos_common::canon::{self, Domain};
+use ubos_common::json::{
+    self, Fault, MemberWriter, Raw, RawBuf, RawObject, Read, Reader, Write, to_vec,
+};
+use ubos_common::time::Timestamp;
+use ubos_common::violation::Profile;
+
+use crate::context::PressureLevel;
+use crate::evidence::{
+    Alignment, BodyDigest, Fingerprint, PolicyCheck, PolicyViolation, digest_text,
+};
+use crate::ident::{AgentId, Capability, CorrelationId, TaskId};
+use crate::lifecycle::body_digest;
+use crate::limits::unbounded;
+use crate::number::Number;
+use crate::result::TaskResult;
+use crate::status::Status;
+use crate::task::Task;
+
+digest_text! {
+    /// Names one signal: the digest of what it was made of, so that the same thing said twice is one signal.
+    SignalId
+}
+
+ubos_common::words! {
+    /// Who speaks in a signal. Spec: SAP 7
+    closed pub enum SignalSource {
+        /// A result.
+        Result = "result",
+        /// An operator.
+        Operator = "operator",
+    }
+}
+
+ubos_common::wire! {
+    /// What one result, or one operator, says about a kind of task. Spec: SAP 7
+    pub struct Signal {
+        /// Names the signal; one that comes twice counts once.
+        required id: SignalId = "id", "SAP-7-5";
+        /// When the result was reported, or the operator spoke.
+        required at: Timestamp = "at", "SAP-7-1";
+        /// Who speaks.
+        required source: SignalSource = "source", "SAP-7-1";
+        /// The task.
+        required task_id: TaskId = "taskId", "SAP-7-1";
+        /// Its correlation id.
+        required correlation_id: CorrelationId = "correlationId", "SAP-7-1";
+        /// What was done.
+        required capability: Capability = "capability", "SAP-7-1";
+        /// How much deliberation the decision got.
+        required pressure_level: PressureLevel = "pressureLevel", "SAP-7-2";
+        /// The domain of the task.
+        optional territory: String = "territory", "SAP-7-1";
+        /// The essence of its payload; absent where the payload has no exact canonical form.
+        optional fingerprint: Fingerprint = "fingerprint", "SAP-7-1";
+        /// The status of the result.
+        optional status: Status = "status", "SAP-7-1";
+        /// The verdict of the result.
+        optional alignment: Alignment = "alignment", "SAP-7-1";
+        /// Whether the cache answered, so that nothing was computed.
+        optional cache_hit: bool = "cacheHit", "SAP-7-6";
+        /// Pressure by principle, as it was when the decision was made.
+        optional pressure_readings: BTreeMap<String, Number> = "pressureReadings", "SAP-7-2";
+        /// What was found, principle by principle.
+        optional policy_checks: Vec<PolicyCheck> = "policyChecks", "SAP-7-1";
+        /// Issues.
+        optional violations: Vec<PolicyViolation> = "violations", "SAP-7-1";
+        /// What was used up.
+        optional metrics: RawObject = "metrics", "SAP-7-1";
+        /// What was proposed to be done next.
+        optional next_actions: Vec<RawObject> = "nextActions", "SAP-7-1";
+        /// Digests of the members of the payload and of the output.
+        optional observed: Observed = "observed", "SAP-7-2";
+        /// What the operator says.
+        optional feedback: Feedback = "feedback", "SAP-7-1";
+    }
+}
+
+ubos_common::wire! {
+    /// What a result was computed of, as digests: which members of a payload matter can be learned of them, and
+    /// nothing of what they hold.
+    pub struct Observed {
+        /// Digest by top-level member of the payload.
+        required members: BTreeMap<String, BodyDigest> = "members", "SAP-7-2";
+        /// Digest of the output.
+        required output: BodyDigest = "output", "SAP-7-2";
+    }
+}
+
+ubos_common::wire! {
+    /// What an operator says of an outcome. Spec: SAP 7
+    pub struct Feedback {
+        /// Who says it.
+        required operator: AgentId = "operator", "SAP-7-1";
+        /// How good the outcome is.
+        optional rating: Rating = "rating", "SAP-7-1";
+        /// What should be done otherwise.
+        optional notes: String = "notes", "SAP-7-1";
+        /// Whether the outcome is approved.
+        optional approved: bool = "approved", "SAP-7-1";
+    }
+}
+
+impl Feedback {
+    /// Whether it speaks for the outcome; `None` where it does not say.
+    ///
+    /// An approval or its refusal says more than a rating; a rating of 3 says nothing.
+    #[must_use]
+    pub fn is_good(&self) -> Option<bool> {
+        self.approved.or_else(|| match self.rating?.0 {
+            0..=2 => Some(false),
+            3 => None,
+            _ => Some(true),
+        })
+    }
+}
+
+/// How good an outcome is, from 1, useless, to 5, as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rating(u8);
+
+impl Rating {
+    /// The rating; `None` below 1 and above 5.
+    #[must_use]
+    pub const fn new(stars: u8) -> Option<Self> {
+        if matches!(stars, 1..=5) {
+            Some(Self(stars))
+        } else {
+            None
+        }
+    }
+
+    /// From 1 to 5.
+    #[must_use]
+    pub const fn stars(self) -> u8 {
+        self.0
+    }
+}
+
+impl Read<'_> for Rating {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let text = reader.number()?;
+        let stars = text.parse().ok().and_then(Self::new);
+        stars.ok_or_else(|| reader.bad_value_seen(at, "a whole number from 1 to 5", text))
+    }
+}
+
+impl Write for Rating {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+impl Signal {
+    /// Top-level members of a payload that are observed; a payload of more is not.
+    pub const MAX_OBSERVED: usize = 64;
+
+    /// What a result says; `None` for QUEUED and RUNNING, which say nothing yet.
+    ///
+    /// The fingerprint is that of the task's payload under the extractor of its capability, `None` where it has
+    /// none. Spec: SAP 7
+    // impl: SAP-7-6
+    #[must_use]
+    pub fn of_result(
+        task: &Task,
+        fingerprint: Option<Fingerprint>,
+        result: &TaskResult,
+    ) -> Option<Self> {
+        if !result.status.is_terminal() && result.status != Status::Partial {
+            return None;
+        }
+        let evidence = &result.constitutional_evidence;
+        let hit = evidence.cache.as_ref().and_then(|cache| cache.hit);
+        let context = &task.constitutional_context;
+        let mut signal = Self::new(
+            SignalId(body_digest(&result.encode())),
+            result.reported_at,
+            SignalSource::Result,
+            result.task_id,
+            result.correlation_id,
+            task.target.capability.clone(),
+            context.pressure_level,
+        );
+        signal.territory.clone_from(&context.territory);
+        signal.fingerprint = fingerprint;
+        signal.status = Some(result.status.clone());
+        signal.alignment = Some(evidence.alignment.clone());
+        signal.cache_hit = Some(hit == Some(true));
+        signal
+            .pressure_readings
+            .clone_from(&evidence.pressure_readings);
+        signal.policy_checks.clone_from(&evidence.policy_checks);
+        signal.violations.clone_from(&evidence.violations);
+        signal.metrics.clone_from(&result.metrics);
+        signal.next_actions.clone_from(&result.next_actions);
+        // A hit repeats what was observed when it was computed.
+        if hit != Some(true) && result.status == Status::Succeeded {
+            signal.observed = Observed::of(&task.payload, result.output.as_ref());
+        }
+        Some(signal)
+    }
+
+    /// What an operator says of the outcome that `about` is the signal of.
+    ///
+    /// It stands under the same capability, territory and fingerprint, with the same pressure.
+    ///
+    /// ```
+    /// # use sap::*;
+    /// # use ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
+    /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
+    /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
+    /// # let result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),
+    /// #     Status::Succeeded, ConstitutionalEvidence::new(Alignment::Valid));
+    /// use sap::learning::{Feedback, Rating, Signal};
+    ///
+    /// let said = Signal::of_result(&task, None, &result).expect("a terminal result");
+    /// let mut feedback = Feedback::new("ada".parse()?);
+    /// feedback.rating = Rating::new(2);
+    /// feedback.notes = Some("ask for the year first".into());
+    /// let signal = Signal::of_operator(&said, Timestamp::EPOCH, feedback);
+    /// assert_eq!((signal.task_id, signal.fingerprint), (said.task_id, said.fingerprint));
+    /// assert_ne!(signal.id, said.id);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn of_operator(about: &Self, at: Timestamp, feedback: Feedback) -> Self {
+        let mut text = Vec::new();
+        let mut object = MemberWriter::begin(&mut text);
+        object.member("about", &about.id);
+        object.member("at", &at);
+        object.member("feedback", &feedback);
+        object.end();
+        let mut signal = Self::new(
+            SignalId(body_digest(&text)),
+            at,
+            SignalSource::Operator,
+            about.task_id,
+            about.correlation_id,
+            about.capability.clone(),
+            about.pressure_level,
+        );
+        signal.territory.clone_from(&about.territory);
+        signal.fingerprint = about.fingerprint;
+        signal
+            .pressure_readings
+            .clone_from(&about.pressure_readings);
+        signal.feedback = Some(feedback);
+        signal
+    }
+
+    /// The compact JSON.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        to_vec(self)
+    }
+}
+
+impl Observed {
+    /// The digests; `None` where a value has no exact canonical form, or there are too many members.
+    fn of(payload: &RawObject, output: Option<&RawBuf>) -> Option<Self> {
+        let limits = unbounded();
+        let read = json::read_raw::<BTreeMap<String, Raw<'_>>>;
+        let (members, _) = read(payload.as_raw(), &limits, Profile::Strict).ok()?;
+        if members.len() > Signal::MAX_OBSERVED {
+            return None;
+        }
+        let digest = |text: &str| {
+            let digest = canon::digest_slice(&Domain::plain(), text.as_bytes());
+            digest.ok().map(BodyDigest)
+        };
+        let digests = members
+            .into_iter()
+            .map(|(name, value)| Some((name, digest(value.as_str())?)));
+        let output = output.map_or(Raw::NULL, RawBuf::as_raw);
+        Some(Self::new(
+            digests.collect::<Option<_>>()?,
+            digest(output.as_str())?,
+        ))
+    }
+}
+
+/// Takes signals as they are made: a learner, a log, a queue to one of them.
+///
+/// The call is made between a result and its delivery and should not block for long.
+pub trait SignalSink: fmt::Debug + Send + Sync {
+    /// Takes a signal.
+    ///
+    /// # Errors
+    ///
+    /// It is not kept; the result is delivered all the same, with a warning.
+    fn emit(&self, signal: Signal) -> Result<(), SignalError>;
+}
+
+/// Why a signal is not kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignalError {
+    /// There is no room for it; nothing held was dropped.
+    #[error("{what} at their bound of {limit}")]
+    Full {
+        /// What there is too much of.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// What should keep it failed.
+    #[error("signal sink failed")]
+    Sink(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Drops every signal: the default, for those who do not learn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a unit")]
+pub struct NoSignals;
+
+impl SignalSink for NoSignals {
+    fn emit(&self, _: Signal) -> Result<(), SignalError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! What is known under one key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ubos_common::json::{self, RawBuf, RawObject, Read};
+use ubos_common::violation::Profile;
+
+use super::aggregate::Bounds;
+use super::evidence::Count;
+use super::signal::{Feedback, Observed, Signal, SignalId};
+use crate::context::PressureLevel;
+use crate::evidence::{Alignment, BodyDigest};
+use crate::lifecycle::body_digest;
+use crate::limits::unbounded;
+use crate::number::Number;
+use crate::status::Status;
+
+/// What signals under one key came to. Equal whatever the order in which they came, below the bounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// The ids of all signals.
+    pub ids: BTreeSet<SignalId>,
+    /// Results that the cache answered. They count here and nowhere below.
+    pub hits: u64,
+    /// Results by status.
+    pub statuses: BTreeMap<Status, u64>,
+    /// Results by verdict.
+    pub alignments: BTreeMap<Alignment, u64>,
+    /// Policy checks by principle and status.
+    pub checks: BTreeMap<(String, String), Count>,
+    /// Violations by principle and severity.
+    pub violations: BTreeMap<(String, String), Count>,
+    /// Outcomes by principle, level and pressure.
+    pub readings: BTreeMap<(String, PressureLevel), Readings>,
+    /// Numbers that results report of themselves.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Proposed next actions, each under its digest.
+    pub actions: BTreeMap<BodyDigest, (RawObject, Count)>,
+    /// What operators note.
+    pub notes: BTreeMap<String, Count>,
+    /// What operators say for outcomes.
+    pub praise: Count,
+    /// What operators say against outcomes.
+    pub blame: Count,
+    /// What was computed of what.
+    pub(super) observed: BTreeMap<Observation, Count>,
+    pub(super) ledger: Ledger,
+}
+
+/// What is held, and what is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ledger {
+    /// About how many bytes are held.
+    pub(super) bytes: usize,
+    left_out: u64,
+}
+
+/// Digests of the members of a payload, and of what came of it.
+pub(super) type Observation = (BTreeMap<String, BodyDigest>, BodyDigest);
+
+/// Outcomes by pressure: the key is the whole part of the PSI, from 0 to 100.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Readings {
+    /// Outcomes that kept the principle.
+    pub good: BTreeMap<u8, Count>,
+    /// Outcomes that did not.
+    pub bad: BTreeMap<u8, Count>,
+}
+
+/// A number that results report.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// How often.
+    pub count: u64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+    /// Millionths, summed exactly: a sum of doubles would depend on their order.
+    sum_millionths: i128,
+}
+
+impl Metric {
+    /// Greater values are passed over.
+    const GREATEST: f64 = 1e15;
+
+    /// The mean.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a mean is a rounded number")]
+    pub fn mean(&self) -> f64 {
+        self.sum_millionths as f64 / 1e6 / self.count.max(1) as f64
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the value is within bounds"
+    )]
+    fn add(&mut self, value: f64) {
+        if self.count == 0 {
+            (self.min, self.max) = (value, value);
+        }
+        self.count += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.sum_millionths += (value * 1e6).round() as i128;
+    }
+}
+
+impl Tally {
+    /// Parts of signals for which there was no room, or whose text is too long.
+    #[must_use]
+    pub const fn left_out(&self) -> u64 {
+        self.ledger.left_out
+    }
+
+    pub(super) fn take(&mut self, signal: &Signal, bounds: &Bounds) {
+        self.ids.insert(signal.id);
+        self.ledger.bytes += Ledger::ENTRY;
+        if let Some(feedback) = &signal.feedback {
+            self.take_feedback(signal.id, feedback, bounds);
+        }
+        if let Some(status) = &signal.status {
+            *self.statuses.entry(status.clone()).or_default() += 1;
+        }
+        if let Some(alignment) = &signal.alignment {
+            *self.alignments.entry(alignment.clone()).or_default() += 1;
+        }
+        // What a hit says was said when its record was computed.
+        if signal.cache_hit == Some(true) {
+            self.hits += 1;
+            return;
+        }
+        self.take_findings(signal, bounds);
+        self.take_readings(signal, bounds);
+        self.take_metrics(signal, bounds);
+        self.take_actions(signal, bounds);
+        if let Some(observed) = &signal.observed {
+            self.take_observed(signal.id, observed, bounds);
+        }
+    }
+
+    fn take_feedback(&mut self, id: SignalId, feedback: &Feedback, bounds: &Bounds) {
+        match feedback.is_good() {
+            Some(true) => self.praise.add(id),
+            Some(false) => self.blame.add(id),
+            None => {}
+        }
+        if let Some(note) = feedback.notes.clone() {
+            let bytes = note.len();
+            if let Some(slot) = self.ledger.slot(&mut self.notes, note, bytes, bounds) {
+                slot.add(id);
+            }
+        }
+    }
+
+    fn take_findings(&mut self, signal: &Signal, bounds: &Bounds) {
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let checks = signal.policy_checks.iter().flatten();
+        let checks = checks.map(|check| (text(&check.principle), text(&check.status)));
+        for key in checks {
+            let bytes = key.0.len() + key.1.len();
+            if let Some(slot) = self.ledger.slot(&mut self.checks, key, bytes, bounds) {
+                slot.add(signal.id);
+            }
+        }
+        let issues = signal.violations.iter().flatten();
+        let issues = issues.map(|issue| (text(&issue.principle), text(&issue.severity)));
+        for key in issues {
+            let bytes = key.0.len() + key.1.len();
+            if let Some(slot) = self.ledger.slot(&mut self.violations, key, bytes, bounds) {
+                slot.add(signal.id);
+            }
+        }
+    }
+
+    fn take_readings(&mut self, signal: &Signal, bounds: &Bounds) {
+        for (principle, reading) in signal.pressure_readings.iter().flatten() {
+            let Some(is_good) = verdict(signal, principle) else {
+                continue;
+            };
+            let key = (principle.clone(), signal.pressure_level);
+            let bytes = principle.len();
+            let readings = self.ledger.slot(&mut self.readings, key, bytes, bounds);
+            let Some(readings) = readings else { continue };
+            let side = if is_good {
+                &mut readings.good
+            } else {
+                &mut readings.bad
+            };
+            side.entry(psi(reading)).or_default().add(signal.id);
+            self.ledger.bytes += Ledger::ENTRY;
+        }
+    }
+
+    fn take_metrics(&mut self, signal: &Signal, bounds: &Bounds) {
+        let Some(metrics) = &signal.metrics else {
+            return;
+        };
+        for (name, value) in members::<RawBuf>(metrics) {
+            let value = value.deserialize::<f64>();
+            let Some(value) = value.ok().filter(|value| value.abs() <= Metric::GREATEST) else {
+                continue;
+            };
+            let bytes = name.len();
+            let slot = self.ledger.slot(&mut self.metrics, name, bytes, bounds);
+            if let Some(slot) = slot {
+                slot.add(value);
+            }
+        }
+    }
+
+    fn take_actions(&mut self, signal: &Signal, bounds: &Bounds) {
+        for action in signal.next_actions.iter().flatten() {
+            let bytes = action.as_str().len();
+            let digest = BodyDigest(body_digest(action.as_str().as_bytes()));
+            let slot = self.ledger.slot(&mut self.actions, digest, bytes, bounds);
+            if let Some((text, count)) = slot {
+                // Of two spellings the lesser, so that the order does not matter.
+                if count.signals == 0 || action.as_str() < text.as_str() {
+                    text.clone_from(action);
+                }
+                count.add(signal.id);
+            }
+        }
+    }
+
+    fn take_observed(&mut self, id: SignalId, observed: &Observed, bounds: &Bounds) {
+        let bytes = observed.members.keys().map(|name| name.len() + 32).sum();
+        let key = (observed.members.clone(), observed.output);
+        let bounds = Bounds {
+            max_names: bounds.max_observed,
+            max_text_bytes: bounds.max_text_bytes.saturating_mul(4),
+            ..*bounds
+        };
+        if let Some(slot) = self.ledger.slot(&mut self.observed, key, bytes, &bounds) {
+            slot.add(id);
+        }
+    }
+}
+
+impl Ledger {
+    /// About what an entry takes besides its text.
+    const ENTRY: usize = 64;
+
+    /// The place of a key, made where there is room for it.
+    fn slot<'m, K: Ord, V: Default>(
+        &mut self,
+        map: &'m mut BTreeMap<K, V>,
+        key: K,
+        bytes: usize,
+        bounds: &Bounds,
+    ) -> Option<&'m mut V> {
+        let is_new = !map.contains_key(&key);
+        if is_new && (map.len() >= bounds.max_names || bytes > bounds.max_text_bytes) {
+            self.left_out += 1;
+            return None;
+        }
+        if is_new {
+            self.bytes += bytes + Self::ENTRY;
+        }
+        Some(map.entry(key).or_default())
+    }
+}
+
+/// Whether an outcome kept a principle; `None` where the signal does not say.
+fn verdict(signal: &Signal, principle: &str) -> Option<bool> {
+    if let Some(feedback) = &signal.feedback {
+        return feedback.is_good();
+    }
+    let mut broken = signal.violations.iter().flatten().peekable();
+    let names_any = broken.peek().is_some();
+    if broken.any(|violation| violation.principle.as_deref() == Some(principle)) {
+        return Some(false);
+    }
+    let is_done = matches!(signal.status, Some(Status::Succeeded | Status::Partial));
+    match &signal.alignment {
+        Some(Alignment::Valid) => is_done.then_some(true),
+        // Somebody broke something: whom it concerns is said, or it concerns all.
+        Some(_) => (!names_any).then_some(false),
+        None => None,
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0..=100"
+)]
+fn psi(reading: &Number) -> u8 {
+    reading.value().clamp(0.0, 100.0).floor() as u8
+}
+
+fn members<T: for<'a> Read<'a>>(object: &RawObject) -> BTreeMap<String, T> {
+    let read = json::read_raw::<BTreeMap<String, T>>;
+    let outcome = read(object.as_raw(), &unbounded(), Profile::Strict);
+    outcome.map(|(members, _)| members).unwrap_or_default()
+}

@@ -1,0 +1,148 @@
+//! A task as a router sees it: borrowed, without a copy.
+
+use std::borrow::Cow;
+
+use ubos_common::json::{self, DecodeError, Limits, Raw};
+use ubos_common::time::Timestamp;
+use ubos_common::violation::{Profile, Report};
+
+use crate::context::PressureLevel;
+use crate::ident::{CorrelationId, TaskId, Version};
+use crate::task::{AgentKind, Priority};
+
+ubos_common::wire! {
+    /// A task read without a copy: what routing looks at is typed, the rest stays text.
+    ///
+    /// Limits hold and doubled members are refused at every depth. The rules of parts that stay text are not
+    /// looked at: whoever acts on the task reads it with [`decode_task`](crate::validate::decode_task).
+    ///
+    /// ```
+    /// use sap::view::TaskView;
+    /// use ubos_common::json::Limits;
+    ///
+    /// let text = br#"{"protocolVersion":"2.0","taskId":"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
+    ///     "correlationId":"a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11","issuedAt":"2025-09-28T10:15:23Z",
+    ///     "issuer":{"agentId":"A-prime","agentKind":"agent"},"target":{"capability":"consult.align"},
+    ///     "constitutionalContext":{"pressureLevel":"instant"},"payload":{"n":1.50}}"#;
+    /// let (task, _) = TaskView::decode(text, &Limits::default())?;
+    /// assert_eq!((&*task.target.capability, task.payload.as_str()), ("consult.align", r#"{"n":1.50}"#));
+    /// # Ok::<(), ubos_common::json::DecodeError>(())
+    /// ```
+    ///
+    /// Spec: SAP 4.1
+    pub struct TaskView<'a> {
+        /// The version of the protocol.
+        required protocol_version: Version = "protocolVersion", "SAP-2-1";
+        /// Names this task.
+        required task_id: TaskId = "taskId", "SAP-4.1-1";
+        /// Ties it to other messages.
+        required correlation_id: CorrelationId = "correlationId", "SAP-4.1-1";
+        /// When it was issued.
+        required issued_at: Timestamp = "issuedAt", "SAP-4.1-1";
+        /// Who issues it.
+        required issuer: IssuerView<'a> = "issuer", "SAP-4.1-1";
+        /// Where it goes.
+        required target: TargetView<'a> = "target", "SAP-4.1-1";
+        /// The alignment inputs.
+        required constitutional_context: ContextView<'a> = "constitutionalContext", "SAP-4.1-1";
+        /// The inputs of the capability.
+        required payload: Raw<'a> = "payload", "SAP-4.1-9";
+        /// The task that this one belongs to.
+        nullable parent_task_id: TaskId = "parentTaskId", "SAP-4.1-2";
+        /// What the output is to look like.
+        optional output_contract: Raw<'a> = "outputContract", "SAP-4.1-10";
+        /// Controls of the execution.
+        optional telemetry: TelemetryView<'a> = "telemetry", "SAP-4.1-11";
+        /// Where results go.
+        optional reply_to: ReplyToView<'a> = "replyTo", "SAP-4.1-12";
+        /// Payloads kept elsewhere.
+        optional attachments: Raw<'a> = "attachments", "SAP-4.1-13";
+        /// Labels.
+        optional tags: Raw<'a> = "tags", "SAP-4.1-13";
+        /// Whatever else goes along.
+        optional meta: Raw<'a> = "meta", "SAP-4.1-13";
+    }
+}
+
+ubos_common::wire! {
+    /// Who issues a task.
+    pub struct IssuerView<'a> {
+        /// The logical id.
+        required agent_id: Cow<'a, str> = "agentId", "SAP-4.1-3";
+        /// What kind of party it is.
+        required agent_kind: AgentKind = "agentKind", "SAP-4.1-3";
+        /// A name to show.
+        optional name: Cow<'a, str> = "name", "SAP-4.1-3";
+    }
+}
+
+ubos_common::wire! {
+    /// Where a task goes.
+    pub struct TargetView<'a> {
+        /// What is to be done; whether it is namespaced is not looked at.
+        required capability: Cow<'a, str> = "capability", "SAP-4.1-4";
+        /// The one agent that may do it.
+        optional agent_id: Cow<'a, str> = "agentId", "SAP-4.1-4";
+        /// Hints for routing.
+        optional routing_hints: Raw<'a> = "routingHints", "SAP-4.1-4";
+    }
+}
+
+ubos_common::wire! {
+    /// The alignment inputs of a task.
+    pub struct ContextView<'a> {
+        /// How much deliberation the decision gets.
+        required pressure_level: PressureLevel = "pressureLevel", "SAP-4.1-5";
+        /// Keys of the principles that apply.
+        optional principles: Raw<'a> = "principles", "SAP-4.1-6";
+        /// Pressure by principle.
+        optional pressure: Raw<'a> = "pressure", "SAP-4.1-6";
+        /// What is wanted.
+        optional objectives: Raw<'a> = "objectives", "SAP-4.1-6";
+        /// What must not be broken.
+        optional constraints: Raw<'a> = "constraints", "SAP-4.1-6";
+        /// How much may go wrong.
+        optional risk_tolerance: Raw<'a> = "riskTolerance", "SAP-4.1-6";
+        /// The domain.
+        optional territory: Cow<'a, str> = "territory", "SAP-4.1-6";
+        /// What grounds the task.
+        optional references: Raw<'a> = "references", "SAP-4.1-6";
+        /// What the cache may do.
+        optional cache_policy: Raw<'a> = "cachePolicy", "SAP-4.1-8";
+    }
+}
+
+ubos_common::wire! {
+    /// Controls of the execution.
+    pub struct TelemetryView<'a> {
+        /// How urgent it is.
+        optional priority: Priority = "priority", "SAP-4.1-11";
+        /// The last second in which a result counts.
+        optional deadline: Timestamp = "deadline", "SAP-4.1-11";
+        /// What may be used up.
+        optional budget: Raw<'a> = "budget", "SAP-4.1-11";
+        /// Whether deep tracing is asked for.
+        optional trace: bool = "trace", "SAP-4.1-11";
+    }
+}
+
+ubos_common::wire! {
+    /// Where results go.
+    pub struct ReplyToView<'a> {
+        /// A URI or the key of a channel.
+        optional endpoint: Cow<'a, str> = "endpoint", "SAP-4.1-12";
+        /// Whether an Ack is wanted; absent means yes.
+        optional expect_ack: bool = "expectAck", "SAP-4.1-12";
+    }
+}
+
+impl<'a> TaskView<'a> {
+    /// Reads a task strictly, as far as the view goes.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`], with every finding.
+    pub fn decode(bytes: &'a [u8], limits: &Limits) -> Result<(Self, Report), DecodeError> {
+        json::decode(bytes, limits, Profile::Strict)
+    }
+}

@@ -1,0 +1,474 @@
+//! Signals, what they teach, and what they leave alone.
+
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use sap::alignment::{Policy as _, Rules, Subject};
+use sap::cache::{Keys, WholePayload};
+use sap::learning::{
+    Aggregate, Artifact, ArtifactKind, Bounds, Count, Feedback, Heuristics, Learner, Librarian,
+    LibrarianError, LogPosition, Publisher, Rating, Signal, SignalKey, SignalSink as _, Taken,
+};
+use sap::number::Psi;
+use sap::transcript::Head;
+use sap::validate::Options;
+use sap::{Alignment, PressureLevel, Status, Task, TaskResult};
+use serde_json::{Value, json};
+use ubos_common::json::{Limits, RawBuf};
+use ubos_common::time::Timestamp;
+
+use crate::samples::{read_result, read_task, result, task, with};
+
+/// A task of number `n` and its result, with changes.
+pub(crate) fn pair(
+    n: u64,
+    on_task: &[(&str, Value)],
+    on_result: &[(&str, Value)],
+) -> (Task, TaskResult) {
+    let id = json!(format!("00000000-0000-0000-0000-{n:012}"));
+    let change = |message: Value, changes: &[(&str, Value)]| {
+        let message = with(message, "/taskId", Some(id.clone()));
+        changes.iter().fold(message, |m, (pointer, value)| {
+            with(m, pointer, Some(value.clone()))
+        })
+    };
+    let options = Options::lenient();
+    let task = read_task(&change(task(), on_task), &options).unwrap().0;
+    let result = read_result(&change(result(), on_result), &options)
+        .unwrap()
+        .0;
+    (task, result)
+}
+
+fn signal(n: u64, on_task: &[(&str, Value)], on_result: &[(&str, Value)]) -> Signal {
+    let (task, result) = pair(n, on_task, on_result);
+    let fingerprint = Keys::of(&task, &WholePayload).unwrap().fingerprint;
+    Signal::of_result(&task, Some(fingerprint), &result).unwrap()
+}
+
+const PRESSURE: &str = "/constitutionalEvidence/pressureReadings/strategic_pause";
+
+/// A decision under pressure that went well or broke the principle.
+fn decision(n: u64, psi: f64, is_good: bool) -> Signal {
+    let mut changes = vec![(PRESSURE, json!(psi))];
+    if !is_good {
+        let violation =
+            json!([{"principle": "strategic_pause", "severity": "high", "evidence": "e"}]);
+        changes.push(("/constitutionalEvidence/violations", violation));
+        changes.push(("/constitutionalEvidence/alignment", json!("ESCALATE")));
+        changes.push(("/status", json!("ESCALATED")));
+    }
+    signal(n, &[], &changes)
+}
+
+// spec: SAP-7-1, SAP-7-6
+#[test]
+fn results_and_operators_speak_under_one_key() {
+    let actions = json!([{"action": "ask"}]);
+    let said = signal(1, &[], &[("/nextActions", actions)]);
+    let again =
+        ubos_common::json::decode::<Signal>(&said.encode(), &Limits::default(), Default::default());
+    assert_eq!(again.unwrap_or_else(|error| panic!("{error}")).0, said);
+    let mut aggregate = Aggregate::default();
+    assert_eq!(aggregate.take(&said).unwrap(), Taken::New);
+    for (stars, approved) in [(Some(5), None), (Some(3), None), (Some(5), Some(false))] {
+        let mut feedback = Feedback::new("ada".parse().unwrap());
+        feedback.rating = stars.and_then(Rating::new);
+        feedback.approved = approved;
+        feedback.notes = Some("cite the register".into());
+        aggregate
+            .take(&Signal::of_operator(&said, Timestamp::EPOCH, feedback))
+            .unwrap();
+    }
+    let tally = aggregate.tally(&SignalKey::from(&said)).unwrap();
+    assert_eq!(aggregate.iter().count(), 1);
+    assert_eq!((tally.ids.len(), tally.hits), (4, 0));
+    assert_eq!((tally.praise.signals, tally.blame.signals), (1, 1));
+    assert_eq!(tally.notes["cite the register"].signals, 3);
+    assert_eq!(
+        tally.checks[&("blueprint_thinking".into(), "PASS".into())].signals,
+        1
+    );
+}
+
+// spec: SAP-7-6
+#[test]
+fn each_partial_or_last_result_is_a_signal_and_a_hit_is_marked() {
+    for status in Status::WORDS {
+        let (task, result) = pair(1, &[], &[("/status", json!(status))]);
+        let is_signal = !matches!(*status, "QUEUED" | "RUNNING");
+        assert_eq!(
+            Signal::of_result(&task, None, &result).is_some(),
+            is_signal,
+            "{status}"
+        );
+    }
+    let hit = signal(
+        2,
+        &[],
+        &[("/constitutionalEvidence/cache/hit", json!(true))],
+    );
+    assert_eq!((hit.cache_hit, &hit.observed), (Some(true), &None));
+    let mut aggregate = Aggregate::default();
+    aggregate.take(&hit).unwrap();
+    let tally = aggregate.tally(&SignalKey::from(&hit)).unwrap();
+    // What it says was said when its record was computed.
+    assert_eq!(
+        (tally.hits, tally.checks.len(), tally.metrics.len()),
+        (1, 0, 0)
+    );
+    assert_eq!(tally.statuses[&Status::Succeeded], 1);
+}
+
+// spec: SAP-7-5
+#[test]
+fn at_a_bound_what_is_new_is_refused_and_counted() {
+    let [a, b, c] = [1, 2, 3].map(|n| signal(n, &[("/payload", json!({"n": n}))], &[]));
+    let mut keys = Aggregate::new(Bounds::default().max_keys(2));
+    assert!(keys.take(&a).is_ok() && keys.take(&b).is_ok());
+    let before = keys.clone();
+    assert_eq!(
+        keys.take(&c).unwrap_err().to_string(),
+        "keys at their bound of 2"
+    );
+    assert_eq!((keys.refused(), keys.signals()), (1, 2));
+    assert_eq!(
+        keys.iter().collect::<Vec<_>>(),
+        before.iter().collect::<Vec<_>>()
+    );
+    // A known key goes on counting.
+    let more = signal(9, &[("/payload", json!({"n": 1}))], &[]);
+    assert_eq!(keys.take(&more).unwrap(), Taken::New);
+    let mut signals = Aggregate::new(Bounds::default().max_signals(1));
+    assert!(signals.take(&a).is_ok() && signals.take(&more).is_err());
+    assert_eq!(signals.take(&a).unwrap(), Taken::Repeat);
+    let mut bytes = Aggregate::new(Bounds::default().max_bytes(10));
+    assert!(bytes.take(&a).is_ok() && bytes.take(&b).is_err());
+    let mut names = Aggregate::new(Bounds::default().max_names(1));
+    names.take(&a).unwrap();
+    let tally = names.tally(&SignalKey::from(&a)).unwrap();
+    // One of two checks, one of three readings, one of three metrics.
+    assert_eq!((tally.checks.len(), tally.left_out()), (1, 1 + 2 + 2));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    // spec: SAP-7-5
+    #[test]
+    fn the_order_of_signals_does_not_matter(
+        (one, other) in proptest::collection::vec((0_u64..12, 0_u8..100, any::<bool>()), 0..30)
+            .prop_flat_map(|decisions| (Just(decisions.clone()), Just(decisions).prop_shuffle())),
+    ) {
+        let gathered = |decisions: &[(u64, u8, bool)], times: usize| {
+            let mut aggregate = Aggregate::default();
+            for (n, psi, is_good) in decisions {
+                let signal = decision(*n, f64::from(*psi) + 0.5, *is_good);
+                for _ in 0..times {
+                    aggregate.take(&signal).unwrap();
+                }
+            }
+            aggregate
+        };
+        let (one, other) = (gathered(&one, 1), gathered(&other, 2));
+        prop_assert_eq!(&one, &other);
+        prop_assert_eq!(Heuristics::derive(&one, 2, None), Heuristics::derive(&other, 2, None));
+    }
+}
+
+fn learned(signals: impl IntoIterator<Item = Signal>) -> (Aggregate, Heuristics) {
+    let learner = Learner::default();
+    signals
+        .into_iter()
+        .for_each(|signal| learner.emit(signal).unwrap());
+    let position = LogPosition::new(7, Head::new("head"));
+    learner.look(|aggregate| {
+        (
+            aggregate.clone(),
+            Heuristics::derive(aggregate, Heuristics::MIN_SUPPORT, Some(&position)),
+        )
+    })
+}
+
+/// Good up to 40 PSI, bad above, with one of each on the wrong side.
+fn decisions() -> impl Iterator<Item = Signal> {
+    (0..20).map(|n| {
+        let psi = 4.0 * n as f64 + 1.0;
+        decision(n, psi, (psi < 41.5) != (n == 2 || n == 18))
+    })
+}
+
+// spec: SAP-7-2
+#[test]
+fn thresholds_are_refined_with_their_evidence() {
+    let (_, heuristics) = learned(decisions());
+    let capability = "consult.align".parse().unwrap();
+    let level = PressureLevel::Consulted;
+    let threshold = heuristics
+        .threshold(&capability, Some("EUFM"), "strategic_pause", level)
+        .unwrap();
+    assert_eq!(threshold.psi, 41.0);
+    assert_eq!(
+        (threshold.evidence.count.signals, threshold.evidence.against),
+        (18, 2)
+    );
+    assert_eq!(threshold.evidence.count.samples.len(), Count::MAX_SAMPLES);
+    assert_eq!(threshold.evidence.learned_from.as_ref().unwrap().records, 7);
+    // Principles that nothing happened to have none.
+    assert_eq!(heuristics.thresholds.len(), 1);
+    // Where nothing parts good from bad, nothing is learned.
+    let noise = (0..20).map(|n| decision(n, 50.0, n % 2 == 0));
+    assert!(learned(noise).1.thresholds.is_empty());
+    // An operator's word counts like an outcome.
+    let good = (0..6).map(|n| decision(n, 10.0 + n as f64, true));
+    let blamed = good.flat_map(|said| {
+        let mut feedback = Feedback::new("ada".parse().unwrap());
+        feedback.approved = Some(false);
+        [Signal::of_operator(&said, Timestamp::EPOCH, feedback)]
+    });
+    assert_eq!(learned(blamed).1.thresholds[0].psi, -1.0);
+}
+
+// spec: SAP-7-2, SAP-7-4
+#[test]
+fn what_is_learned_changes_later_verdicts_alone() {
+    let (_, heuristics) = learned(decisions());
+    let before = Rules::default()
+        .deliberate_above("strategic_pause", 90.0)
+        .forbid("strategic_pause", "never");
+    let after = before.clone().learned(Arc::new(heuristics));
+    let (mut task, _) = pair(1, &[], &[]);
+    let context = &mut task.constitutional_context;
+    context
+        .pressure
+        .as_mut()
+        .unwrap()
+        .insert("strategic_pause".into(), Psi::new(42.0).unwrap());
+    let verdict = |rules: &Rules, task: &Task, output: &str| {
+        let output = RawBuf::parse(output).unwrap();
+        let subject = Subject::admission(&task.target.capability, &task.constitutional_context);
+        rules
+            .assess(&subject.proposing(Some(output.as_raw()), &[]))
+            .alignment
+    };
+    assert_eq!(verdict(&before, &task, "1"), Alignment::Valid);
+    assert_eq!(verdict(&after, &task, "1"), Alignment::NonConstitutional);
+    // A principle that was found broken binds where the task does not name it.
+    let context = &mut task.constitutional_context;
+    context.pressure = None;
+    context.principles = Some(vec!["blueprint_thinking".into()]);
+    assert_eq!(verdict(&before, &task, "\"never\""), Alignment::Valid);
+    assert_eq!(
+        verdict(&after, &task, "\"never\""),
+        Alignment::NonConstitutional
+    );
+    // In another territory nothing was learned.
+    task.constitutional_context.territory = Some("elsewhere".into());
+    assert_eq!(verdict(&after, &task, "\"never\""), Alignment::Valid);
+}
+
+// spec: SAP-7-2
+#[test]
+fn the_catalogue_counts_what_checks_found() {
+    let (_, heuristics) = learned(decisions());
+    let entry = heuristics
+        .catalogue
+        .iter()
+        .find(|e| e.principle == "strategic_pause")
+        .unwrap();
+    assert_eq!((entry.violations(), entry.severities["high"]), (9, 9));
+    let checked = heuristics
+        .catalogue
+        .iter()
+        .find(|e| e.principle == "blueprint_thinking")
+        .unwrap();
+    assert_eq!(
+        (checked.statuses["PASS"], checked.evidence.count.signals),
+        (20, 20)
+    );
+    let capability = "consult.align".parse().unwrap();
+    assert_eq!(heuristics.broken(&capability, Some("EUFM")).count(), 1);
+}
+
+fn computed(n: u64, payload: Value, output: Value) -> Signal {
+    signal(n, &[("/payload", payload)], &[("/output", output)])
+}
+
+// spec: SAP-7-2
+#[test]
+fn members_that_outcomes_do_not_depend_on_are_suggested() {
+    let asked = |n: u64| {
+        computed(
+            n,
+            json!({"q": n % 2, "askedAt": n, "trace": n * 7}),
+            json!({"a": n % 2}),
+        )
+    };
+    let (_, heuristics) = learned((0..10).map(asked));
+    // Both differ every time, so neither can be judged alone.
+    assert!(heuristics.essences.is_empty());
+    let asked = |n: u64| {
+        computed(
+            n,
+            json!({"q": n % 2, "askedAt": n / 2, "trace": n / 6}),
+            json!({"a": n % 2}),
+        )
+    };
+    let (_, heuristics) = learned((0..12).map(asked));
+    let [suggestion] = &heuristics.essences[..] else {
+        panic!("{:?}", heuristics.essences)
+    };
+    assert_eq!(suggestion.drop, ["askedAt"]);
+    assert!(
+        suggestion.evidence.count.signals >= 5 && !suggestion.evidence.count.samples.is_empty()
+    );
+    let task = |asked_at: u64| {
+        pair(
+            1,
+            &[("/payload", json!({"q": 1, "askedAt": asked_at, "trace": 0}))],
+            &[],
+        )
+        .0
+    };
+    let keys = |n| Keys::of(&task(n), &suggestion.extractor()).unwrap();
+    assert_eq!(keys(1), keys(2));
+    assert_ne!(keys(1), Keys::of(&task(1), &WholePayload).unwrap());
+    // One outcome that differs is enough against it.
+    let other = computed(
+        50,
+        json!({"q": 1, "askedAt": 50, "trace": 0}),
+        json!({"a": 0}),
+    );
+    let asked = (0..12).map(asked).chain([other]);
+    assert!(learned(asked).1.essences.is_empty());
+}
+
+#[derive(Debug, Default)]
+struct Shelf(Mutex<Vec<Artifact>>, bool);
+
+impl Librarian for Shelf {
+    fn file(&self, artifact: &Artifact) -> Result<(), LibrarianError> {
+        if self.1 {
+            return Err(LibrarianError::new("closed"));
+        }
+        self.0.lock().unwrap().push(artifact.clone());
+        Ok(())
+    }
+}
+
+// spec: SAP-7-3
+#[test]
+fn new_knowledge_is_filed_once_with_digest_and_sources() {
+    let (aggregate, heuristics) = learned(decisions());
+    let (shelf, mut publisher) = (Shelf::default(), Publisher::default());
+    let mut publish = |aggregate: &Aggregate, heuristics: &Heuristics, shelf: &Shelf| {
+        publisher.publish(Timestamp::EPOCH, aggregate, heuristics, 5, shelf)
+    };
+    assert!(publish(&aggregate, &heuristics, &Shelf(Mutex::default(), true)).is_err());
+    let filed = publish(&aggregate, &heuristics, &shelf).unwrap();
+    let kinds: Vec<&ArtifactKind> = filed.iter().map(|artifact| &artifact.kind).collect();
+    assert_eq!(kinds, [&ArtifactKind::Playbook, &ArtifactKind::PunchCard]);
+    for artifact in &filed {
+        let known: Vec<_> = decisions().map(|signal| signal.id).collect();
+        assert_eq!(artifact.sources.len(), 20);
+        assert!(artifact.sources.iter().all(|id| known.contains(id)));
+    }
+    let body: Value = filed[0].body.deserialize().unwrap();
+    assert_eq!(body["thresholds"][0]["psi"], json!(41.0));
+    assert_eq!(
+        body["thresholds"][0]["evidence"]["learnedFrom"]["records"],
+        7
+    );
+    // Nothing new: nothing is filed. Something new: the same kinds, with other digests.
+    assert!(publish(&aggregate, &heuristics, &shelf).unwrap().is_empty());
+    let (more, learned) = learned(decisions().chain([decision(77, 3.0, true)]));
+    let renewed = publish(&more, &learned, &shelf).unwrap();
+    assert_eq!(renewed.len(), 2);
+    assert_ne!(renewed[0].digest, filed[0].digest);
+    assert_eq!(shelf.0.lock().unwrap().len(), 4);
+}
+
+#[cfg(feature = "log")]
+// spec: SAP-7-4
+#[test]
+fn learning_leaves_the_cache_file_a_prefix_of_itself() {
+    use sap::cache::{CacheRecord, CacheStore as _};
+    use sap::store::{FileCache, FileTranscript};
+    use sap::transcript::{Entry, Transcript as _, Verdict};
+    use ubos_common::log::{Config, LogId};
+
+    let folder = tempfile::tempdir().unwrap();
+    let config = || {
+        Config::default()
+            .log_id(LogId::from_bytes([7; 16]))
+            .segment_bytes(1 << 16)
+    };
+    let transcript = FileTranscript::open(folder.path().join("log"), config()).unwrap();
+    let cache = FileCache::open(folder.path().join("cache"), config()).unwrap();
+    let store = |n: u64, keys: Keys| {
+        let output = RawBuf::parse(&n.to_string()).unwrap();
+        let record = CacheRecord::new(
+            keys.key,
+            Timestamp::EPOCH,
+            "a".parse().unwrap(),
+            Alignment::Valid,
+            output,
+            vec![],
+            keys.fingerprint,
+            "2.0".into(),
+        );
+        cache.put(&record).unwrap();
+        record
+    };
+    // What was written: behind it the log reserves room, which is zeros.
+    let bytes = || {
+        let files = std::fs::read_dir(folder.path().join("cache")).unwrap();
+        let mut files = files.map(|entry| entry.unwrap().path());
+        let is_segment = |file: &std::path::PathBuf| file.extension().is_some_and(|e| e == "seg");
+        let mut bytes = std::fs::read(files.find(is_segment).unwrap()).unwrap();
+        bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1);
+        bytes
+    };
+    let learner = Learner::default();
+    let mut records = Vec::new();
+    for n in 0..12 {
+        let payload = (
+            "/payload",
+            json!({"q": n % 2, "askedAt": n / 2, "trace": 0}),
+        );
+        let (task, result) = pair(n, &[payload], &[("/output", json!(n % 2))]);
+        transcript
+            .record(&Entry::task(Timestamp::EPOCH, &task).unwrap())
+            .unwrap();
+        let keys = Keys::of(&task, &WholePayload).unwrap();
+        records.push(store(n, keys));
+        learner
+            .emit(Signal::of_result(&task, Some(keys.fingerprint), &result).unwrap())
+            .unwrap();
+    }
+    let (before, proof) = (bytes(), transcript.verify(None).unwrap());
+    let position = LogPosition::from(&proof);
+    let heuristics = learner.look(|aggregate| Heuristics::derive(aggregate, 5, Some(&position)));
+    assert_eq!(
+        heuristics.essences[0].evidence.learned_from,
+        Some(position.clone())
+    );
+    assert_eq!(bytes(), before);
+    // Later writes go behind what is there, under other keys; the earlier records answer as before.
+    let extractor = heuristics.essences[0].extractor();
+    let (task, _) = pair(
+        99,
+        &[("/payload", json!({"q": 1, "askedAt": 99, "trace": 0}))],
+        &[],
+    );
+    store(99, Keys::of(&task, &extractor).unwrap());
+    let after = bytes();
+    assert!(after.starts_with(&before) && after.len() > before.len());
+    for record in records {
+        assert_eq!(cache.find(&record.cache_key).unwrap().record, Some(record));
+    }
+    assert_eq!(
+        transcript.verify(Some(&position.head)).unwrap().verdict,
+        Verdict::Intact
+    );
+}
