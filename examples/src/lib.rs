@@ -8,6 +8,8 @@
 )]
 
 pub mod mission;
+pub mod sap_agent;
+pub mod sap_send;
 pub mod validate;
 
 /// The example of the project's first page runs.

@@ -70,7 +70,11 @@ pub mod secrets;
 pub mod status;
 pub mod store;
 pub mod task;
+#[cfg(feature = "driver")]
+mod trace;
 pub mod transcript;
+#[cfg(feature = "driver")]
+pub mod transport;
 pub mod validate;
 pub mod view;
 

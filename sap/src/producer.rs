@@ -5,6 +5,7 @@ use ubos_common::violation::{Level, Report};
 use crate::result::TaskResult;
 use crate::secrets::{SecretPolicy, scan};
 use crate::task::Task;
+use crate::validate::{Options, decode_task, findings};
 
 /// A task that may be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +36,8 @@ pub enum DispatchError {
 /// [`DispatchError`]. Spec: SAP 5, 11
 // impl: SAP-5-1, SAP-11-1
 pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<Dispatch, DispatchError> {
-    let advice = task.check();
+    let bytes = task.encode();
+    let advice = findings(&decode_task(&bytes, &Options::default()));
     if !advice.is_valid() {
         return Err(DispatchError::Invalid(advice));
     }
@@ -49,10 +51,7 @@ pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<Dispatch, Dispatch
     if !found.is_empty() {
         return Err(DispatchError::Secret(found));
     }
-    Ok(Dispatch {
-        bytes: task.encode(),
-        advice,
-    })
+    Ok(Dispatch { bytes, advice })
 }
 
 /// Checks a result and gives its bytes.

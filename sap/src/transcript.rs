@@ -57,6 +57,12 @@ impl Entry {
         Ok(Self::new(EntryKind::Result, at, body(result)?))
     }
 
+    /// The entry of a valid task or result, given as what it was encoded to.
+    #[cfg(feature = "driver")]
+    pub(crate) fn encoded(kind: EntryKind, at: Timestamp, bytes: &[u8]) -> Self {
+        Self::new(kind, at, written(bytes))
+    }
+
     /// The entry of a Nack and of the bytes that it turns away.
     ///
     /// # Errors
@@ -86,6 +92,14 @@ fn body(message: &impl json::Write) -> Result<RawObject, TranscriptError> {
     object
         .map(|(object, _)| object)
         .map_err(TranscriptError::Body)
+}
+
+/// The body of a message that was read from exactly these bytes and is valid.
+#[cfg(feature = "driver")]
+fn written(bytes: &[u8]) -> RawObject {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    // A valid message is an object.
+    RawObject::new(json::RawBuf::assume_sound(text)).unwrap_or_default()
 }
 
 /// What was read within the caller's limits is written down whatever they were; the store has its own.

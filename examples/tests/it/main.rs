@@ -13,4 +13,5 @@ mod cache_keys;
 mod corpus;
 mod mission;
 mod registers;
+mod sap_programs;
 mod validate;

@@ -1,6 +1,8 @@
 //! What comes out of a processor.
 
+use super::hooks::NotEnforced;
 use crate::cache::CacheError;
+use crate::learning::SignalError;
 use crate::lifecycle::LifecycleError;
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
@@ -31,6 +33,30 @@ pub enum Warning {
     /// The cache could not be read or written.
     #[error("cache not used")]
     Cache(#[source] CacheError),
+    /// The output was not held against its contract.
+    #[error("contract not enforced: {0}")]
+    Contract(#[source] NotEnforced),
+    /// What a result says was not kept for learning.
+    #[error("signal not kept")]
+    Signal(#[source] SignalError),
+    /// A result did not get to the endpoint that the task names. It stays in the transcript.
+    #[error("a result did not get to its endpoint")]
+    Unreachable(#[source] Unreachable),
+}
+
+/// Why a result did not get to the endpoint that the task names. The endpoint itself is not shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreachable {
+    /// Nothing here speaks to endpoints of this kind, or it may not.
+    #[error("no way to this endpoint")]
+    NoWay,
+    /// Nobody is there, or it holds as many results as it may.
+    #[error("the endpoint takes nothing")]
+    Refused,
+    /// Carrying it failed.
+    #[error("carrying it failed")]
+    Carrier(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Takes deliveries. A closure is one.

@@ -72,10 +72,40 @@ impl Authorize for Table {
     }
 }
 
-/// Whether an output keeps the task's contract. The place where a JSON Schema validator is plugged in.
+/// Whether an output keeps the task's contract. `Schemas` (feature `schema`) is one.
 pub trait ContractCheck: fmt::Debug + Send + Sync {
-    /// The pointers into the output that break the contract; none where it is kept or cannot be judged.
-    fn breaches(&self, contract: &OutputContract, output: Raw<'_>) -> Vec<String>;
+    /// The finding.
+    fn check(&self, contract: &OutputContract, output: Raw<'_>) -> ContractFinding;
+}
+
+/// What was found about an output and its contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContractFinding {
+    /// The contract is kept, or asks for nothing.
+    Kept,
+    /// It is broken at these pointers into the output: `UNPROCESSABLE`.
+    Broken(Vec<String>),
+    /// It cannot be judged, and is not enforced.
+    NotEnforced(NotEnforced),
+}
+
+/// Why a contract is not enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotEnforced {
+    /// Its schema is a descriptor: it does not compile as JSON Schema.
+    #[error("the schema of the contract is no JSON Schema that can be compiled")]
+    NoSchema,
+    /// The schema is longer, or refers more often, than may be.
+    #[error("the schema of the contract is over its bounds")]
+    TooLarge,
+    /// The schema refers to something that is not in it, which is not fetched.
+    #[error("the schema of the contract refers to something outside of it")]
+    Remote,
+    /// The output has a number that the check cannot hold.
+    #[error("the output has a number that no double holds")]
+    Number,
 }
 
 /// Takes every output: the default, for handlers that check their outputs themselves.
@@ -84,7 +114,7 @@ pub trait ContractCheck: fmt::Debug + Send + Sync {
 pub struct Unchecked;
 
 impl ContractCheck for Unchecked {
-    fn breaches(&self, _: &OutputContract, _: Raw<'_>) -> Vec<String> {
-        Vec::new()
+    fn check(&self, _: &OutputContract, _: Raw<'_>) -> ContractFinding {
+        ContractFinding::Kept
     }
 }

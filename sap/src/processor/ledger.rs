@@ -98,6 +98,11 @@ impl Ledger {
             .is_some()
     }
 
+    pub(super) fn running(&self) -> usize {
+        let tasks = self.tasks();
+        tasks.held.len() - tasks.finished.len()
+    }
+
     pub(super) fn cancel_all(&self) -> usize {
         let tasks = self.tasks();
         let running = tasks.held.values().filter_map(|held| held.stop.as_ref());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! validate -> authorize -> route -> seen before? -> transcript -> Ack
-//!   -> time, admission -> cache -> run -> contract -> align -> cache -> transcript -> result
+//!   -> time, admission -> cache -> run -> contract -> align -> cache -> transcript -> signal -> result
 //! ```
 //!
 //! What goes wrong up to the Ack is a Nack, what goes wrong after it a FAILED result, never both. It needs no
@@ -37,6 +37,9 @@
 
 mod answer;
 mod config;
+#[cfg(feature = "schema")]
+mod contract;
+mod flight;
 mod handler;
 mod hooks;
 mod ledger;
@@ -45,19 +48,25 @@ mod results;
 mod stop;
 
 use core::fmt;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
-use ubos_common::violation::{Level, Profile};
+use ubos_common::violation::{Level, Report};
 
-pub use answer::{Answer, Delivery, ProcessError, Sink, Warning};
+pub use answer::{Answer, Delivery, ProcessError, Sink, Unreachable, Warning};
 pub use config::Config;
+#[cfg(feature = "schema")]
+pub use contract::Schemas;
 pub use handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress};
-pub use hooks::{Access, AllowAll, Authorize, ContractCheck, Table, Unchecked};
+pub use hooks::{
+    Access, AllowAll, Authorize, ContractCheck, ContractFinding, NotEnforced, Table, Unchecked,
+};
 pub use stop::StopReason;
 
+use flight::{Flight, Flights};
 use ledger::{Entered, Ledger};
 use race::{Race, Step, TimeLimits};
 use results::Run;
@@ -68,13 +77,15 @@ use crate::cache::{CacheStore, Essence, WholePayload};
 use crate::error::ErrorCode;
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
-use crate::lifecycle::{Lifecycle, body_digest};
+use crate::learning::{Signal, SignalSink};
+use crate::lifecycle::{LifecycleError, body_digest};
 use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
 use crate::task::Task;
-use crate::transcript::{Entry, Transcript};
-use crate::validate::{decode_task, findings, ids_of};
+use crate::trace;
+use crate::transcript::{Entry, EntryKind, Transcript};
+use crate::validate::{Options, decode_task, findings, ids_of};
 
 /// Answers tasks.
 pub struct Processor {
@@ -84,9 +95,11 @@ pub struct Processor {
     policy: Arc<dyn Policy>,
     contract: Arc<dyn ContractCheck>,
     cache: Option<Arc<dyn CacheStore>>,
+    signals: Option<Arc<dyn SignalSink>>,
     transcript: Arc<dyn Transcript>,
     config: Config,
     ledger: Ledger,
+    flights: Flights,
 }
 
 struct Route {
@@ -105,9 +118,11 @@ impl Processor {
             policy: Arc::new(AlwaysValid),
             contract: Arc::new(Unchecked),
             cache: None,
+            signals: None,
             transcript,
             config,
             ledger: Ledger::default(),
+            flights: Flights::default(),
         }
     }
 
@@ -158,6 +173,36 @@ impl Processor {
         self
     }
 
+    /// Sets where signals for learning go: one for each PARTIAL or last result. Without it none is made.
+    #[must_use]
+    pub fn signals(mut self, signals: Arc<dyn SignalSink>) -> Self {
+        self.signals = Some(signals);
+        self
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub const fn producer(&self) -> &Producer {
+        &self.producer
+    }
+
+    /// What is done here, in order.
+    pub fn capabilities(&self) -> impl Iterator<Item = &Capability> {
+        self.routes.keys()
+    }
+
+    /// Whether there is a handler for a capability.
+    #[must_use]
+    pub fn handles(&self, capability: &Capability) -> bool {
+        self.routes.contains_key(capability)
+    }
+
+    /// Tasks that run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.ledger.running()
+    }
+
     /// Cancels a task; false where it does not run.
     pub fn cancel(&self, task_id: &TaskId) -> bool {
         self.ledger.cancel(task_id)
@@ -182,12 +227,40 @@ impl Processor {
         task: &[u8],
         sink: &mut dyn Sink,
     ) -> Result<Answer, ProcessError> {
+        match self.read(task) {
+            Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
+            Err(nack) => self.turn_away(clock.now(), *nack, task),
+        }
+    }
+
+    /// Answers one task, given also as its bytes.
+    pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        task: Task,
+        given: Given<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Answer, ProcessError> {
+        let span = trace::task(&task);
+        let answer = self.answer_once(clock, task, given, sink);
+        let answer = trace::within(span.clone(), answer).await;
+        trace::ended(&span, &answer, self.running());
+        answer
+    }
+
+    async fn answer_once<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        task: Task,
+        given: Given<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Answer, ProcessError> {
+        let bytes = given.bytes();
         let now = clock.now();
-        let bytes = task;
-        let task = match self.admit(bytes) {
-            Ok(task) => Arc::new(task),
-            Err(nack) => return self.turn_away(now, *nack, bytes),
-        };
+        if let Some(nack) = self.refuse(&task) {
+            return self.turn_away(now, nack, bytes);
+        }
+        let task = Arc::new(task);
         let Some(route) = self.route(&task) else {
             let nack = nack(
                 &task,
@@ -196,8 +269,9 @@ impl Processor {
             );
             return self.turn_away(now, nack, bytes);
         };
-        let run = Run::new(self, Arc::clone(&task));
-        let body = body_digest(&task.encode());
+        let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
+        let encoded = given.encoded(&task);
+        let body = body_digest(&encoded);
         let queued = run.interim(now, Status::Queued);
         let stop = match self.ledger.enter(body, queued, self.config.max_running) {
             Entered::New(stop) => stop,
@@ -211,55 +285,50 @@ impl Processor {
                 return self.turn_away(now, nack(&task, ErrorCode::RateLimit, why), bytes);
             }
         };
-        if let Err(error) = self.write_down(now, &task) {
+        let entry = Entry::encoded(EntryKind::Task, now.wall, &encoded);
+        if let Err(error) = self.transcript.record(&entry) {
             self.ledger.forget(&task.task_id);
-            return Err(error);
+            return Err(error.into());
         }
         let mut open = Open {
             processor: self,
             clock,
             run,
-            lifecycle: Lifecycle::new(&task, Profile::Strict),
+            status: None,
         };
         if task.expects_ack() {
             sink.deliver(Delivery::Ack(Ack::of(&task)));
         }
         let result = self.work(&mut open, route, stop, sink).await?;
-        open.emit(result)
+        open.emit(result, sink)
             .map(|result| Answer::Result(Box::new(result)))
     }
 
-    /// Reads and authorizes.
-    fn admit(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
+    /// Reads a task, or says why it is turned away.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
         let decoded = decode_task(bytes, &self.config.options);
-        let Ok((task, _)) = decoded else {
-            let report = findings(&decoded);
-            let musts = report.iter().filter(|f| f.level == Level::Must);
-            let shown: Vec<String> = musts
-                .take(MAX_SHOWN)
-                .map(|f| {
-                    let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
-                    format!("{} at {pointer:?}", f.code)
-                })
-                .collect();
-            let why = format!("not a valid task: {}", shown.join(", "));
-            let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
-            (nack.message_id, nack.correlation_id) = ids_of(bytes, &self.config.options.limits);
-            return Err(Box::new(nack));
-        };
-        // impl: SAP-11-2
-        match self
-            .authorize
-            .authorize(&task.issuer, &task.target.capability)
-        {
-            Access::Allowed => Ok(task),
+        match decoded {
+            Ok((task, _)) => Ok(task),
+            Err(_) => Err(Box::new(invalid(
+                &findings(&decoded),
+                bytes,
+                &self.config.options,
+            ))),
+        }
+    }
+
+    // impl: SAP-11-2
+    fn refuse(&self, task: &Task) -> Option<Nack> {
+        let capability = &task.target.capability;
+        match self.authorize.authorize(&task.issuer, capability) {
+            Access::Allowed => None,
             Access::Forbidden => {
                 let why = "the issuer may not have this done";
-                Err(Box::new(nack(&task, ErrorCode::Forbidden, why)))
+                Some(nack(task, ErrorCode::Forbidden, why))
             }
             Access::Unknown => {
                 let why = "the issuer is not known";
-                Err(Box::new(nack(&task, ErrorCode::Unauthorized, why)))
+                Some(nack(task, ErrorCode::Unauthorized, why))
             }
         }
     }
@@ -273,15 +342,26 @@ impl Processor {
         self.routes.get(&task.target.capability)
     }
 
-    fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Result<Answer, ProcessError> {
+    /// Writes a Nack down; only then may it be told.
+    pub(crate) fn turn_away(
+        &self,
+        now: Now,
+        nack: Nack,
+        bytes: &[u8],
+    ) -> Result<Answer, ProcessError> {
         self.transcript
             .record(&Entry::nack(now.wall, &nack, bytes)?)?;
         Ok(Answer::Nack(nack))
     }
 
-    fn write_down(&self, now: Now, task: &Task) -> Result<(), ProcessError> {
-        self.transcript.record(&Entry::task(now.wall, task)?)?;
-        Ok(())
+    /// Ends a task as FAILED that a transport gives up; `None` where an id is not known.
+    #[cfg(feature = "nats")]
+    pub(crate) fn abandon(&self, now: Now, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+        let Some(result) = nack.into_result(now.wall, self.producer.clone()) else {
+            return Ok(None);
+        };
+        self.transcript.record(&Entry::result(now.wall, &result)?)?;
+        Ok(Some(result))
     }
 
     /// Answers a task that came before.
@@ -312,11 +392,40 @@ impl Processor {
             let assessment = open.run.admission.clone();
             return Ok(open.run.by_verdict(now, assessment, Outcome::default()));
         }
-        if let Some(result) = open.run.look_up(now, route.essence.as_ref(), sink) {
+        if let Some(result) = open.run.look_up(now, sink) {
             return Ok(result);
         }
-        let running = open.run.interim(now, Status::Running);
-        sink.deliver(Delivery::Result(&open.emit(running)?));
+        let landing = match open.run.flight() {
+            Some(Flight::Follow(landed)) => {
+                let task = Arc::clone(&open.run.task);
+                if let Some(ended) = race::wait(open.clock, &task, &stop, landed).await {
+                    return Ok(open.run.end(open.clock.now(), ended, sink));
+                }
+                let now = open.clock.now();
+                if let Some(result) = open.run.look_up(now, sink) {
+                    return Ok(result);
+                }
+                None
+            }
+            Some(Flight::Lead(landing)) => Some(landing),
+            None => None,
+        };
+        let result = self.run(open, route, stop, sink).await;
+        drop(landing);
+        result
+    }
+
+    /// From RUNNING to the last result, which is not yet told.
+    async fn run<S: Sleep + Sync + ?Sized>(
+        &self,
+        open: &mut Open<'_, S>,
+        route: &Route,
+        stop: Stop,
+        sink: &mut dyn Sink,
+    ) -> Result<TaskResult, ProcessError> {
+        let running = open.run.interim(open.clock.now(), Status::Running);
+        let running = open.emit(running, sink)?;
+        sink.deliver(Delivery::Result(&running));
         let bounds = (self.config.max_reports, self.config.cancel_grace);
         let task = Arc::clone(&open.run.task);
         let mut race = Race::new(open.clock, route.handler.as_ref(), &task, stop, bounds);
@@ -327,7 +436,8 @@ impl Processor {
                     if result.status.is_terminal() {
                         return Ok(result);
                     }
-                    sink.deliver(Delivery::Result(&open.emit(result)?));
+                    let result = open.emit(result, sink)?;
+                    sink.deliver(Delivery::Result(&result));
                 }
                 Step::Ended(ended) => return Ok(open.run.end(open.clock.now(), ended, sink)),
             }
@@ -344,50 +454,116 @@ impl fmt::Debug for Processor {
     }
 }
 
+/// The bytes of a task, by where they are from.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'a> {
+    /// Somebody sent them; the task was read from them.
+    Wire(&'a [u8]),
+    /// They were made of the task.
+    Encoded(&'a [u8]),
+}
+
+impl<'a> Given<'a> {
+    pub(crate) const fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Wire(bytes) | Self::Encoded(bytes) => bytes,
+        }
+    }
+
+    /// The task as it is written here.
+    fn encoded(self, task: &Task) -> Cow<'a, [u8]> {
+        match self {
+            Self::Wire(_) => Cow::Owned(task.encode()),
+            Self::Encoded(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+}
+
 /// A task that was taken and has no last result yet.
 struct Open<'p, S: Sleep + Sync + ?Sized> {
     processor: &'p Processor,
     clock: &'p S,
     run: Run<'p>,
-    lifecycle: Lifecycle,
+    /// Of the last result that was written down.
+    status: Option<Status>,
 }
 
 impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
     /// Writes a result down; only then may it be told.
     // impl: SAP-10-1
-    fn emit(&mut self, result: TaskResult) -> Result<TaskResult, ProcessError> {
+    fn emit(
+        &mut self,
+        result: TaskResult,
+        sink: &mut dyn Sink,
+    ) -> Result<TaskResult, ProcessError> {
         let now = self.clock.now();
-        let result = self.run.sound(now, result);
-        let mut lifecycle = self.lifecycle.clone();
-        lifecycle.accept(&result)?;
+        let (result, encoded) = self.run.sound(now, result);
+        if !result.status.may_follow(self.status.as_ref()) {
+            return Err(LifecycleError::Transition {
+                from: self.status.clone().unwrap_or(Status::Queued),
+                to: result.status,
+            }
+            .into());
+        }
         let processor = self.processor;
-        processor
-            .transcript
-            .record(&Entry::result(now.wall, &result)?)?;
-        self.lifecycle = lifecycle;
+        let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
+        processor.transcript.record(&entry)?;
+        self.status = Some(result.status.clone());
         processor
             .ledger
             .update(&result, processor.config.max_finished);
+        self.signal(&result, sink);
         Ok(result)
+    }
+
+    // impl: SAP-7-6
+    fn signal(&self, result: &TaskResult, sink: &mut dyn Sink) {
+        let Some(signals) = &self.processor.signals else {
+            return;
+        };
+        if !result.status.is_terminal() && result.status != Status::Partial {
+            return;
+        }
+        let fingerprint = self.run.fingerprint();
+        let signal = Signal::of_result(&self.run.task, fingerprint, result);
+        if let Some(Err(error)) = signal.map(|signal| signals.emit(signal)) {
+            sink.deliver(Delivery::Warning(Warning::Signal(error)));
+        }
     }
 }
 
 impl<S: Sleep + Sync + ?Sized> Drop for Open<'_, S> {
     /// Ends a task whose processing was given up, or whose transcript failed.
     fn drop(&mut self) {
-        if self.lifecycle.is_closed() {
+        if self.status.as_ref().is_some_and(Status::is_terminal) {
             return;
         }
         let now = self.clock.now();
         let why = "processing was given up before its end";
         let result = self.run.failed(now, ErrorCode::Internal, why);
-        if self.emit(result).is_err() {
+        if self.emit(result, &mut |_: Delivery<'_>| {}).is_err() {
             self.processor.ledger.forget(&self.run.task.task_id);
         }
     }
 }
 
-fn nack(task: &Task, code: ErrorCode, why: &str) -> Nack {
+/// The Nack of bytes that are no valid task.
+pub(crate) fn invalid(report: &Report, bytes: &[u8], options: &Options) -> Nack {
+    let musts = report.iter().filter(|f| f.level == Level::Must);
+    let shown: Vec<String> = musts
+        .take(MAX_SHOWN)
+        .map(|f| {
+            let pointer: String = f.pointer.chars().take(MAX_POINTER).collect();
+            format!("{} at {pointer:?}", f.code)
+        })
+        .collect();
+    let why = format!("not a valid task: {}", shown.join(", "));
+    let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, reason(&why));
+    (nack.message_id, nack.correlation_id) = ids_of(bytes, &options.limits);
+    nack
+}
+
+pub(crate) fn nack(task: &Task, code: ErrorCode, why: &str) -> Nack {
     Nack::of(task, code, reason(why))
 }
 

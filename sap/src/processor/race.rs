@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now, Timestamp};
 
+use super::flight::Landed;
 use super::handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress, Spending};
 use super::stop::{Stop, StopReason};
 use crate::number::Amount;
@@ -147,6 +148,39 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
         match self.spending.over() {
             Some(over) => Ended::OverBudget(over),
             None => ended,
+        }
+    }
+}
+
+/// Waits for somebody else's outcome; gives the end where the task's own comes first.
+pub(super) async fn wait<S: Sleep + Sync + ?Sized>(
+    clock: &S,
+    task: &Task,
+    stop: &Stop,
+    mut landed: Landed,
+) -> Option<Ended> {
+    let limits = TimeLimits::of(task, clock.now());
+    let mut stopped = stop.stopped().boxed();
+    loop {
+        let now = clock.now();
+        if let Some(why) = limits.over(now) {
+            return Some(Ended::TimedOut(why));
+        }
+        let mut timer = limits.next(now).map(|at| clock.sleep_until(at));
+        let wake = poll_fn(|cx| {
+            if landed.poll_unpin(cx).is_ready() {
+                return Poll::Ready(Some(None));
+            }
+            if stopped.poll_unpin(cx).is_ready() {
+                return Poll::Ready(Some(Some(Ended::Cancelled)));
+            }
+            match timer.as_mut().map(|timer| timer.poll_unpin(cx)) {
+                Some(Poll::Ready(())) => Poll::Ready(None),
+                Some(Poll::Pending) | None => Poll::Pending,
+            }
+        });
+        if let Some(end) = wake.await {
+            return end;
         }
     }
 }

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::time::Now;
 
+use super::flight::Flight;
 use super::handler::{HandlerError, Outcome, Progress};
+use super::hooks::ContractFinding;
 use super::race::Ended;
 use super::{Delivery, Processor, Sink, Warning};
 use crate::alignment::{Assessment, Subject};
 use crate::cache::{self, CacheRecord, CacheStore, Decision, Essence, Found, Keys, SAP_VERSION};
 use crate::error::{ErrorCode, ErrorObject};
-use crate::evidence::{Alignment, CacheEvidence, ConstitutionalEvidence};
+use crate::evidence::{Alignment, CacheEvidence, ConstitutionalEvidence, Fingerprint};
 use crate::number::Whole;
 use crate::result::TaskResult;
 use crate::status::Status;
 use crate::task::Task;
+use crate::validate::{Options, decode_result};
 
 pub(super) struct Run<'p> {
     processor: &'p Processor,
@@ -26,10 +29,17 @@ pub(super) struct Run<'p> {
     cache: Option<CacheEvidence>,
     /// Where a good outcome is written.
     write: Option<(Keys, Arc<dyn CacheStore>)>,
+    essence: Arc<dyn Essence>,
+    /// Once they were looked for.
+    keys: Option<Keys>,
 }
 
 impl<'p> Run<'p> {
-    pub(super) fn new(processor: &'p Processor, task: Arc<Task>) -> Self {
+    pub(super) fn new(
+        processor: &'p Processor,
+        task: Arc<Task>,
+        essence: Arc<dyn Essence>,
+    ) -> Self {
         let admission = Assessment::valid(&task.constitutional_context);
         Self {
             processor,
@@ -37,6 +47,8 @@ impl<'p> Run<'p> {
             admission,
             cache: None,
             write: None,
+            essence,
+            keys: None,
         }
     }
 
@@ -70,17 +82,15 @@ impl<'p> Run<'p> {
 
     /// Asks the cache; gives the result where the run ends here.
     // impl: SAP-6-3, SAP-6-5, SAP-6-6
-    pub(super) fn look_up(
-        &mut self,
-        now: Now,
-        essence: &dyn Essence,
-        sink: &mut dyn Sink,
-    ) -> Option<TaskResult> {
+    pub(super) fn look_up(&mut self, now: Now, sink: &mut dyn Sink) -> Option<TaskResult> {
         let policy = self.task.constitutional_context.cache_policy.clone();
         if !cache::is_read(policy.as_ref()) {
             return None;
         }
-        let keys = Keys::of(&self.task, essence).ok();
+        self.keys = self
+            .keys
+            .or_else(|| Keys::of(&self.task, self.essence.as_ref()).ok());
+        let keys = self.keys;
         let record = keys.and_then(|keys| self.find(&keys, sink));
         let found = match (&keys, &record) {
             (None, _) => Found::NoKey,
@@ -112,6 +122,26 @@ impl<'p> Run<'p> {
             }
             _ => None,
         }
+    }
+
+    /// Names what the task's outcome depends on, for learning.
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        let keys = self.keys;
+        let keys = keys.or_else(|| Keys::of(&self.task, self.essence.as_ref()).ok());
+        keys.map(|keys| keys.fingerprint)
+    }
+
+    /// Joins those that compute the same outcome at the same time; `None` where nobody may wait for it.
+    // impl: SAP-6-11
+    pub(super) fn flight(&self) -> Option<Flight> {
+        let (keys, _) = self.write.as_ref()?;
+        let policy = self.task.constitutional_context.cache_policy.as_ref()?;
+        // No record is young enough, so another one's outcome would not answer.
+        let never = policy
+            .max_age_sec
+            .as_ref()
+            .is_some_and(|max| max.value() == 0);
+        (!never).then(|| self.processor.flights.join(keys.key))
     }
 
     fn find(&self, keys: &Keys, sink: &mut dyn Sink) -> Option<CacheRecord> {
@@ -209,10 +239,15 @@ impl<'p> Run<'p> {
         let output = outcome.output.as_ref().map(RawBuf::as_raw);
         // impl: SAP-4.2-7
         if let (Some(contract), Some(output)) = (&self.task.output_contract, output) {
-            let breaches = self.processor.contract.breaches(contract, output);
-            if !breaches.is_empty() {
-                let why = format!("the output breaks its contract at {}", breaches.join(", "));
-                return self.failed(now, ErrorCode::Unprocessable, &why);
+            match self.processor.contract.check(contract, output) {
+                ContractFinding::Kept => {}
+                ContractFinding::Broken(pointers) => {
+                    let why = format!("the output breaks its contract at {}", pointers.join(", "));
+                    return self.failed(now, ErrorCode::Unprocessable, &why);
+                }
+                ContractFinding::NotEnforced(why) => {
+                    sink.deliver(Delivery::Warning(Warning::Contract(why)));
+                }
             }
         }
         let subject = self.subject().proposing(output, &outcome.citations);
@@ -292,18 +327,27 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The result, or where it would not pass a strict reader, one that says so.
+    /// The result and its bytes, or where it would not pass a strict reader, one that says so.
     // impl: SAP-5-1
-    pub(super) fn sound(&self, now: Now, result: TaskResult) -> TaskResult {
-        if result.check().is_valid() {
-            return result;
+    pub(super) fn sound(&self, now: Now, result: TaskResult) -> (TaskResult, Vec<u8>) {
+        let bytes = result.encode();
+        if is_bare(&result) || decode_result(&bytes, &Options::default()).is_ok() {
+            return (result, bytes);
         }
-        self.failed(
-            now,
-            ErrorCode::Internal,
-            "the handler made a result that is not valid",
-        )
+        let why = "the handler made a result that is not valid";
+        let result = self.failed(now, ErrorCode::Internal, why);
+        let bytes = result.encode();
+        (result, bytes)
     }
+}
+
+/// A RUNNING result in which nothing is a handler's, and which is therefore valid.
+fn is_bare(result: &TaskResult) -> bool {
+    result.status == Status::Running
+        && result.output.is_none()
+        && result.metrics.is_none()
+        && result.next_actions.is_none()
+        && result.constitutional_evidence.alignment == Alignment::Valid
 }
 
 fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> CacheEvidence {

@@ -1,14 +1,16 @@
 //! A cache on the hash-chained log.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ubos_common::json::{self, Limits};
+use ubos_common::json::{self, Fault, Read, Reader};
 use ubos_common::log::{Config, FsDir, Log, LogDir, OpenError, Position, ReadError};
-use ubos_common::violation::Profile;
+use ubos_common::violation::{Level, Profile};
 
 use crate::cache::{CacheError, CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+use crate::limits::unbounded;
 
 /// A cache in the files of a folder. One process at a time holds it.
 ///
@@ -23,7 +25,15 @@ pub struct FileCache {
 #[derive(Debug, Default)]
 struct Index {
     records: usize,
-    places: BTreeMap<CacheKey, Vec<Position>>,
+    places: BTreeMap<CacheKey, Places>,
+}
+
+/// Where the versions of one record are; most have one.
+#[derive(Clone, Debug)]
+struct Places {
+    newest: Position,
+    /// Oldest first.
+    older: Vec<Position>,
 }
 
 /// Why a cache in files cannot be opened. Nothing was changed.
@@ -45,7 +55,7 @@ pub enum FileCacheError {
 }
 
 impl FileCache {
-    /// Records that are indexed; at the bound nothing more is kept. An entry takes about 100 bytes.
+    /// Records that are indexed; at the bound nothing more is kept. An entry takes about 150 bytes.
     pub const MAX_RECORDS: usize = 1_000_000;
 
     /// Opens the cache in a folder, or makes it there; `config` needs a log id for that.
@@ -74,8 +84,8 @@ impl FileCache {
                 });
             }
             // A record of a later version of this crate is kept and never answers.
-            if let Some(record) = decode(entry.bytes) {
-                index.add(record.cache_key, entry.position);
+            if let Some(key) = key_of(entry.bytes) {
+                index.add(key, entry.position);
             }
         }
         Ok(Self {
@@ -95,15 +105,34 @@ impl FileCache {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Oldest first.
     fn places(&self, key: &CacheKey) -> Vec<Position> {
-        self.index().places.get(key).cloned().unwrap_or_default()
+        let Some(places) = self.index().places.get(key).cloned() else {
+            return Vec::new();
+        };
+        let mut all = places.older;
+        all.push(places.newest);
+        all
     }
 }
 
 impl Index {
     fn add(&mut self, key: CacheKey, place: Position) {
         self.records += 1;
-        self.places.entry(key).or_default().push(place);
+        match self.places.entry(key) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Places {
+                    newest: place,
+                    older: Vec::new(),
+                });
+            }
+            Entry::Occupied(mut there) => {
+                let places = there.get_mut();
+                places
+                    .older
+                    .push(core::mem::replace(&mut places.newest, place));
+            }
+        }
     }
 }
 
@@ -154,12 +183,34 @@ impl CacheStore for FileCache {
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<CacheRecord> {
-    let limits = Limits::default()
-        .with_max_bytes(usize::MAX)
-        .with_max_depth(Limits::DEEPEST)
-        .with_max_string_bytes(usize::MAX);
-    json::decode(bytes, &limits, Profile::Strict)
+pub(super) fn decode(bytes: &[u8]) -> Option<CacheRecord> {
+    json::decode(bytes, &unbounded(), Profile::Strict)
         .ok()
         .map(|(record, _)| record)
+}
+
+/// The one member that the index needs; the whole record is proven when it is read.
+struct Key(CacheKey);
+
+impl Read<'_> for Key {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let mut key = None;
+        reader.object(|reader, name| {
+            if name == "cacheKey" {
+                key = Some(CacheKey::read(reader)?);
+                return Ok(());
+            }
+            reader.skip()
+        })?;
+        key.map(Self).ok_or_else(|| {
+            reader.missing(at, "cacheKey", "SAP-6-10", Level::Must);
+            reader.noted()
+        })
+    }
+}
+
+fn key_of(bytes: &[u8]) -> Option<CacheKey> {
+    let key = json::decode::<Key>(bytes, &unbounded(), Profile::Strict);
+    key.ok().map(|(key, _)| key.0)
 }

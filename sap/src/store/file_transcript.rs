@@ -7,6 +7,16 @@ use ubos_common::log::{Config, FsDir, Log, LogDir, OpenError, OpenReport, ReadEr
 
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
+/// What was archived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Archived {
+    /// Segments that were moved.
+    pub segments: u64,
+    /// The end of what is archived; absent when nothing was moved.
+    pub head: Option<Head>,
+}
+
 /// A transcript in the files of a folder. One process writes it; anybody can verify it.
 #[derive(Debug)]
 pub struct FileTranscript {
@@ -53,6 +63,58 @@ impl FileTranscript {
         self.log.report()
     }
 
+    /// Moves whole segments whose entries all have numbers below `before` into another folder, oldest first, each
+    /// proven and synced there before it goes here. So entries are kept for as long as is wanted, and the chain
+    /// holds over both folders: `head` of what was moved is where this one [goes on](Self::verify_after).
+    ///
+    /// # Errors
+    ///
+    /// The log failed, or does not hold; what was moved by then stays moved, and calling again goes on.
+    pub fn archive(
+        &self,
+        before: u64,
+        target: impl Into<PathBuf>,
+    ) -> Result<Archived, TranscriptError> {
+        let target = FsDir::create(target).map_err(store)?;
+        let moved = self.log.archive(before, &target).map_err(store)?;
+        Ok(Archived {
+            segments: moved.segments,
+            head: moved.head.map(|head| Head::new(head.to_string())),
+        })
+    }
+
+    /// Proves what is left after archiving, and that it goes on from `head`.
+    ///
+    /// # Errors
+    ///
+    /// As [`verify`](Transcript::verify).
+    pub fn verify_after(&self, head: &Head) -> Result<Proof, TranscriptError> {
+        let head = head.as_str().parse().map_err(|_| TranscriptError::Head)?;
+        self.prove(&Verify::default().after(head))
+    }
+
+    fn prove(&self, verify: &Verify) -> Result<Proof, TranscriptError> {
+        match verify.run(self.dir.as_ref()) {
+            Ok(proven) => Ok(Proof::new(
+                proven.records,
+                Head::new(proven.head.to_string()),
+                Verdict::Intact,
+            )),
+            Err(ReadError::Damaged(damage)) => {
+                let head = self.log.head();
+                Ok(Proof::new(
+                    head.next_sequence,
+                    Head::new(head.to_string()),
+                    Verdict::Broken {
+                        record: damage.fault.sequence(),
+                        what: damage.to_string(),
+                    },
+                ))
+            }
+            Err(other) => Err(store(other)),
+        }
+    }
+
     /// Makes all entries durable and gives the head to be kept elsewhere.
     ///
     /// # Errors
@@ -87,25 +149,7 @@ impl Transcript for FileTranscript {
         if let Some(kept) = kept {
             verify = verify.kept(kept.as_str().parse().map_err(|_| TranscriptError::Head)?);
         }
-        match verify.run(self.dir.as_ref()) {
-            Ok(proven) => Ok(Proof::new(
-                proven.records,
-                Head::new(proven.head.to_string()),
-                Verdict::Intact,
-            )),
-            Err(ReadError::Damaged(damage)) => {
-                let head = self.log.head();
-                Ok(Proof::new(
-                    head.next_sequence,
-                    Head::new(head.to_string()),
-                    Verdict::Broken {
-                        record: damage.fault.sequence(),
-                        what: damage.to_string(),
-                    },
-                ))
-            }
-            Err(other) => Err(store(other)),
-        }
+        self.prove(&verify)
     }
 }
 

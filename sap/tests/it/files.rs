@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sap::cache::CacheStore as _;
-use sap::store::{FileCache, FileTranscript, MemoryTranscript};
+use sap::store::{FileCache, FileTranscript, MemoryTranscript, StoreKind, fsck};
 use sap::transcript::{Entry, EntryKind, Head, Transcript, Verdict};
 use sap::validate::Options;
 use ubos_common::log::{Config, LogId, OpenError, Sync};
@@ -160,4 +160,96 @@ fn a_cache_in_files_stays_and_shows_a_changed_byte() {
     assert_eq!(lookup.damaged, 1);
     assert_eq!(lookup.record.unwrap().output.as_str(), "2");
     assert_eq!(cache.versions(&newest.cache_key).unwrap().len(), 3);
+}
+
+// spec: SAP-11-3
+#[test]
+fn whole_segments_are_archived_and_the_chain_holds_over_both_folders() {
+    let (folder, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    let entries = entries();
+    for number in 0..200 {
+        assert_eq!(
+            transcript.record(&entries[number % 2]).unwrap(),
+            number as u64
+        );
+    }
+    let kept = transcript.verify(None).unwrap().head;
+    let archived = transcript.archive(100, archive.path()).unwrap();
+    let head = archived.head.unwrap();
+    assert!(archived.segments > 0);
+    let proof = transcript.verify_after(&head).unwrap();
+    assert_eq!((proof.verdict, &proof.head), (Verdict::Intact, &kept));
+    assert!(
+        transcript
+            .verify_after(&kept)
+            .is_ok_and(|proof| proof.records < 200)
+    );
+    let moved = fsck(
+        archive.path(),
+        StoreKind::Transcript,
+        std::slice::from_ref(&head),
+    )
+    .unwrap();
+    let left = fsck(folder.path(), StoreKind::Transcript, &[kept]).unwrap();
+    assert_eq!((moved.findings, left.findings), (vec![], vec![]));
+    assert_eq!((moved.records + left.records, moved.head), (200, head));
+    assert!(moved.records <= 100);
+    // The rest is read by its numbers, and goes on.
+    assert_eq!(transcript.read(199, 10).unwrap(), entries[1..]);
+    assert_eq!(transcript.record(&entries[0]).unwrap(), 200);
+    drop(transcript);
+    assert_eq!(
+        FileTranscript::open(folder.path(), config())
+            .unwrap()
+            .record(&entries[0])
+            .unwrap(),
+        201
+    );
+}
+
+// spec: SAP-11-3, SAP-6-8
+#[test]
+fn fsck_names_all_that_is_wrong_with_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let transcript = FileTranscript::open(folder.path(), config()).unwrap();
+    let head = reads_back_and_proves(&transcript);
+    for entry in entries() {
+        transcript.record(&entry).unwrap();
+    }
+    drop(transcript);
+    let report = |kept: &[Head]| fsck(folder.path(), StoreKind::Transcript, kept).unwrap();
+    assert_eq!(
+        (report(&[head.clone()]).records, report(&[head]).findings),
+        (4, vec![])
+    );
+    let strangers = fsck(folder.path(), StoreKind::Cache, &[]).unwrap().findings;
+    assert_eq!(
+        strangers.iter().map(|f| f.record).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+    tamper(folder.path(), "SUCCEEDED");
+    let found = report(&[]);
+    assert_eq!(
+        (found.findings.len(), found.findings[0].record),
+        (1, 1),
+        "{found:?}"
+    );
+    assert!(!found.findings[0].what.contains("SUCCEEDED"));
+    // A tail that is gone is found by a head that was kept.
+    let other = tempfile::tempdir().unwrap();
+    let long = FileTranscript::open(other.path(), config()).unwrap();
+    let head = reads_back_and_proves(&long);
+    drop(long);
+    cut(other.path(), "SUCCEEDED");
+    let cut_short = fsck(other.path(), StoreKind::Transcript, &[]).unwrap();
+    assert_eq!((cut_short.torn, cut_short.findings), (Some(1), vec![]));
+    assert!(
+        !fsck(other.path(), StoreKind::Transcript, &[head])
+            .unwrap()
+            .findings
+            .is_empty()
+    );
+    assert!(fsck(other.path().join("none"), StoreKind::Cache, &[]).is_err());
+    assert!(fsck(other.path(), StoreKind::Cache, &[Head::new("memory:0:x")]).is_err());
 }

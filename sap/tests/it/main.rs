@@ -25,4 +25,6 @@ mod roles;
 mod samples;
 mod schemas;
 mod shapes;
+#[cfg(feature = "driver")]
+mod transport;
 mod vectors;

@@ -112,6 +112,13 @@ impl RawBuf {
         super::read::read_one(text, |reader| reader.raw().map(Raw::to_owned))
     }
 
+    /// A text that is known to be one sound JSON value without white space around it, such as one that
+    /// [`to_vec`](super::to_vec) made of a message. Nothing is looked at; a text that is none is written as it is.
+    #[must_use]
+    pub fn assume_sound(text: String) -> Self {
+        Self(text.into_boxed_str())
+    }
+
     /// The value, borrowed.
     #[must_use]
     pub fn as_raw(&self) -> Raw<'_> {

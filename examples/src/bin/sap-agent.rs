@@ -1,0 +1,7 @@
+//! An agent that serves capabilities of SAP V2.0 over HTTP.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    examples::sap_agent::main()
+}

@@ -1,0 +1,192 @@
+//! `sap-agent`: capabilities over HTTP.
+//!
+//! ```text
+//! args   the command line
+//! work   what the agent does
+//! ```
+
+pub mod args;
+pub mod work;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use sap::alignment::Rules;
+use sap::cache::CacheStore;
+use sap::ident::{AgentId, Capability};
+use sap::processor::{Config, Processor, Schemas, Table};
+use sap::store::{FileCache, FileTranscript, MemoryCache, MemoryTranscript, Redacting};
+use sap::transcript::Transcript;
+use sap::transport::{Service, TokioClock, http};
+use sap::{Producer, ProducerKind};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use ubos_common::id::IdSource;
+use ubos_common::json::MemberWriter;
+use ubos_common::log::{self, LogId};
+
+use args::{Args, Parsed, USAGE};
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let told = |why: &dyn std::fmt::Display| {
+        let _ = writeln!(io::stderr(), "sap-agent: {why}");
+    };
+    let args = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Parsed::Run(args)) => args,
+        Ok(Parsed::Help) => {
+            let _ = io::stdout().write_all(USAGE.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            told(&format!("{why}; --help tells more"));
+            return USAGE_ERROR.into();
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            told(&error);
+            return FAILED.into();
+        }
+    };
+    match runtime.block_on(serve(&args)) {
+        Ok(()) => INTERRUPTED.into(),
+        Err(Problem::Usage(why)) => {
+            told(&why);
+            USAGE_ERROR.into()
+        }
+        Err(Problem::Failed(why)) => {
+            told(&why);
+            FAILED.into()
+        }
+    }
+}
+
+/// Why the agent does not serve.
+#[derive(Debug)]
+pub enum Problem {
+    /// What was asked for cannot be.
+    Usage(String),
+    /// Something failed.
+    Failed(String),
+}
+
+/// Serves until a signal comes.
+pub async fn serve(args: &Args) -> Result<(), Problem> {
+    let processor = Arc::new(processor(args)?);
+    let failed = |error: io::Error| Problem::Failed(error.to_string());
+    // Before the address is known, so that nobody's signal is missed.
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let listener = TcpListener::bind(&args.listen).await;
+    let unusable = |error| Problem::Usage(format!("{}: {error}", args.listen));
+    let listener = listener.map_err(unusable)?;
+    let config = http::Config::default();
+    let url = format!(
+        "http://{}{}",
+        listener.local_addr().map_err(failed)?,
+        config.path
+    );
+    listening(&url, &processor).map_err(failed)?;
+    let service = Service::new(processor, Arc::new(TokioClock::default()))
+        .on_warning(|warning| drop(writeln!(io::stderr(), "sap-agent: {warning}")));
+    let shutdown = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    http::serve(listener, service, config, shutdown)
+        .await
+        .map_err(failed)
+}
+
+fn listening(url: &str, processor: &Processor) -> io::Result<()> {
+    let mut line = Vec::new();
+    let capabilities: Vec<String> = processor.capabilities().map(ToString::to_string).collect();
+    let mut object = MemberWriter::begin(&mut line);
+    object.member("listening", url);
+    object.member("agent", &processor.producer().agent_id);
+    object.member("capabilities", &capabilities);
+    object.end();
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()
+}
+
+fn processor(args: &Args) -> Result<Processor, Problem> {
+    let usage = |error: &dyn std::fmt::Display| Problem::Usage(error.to_string());
+    let agent: AgentId = args.agent.parse().map_err(|error| usage(&error))?;
+    let (transcript, cache) = match &args.store {
+        None => in_memory(),
+        Some(folder) => in_files(folder)?,
+    };
+    let mut capabilities: Vec<Capability> = Vec::new();
+    for name in NAMES {
+        capabilities.push(name.parse().map_err(|error| usage(&error))?);
+    }
+    let mut processor = Processor::new(
+        Producer::new(agent, ProducerKind::Agent),
+        transcript,
+        Config::default(),
+    )
+    .policy(Arc::new(Rules::default()))
+    .contract(Arc::new(Schemas::default()))
+    .cache(cache);
+    if !args.allow.is_empty() {
+        let mut table = Table::default();
+        for issuer in &args.allow {
+            let issuer: AgentId = issuer.parse().map_err(|error| usage(&error))?;
+            for capability in &capabilities {
+                table = table.allow(issuer.clone(), capability.clone());
+            }
+        }
+        processor = processor.authorize(Arc::new(table));
+    }
+    for capability in capabilities {
+        processor = match capability.as_str() {
+            "text.upper" => processor.handle(capability, work::upper),
+            "text.echo" => processor.handle(capability, work::echo),
+            _ => processor.handle(capability, work::count),
+        };
+    }
+    Ok(processor)
+}
+
+type Stores = (Arc<dyn Transcript>, Arc<dyn CacheStore>);
+
+fn in_memory() -> Stores {
+    let transcript = Redacting::new(MemoryTranscript::default());
+    (Arc::new(transcript), Arc::new(MemoryCache::default()))
+}
+
+fn in_files(folder: &Path) -> Result<Stores, Problem> {
+    let failed = |error: &dyn std::fmt::Display| Problem::Failed(error.to_string());
+    let mut ids = IdSource::from_os().map_err(|error| failed(&error))?;
+    let mut config = |name: &str| {
+        let path = folder.join(name);
+        // A log that is there keeps its id.
+        let is_new = !path.is_dir();
+        let id = LogId::from_bytes(*ids.uuid().as_bytes());
+        let config = log::Config::default();
+        (path, if is_new { config.log_id(id) } else { config })
+    };
+    let (path, settings) = config("transcript");
+    let transcript = FileTranscript::open(path, settings).map_err(|error| failed(&error))?;
+    let (path, settings) = config("cache");
+    let cache = FileCache::open(path, settings).map_err(|error| failed(&error))?;
+    Ok((Arc::new(Redacting::new(transcript)), Arc::new(cache)))
+}
+
+const NAMES: [&str; 3] = ["text.upper", "text.echo", "text.count"];
+const USAGE_ERROR: u8 = 2;
+const FAILED: u8 = 3;
+const INTERRUPTED: u8 = 130;

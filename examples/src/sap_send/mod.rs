@@ -1,0 +1,143 @@
+//! `sap-send`: one task over HTTP.
+//!
+//! ```text
+//! args   the command line
+//! draft  a task from options
+//! ```
+
+pub mod args;
+pub mod draft;
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use sap::producer::DispatchError;
+use sap::transport::http::Client;
+use sap::transport::{Message, SendError};
+use sap::validate::{Options, decode_task, findings};
+use sap::{Status, Task};
+use ubos_common::json::MemberWriter;
+use ubos_common::violation::Report;
+
+use args::{Args, Parsed, TaskFrom, USAGE};
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Parsed::Run(args)) => args,
+        Ok(Parsed::Help) => {
+            let _ = io::stdout().write_all(USAGE.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => return told(&format!("{why}; --help tells more"), USAGE_ERROR),
+    };
+    match run(&args) {
+        Ok(code) => code.into(),
+        Err(Problem::Usage(why)) => told(&why, USAGE_ERROR),
+        Err(Problem::Invalid(report)) => match line(&refused(&report)) {
+            Ok(()) => NO.into(),
+            Err(error) => told(&error, FAILED),
+        },
+        Err(Problem::Failed(why)) => told(&why, FAILED),
+    }
+}
+
+/// Why nothing came of it.
+#[derive(Debug)]
+pub enum Problem {
+    /// What was asked for cannot be, or not be read.
+    Usage(String),
+    /// The task is not valid, or may not be sent.
+    Invalid(Report),
+    /// There is no answer, or one that breaks the protocol.
+    Failed(String),
+}
+
+/// Sends the task; gives the exit code.
+pub fn run(args: &Args) -> Result<u8, Problem> {
+    let task = match &args.task {
+        TaskFrom::File(file) => read(file)?,
+        TaskFrom::Options(options) => draft::task(options).map_err(Problem::Usage)?,
+    };
+    let client = Client::new(&args.url).map_err(|error| Problem::Usage(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Problem::Failed(error.to_string()))?;
+    runtime.block_on(async {
+        let mut tell = |message: &Message| drop(line(&message.encode()));
+        tokio::select! {
+            answer = client.send(&task, &mut tell) => judge(answer),
+            _ = tokio::signal::ctrl_c() => Ok(INTERRUPTED),
+        }
+    })
+}
+
+fn judge(answer: Result<Option<Message>, SendError>) -> Result<u8, Problem> {
+    match answer {
+        Ok(Some(Message::Result(result))) => match result.status {
+            Status::Succeeded | Status::Queued | Status::Running | Status::Partial => Ok(0),
+            _ => Ok(NO),
+        },
+        Ok(Some(Message::Nack(_))) => Ok(NO),
+        Ok(_) => Ok(0),
+        Err(SendError::Dispatch(
+            DispatchError::Invalid(report) | DispatchError::Secret(report),
+        )) => Err(Problem::Invalid(report)),
+        Err(error) => {
+            let mut why = error.to_string();
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                why = format!("{why}: {cause}");
+                source = cause.source();
+            }
+            Err(Problem::Failed(why))
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Task, Problem> {
+    let mut bytes = Vec::new();
+    let read = if file.as_os_str() == "-" {
+        io::stdin().take(MAX_BYTES).read_to_end(&mut bytes)
+    } else {
+        #[expect(clippy::disallowed_types, reason = "files are what the program reads")]
+        let open = std::fs::File::open(file);
+        open.and_then(|open| open.take(MAX_BYTES).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| Problem::Usage(format!("{}: {error}", file.display())))?;
+    let decoded = decode_task(&bytes, &Options::default());
+    match decoded {
+        Ok((task, _)) => Ok(task),
+        Err(_) => Err(Problem::Invalid(findings(&decoded))),
+    }
+}
+
+fn refused(report: &Report) -> Vec<u8> {
+    let mut line = Vec::new();
+    let mut object = MemberWriter::begin(&mut line);
+    object.member("sent", &false);
+    object.member("findings", report);
+    object.end();
+    line
+}
+
+fn line(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+fn told(why: &dyn std::fmt::Display, code: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "sap-send: {why}");
+    code.into()
+}
+
+const MAX_BYTES: u64 = 8 << 20;
+const NO: u8 = 1;
+const USAGE_ERROR: u8 = 2;
+const FAILED: u8 = 3;
+const INTERRUPTED: u8 = 130;

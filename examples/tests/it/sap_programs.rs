@@ -1,0 +1,183 @@
+//! The programs `sap-agent` and `sap-send`, run as their users run them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+struct Agent {
+    child: Child,
+    url: String,
+}
+
+impl Agent {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        let url = said["listening"].as_str().unwrap().to_owned();
+        Self { child, url }
+    }
+
+    fn send(&self, arguments: &[&str]) -> (i32, Vec<Value>) {
+        let (code, lines, _) = send(&[&[self.url.as_str()], arguments].concat(), "");
+        (code, lines)
+    }
+
+    fn end(mut self, signal: Signal) -> (i32, String) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let code = self.child.wait().unwrap().code().unwrap();
+        let mut talk = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut talk)
+            .unwrap();
+        (code, talk)
+    }
+}
+
+fn send(arguments: &[&str], input: &str) -> (i32, Vec<Value>, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sap-send"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let talk = String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), lines.collect(), talk)
+}
+
+fn statuses(lines: &[Value]) -> Vec<&str> {
+    lines
+        .iter()
+        .map(|line| line["status"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_task_is_sent_and_its_progress_is_told() {
+    let agent = Agent::start(&[]);
+    let (code, lines) = agent.send(&[
+        "--capability",
+        "text.upper",
+        "--payload",
+        r#"{"text":"ab"}"#,
+    ]);
+    assert_eq!(
+        (code, statuses(&lines)),
+        (0, vec!["ACK", "RUNNING", "SUCCEEDED"])
+    );
+    assert_eq!(lines[2]["output"], json!({"text": "AB"}));
+    let (code, lines) = agent.send(&["--capability=text.count", "--payload={\"to\":3}"]);
+    let wanted = vec!["ACK", "RUNNING", "PARTIAL", "PARTIAL", "SUCCEEDED"];
+    assert_eq!((code, statuses(&lines)), (0, wanted));
+    let (code, lines) = agent.send(&["--capability", "text.upper"]);
+    assert_eq!(
+        (code, lines.last().unwrap()["error"]["code"].as_str()),
+        (1, Some("UNPROCESSABLE"))
+    );
+    let (code, lines) = agent.send(&["--capability", "text.none"]);
+    assert_eq!((code, statuses(&lines)), (1, vec!["NACK"]));
+    assert_eq!(agent.end(Signal::INT), (130, String::new()));
+}
+
+#[test]
+fn a_file_is_sent_with_its_cache_and_stores_survive() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let task = json!({
+        "protocolVersion": "2.0",
+        "taskId": "7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
+        "correlationId": "a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11",
+        "issuedAt": "2025-09-28T10:15:23Z",
+        "issuer": { "agentId": "A-prime", "agentKind": "agent" },
+        "target": { "capability": "text.echo" },
+        "constitutionalContext": { "pressureLevel": "instant", "cachePolicy": { "mode": "prefer" } },
+        "payload": { "n": 1 },
+    });
+    let options = ["--store", store.to_str().unwrap(), "--allow", "A-prime"];
+    for hit in [false, true] {
+        let agent = Agent::start(&options);
+        let (code, lines, _) = send(&[&agent.url, "-"], &task.to_string());
+        let last = lines.last().unwrap();
+        assert_eq!((code, &last["output"]), (0, &json!({"n": 1})));
+        assert_eq!(last["constitutionalEvidence"]["cache"]["hit"], json!(hit));
+        let (code, lines) = agent.send(&["--capability", "text.echo"]);
+        assert_eq!((code, lines[0]["code"].as_str()), (1, Some("UNAUTHORIZED")));
+        assert_eq!(agent.end(Signal::TERM).0, 130);
+    }
+}
+
+#[test]
+fn mistakes_end_with_a_line_of_help() {
+    let url = "http://127.0.0.1:9/sap/tasks";
+    for (arguments, said) in [
+        (&[][..], "no URL"),
+        (&[url], "no file and no --capability"),
+        (&[url, "--capability"], "--capability needs"),
+        (&[url, "--what"], "unknown option --what"),
+        (&[url, "a", "b"], "more than one file"),
+        (&[url, "a", "--level=instant"], "a file and options"),
+        (&[url, "/none/such"], "/none/such: "),
+        (&[url, "--capability", "echo"], "--capability: "),
+        (
+            &[url, "--capability", "a.b", "--payload", "[]"],
+            "--payload is no JSON object",
+        ),
+        (&["ftp://a/b", "--capability", "a.b"], "http"),
+    ] {
+        let (code, lines, talk) = send(arguments, "");
+        assert_eq!((code, lines.len()), (2, 0), "{talk}");
+        assert!(talk.contains(said) && talk.lines().count() == 1, "{talk}");
+    }
+    // Nobody is there.
+    let (code, _, talk) = send(&[url, "--capability", "a.b"], "");
+    assert_eq!((code, talk.lines().count()), (3, 1), "{talk}");
+    // What is not valid, or holds a secret, is told and not sent.
+    let (code, lines, _) = send(&[url, "-"], "{\"payload\":7}");
+    assert_eq!((code, &lines[0]["sent"]), (1, &json!(false)));
+    let secret = r#"{"k":"Bearer abcdefghijklmnop123456"}"#;
+    let (code, lines, talk) = send(&[url, "--capability", "a.b", "--payload", secret], "");
+    assert_eq!((code, lines.len()), (1, 1), "{talk}");
+    assert!(!lines[0].to_string().contains("abcdefghijklmnop"));
+    for (arguments, said) in [
+        (&["--listen", "256.0.0.1:0"][..], "256.0.0.1:0"),
+        (&["--listen"], "--listen needs"),
+        (&["file"], "unknown argument file"),
+        (&["--agent", " "], "blank"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let talk = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (output.status.code(), output.stdout.len()),
+            (Some(2), 0),
+            "{talk}"
+        );
+        assert!(talk.contains(said) && talk.lines().count() == 1, "{talk}");
+    }
+}

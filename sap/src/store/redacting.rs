@@ -1,0 +1,67 @@
+//! Entries without secrets.
+
+use ubos_common::json::RawObject;
+use ubos_common::secret::{Bounds, redact_json};
+
+use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
+
+/// A transcript that keeps no secret: values shaped like one, or named like one, are replaced before they are
+/// written. All else is kept as it is. What was replaced is gone; the cache and the answer are not touched.
+///
+/// ```
+/// use sap::store::{MemoryTranscript, Redacting};
+/// use sap::transcript::{Entry, EntryKind, Transcript as _};
+/// use ubos_common::{json::{RawBuf, RawObject}, time::Timestamp};
+///
+/// let transcript = Redacting::new(MemoryTranscript::default());
+/// let body = RawObject::new(RawBuf::parse(r#"{"n":1.50,"password":"hunter2"}"#)?).unwrap();
+/// transcript.record(&Entry::new(EntryKind::Task, Timestamp::EPOCH, body))?;
+/// assert_eq!(transcript.read(0, 1)?[0].body.as_str(), r#"{"n":1.50,"password":"[REDACTED]"}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Redacting<T>(T);
+
+impl<T: Transcript> Redacting<T> {
+    /// Redacts what goes into `transcript`.
+    #[must_use]
+    pub const fn new(transcript: T) -> Self {
+        Self(transcript)
+    }
+
+    /// The transcript beneath.
+    #[must_use]
+    pub const fn inner(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Transcript> Transcript for Redacting<T> {
+    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+        let shown = redact_json(entry.body.as_raw(), &whole());
+        let Some(body) = RawObject::new(shown) else {
+            return self.0.record(entry);
+        };
+        let mut entry = entry.clone();
+        entry.body = body;
+        self.0.record(&entry)
+    }
+
+    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
+        self.0.read(from, max)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.0.verify(kept)
+    }
+}
+
+/// Nothing is cut off for its size.
+fn whole() -> Bounds {
+    let mut bounds = Bounds::default();
+    bounds.depth = usize::MAX;
+    bounds.members = usize::MAX;
+    bounds.elements = usize::MAX;
+    bounds.chars = usize::MAX;
+    bounds
+}

@@ -1,0 +1,430 @@
+//! Agents of one process, without a runtime: a task runs in the caller's own future.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use sap::processor::{Config, Context, Outcome, Processor};
+//! use sap::store::MemoryTranscript;
+//! use sap::transport::{Message, bus::Bus};
+//! use sap::*;
+//! # use ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
+//! # struct Still;
+//! # impl Sleep for Still {
+//! #     fn now(&self) -> Now { Now::new(Mono::ZERO, Timestamp::EPOCH) }
+//! #     fn sleep_until(&self, _: Mono) -> futures::future::BoxFuture<'static, ()> { Box::pin(std::future::pending()) }
+//! # }
+//! # let clock = Arc::new(Still);
+//! # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("A-prime".parse()?, AgentKind::Agent),
+//! #     Target::new("text.upper".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
+//!
+//! let transcript = Arc::new(MemoryTranscript::default());
+//! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
+//! let processor = Processor::new(producer, transcript.clone(), Config::default())
+//!     .handle("text.upper".parse()?, |_: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
+//! let bus = Bus::new(clock, transcript);
+//! bus.attach(processor);
+//! let answer = futures::executor::block_on(bus.send(&task, &mut |_| {}))?;
+//! let Some(Message::Result(result)) = answer else { panic!("not turned away") };
+//! assert_eq!(result.status, Status::Succeeded);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | bound | default | at the bound |
+//! |---|---|---|
+//! | tasks on the bus | 1,024 | `try_send` gives a Nack `RATE_LIMIT`, `send` waits, first come first served |
+//! | results in a mailbox | 1,024 | the endpoint counts as unreachable |
+
+use core::fmt;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures::channel::{mpsc, oneshot};
+use futures::future::BoxFuture;
+use futures::stream::Stream;
+
+use super::{Caller, Message, Replies, SendError, Service, SharedClock};
+use crate::error::ErrorCode;
+use crate::processor::{self, Given, ProcessError, Processor, Unreachable, Warning};
+use crate::producer::dispatch;
+use crate::receipt::Nack;
+use crate::result::TaskResult;
+use crate::secrets::SecretPolicy;
+use crate::task::Task;
+use crate::trace;
+use crate::transcript::{Entry, Transcript};
+use crate::validate::{Options, decode_task, findings};
+
+/// Agents of one process. Clones are one bus.
+#[derive(Clone)]
+pub struct Bus(Arc<Inner>);
+
+struct Inner {
+    clock: SharedClock,
+    transcript: Arc<dyn Transcript>,
+    config: Config,
+    agents: Mutex<BTreeMap<String, Service>>,
+    mailboxes: Mutex<BTreeMap<String, mpsc::Sender<TaskResult>>>,
+    places: Arc<Places>,
+    turn: AtomicUsize,
+}
+
+/// Settings of a [`Bus`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// How tasks are read; strictly by default.
+    pub options: Options,
+    /// What happens to a payload with a secret.
+    pub secrets: SecretPolicy,
+    /// Tasks on the bus at the same time. Default 1,024.
+    pub max_tasks: usize,
+    /// Results that wait in one mailbox. Default 1,024.
+    pub max_results: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            secrets: SecretPolicy::Refuse,
+            max_tasks: 1_024,
+            max_results: 1_024,
+        }
+    }
+}
+
+impl Config {
+    /// Sets how tasks are read.
+    #[must_use]
+    pub const fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets what happens to a payload with a secret.
+    #[must_use]
+    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Sets how many tasks are on the bus at the same time.
+    #[must_use]
+    pub const fn max_tasks(mut self, tasks: usize) -> Self {
+        self.max_tasks = tasks;
+        self
+    }
+
+    /// Sets how many results wait in one mailbox.
+    #[must_use]
+    pub const fn max_results(mut self, results: usize) -> Self {
+        self.max_results = results;
+        self
+    }
+}
+
+impl Bus {
+    /// A bus without agents. What it turns away itself goes into the transcript.
+    #[must_use]
+    pub fn new(clock: SharedClock, transcript: Arc<dyn Transcript>) -> Self {
+        Self::with(clock, transcript, Config::default())
+    }
+
+    /// A bus of these settings.
+    #[must_use]
+    pub fn with(clock: SharedClock, transcript: Arc<dyn Transcript>, config: Config) -> Self {
+        Self(Arc::new(Inner {
+            clock,
+            transcript,
+            places: Places::new(config.max_tasks),
+            config,
+            agents: Mutex::default(),
+            mailboxes: Mutex::default(),
+            turn: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Puts an agent on the bus, in the place of one of the same id.
+    pub fn attach(&self, processor: Processor) -> Arc<Processor> {
+        self.attach_with(processor, |_| {})
+    }
+
+    /// Puts an agent on the bus, and says who is told of its warnings.
+    pub fn attach_with(
+        &self,
+        processor: Processor,
+        on_warning: impl Fn(&Warning) + Send + Sync + 'static,
+    ) -> Arc<Processor> {
+        let processor = Arc::new(processor);
+        let service = Service::new(Arc::clone(&processor), Arc::clone(&self.0.clock))
+            .replies(Arc::new(Mailboxes(Arc::downgrade(&self.0))))
+            .on_warning(on_warning);
+        let agent = processor.producer().agent_id.to_string();
+        lock(&self.0.agents).insert(agent, service);
+        processor
+    }
+
+    /// Opens a mailbox: results of tasks that name this endpoint go there, for as long as it is held. One of the
+    /// same name that was opened before gets nothing more.
+    #[must_use]
+    pub fn mailbox(&self, endpoint: impl Into<String>) -> Mailbox {
+        let (sender, receiver) = mpsc::channel(self.0.config.max_results);
+        lock(&self.0.mailboxes).insert(endpoint.into(), sender);
+        Mailbox(receiver)
+    }
+
+    /// Sends a task and gives the last that the caller is told: a result, a Nack, or the Ack where results go to
+    /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. At the bound it waits.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]. Spec: SAP 10
+    pub async fn send(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let bytes = dispatch(task, self.0.config.secrets)?.bytes;
+        let _place = self.0.places.take().await;
+        self.exchange(task, &bytes, told).await
+    }
+
+    /// As [`send`](Self::send); at the bound the task is turned away.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`].
+    // impl: SAP-10-1
+    pub async fn try_send(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let bytes = dispatch(task, self.0.config.secrets)?.bytes;
+        let Some(_place) = self.0.places.try_take() else {
+            let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
+            let message = self.turn_away(nack, &bytes)?;
+            told(&message);
+            return Ok(Some(message));
+        };
+        self.exchange(task, &bytes, told).await
+    }
+
+    /// Serves bytes that somebody else brought, as other transports do.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`].
+    pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
+        let _place = self.0.places.take().await;
+        self.route(bytes, caller).await
+    }
+
+    async fn exchange(
+        &self,
+        task: &Task,
+        bytes: &[u8],
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let mut asking = Asking { told, last: None };
+        // What was dispatched is valid, and need not be read again.
+        self.pass(task.clone(), Given::Encoded(bytes), &mut asking)
+            .await?;
+        Ok(asking.last)
+    }
+
+    async fn route(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
+        let options = &self.0.config.options;
+        let decoded = decode_task(bytes, options);
+        let Ok((task, _)) = decoded else {
+            let nack = processor::invalid(&findings(&decoded), bytes, options);
+            caller.tell(self.turn_away(nack, bytes)?).await;
+            return Ok(());
+        };
+        self.pass(task, Given::Wire(bytes), caller).await
+    }
+
+    async fn pass(
+        &self,
+        task: Task,
+        given: Given<'_>,
+        caller: &mut dyn Caller,
+    ) -> Result<(), ProcessError> {
+        let Some(service) = self.0.find(&task) else {
+            let why = "no such capability or agent here";
+            let nack = processor::nack(&task, ErrorCode::NotFound, why);
+            caller.tell(self.turn_away(nack, given.bytes())?).await;
+            return Ok(());
+        };
+        let span = trace::carry("bus", Some(&task.correlation_id));
+        trace::within(span, service.serve_task(task, given, caller)).await
+    }
+
+    fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
+        let entry = Entry::nack(self.0.clock.now().wall, &nack, bytes)?;
+        self.0.transcript.record(&entry)?;
+        Ok(Message::Nack(nack))
+    }
+}
+
+impl Inner {
+    /// The agent that the task names, or the next one in turn of those that do what it wants.
+    // impl: SAP-4.1-16
+    fn find(&self, task: &Task) -> Option<Service> {
+        let agents = lock(&self.agents);
+        let does = |service: &&Service| service.processor().handles(&task.target.capability);
+        if let Some(agent) = &task.target.agent_id {
+            return agents.get(agent).filter(does).cloned();
+        }
+        let able = agents.values().filter(does).count();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut able_ones = agents.values().filter(does);
+        able_ones.nth(turn.checked_rem(able)?).cloned()
+    }
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agents: Vec<String> = lock(&self.0.agents).keys().cloned().collect();
+        f.debug_struct("Bus")
+            .field("agents", &agents)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The results of one endpoint, a stream. Dropped, the endpoint is gone.
+#[derive(Debug)]
+pub struct Mailbox(mpsc::Receiver<TaskResult>);
+
+impl Mailbox {
+    /// A result that is there already.
+    pub fn try_next(&mut self) -> Option<TaskResult> {
+        self.0.try_recv().ok()
+    }
+}
+
+impl Stream for Mailbox {
+    type Item = TaskResult;
+
+    fn poll_next(
+        mut self: core::pin::Pin<&mut Self>,
+        cx: &mut core::task::Context<'_>,
+    ) -> core::task::Poll<Option<TaskResult>> {
+        core::pin::Pin::new(&mut self.0).poll_next(cx)
+    }
+}
+
+struct Mailboxes(Weak<Inner>);
+
+impl fmt::Debug for Mailboxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mailboxes")
+    }
+}
+
+impl Replies for Mailboxes {
+    fn send<'a>(
+        &'a self,
+        endpoint: &'a str,
+        result: &'a TaskResult,
+    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(core::future::ready(self.put(endpoint, result)))
+    }
+}
+
+impl Mailboxes {
+    fn put(&self, endpoint: &str, result: &TaskResult) -> Result<(), Unreachable> {
+        let inner = self.0.upgrade().ok_or(Unreachable::NoWay)?;
+        let mut mailboxes = lock(&inner.mailboxes);
+        let mailbox = mailboxes.get_mut(endpoint).ok_or(Unreachable::NoWay)?;
+        let put = mailbox.try_send(result.clone());
+        if put.as_ref().is_err_and(mpsc::TrySendError::is_disconnected) {
+            mailboxes.remove(endpoint);
+        }
+        put.map_err(|_| Unreachable::Refused)
+    }
+}
+
+/// The caller's side: in one process, what is said is of its task, in order and once.
+struct Asking<'a> {
+    told: &'a mut (dyn FnMut(&Message) + Send),
+    last: Option<Message>,
+}
+
+impl Caller for Asking<'_> {
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        (self.told)(&message);
+        self.last = Some(message);
+        Box::pin(core::future::ready(()))
+    }
+}
+
+/// Places on the bus, given in the order in which they were asked for.
+#[derive(Debug)]
+struct Places(Mutex<Free>);
+
+#[derive(Debug)]
+struct Free {
+    places: usize,
+    /// The callers' own futures, as many as wait.
+    waiting: VecDeque<oneshot::Sender<Place>>,
+}
+
+/// One place; it goes to the next who waits when it is dropped, wherever that happens.
+#[derive(Debug)]
+struct Place(Option<Arc<Places>>);
+
+impl Places {
+    fn new(places: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Free {
+            places,
+            waiting: VecDeque::new(),
+        })))
+    }
+
+    fn try_take(self: &Arc<Self>) -> Option<Place> {
+        let mut free = lock(&self.0);
+        free.places = free.places.checked_sub(1)?;
+        Some(Place(Some(Arc::clone(self))))
+    }
+
+    async fn take(self: &Arc<Self>) -> Option<Place> {
+        if let Some(place) = self.try_take() {
+            return Some(place);
+        }
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut free = lock(&self.0);
+            free.waiting.retain(|waiting| !waiting.is_canceled());
+            free.waiting.push_back(sender);
+            trace::queue("bus", free.waiting.len(), usize::MAX);
+        }
+        receiver.await.ok()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(places) = self.0.take() else { return };
+        loop {
+            let next = {
+                let mut free = lock(&places.0);
+                let next = free.waiting.pop_front();
+                if next.is_none() {
+                    free.places += 1;
+                }
+                next
+            };
+            let Some(next) = next else { return };
+            // Given without the lock: one that nobody takes comes back through here.
+            match next.send(Self(Some(Arc::clone(&places)))) {
+                Ok(()) => return,
+                Err(mut back) => back.0 = None,
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

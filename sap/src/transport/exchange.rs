@@ -1,0 +1,78 @@
+//! The asking side of one task.
+
+use ubos_common::violation::Profile;
+
+use super::{Message, SendError};
+use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
+use crate::task::Task;
+
+/// Takes what is said about a task and passes on what is new and may be.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    lifecycle: Lifecycle,
+    ids: (crate::TaskId, crate::CorrelationId),
+    acknowledged: bool,
+    last: Option<Message>,
+}
+
+impl Exchange {
+    pub(crate) fn new(task: &Task) -> Self {
+        Self {
+            lifecycle: Lifecycle::new(task, Profile::Strict),
+            ids: (task.task_id, task.correlation_id),
+            acknowledged: false,
+            last: None,
+        }
+    }
+
+    /// Takes a message; tells it if it is new. Gives whether it was the last.
+    ///
+    /// An Ack that is late or doubled changes nothing.
+    // impl: SAP-4.3-3, SAP-5-5
+    pub(crate) fn take(
+        &mut self,
+        message: Message,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<bool, SendError> {
+        self.belongs(&message).map_err(SendError::Refused)?;
+        let is_new = match &message {
+            Message::Ack(_) => {
+                let first = !self.acknowledged && self.lifecycle.status().is_none();
+                self.acknowledged = true;
+                first
+            }
+            Message::Nack(_) => true,
+            Message::Result(result) => {
+                self.lifecycle.accept(result).map_err(SendError::Refused)? != Accepted::Repeat
+            }
+        };
+        let is_last = message.is_last();
+        if is_new {
+            told(&message);
+            self.last = Some(message);
+        }
+        Ok(is_last)
+    }
+
+    /// The last new message; `None` where nothing was said.
+    pub(crate) fn end(self) -> Option<Message> {
+        self.last
+    }
+
+    fn belongs(&self, message: &Message) -> Result<(), LifecycleError> {
+        let (task_id, correlation_id) = self.ids;
+        if let Some(seen) = message.task_id().filter(|seen| **seen != task_id) {
+            return Err(LifecycleError::Task {
+                wanted: task_id,
+                seen: *seen,
+            });
+        }
+        match message.correlation_id() {
+            Some(seen) if *seen != correlation_id => Err(LifecycleError::Correlation {
+                wanted: correlation_id,
+                seen: *seen,
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Tasks over HTTP: one POST, answered by a result, by a receipt, or by a stream of lines.
+//!
+//! | what is said | status | body |
+//! |---|---|---|
+//! | a result, whatever its status | 200 | the result |
+//! | everything, where `Accept: application/x-ndjson` is sent | 200 | Ack and results, a line each, as they come |
+//! | an Ack alone, because results go to an endpoint | 202 | the Ack; nothing where none is wanted |
+//! | Nack `INVALID_TASK` | 400, for a long body 413 | the Nack |
+//! | Nack `UNAUTHORIZED`, `FORBIDDEN`, `NOT_FOUND` | 401, 403, 404 | the Nack |
+//! | Nack `UNPROCESSABLE`, `RATE_LIMIT` | 422, 429 | the Nack |
+//! | nothing, because it could not be written down | 500 | – |
+//!
+//! `X-Correlation-Id` is sent and echoed. Absent is fine; one that is not the task's is a Nack.
+//!
+//! A client that goes does not end its task: sent again, it is answered with what came of it.
+
+mod client;
+mod replies;
+mod server;
+
+pub use client::{Client, ClientError};
+pub use replies::{HttpReplies, inbox};
+pub use server::{Config, router, serve};
+
+/// Lines of JSON.
+const LINES: &str = "application/x-ndjson";
+const JSON: &str = "application/json";
+/// The header as it is sent; it is read in any case.
+const CORRELATION: &str = "x-correlation-id";

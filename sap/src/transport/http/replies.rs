@@ -1,0 +1,133 @@
+//! Results to endpoints that are addresses of HTTP.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use futures::future::BoxFuture;
+use reqwest::Url;
+use reqwest::header::CONTENT_TYPE;
+
+use super::client::{ClientError, http};
+use super::{CORRELATION, JSON};
+use crate::processor::Unreachable;
+use crate::result::TaskResult;
+use crate::transport::Replies;
+use crate::validate::{Options, decode_result};
+
+/// Posts each result to the endpoint of its task.
+///
+/// Endpoints are named by issuers, so only those of allowed origins are reached; none is by default.
+#[derive(Clone, Debug)]
+pub struct HttpReplies {
+    http: reqwest::Client,
+    origins: BTreeSet<String>,
+    timeout: Duration,
+}
+
+impl HttpReplies {
+    /// Reaches nothing yet. One result takes at most 10 s.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn new() -> Result<Self, ClientError> {
+        Ok(Self {
+            http: http()?,
+            origins: BTreeSet::new(),
+            timeout: Duration::from_secs(10),
+        })
+    }
+
+    /// Lets results go to endpoints of an origin, such as `https://prime.example:8443`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Url`].
+    pub fn allow(mut self, origin: &str) -> Result<Self, ClientError> {
+        let url = Url::parse(origin).map_err(|_| ClientError::Url)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ClientError::Url);
+        }
+        self.origins.insert(url.origin().ascii_serialization());
+        Ok(self)
+    }
+
+    /// Sets how long one result may take.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    async fn post(&self, endpoint: &str, result: &TaskResult) -> Result<(), Unreachable> {
+        let url = Url::parse(endpoint).map_err(|_| Unreachable::NoWay)?;
+        let is_bare = url.username().is_empty() && url.password().is_none();
+        if !is_bare || !self.origins.contains(&url.origin().ascii_serialization()) {
+            return Err(Unreachable::NoWay);
+        }
+        let request = self
+            .http
+            .post(url)
+            .timeout(self.timeout)
+            .header(CONTENT_TYPE, JSON)
+            .header(CORRELATION, result.correlation_id.to_string())
+            .body(result.encode());
+        let response = request
+            .send()
+            .await
+            .map_err(|error| Unreachable::Carrier(Box::new(error.without_url())))?;
+        match response.status().is_success() {
+            true => Ok(()),
+            false => Err(Unreachable::Refused),
+        }
+    }
+}
+
+impl Replies for HttpReplies {
+    fn send<'a>(
+        &'a self,
+        endpoint: &'a str,
+        result: &'a TaskResult,
+    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(self.post(endpoint, result))
+    }
+}
+
+/// An endpoint: results that are posted to `path` are read strictly and told. It answers 204, or 400.
+///
+/// Whether a result is one that is waited for is the application's to check, with a
+/// [`Lifecycle`](crate::lifecycle::Lifecycle).
+pub fn inbox(
+    path: &str,
+    options: Options,
+    told: impl Fn(TaskResult) + Send + Sync + 'static,
+) -> Router {
+    Router::new()
+        .route(path, post(take))
+        .layer(DefaultBodyLimit::max(options.limits.max_bytes))
+        .with_state(Arc::new(Inbox {
+            options,
+            told: Box::new(told),
+        }))
+}
+
+struct Inbox {
+    options: Options,
+    told: Box<dyn Fn(TaskResult) + Send + Sync>,
+}
+
+async fn take(State(inbox): State<Arc<Inbox>>, body: Bytes) -> StatusCode {
+    match decode_result(&body, &inbox.options) {
+        Ok((result, _)) => {
+            (inbox.told)(result);
+            StatusCode::NO_CONTENT
+        }
+        Err(_) => StatusCode::BAD_REQUEST,
+    }
+}

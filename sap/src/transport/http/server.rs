@@ -1,0 +1,328 @@
+//! The answering side.
+
+use core::convert::Infallible;
+use core::future::Future;
+use core::time::Duration;
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::{CORRELATION, JSON, LINES};
+use crate::error::ErrorCode;
+use crate::ident::CorrelationId;
+use crate::receipt::{Nack, ReceiptStatus};
+use crate::result::TaskResult;
+use crate::trace;
+use crate::transport::{Caller, Message, Service};
+use crate::validate::{Options, ids_of};
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where tasks are posted. Default `/sap/tasks`.
+    pub path: String,
+    /// Bytes of one task; above it is a Nack and 413. Default 1 MiB.
+    pub max_body_bytes: usize,
+    /// How long one line waits for a client that is slow to read; then it counts as gone. Default 30 s.
+    pub write_timeout: Duration,
+    /// How long tasks that run may go on when the server is to end; then they are cancelled. Default 10 s.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            path: "/sap/tasks".into(),
+            max_body_bytes: 1 << 20,
+            write_timeout: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Config {
+    /// Sets where tasks are posted.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// Sets the bytes of one task.
+    #[must_use]
+    pub const fn max_body_bytes(mut self, bytes: usize) -> Self {
+        self.max_body_bytes = bytes;
+        self
+    }
+
+    /// Sets how long one line waits for a client.
+    #[must_use]
+    pub const fn write_timeout(mut self, timeout: Duration) -> Self {
+        self.write_timeout = timeout;
+        self
+    }
+
+    /// Sets how long tasks may go on when the server is to end.
+    #[must_use]
+    pub const fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+}
+
+struct Server {
+    service: Service,
+    config: Config,
+    /// Held by every task that runs, so that the end can be waited for.
+    running: mpsc::Sender<Infallible>,
+}
+
+/// The routes of a service, for an application that has others too. Tasks run on tokio.
+pub fn router(service: Service, config: Config) -> Router {
+    router_of(service, config, mpsc::channel(1).0)
+}
+
+fn router_of(service: Service, config: Config, running: mpsc::Sender<Infallible>) -> Router {
+    let path = config.path.clone();
+    let server = Server {
+        service,
+        config,
+        running,
+    };
+    Router::new()
+        .route(&path, post(answer))
+        .with_state(Arc::new(server))
+}
+
+/// Serves until `shutdown` is ready, then lets tasks end.
+///
+/// No connection is taken any more then; tasks that run have the grace of the settings, after which they end
+/// CANCELLED. It returns when the last one has ended.
+///
+/// # Errors
+///
+/// The listener failed.
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    config: Config,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let (running, mut ended) = mpsc::channel(1);
+    let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let serving = axum::serve(listener, router_of(service, config, running))
+        .with_graceful_shutdown(async move {
+            shutdown.await;
+            let _ = begin.send(());
+        });
+    let serving = async {
+        let served = serving.await;
+        // Tasks whose client is gone, or whose results go elsewhere.
+        while ended.recv().await.is_some() {}
+        served
+    };
+    let impatience = async {
+        if begun.await.is_ok() {
+            tokio::time::sleep(grace).await;
+            processor.cancel_all();
+        }
+        core::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        served = serving => served,
+        never = impatience => match never {},
+    }
+}
+
+async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(bytes) = to_bytes(body, server.config.max_body_bytes).await else {
+        let nack = malformed("the body is longer than may be, or did not come whole");
+        return server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
+    };
+    let (_, correlation) = ids_of(&bytes, &Options::default().limits);
+    // impl: SAP-10-2
+    let mut claimed = head.headers.get_all(CORRELATION).iter();
+    if correlation.is_some() && claimed.any(|header| read_id(header) != correlation) {
+        let mut nack = malformed("the correlation id of the header is not the task's");
+        (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
+        return server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
+    }
+    let messages = server.start(bytes, correlation.as_ref());
+    let mut response = match wants_lines(&head.headers) {
+        true => lines(messages).await,
+        false => last(messages).await,
+    };
+    let echoed = correlation.and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
+    if let Some(echoed) = echoed.or_else(|| head.headers.get(CORRELATION).cloned()) {
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(CORRELATION), echoed);
+    }
+    response
+}
+
+impl Server {
+    /// Answers in a task of its own, which the client's going does not end.
+    #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
+    fn start(&self, bytes: Bytes, correlation: Option<&CorrelationId>) -> Messages {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        // Holding it open would keep one whose results go elsewhere waiting.
+        let lost = sender.downgrade();
+        let mut caller = Waiting {
+            sender: Some(sender),
+            timeout: self.config.write_timeout,
+        };
+        let (service, running) = (self.service.clone(), self.running.clone());
+        let span = trace::carry("http", correlation);
+        tokio::spawn(async move {
+            let served = trace::within(span, service.serve(&bytes, &mut caller)).await;
+            if let (Err(_), Some(lost)) = (served, lost.upgrade()) {
+                let _ = lost.try_send(Err(Lost));
+            }
+            drop(running);
+        });
+        receiver
+    }
+
+    fn turn_away(&self, nack: Nack, bytes: &[u8], status: StatusCode) -> Response {
+        let correlation = nack.correlation_id;
+        let Ok(message) = self.service.turn_away(nack, bytes) else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        let mut response = whole(status, &message);
+        if let Some(id) = correlation.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
+            response
+                .headers_mut()
+                .insert(HeaderName::from_static(CORRELATION), id);
+        }
+        response
+    }
+}
+
+/// What is said about one task, as it comes.
+type Messages = mpsc::Receiver<Result<Message, Lost>>;
+
+/// The next message could not be written down, so it is not said.
+#[derive(Debug, thiserror::Error)]
+#[error("the next message could not be written down")]
+struct Lost;
+
+/// A client that waits for its answer.
+struct Waiting {
+    sender: Option<mpsc::Sender<Result<Message, Lost>>>,
+    timeout: Duration,
+}
+
+impl Caller for Waiting {
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Some(sender) = &self.sender else { return };
+            let sent = tokio::time::timeout(self.timeout, sender.send(Ok(message))).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                self.sender = None;
+            }
+        })
+    }
+
+    fn elsewhere(&mut self, _: &TaskResult) {
+        self.sender = None;
+    }
+}
+
+/// The last message as a whole.
+async fn last(mut messages: Messages) -> Response {
+    let mut last = None;
+    while let Some(message) = messages.recv().await {
+        match message {
+            Ok(message) => last = Some(message),
+            Err(Lost) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        }
+    }
+    match last {
+        Some(message) => whole(status_of(&message), &message),
+        // Results go elsewhere, and no Ack is wanted.
+        None => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+/// All messages as they come; one that turns the task away keeps its status. A stream that cannot go on breaks.
+async fn lines(mut messages: Messages) -> Response {
+    let first = match messages.recv().await {
+        None => return StatusCode::ACCEPTED.into_response(),
+        Some(Err(Lost)) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Some(Ok(nack @ Message::Nack(_))) => return whole(status_of(&nack), &nack),
+        Some(Ok(first)) => first,
+    };
+    let rest = futures::stream::poll_fn(move |cx| messages.poll_recv(cx));
+    let lines = futures::stream::iter([Ok(first)])
+        .chain(rest)
+        .map(|message| {
+            message.map(|message| {
+                let mut line = message.encode();
+                line.push(b'\n');
+                Bytes::from(line)
+            })
+        });
+    let body = Body::from_stream(lines);
+    (StatusCode::OK, [(header::CONTENT_TYPE, LINES)], body).into_response()
+}
+
+fn whole(status: StatusCode, message: &Message) -> Response {
+    (status, [(header::CONTENT_TYPE, JSON)], message.encode()).into_response()
+}
+
+fn status_of(message: &Message) -> StatusCode {
+    match message {
+        Message::Ack(_) => StatusCode::ACCEPTED,
+        Message::Result(_) => StatusCode::OK,
+        Message::Nack(nack) => match &nack.code {
+            ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+            ErrorCode::NotFound => StatusCode::NOT_FOUND,
+            ErrorCode::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorCode::RateLimit => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::BAD_REQUEST,
+        },
+    }
+}
+
+fn wants_lines(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|kind| {
+            kind.split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .eq_ignore_ascii_case(LINES)
+        })
+}
+
+fn read_id(header: &HeaderValue) -> Option<CorrelationId> {
+    header.to_str().ok()?.trim().parse().ok()
+}
+
+#[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
+fn malformed(why: &str) -> Nack {
+    let why = why.parse().expect("no reason here is blank");
+    Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why)
+}
+
+/// Messages that wait for a client; with as many, its task waits.
+const WAITING: usize = 16;

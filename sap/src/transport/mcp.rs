@@ -1,0 +1,355 @@
+//! Capabilities as MCP tools, in both directions: serve them, and call those of somebody else's server.
+//!
+//! A tool has the name of its capability, takes a task as its arguments, and is answered by one text, the last
+//! result. Where results go to an endpoint it is the Ack. A Nack is a tool error that holds it. A client that
+//! cancels its call cancels the task.
+//!
+//! MCP carries arguments as values, which a number such as `1.50` or one of twenty digits does not survive. A task
+//! with such a number goes as `{"task": "…"}`, the JSON text of it; servers take both forms.
+//!
+//! ```no_run
+//! # async fn serve(service: sap::transport::Service) -> Result<(), Box<dyn std::error::Error>> {
+//! use rmcp::ServiceExt as _;
+//! use sap::transport::mcp::Server;
+//!
+//! let (input, output) = (tokio::io::empty(), tokio::io::sink()); // standard input and output
+//! Server::new(service).serve((input, output)).await?.waiting().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, Tool,
+};
+use rmcp::service::{Peer, RequestContext, RoleClient, RoleServer, ServiceError};
+use rmcp::{ServerHandler, model::ContentBlock::Text};
+use serde_json::{Value, json};
+use ubos_common::json::RawBuf;
+
+use super::exchange::Exchange;
+use super::{Caller, Message, SendError, Service};
+use crate::error::ErrorCode;
+use crate::producer::dispatch;
+use crate::receipt::{Nack, ReceiptStatus};
+use crate::secrets::SecretPolicy;
+use crate::task::Task;
+use crate::trace;
+use crate::validate::{Options, ids_of};
+
+/// Serves the capabilities of a service as tools.
+#[derive(Clone, Debug)]
+pub struct Server {
+    service: Service,
+    max_bytes: usize,
+}
+
+impl Server {
+    /// A server of tasks up to 1 MiB.
+    #[must_use]
+    pub const fn new(service: Service) -> Self {
+        Self {
+            service,
+            max_bytes: 1 << 20,
+        }
+    }
+
+    /// Sets the bytes of one task; above it is a Nack.
+    #[must_use]
+    pub const fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<Message>, ErrorData> {
+        let bytes = task_of(arguments);
+        let refusal = if bytes.len() > self.max_bytes {
+            Some("the task is longer than may be")
+        } else {
+            (capability_of(&bytes).is_some_and(|wanted| wanted != tool))
+                .then_some("the tool is not the capability of the task")
+        };
+        let lost = |_| ErrorData::internal_error("the answer could not be written down", None);
+        if let Some(why) = refusal {
+            let nack = malformed(why, &bytes);
+            return self.service.turn_away(nack, &bytes).map(Some).map_err(lost);
+        }
+        let mut last = Last::default();
+        let (task_id, correlation_id) = ids_of(&bytes, &Options::default().limits);
+        let span = trace::carry("mcp", correlation_id.as_ref());
+        let served = {
+            let mut serving =
+                core::pin::pin!(trace::within(span, self.service.serve(&bytes, &mut last)));
+            tokio::select! {
+                served = &mut serving => served,
+                () = context.ct.cancelled() => {
+                    if let Some(task_id) = task_id {
+                        self.service.processor().cancel(&task_id);
+                    }
+                    serving.await
+                }
+            }
+        };
+        served.map_err(lost)?;
+        Ok(last.0)
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let agent = self.service.processor().producer().agent_id.to_string();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new(agent, env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let capabilities = self.service.processor().capabilities();
+        let tools = capabilities.map(|capability| {
+            let name = capability.as_str().to_owned();
+            Tool::new(
+                name,
+                "A capability of SAP V2.0: a Task in, a TaskResult out.",
+                schema(),
+            )
+        });
+        Ok(ListToolsResult::with_all_items(tools.collect()))
+    }
+
+    // impl: SAP-10-3
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        let message = self.call(&request.name, arguments, &context).await?;
+        let content = message.iter().map(|message| {
+            let text = String::from_utf8(message.encode()).unwrap_or_default();
+            ContentBlock::text(text)
+        });
+        let content = content.collect();
+        let result = match message {
+            Some(Message::Nack(_)) => CallToolResult::error(content),
+            _ => CallToolResult::success(content),
+        };
+        Ok(result.into())
+    }
+}
+
+/// Keeps the last message.
+#[derive(Default)]
+struct Last(Option<Message>);
+
+impl Caller for Last {
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        self.0 = Some(message);
+        Box::pin(core::future::ready(()))
+    }
+}
+
+/// The bytes of the task, whichever form it came in.
+fn task_of(mut arguments: JsonObject) -> Vec<u8> {
+    if arguments.len() == 1
+        && let Some(Value::String(text)) = arguments.get_mut(TASK)
+    {
+        return core::mem::take(text).into_bytes();
+    }
+    Value::Object(arguments).to_string().into_bytes()
+}
+
+ubos_common::wire! {
+    struct Glance {
+        optional target: Aim = "target", "SAP-4.1-4";
+    }
+}
+
+ubos_common::wire! {
+    struct Aim {
+        optional capability: RawBuf = "capability", "SAP-4.1-4";
+    }
+}
+
+/// What the task asks for, if that can be read at all.
+fn capability_of(bytes: &[u8]) -> Option<String> {
+    use ubos_common::json::decode;
+    use ubos_common::violation::Profile::Lenient;
+    let (glance, _) = decode::<Glance>(bytes, &Options::default().limits, Lenient).ok()?;
+    glance.target?.capability?.deserialize().ok()
+}
+
+#[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
+fn malformed(why: &str, bytes: &[u8]) -> Nack {
+    let why = why.parse().expect("no reason here is blank");
+    let mut nack = Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why);
+    (nack.message_id, nack.correlation_id) = ids_of(bytes, &Options::default().limits);
+    nack
+}
+
+fn schema() -> Arc<JsonObject> {
+    let text =
+        "the JSON text of a SAP V2.0 Task; instead of it the arguments may be the Task itself";
+    match json!({"type": "object", "properties": {TASK: {"type": "string", "description": text}}}) {
+        Value::Object(schema) => Arc::new(schema),
+        _ => Arc::default(),
+    }
+}
+
+/// Sends tasks to the tools of a server, over a connection that is there.
+#[derive(Clone, Debug)]
+pub struct Client {
+    peer: Peer<RoleClient>,
+    options: Options,
+    secrets: SecretPolicy,
+}
+
+impl Client {
+    /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
+    #[must_use]
+    pub fn new(peer: Peer<RoleClient>) -> Self {
+        Self {
+            peer,
+            options: Options::default(),
+            secrets: SecretPolicy::Refuse,
+        }
+    }
+
+    /// Sets how answers are read; strictly by default.
+    #[must_use]
+    pub const fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets what happens to a payload with a secret; refused by default.
+    #[must_use]
+    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]. Spec: SAP 10
+    pub async fn send(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let bytes = dispatch(task, self.secrets)?.bytes;
+        let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
+        let call = CallToolRequestParams::new(task.target.capability.to_string())
+            .with_arguments(arguments(text));
+        let answer = match self.peer.call_tool_once(call).await {
+            Ok(CallToolResponse::Complete(answer)) => answer,
+            Ok(_) => return Err(none("a tool that asks back")),
+            Err(ServiceError::McpError(error)) => {
+                return Err(none(&format!("error {} of the server", error.code.0)));
+            }
+            Err(error) => return Err(SendError::carrier(error)),
+        };
+        let mut exchange = Exchange::new(task);
+        for block in &answer.content {
+            let Text(text) = block else {
+                return Err(none("a tool whose answer is no text"));
+            };
+            let message = Message::decode(text.text.as_bytes(), &self.options);
+            exchange.take(message.map_err(SendError::Answer)?, told)?;
+        }
+        Ok(exchange.end())
+    }
+}
+
+fn none(what: &str) -> SendError {
+    SendError::NoAnswer { what: what.into() }
+}
+
+/// The task as a value where that keeps it as it is, else as its text.
+fn arguments(text: String) -> JsonObject {
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(task)) if keeps_numbers(&text) => task,
+        _ => [(TASK.to_owned(), Value::String(text))]
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Whether every number of a sound JSON text is written again as it is.
+fn keeps_numbers(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        rest = rest.get(at..).unwrap_or_default();
+        let length = if rest.starts_with('"') {
+            string_length(rest)
+        } else {
+            let length = rest
+                .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
+                .unwrap_or(rest.len());
+            let number = rest.get(..length).unwrap_or_default();
+            let again = serde_json::from_str::<Value>(number).map(|value| value.to_string());
+            if again.ok().as_deref() != Some(number) {
+                return false;
+            }
+            length
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    true
+}
+
+/// Bytes of the string that a text begins with, quotes included.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The argument that holds a task as text.
+const TASK: &str = "task";
+
+#[cfg(test)]
+mod tests {
+    use super::keeps_numbers;
+
+    #[test]
+    fn numbers_that_a_value_changes_are_found() {
+        for kept in [
+            r#"{"a":1,"b":[-2.5,0],"c":"1.50 \" 1e3"}"#,
+            "18446744073709551615",
+            "{}",
+        ] {
+            assert!(keeps_numbers(kept), "{kept}");
+        }
+        for lost in [
+            "[1.50]",
+            "[1e3]",
+            "[123456789012345678901]",
+            r#"{"\"":"\\","n":-0}"#,
+            "[1,2.0]",
+        ] {
+            assert!(!keeps_numbers(lost), "{lost}");
+        }
+    }
+}

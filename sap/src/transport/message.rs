@@ -1,0 +1,87 @@
+//! What a consumer says about a task.
+
+use ubos_common::json::{self, DecodeError, RawBuf};
+use ubos_common::violation::Profile;
+
+use crate::ident::{CorrelationId, TaskId};
+use crate::receipt::{Ack, Nack};
+use crate::result::TaskResult;
+use crate::validate::{Options, decode_result};
+
+/// What a consumer says about a task: a receipt, or a result.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Message {
+    /// It was taken; results follow.
+    Ack(Ack),
+    /// It was turned away; nothing follows.
+    Nack(Nack),
+    /// How far it is.
+    Result(Box<TaskResult>),
+}
+
+ubos_common::wire! {
+    /// The one member that tells them apart.
+    struct Glance {
+        optional status: RawBuf = "status", "SAP-4.3-1";
+    }
+}
+
+impl Message {
+    /// Reads a message. A receipt is known by its status, everything else is read as a result.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`], with every finding.
+    pub fn decode(bytes: &[u8], options: &Options) -> Result<Self, DecodeError> {
+        let (glance, _) = json::decode::<Glance>(bytes, &options.limits, Profile::Lenient)?;
+        let read = (&options.limits, options.profile);
+        match glance.status.as_ref().map(RawBuf::as_str) {
+            Some("\"ACK\"") => json::decode(bytes, read.0, read.1).map(|(ack, _)| Self::Ack(ack)),
+            Some("\"NACK\"") => {
+                json::decode(bytes, read.0, read.1).map(|(nack, _)| Self::Nack(nack))
+            }
+            _ => decode_result(bytes, options).map(|(result, _)| Self::Result(Box::new(result))),
+        }
+    }
+
+    /// The compact JSON.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Ack(ack) => json::to_vec(ack),
+            Self::Nack(nack) => json::to_vec(nack),
+            Self::Result(result) => result.encode(),
+        }
+    }
+
+    /// Whether nothing follows it.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Ack(_) => false,
+            Self::Nack(_) => true,
+            Self::Result(result) => result.status.is_terminal(),
+        }
+    }
+
+    /// The task that it is about, where that is known.
+    #[must_use]
+    pub const fn task_id(&self) -> Option<&TaskId> {
+        match self {
+            Self::Ack(ack) => Some(&ack.message_id),
+            Self::Nack(nack) => nack.message_id.as_ref(),
+            Self::Result(result) => Some(&result.task_id),
+        }
+    }
+
+    /// Its correlation id, where that is known.
+    #[must_use]
+    pub const fn correlation_id(&self) -> Option<&CorrelationId> {
+        match self {
+            Self::Ack(ack) => Some(&ack.correlation_id),
+            Self::Nack(nack) => nack.correlation_id.as_ref(),
+            Self::Result(result) => Some(&result.correlation_id),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Carrying tasks and results between agents, with the same meaning whatever carries them.
+//!
+//! ```text
+//! bus    in process, no runtime                                        feature `driver`
+//! http   a POST, answered by a result or by a stream of lines           feature `http`
+//! mcp    capabilities as MCP tools                                      feature `mcp`
+//! nats   a durable work queue on JetStream                              feature `nats`
+//! ```
+//!
+//! A server is a [`Service`] behind one of them: it reads the task, has it answered by its processor, and passes
+//! on what is said. A client checks a task before it leaves, and holds every answer against it.
+//!
+//! | who gets what | without `replyTo.endpoint` | with it |
+//! |---|---|---|
+//! | the caller | Ack, then every result, or a Nack | Ack or Nack |
+//! | the endpoint | – | every result |
+//!
+//! An endpoint that cannot be reached is [reported](Service::on_warning), and the result stays in the transcript.
+//! MCP has neither Ack nor results on the way: the caller gets the last one.
+
+pub mod bus;
+mod clock;
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+mod exchange;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "mcp")]
+pub mod mcp;
+mod message;
+#[cfg(feature = "nats")]
+pub mod nats;
+mod service;
+
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+pub use clock::TokioClock;
+pub use message::Message;
+pub use service::{Caller, NoReplies, Replies, Service};
+
+use crate::lifecycle::LifecycleError;
+use crate::processor::ProcessError;
+use crate::producer::DispatchError;
+
+/// The clock of a transport.
+pub type SharedClock = std::sync::Arc<dyn ubos_common::driver::Sleep + Send + Sync>;
+
+/// Why a task has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// It may not be sent; nothing left.
+    #[error("not sent")]
+    Dispatch(#[from] DispatchError),
+    /// It could not be written down, so it was not delivered.
+    #[error("not delivered")]
+    Process(#[from] ProcessError),
+    /// What came back is no message of this protocol.
+    #[error("an answer that is none: {0}")]
+    Answer(#[source] ubos_common::json::DecodeError),
+    /// What came back is not of this task, or may not follow what came before.
+    #[error("an answer that is refused: {0}")]
+    Refused(#[source] LifecycleError),
+    /// The other side ended without an answer.
+    #[error("no answer: {what}")]
+    NoAnswer {
+        /// What came instead, without text of the other side.
+        what: String,
+    },
+    /// Carrying it failed.
+    #[error("carrying it failed")]
+    Carrier(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+impl SendError {
+    pub(crate) fn carrier(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Carrier(error.into())
+    }
+}

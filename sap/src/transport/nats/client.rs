@@ -1,0 +1,118 @@
+//! The asking side.
+
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::message::PublishMessage;
+use futures::StreamExt as _;
+
+use super::{BODY, ELSEWHERE, Queue, headers};
+use crate::lifecycle::body_digest;
+use crate::producer::dispatch;
+use crate::secrets::SecretPolicy;
+use crate::task::Task;
+use crate::transport::exchange::Exchange;
+use crate::transport::{Message, SendError};
+use crate::validate::Options;
+
+/// Puts tasks into a queue and follows what is said about them.
+#[derive(Clone, Debug)]
+pub struct Client {
+    queue: Queue,
+    options: Options,
+    secrets: SecretPolicy,
+}
+
+impl Queue {
+    /// A client of this queue.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client {
+            queue: self.clone(),
+            options: Options::default(),
+            secrets: SecretPolicy::Refuse,
+        }
+    }
+}
+
+impl Client {
+    /// Sets how answers are read; strictly by default.
+    #[must_use]
+    pub const fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets what happens to a payload with a secret; refused by default.
+    #[must_use]
+    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
+    /// nothing where no Ack is wanted then. Everything is told on the way.
+    ///
+    /// It waits for as long as no worker answers; dropping the future leaves the task in the queue. Sent again, it
+    /// is answered with what is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]. Spec: SAP 10
+    pub async fn send(
+        &self,
+        task: &Task,
+        told: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
+        let bytes = dispatch(task, self.secrets)?.bytes;
+        let body = body_digest(&bytes);
+        let queue = &self.queue;
+        let publish = PublishMessage::build()
+            .payload(bytes.into())
+            .headers(headers((&task.task_id, Some(&task.correlation_id)), &body))
+            .message_id(format!("{}.{body}", task.task_id));
+        let subject = format!("{}.task", queue.config.name);
+        let stored = queue.context.send_publish(subject, publish).await;
+        stored
+            .map_err(SendError::carrier)?
+            .await
+            .map_err(SendError::carrier)?;
+        let following = pull::OrderedConfig {
+            filter_subject: queue.subject(&task.task_id, ">"),
+            deliver_policy: DeliverPolicy::All,
+            ..pull::OrderedConfig::default()
+        };
+        let consumer = queue.out.create_consumer(following).await;
+        let messages = consumer.map_err(SendError::carrier)?.messages().await;
+        let mut messages = messages.map_err(SendError::carrier)?;
+        let elsewhere = task
+            .reply_to
+            .as_ref()
+            .is_some_and(|to| to.endpoint.is_some());
+        let mut exchange = Exchange::new(task);
+        while let Some(message) = messages.next().await {
+            let message = message.map_err(SendError::carrier)?;
+            let header = |name| {
+                message
+                    .headers
+                    .as_ref()
+                    .and_then(|headers| headers.get(name))
+            };
+            // Said about another task of the same id, which was turned away or went first.
+            if header(BODY).map(|value| value.as_str()) != Some(&*body.to_string()) {
+                continue;
+            }
+            if message.subject.ends_with(".attempt") {
+                continue;
+            }
+            if header(ELSEWHERE).is_some() {
+                break;
+            }
+            let read = Message::decode(&message.payload, &self.options);
+            let is_ack = message.subject.ends_with(".ack");
+            let is_last = exchange.take(read.map_err(SendError::Answer)?, told)?;
+            if is_last || (is_ack && elsewhere) {
+                break;
+            }
+        }
+        Ok(exchange.end())
+    }
+}

@@ -1,0 +1,204 @@
+//! The answering side: a processor, its time, and the way to endpoints.
+
+use core::fmt;
+use core::pin::pin;
+use core::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::future::{BoxFuture, join, poll_fn};
+
+use super::{Message, SharedClock};
+use crate::processor::{Answer, Delivery, Given, ProcessError, Processor, Unreachable, Warning};
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+use crate::receipt::Nack;
+use crate::result::TaskResult;
+use crate::task::Task;
+
+/// Sends results to the endpoints that tasks name.
+pub trait Replies: fmt::Debug + Send + Sync {
+    /// Sends one result.
+    fn send<'a>(
+        &'a self,
+        endpoint: &'a str,
+        result: &'a TaskResult,
+    ) -> BoxFuture<'a, Result<(), Unreachable>>;
+}
+
+/// No endpoint can be reached: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a unit")]
+pub struct NoReplies;
+
+impl Replies for NoReplies {
+    fn send<'a>(&'a self, _: &'a str, _: &'a TaskResult) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(core::future::ready(Err(Unreachable::NoWay)))
+    }
+}
+
+/// Who sent the task and waits for what is said about it.
+pub trait Caller: Send {
+    /// Takes one message. One who is gone drops it.
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()>;
+
+    /// A result goes to an endpoint instead; no other one comes here.
+    fn elsewhere(&mut self, _result: &TaskResult) {}
+}
+
+/// What answers tasks behind a transport. Clones are one service.
+#[derive(Clone)]
+pub struct Service {
+    processor: Arc<Processor>,
+    clock: SharedClock,
+    replies: Arc<dyn Replies>,
+    on_warning: Arc<dyn Fn(&Warning) + Send + Sync>,
+}
+
+impl Service {
+    /// Messages that wait for one that is slow to take them; at the bound the handler waits too, and the end of
+    /// its time is noticed late.
+    pub const MAX_WAITING: usize = 64;
+
+    /// A service that reaches no endpoint.
+    #[must_use]
+    pub fn new(processor: Arc<Processor>, clock: SharedClock) -> Self {
+        Self {
+            processor,
+            clock,
+            replies: Arc::new(NoReplies),
+            on_warning: Arc::new(|_| {}),
+        }
+    }
+
+    /// Sets what sends results to endpoints.
+    #[must_use]
+    pub fn replies(mut self, replies: Arc<dyn Replies>) -> Self {
+        self.replies = replies;
+        self
+    }
+
+    /// Sets who is told of warnings.
+    #[must_use]
+    pub fn on_warning(mut self, told: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
+        self.on_warning = Arc::new(told);
+        self
+    }
+
+    /// The processor.
+    #[must_use]
+    pub const fn processor(&self) -> &Arc<Processor> {
+        &self.processor
+    }
+
+    /// Answers a task, given as its bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`]: what could not be written down was not said.
+    // impl: SAP-4.1-17, SAP-5-9
+    pub async fn serve(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
+        match self.processor.read(bytes) {
+            Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
+            Err(nack) => {
+                let answer = self.processor.turn_away(self.clock.now(), *nack, bytes)?;
+                caller.tell(answer.into()).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Turns a task away before the processor sees it.
+    #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+    pub(super) fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
+        let now = self.clock.now();
+        self.processor
+            .turn_away(now, nack, bytes)
+            .map(Message::from)
+    }
+
+    /// Ends a task that is not processed any more.
+    #[cfg(feature = "nats")]
+    pub(super) fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+        self.processor.abandon(self.clock.now(), nack)
+    }
+
+    /// Answers a task that was read from these bytes.
+    pub(super) async fn serve_task(
+        &self,
+        task: Task,
+        given: Given<'_>,
+        caller: &mut dyn Caller,
+    ) -> Result<(), ProcessError> {
+        let endpoint = task.reply_to.as_ref().and_then(|to| to.endpoint.clone());
+        let (sender, mut receiver) = mpsc::unbounded();
+        // The channel itself has no bound: while this many wait, nothing is made that could be sent.
+        let waiting = AtomicUsize::new(0);
+        let process = async {
+            let mut sink = |delivery: Delivery<'_>| {
+                let message = match delivery {
+                    Delivery::Ack(ack) => Message::Ack(ack),
+                    Delivery::Result(result) => Message::Result(Box::new(result.clone())),
+                    Delivery::Warning(warning) => return (self.on_warning)(&warning),
+                };
+                waiting.fetch_add(1, Ordering::Relaxed);
+                let _ = sender.unbounded_send(message);
+            };
+            let clock = self.clock.as_ref();
+            let answer = self.processor.answer(clock, task, given, &mut sink).await;
+            let told = answer.map(|answer| {
+                waiting.fetch_add(1, Ordering::Relaxed);
+                let _ = sender.unbounded_send(answer.into());
+            });
+            sender.close_channel();
+            told
+        };
+        let mut process = pin!(process);
+        let gated = poll_fn(|cx| {
+            if waiting.load(Ordering::Relaxed) >= Self::MAX_WAITING {
+                return Poll::Pending;
+            }
+            process.as_mut().poll(cx)
+        });
+        let deliver = async {
+            while let Some(message) = receiver.next().await {
+                self.pass(message, endpoint.as_deref(), caller).await;
+                waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        };
+        // Delivering is polled first, so that what it makes room for is used in the same turn.
+        let ((), told) = join(deliver, gated).await;
+        told
+    }
+
+    async fn pass(&self, message: Message, endpoint: Option<&str>, caller: &mut dyn Caller) {
+        match (message, endpoint) {
+            (Message::Result(result), Some(endpoint)) => {
+                caller.elsewhere(&result);
+                if let Err(why) = self.replies.send(endpoint, &result).await {
+                    (self.on_warning)(&Warning::Unreachable(why));
+                }
+            }
+            (message, _) => caller.tell(message).await,
+        }
+    }
+}
+
+impl From<Answer> for Message {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Nack(nack) => Self::Nack(nack),
+            Answer::Result(result) => Self::Result(result),
+        }
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("processor", &self.processor)
+            .field("replies", &self.replies)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,182 @@
+//! The bus.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use futures::future::{BoxFuture, join};
+use sap::processor::Config;
+use sap::store::MemoryTranscript;
+use sap::transport::bus::{self, Bus, Mailbox};
+use sap::transport::{Caller, Message, SendError};
+use sap::{ErrorCode, Task};
+use serde_json::json;
+
+use super::suite::{self, Harness, until};
+use super::world::{INBOX, Real, Seen, ask, typed};
+use crate::samples::with;
+
+struct OnBus {
+    bus: Bus,
+    inbox: Mutex<Mailbox>,
+    seen: Seen,
+}
+
+impl Harness for OnBus {
+    const TALKS: bool = true;
+
+    async fn start(seen: &Seen, config: Config) -> Self {
+        let bus = Bus::new(Arc::new(Real::default()), seen.log.clone());
+        let warnings = Arc::clone(&seen.warnings);
+        bus.attach_with(seen.processor(config), move |warning| {
+            warnings.lock().unwrap().push(warning.to_string());
+        });
+        let inbox = Mutex::new(bus.mailbox(INBOX));
+        let seen = seen.clone();
+        Self { bus, inbox, seen }
+    }
+
+    async fn send(&self, task: &Task) -> (Vec<Message>, Result<Option<Message>, SendError>) {
+        let mut told = Vec::new();
+        let answer = self
+            .bus
+            .send(task, &mut |message| told.push(message.clone()))
+            .await;
+        let mut inbox = self.inbox.lock().unwrap();
+        while let Some(result) = inbox.try_next() {
+            self.seen.inbox.lock().unwrap().push(result);
+        }
+        (told, answer)
+    }
+
+    async fn raw(&self, bytes: &str) -> Message {
+        let mut last = Last(None);
+        self.bus.serve(bytes.as_bytes(), &mut last).await.unwrap();
+        last.0.unwrap()
+    }
+}
+
+struct Last(Option<Message>);
+
+impl Caller for Last {
+    fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
+        self.0 = Some(message);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+// spec: SAP-1-1, SAP-4.1-16, SAP-4.1-17, SAP-4.3-1, SAP-4.3-2, SAP-4.3-3, SAP-5-1, SAP-5-2, SAP-5-9, SAP-5-10
+#[tokio::test]
+async fn the_suite_holds() {
+    suite::run::<OnBus>().await;
+}
+
+// spec: SAP-10-1
+#[tokio::test]
+async fn at_the_bound_one_is_turned_away_and_one_waits() {
+    let seen = Seen::default();
+    let config = bus::Config::default().max_tasks(1);
+    let bus = Bus::with(Arc::new(Real::default()), seen.log.clone(), config);
+    bus.attach(seen.processor(Config::default()));
+    let short = with(
+        ask(1, "test.hang"),
+        "/telemetry",
+        Some(json!({"budget": {"seconds": 0.2}})),
+    );
+    let (hanging, waiting) = (
+        typed(&short.to_string()),
+        typed(&ask(2, "test.echo").to_string()),
+    );
+    let (mut nobody, mut none, mut no_one) = (|_: &Message| {}, |_: &Message| {}, |_: &Message| {});
+    let tried = async {
+        until(|| seen.entries() > 0).await;
+        let given_up = bus.send(&waiting, &mut no_one);
+        // One who waits and goes gives its turn away.
+        let gone = tokio::time::timeout(std::time::Duration::from_millis(10), given_up).await;
+        assert!(gone.is_err());
+        let turned = bus
+            .try_send(&typed(&ask(3, "test.echo").to_string()), &mut none)
+            .await;
+        let Some(Message::Nack(nack)) = turned.unwrap() else {
+            panic!("turned away")
+        };
+        assert_eq!((nack.code, seen.calls()), (ErrorCode::RateLimit, 0));
+        let mut told = |_: &Message| {};
+        bus.send(&waiting, &mut told).await.unwrap()
+    };
+    let (first, second) = join(bus.send(&hanging, &mut nobody), tried).await;
+    assert!(first.unwrap().unwrap().is_last() && second.unwrap().is_last());
+    assert_eq!(seen.calls.load(Ordering::SeqCst), 1);
+    let written = seen.written(0);
+    assert_eq!(
+        written,
+        [
+            "task",
+            "RUNNING",
+            "nack",
+            "FAILED",
+            "task",
+            "RUNNING",
+            "SUCCEEDED"
+        ]
+    );
+}
+
+// spec: SAP-10-1
+#[tokio::test]
+async fn what_cannot_be_written_down_is_not_delivered() {
+    // Room for the task and for RUNNING, then for nothing.
+    for (entries, told_before) in [(0, 0), (1, 1), (2, 2)] {
+        let seen = Seen {
+            log: Arc::new(MemoryTranscript::new(entries)),
+            ..Seen::default()
+        };
+        let bus = Bus::new(Arc::new(Real::default()), seen.log.clone());
+        bus.attach(seen.processor(Config::default()));
+        let mut told = 0;
+        let answer = bus
+            .send(&typed(&ask(1, "test.echo").to_string()), &mut |_| told += 1)
+            .await;
+        assert!(matches!(answer, Err(SendError::Process(_))), "{answer:?}");
+        assert_eq!(
+            (told, seen.calls()),
+            (told_before, usize::from(entries == 2))
+        );
+    }
+}
+
+// spec: SAP-4.1-16
+#[tokio::test]
+async fn a_task_goes_to_the_agent_it_names_or_to_any_that_can() {
+    let (one, two) = (Seen::default(), Seen::default());
+    let bus = Bus::new(Arc::new(Real::default()), one.log.clone());
+    let other = sap::Producer::new("A-other".parse().unwrap(), sap::ProducerKind::Agent);
+    let counter = Arc::clone(&two.calls);
+    bus.attach(one.processor(Config::default()));
+    bus.attach(
+        sap::processor::Processor::new(other, two.log.clone(), Config::default()).handle(
+            "test.echo".parse().unwrap(),
+            move |_: sap::processor::Context| {
+                counter.fetch_add(1, Ordering::SeqCst);
+                async { Ok(sap::processor::Outcome::new(super::world::text("1"))) }
+            },
+        ),
+    );
+    for number in 0..10 {
+        let task = with(ask(number, "test.echo"), "/target/agentId", None);
+        bus.send(&typed(&task.to_string()), &mut |_| {})
+            .await
+            .unwrap();
+    }
+    assert_eq!((one.calls(), two.calls()), (5, 5));
+    for number in 10..14 {
+        let task = with(
+            ask(number, "test.echo"),
+            "/target/agentId",
+            Some(json!("A-other")),
+        );
+        bus.send(&typed(&task.to_string()), &mut |_| {})
+            .await
+            .unwrap();
+    }
+    assert_eq!((one.calls(), two.calls()), (5, 9));
+}

@@ -1,0 +1,325 @@
+//! HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sap::processor::Config;
+use sap::transport::http::{self, Client, HttpReplies, inbox, router, serve};
+use sap::transport::{Message, SendError};
+use sap::validate::Options;
+use sap::{Status, Task};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::suite::{self, Harness, until};
+use super::world::{Seen, ask, typed};
+use crate::samples::with;
+
+struct OverHttp {
+    client: Client,
+    url: String,
+    server: JoinHandle<std::io::Result<()>>,
+    stop: Option<oneshot::Sender<()>>,
+    plain: reqwest::Client,
+}
+
+impl OverHttp {
+    async fn with(seen: &Seen, config: Config, server: http::Config) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = serve(listener, seen.service_of(config), server, async {
+            let _ = stopped.await;
+        });
+        #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+        let server = tokio::spawn(serving);
+        let client = Client::new(&url).unwrap();
+        // The one way to a client without TLS of its own is through a client of ours; so say it by hand.
+        let plain = plain();
+        Self {
+            client,
+            url,
+            server,
+            stop: Some(stop),
+            plain,
+        }
+    }
+
+    async fn post(&self, body: String, headers: &[(&str, &str)]) -> reqwest::Response {
+        let mut request = self.plain.post(&self.url).body(body);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send().await.unwrap()
+    }
+}
+
+fn plain() -> reqwest::Client {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .build()
+        .unwrap()
+}
+
+impl Harness for OverHttp {
+    const TALKS: bool = true;
+
+    async fn start(seen: &Seen, config: Config) -> Self {
+        Self::with(seen, config, http::Config::default()).await
+    }
+
+    async fn send(&self, task: &Task) -> (Vec<Message>, Result<Option<Message>, SendError>) {
+        let mut told = Vec::new();
+        let answer = self
+            .client
+            .send(task, &mut |message| told.push(message.clone()))
+            .await;
+        (told, answer)
+    }
+
+    async fn raw(&self, bytes: &str) -> Message {
+        let response = self.post(bytes.to_owned(), &[]).await;
+        Message::decode(&response.bytes().await.unwrap(), &Options::default()).unwrap()
+    }
+}
+
+// spec: SAP-1-1, SAP-4.1-16, SAP-4.1-17, SAP-4.3-1, SAP-4.3-2, SAP-4.3-3, SAP-5-1, SAP-5-2, SAP-5-9, SAP-5-10
+#[tokio::test]
+async fn the_suite_holds() {
+    suite::run::<OverHttp>().await;
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn statuses_and_the_correlation_header() {
+    let seen = Seen::default();
+    let small = http::Config::default().max_body_bytes(4_000);
+    let server = OverHttp::with(&seen, Config::default().max_running(1), small).await;
+    let short = json!({"budget": {"seconds": 0.3}});
+    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
+    let to = |number, capability: &str, pointer: &str, value: Value| {
+        with(ask(number, capability), pointer, Some(value))
+    };
+    let cases = [
+        (ask(2, "test.echo"), 200),
+        (ask(3, "test.fail"), 200),
+        (
+            to(
+                4,
+                "test.echo",
+                "/replyTo",
+                json!({"endpoint": "test:inbox"}),
+            ),
+            202,
+        ),
+        (to(5, "test.echo", "/protocolVersion", json!("1.0")), 400),
+        (
+            to(6, "test.echo", "/issuer/agentId", json!("A-nobody")),
+            401,
+        ),
+        (ask(7, "test.denied"), 403),
+        (to(8, "test.echo", "/target/agentId", json!("A-none")), 404),
+        (
+            to(9, "test.echo", "/payload/long", json!("x".repeat(4_000))),
+            413,
+        ),
+    ];
+    for (task, status) in &cases {
+        let response = server.post(task.to_string(), &[]).await;
+        assert_eq!(response.status().as_u16(), *status);
+        let id = response.headers().get("X-Correlation-Id").cloned();
+        let body = response.bytes().await.unwrap();
+        let message = Message::decode(&body, &Options::default()).unwrap();
+        assert_eq!(
+            matches!(message, Message::Nack(_)),
+            *status >= 400,
+            "{message:?}"
+        );
+        if *status != 413 {
+            assert_eq!(
+                id.unwrap().to_str().unwrap(),
+                task["correlationId"].as_str().unwrap()
+            );
+        }
+    }
+    let hanging = server.post(hang.to_string(), &[]);
+    let full = async {
+        until(|| {
+            seen.written(0)
+                .iter()
+                .filter(|kind| *kind == "RUNNING")
+                .count()
+                == 4
+        })
+        .await;
+        server
+            .post(ask(10, "test.echo").to_string(), &[])
+            .await
+            .status()
+            .as_u16()
+    };
+    let (hung, full) = futures::future::join(hanging, full).await;
+    assert_eq!((hung.status().as_u16(), full), (200, 429));
+    let task = ask(11, "test.echo");
+    let id = task["correlationId"].as_str().unwrap().to_uppercase();
+    for (header, status) in [
+        (&*id, 200),
+        ("00000000-0000-0000-0000-000000000000", 400),
+        ("?", 400),
+    ] {
+        let response = server
+            .post(task.to_string(), &[("x-CORRELATION-id", header)])
+            .await;
+        assert_eq!(response.status().as_u16(), status, "{header}");
+    }
+    let garbage = server.post("{".into(), &[("X-Correlation-Id", &id)]).await;
+    assert_eq!(garbage.status().as_u16(), 400);
+    assert_eq!(garbage.headers()["x-correlation-id"].to_str().unwrap(), id);
+}
+
+// spec: SAP-10-1, SAP-5-1
+#[tokio::test]
+async fn what_cannot_be_written_down_is_not_said() {
+    for entries in [0, 2] {
+        let log = Arc::new(sap::store::MemoryTranscript::new(entries));
+        let seen = Seen {
+            log,
+            ..Seen::default()
+        };
+        let server = OverHttp::start(&seen, Config::default()).await;
+        assert_eq!(
+            server
+                .post(ask(1, "test.echo").to_string(), &[])
+                .await
+                .status()
+                .as_u16(),
+            500
+        );
+        let (_, answer) = server.send(&typed(&ask(2, "test.echo").to_string())).await;
+        assert!(
+            matches!(
+                answer,
+                Err(SendError::NoAnswer { .. } | SendError::Carrier(_))
+            ),
+            "{answer:?}"
+        );
+    }
+}
+
+// spec: SAP-5-2, SAP-5-10
+#[tokio::test]
+async fn a_client_that_goes_does_not_end_its_task() {
+    let seen = Seen::default();
+    let server = OverHttp::start(&seen, Config::default()).await;
+    let short = json!({"budget": {"seconds": 0.2}});
+    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
+    let gone = server.post(hang.to_string(), &[]);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), gone)
+            .await
+            .is_err()
+    );
+    until(|| seen.written(0) == ["task", "RUNNING", "FAILED"]).await;
+}
+
+// spec: SAP-5-2
+#[tokio::test]
+async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
+    let seen = Seen::default();
+    let patience = http::Config::default().shutdown_grace(Duration::from_millis(50));
+    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
+    let endpoint = with(
+        ask(2, "test.hang"),
+        "/replyTo",
+        Some(json!({"endpoint": "test:inbox"})),
+    );
+    assert_eq!(
+        server
+            .post(endpoint.to_string(), &[])
+            .await
+            .status()
+            .as_u16(),
+        202
+    );
+    let task = typed(&ask(1, "test.hang").to_string());
+    let stop = server.stop.take().unwrap();
+    let client = server.client.clone();
+    let mut ignored = |_: &Message| {};
+    let asking = client.send(&task, &mut ignored);
+    let stopping = async {
+        until(|| seen.entries() == 4).await;
+        stop.send(()).unwrap();
+        server.server.await.unwrap().unwrap();
+    };
+    let (answer, ()) = futures::future::join(asking, stopping).await;
+    let Some(Message::Result(result)) = answer.unwrap() else {
+        panic!("ended")
+    };
+    assert_eq!(result.status, Status::Cancelled);
+    assert_eq!(seen.written(4), ["CANCELLED"; 2]);
+    assert!(client.send(&task, &mut ignored).await.is_err());
+}
+
+// spec: SAP-4.1-17
+#[tokio::test]
+async fn results_are_posted_to_endpoints_that_are_allowed() {
+    let seen = Seen::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let arrived = Arc::clone(&seen.inbox);
+    let inbox = inbox("/results", Options::default(), move |result| {
+        arrived.lock().unwrap().push(result);
+    });
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    tokio::spawn(async move { axum::serve(listener, inbox).await });
+    let replies = HttpReplies::new().unwrap().allow(&origin).unwrap();
+    let service = seen
+        .service_of(Config::default())
+        .replies(Arc::new(replies));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let routes = router(service, http::Config::default());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let client = Client::new(&url).unwrap();
+    let send = async |number, endpoint: String| {
+        let task = with(
+            ask(number, "test.steps"),
+            "/replyTo",
+            Some(json!({"endpoint": endpoint})),
+        );
+        client
+            .send(&typed(&task.to_string()), &mut |_| {})
+            .await
+            .unwrap()
+    };
+    assert!(matches!(
+        send(1, format!("{origin}/results")).await,
+        Some(Message::Ack(_))
+    ));
+    until(|| seen.inbox.lock().unwrap().len() == 4).await;
+    assert_eq!(seen.inbox.lock().unwrap()[3].status, Status::Succeeded);
+    for (number, endpoint) in [
+        (2, "http://127.0.0.1:1/results".to_owned()),
+        (
+            3,
+            origin.replace("http://", "http://user:word@") + "/results",
+        ),
+        (4, format!("{origin}/nobody")),
+    ] {
+        let before = seen.warnings.lock().unwrap().len();
+        send(number, endpoint).await;
+        until(|| seen.warnings.lock().unwrap().len() == before + 4).await;
+    }
+    assert_eq!(seen.inbox.lock().unwrap().len(), 4);
+    assert_eq!(seen.calls.load(Ordering::SeqCst), 0);
+}

@@ -1,0 +1,148 @@
+//! MCP, over a duplex in memory.
+
+use rmcp::ServiceExt as _;
+use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
+use rmcp::service::{RoleClient, RoleServer, RunningService};
+use sap::processor::Config;
+use sap::transport::mcp::{Client, Server};
+use sap::transport::{Message, SendError};
+use sap::validate::Options;
+use sap::{ErrorCode, Task};
+use serde_json::{Value, json};
+
+use super::suite::{self, Harness, until};
+use super::world::{Seen, ask, typed};
+use crate::samples::with;
+
+struct OverMcp {
+    client: Client,
+    asking: RunningService<RoleClient, ()>,
+    _answering: RunningService<RoleServer, Server>,
+}
+
+impl OverMcp {
+    async fn call(&self, tool: &str, arguments: JsonObject) -> CallToolResult {
+        let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        self.asking.call_tool(call).await.unwrap()
+    }
+}
+
+fn message(answer: &CallToolResult) -> Message {
+    let text = &answer.content[0].as_text().unwrap().text;
+    Message::decode(text.as_bytes(), &Options::default()).unwrap()
+}
+
+impl Harness for OverMcp {
+    const TALKS: bool = false;
+
+    async fn start(seen: &Seen, config: Config) -> Self {
+        let (here, there) = tokio::io::duplex(1 << 20);
+        let server = Server::new(seen.service_of(config)).max_bytes(8_000);
+        let (answering, asking) = futures::future::join(server.serve(there), ().serve(here)).await;
+        let asking = asking.unwrap();
+        let client = Client::new(asking.peer().clone());
+        Self {
+            client,
+            asking,
+            _answering: answering.unwrap(),
+        }
+    }
+
+    async fn send(&self, task: &Task) -> (Vec<Message>, Result<Option<Message>, SendError>) {
+        let mut told = Vec::new();
+        let answer = self
+            .client
+            .send(task, &mut |message| told.push(message.clone()))
+            .await;
+        (told, answer)
+    }
+
+    async fn raw(&self, bytes: &str) -> Message {
+        let task: Value = serde_json::from_str(bytes).unwrap();
+        let tool = task["target"]["capability"].as_str().unwrap();
+        message(&self.call(tool, task.as_object().unwrap().clone()).await)
+    }
+}
+
+// spec: SAP-1-1, SAP-4.1-16, SAP-4.1-17, SAP-4.3-1, SAP-4.3-2, SAP-4.3-3, SAP-5-1, SAP-5-2, SAP-5-9, SAP-5-10
+#[tokio::test]
+async fn the_suite_holds() {
+    suite::run::<OverMcp>().await;
+}
+
+// spec: SAP-10-3
+#[tokio::test]
+async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
+    let seen = Seen::default();
+    let mcp = OverMcp::start(&seen, Config::default().max_running(1)).await;
+    let tools = mcp.asking.list_all_tools().await.unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+    assert!(
+        names.contains(&"test.echo") && names.len() == 7,
+        "{names:?}"
+    );
+    let object = |task: &Value| task.as_object().unwrap().clone();
+    let echo = ask(1, "test.echo");
+    let text = object(&json!({"task": echo.to_string()}));
+    for arguments in [object(&echo), text] {
+        let answer = mcp.call("test.echo", arguments).await;
+        assert_eq!(answer.is_error, Some(false));
+        let Message::Result(result) = message(&answer) else {
+            panic!("a result")
+        };
+        assert_eq!(result.task_id.to_string(), echo["taskId"].as_str().unwrap());
+        assert_eq!(
+            result.correlation_id.to_string(),
+            echo["correlationId"].as_str().unwrap()
+        );
+    }
+    let long = with(
+        ask(2, "test.echo"),
+        "/payload/long",
+        Some(json!("x".repeat(8_000))),
+    );
+    let cases = [
+        ("test.steps", object(&echo), ErrorCode::InvalidTask),
+        ("test.echo", object(&long), ErrorCode::InvalidTask),
+        (
+            "test.echo",
+            object(&json!({"task": "{"})),
+            ErrorCode::InvalidTask,
+        ),
+        ("test.echo", JsonObject::new(), ErrorCode::InvalidTask),
+        (
+            "test.none",
+            object(&ask(3, "test.none")),
+            ErrorCode::Forbidden,
+        ),
+    ];
+    for (tool, arguments, code) in cases {
+        let answer = mcp.call(tool, arguments).await;
+        let Message::Nack(nack) = message(&answer) else {
+            panic!("turned away")
+        };
+        assert_eq!((answer.is_error, nack.code), (Some(true), code));
+    }
+    assert_eq!(
+        (seen.calls(), seen.written(3)),
+        (1, vec!["nack".to_owned(); 5])
+    );
+    // One that gives up its call cancels its task; while that runs there is no room for another.
+    let hang = typed(&ask(4, "test.hang").to_string());
+    let mut ignored = |_: &Message| {};
+    {
+        let mut hanging = std::pin::pin!(mcp.client.send(&hang, &mut ignored));
+        let full = async {
+            until(|| seen.entries() == 10).await;
+            mcp.raw(&ask(5, "test.echo").to_string()).await
+        };
+        tokio::select! {
+            _ = &mut hanging => panic!("it hangs"),
+            full = full => {
+                let Message::Nack(nack) = full else { panic!("turned away") };
+                assert_eq!(nack.code, ErrorCode::RateLimit);
+            }
+        }
+    }
+    until(|| seen.written(8) == ["task", "RUNNING", "nack", "CANCELLED"]).await;
+}

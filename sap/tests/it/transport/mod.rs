@@ -1,0 +1,13 @@
+//! One suite for all transports: the same task means the same, whatever carries it.
+
+mod bus;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(feature = "mcp")]
+mod mcp;
+#[cfg(feature = "external-tests")]
+mod nats;
+mod suite;
+#[cfg(feature = "tracing")]
+mod tracing;
+mod world;

@@ -1,0 +1,403 @@
+//! NATS JetStream, on a server that each test starts for itself.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, stream::Stream};
+use sap::processor::{self, Context, Outcome, Processor};
+use sap::transport::nats::{Config, Queue};
+use sap::transport::{Message, SendError, Service};
+use sap::validate::Options;
+use sap::{ErrorCode, Producer, ProducerKind, Status, Task};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::suite::{self, Harness, until};
+use super::world::{Real, Seen, ask, text, typed};
+use crate::samples::with;
+
+/// A server of its own, on a port that it picks itself.
+struct Nats {
+    child: Child,
+    url: String,
+    folder: tempfile::TempDir,
+}
+
+impl Nats {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (child, url) = Self::run(folder.path(), "-1");
+        Self { child, url, folder }
+    }
+
+    fn run(folder: &Path, port: &str) -> (Child, String) {
+        let ports = tempfile::tempdir().unwrap();
+        #[expect(
+            clippy::zombie_processes,
+            reason = "its owner kills it and waits for it"
+        )]
+        let child = Command::new("nats-server")
+            .args(["-js", "-a", "127.0.0.1", "-p", port, "--ports_file_dir"])
+            .arg(ports.path())
+            .arg("-sd")
+            .arg(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("these tests need a nats-server in the path: apt-get install nats-server");
+        for _ in 0..500 {
+            let mut files = std::fs::read_dir(ports.path()).unwrap();
+            let text = files
+                .next()
+                .map(|file| std::fs::read(file.unwrap().path()).unwrap());
+            if let Some(Ok(ports)) = text.map(|text| serde_json::from_slice::<Value>(&text)) {
+                return (child, ports["nats"][0].as_str().unwrap().to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the nats-server does not say its port");
+    }
+
+    async fn queue(&self, config: Config) -> Queue {
+        let client = async_nats::connect(&self.url).await.unwrap();
+        Queue::open(client, config).await.unwrap()
+    }
+
+    async fn stream(&self, name: &str) -> Stream {
+        let client = async_nats::connect(&self.url).await.unwrap();
+        jetstream::new(client).get_stream(name).await.unwrap()
+    }
+
+    async fn kept(&self, name: &str) -> u64 {
+        self.stream(name)
+            .await
+            .get_info()
+            .await
+            .unwrap()
+            .state
+            .messages
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn config() -> Config {
+    Config::default()
+        .ack_wait(Duration::from_millis(600))
+        .busy_delay(Duration::from_millis(50))
+}
+
+fn work(queue: &Queue, service: Service) -> JoinHandle<()> {
+    let queue = queue.clone();
+    #[expect(clippy::disallowed_methods, reason = "a worker beside the test")]
+    tokio::spawn(async move {
+        queue.work(&service, std::future::pending()).await.unwrap();
+    })
+}
+
+struct OnNats {
+    queue: Queue,
+    nats: Nats,
+    worker: JoinHandle<()>,
+}
+
+impl Drop for OnNats {
+    fn drop(&mut self) {
+        self.worker.abort();
+    }
+}
+
+impl OnNats {
+    async fn put(&self, body: &str, headers: &[(&str, &str)]) {
+        let client = async_nats::connect(&self.nats.url).await.unwrap();
+        let mut all = async_nats::HeaderMap::new();
+        for (name, value) in headers {
+            all.insert(*name, *value);
+        }
+        let context = jetstream::new(client);
+        let put = context.publish_with_headers("sap.task", all, body.to_owned().into());
+        put.await.unwrap().await.unwrap();
+    }
+
+    async fn said(&self, task: &Value, kind: &str) -> Message {
+        let out = self.nats.stream("sap_out").await;
+        let subject = format!("sap.out.{}.{kind}", task["taskId"].as_str().unwrap());
+        for _ in 0..1_000 {
+            if let Ok(said) = out.get_last_raw_message_by_subject(&subject).await {
+                return Message::decode(&said.payload, &Options::default()).unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("nothing is said")
+    }
+}
+
+impl Harness for OnNats {
+    const TALKS: bool = true;
+
+    async fn start(seen: &Seen, processor: processor::Config) -> Self {
+        let nats = Nats::start();
+        let queue = nats.queue(config()).await;
+        let worker = work(&queue, seen.service_of(processor));
+        Self {
+            queue,
+            nats,
+            worker,
+        }
+    }
+
+    async fn send(&self, task: &Task) -> (Vec<Message>, Result<Option<Message>, SendError>) {
+        let mut told = Vec::new();
+        let answer = self
+            .queue
+            .client()
+            .send(task, &mut |message| told.push(message.clone()))
+            .await;
+        (told, answer)
+    }
+
+    async fn raw(&self, bytes: &str) -> Message {
+        self.put(bytes, &[]).await;
+        self.said(&serde_json::from_str(bytes).unwrap(), "nack")
+            .await
+    }
+}
+
+// spec: SAP-1-1, SAP-4.1-16, SAP-4.1-17, SAP-4.3-1, SAP-4.3-2, SAP-4.3-3, SAP-5-1, SAP-5-2, SAP-5-9, SAP-5-10
+#[tokio::test]
+async fn the_suite_holds() {
+    suite::run::<OnNats>().await;
+}
+
+/// An agent whose `test.echo` first behaves otherwise: it hangs, as one does whose worker is about to die.
+fn fragile(seen: &Seen, hangs: bool) -> Service {
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let calls = Arc::clone(&seen.calls);
+    let processor = Processor::new(producer, seen.log.clone(), processor::Config::default())
+        .handle("test.echo".parse().unwrap(), move |_: Context| {
+            calls.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Outcome::new(text("1")))
+            }
+        });
+    Service::new(Arc::new(processor), Arc::new(Real::default()))
+}
+
+// spec: SAP-10-4, SAP-4.3-3
+#[tokio::test]
+async fn a_worker_that_is_killed_loses_nothing() {
+    let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let task = typed(&ask(1, "test.echo").to_string());
+    let (client, mut told) = (queue.client(), Vec::new());
+    let mut tell = |message: &Message| told.push(message.clone());
+    let answer = client.send(&task, &mut tell);
+    let workers = async {
+        let first = work(&queue, fragile(&seen, true));
+        until(|| seen.calls() == 1).await;
+        first.abort();
+        assert_eq!(nats.kept("sap_tasks").await, 1);
+        Some(work(&queue, fragile(&next, false)))
+    };
+    let (answer, second) = futures::future::join(answer, workers).await;
+    let Some(Message::Result(result)) = answer.unwrap() else {
+        panic!("a result")
+    };
+    assert_eq!((result.status, next.calls()), (Status::Succeeded, 1));
+    // The second Ack is not told.
+    let acks = told
+        .iter()
+        .filter(|message| matches!(message, Message::Ack(_)));
+    assert_eq!(acks.count(), 1);
+    // One stored result; the task is gone from the queue once that is there.
+    let subject = format!("sap.out.{}.result", task.task_id);
+    let out = nats.stream("sap_out").await;
+    let mut stored = out.info_with_subjects(&subject).await.unwrap();
+    use futures::TryStreamExt as _;
+    assert_eq!(stored.try_next().await.unwrap(), Some((subject, 1)));
+    for _ in 0..100 {
+        if nats.kept("sap_tasks").await == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(nats.kept("sap_tasks").await, 0);
+    // Delivered again, past what the server itself notices, it is not run again.
+    let again = OnNats {
+        queue,
+        nats,
+        worker: second.unwrap(),
+    };
+    again
+        .put(std::str::from_utf8(&task.encode()).unwrap(), &[])
+        .await;
+    let (_, answer) = again.send(&task).await;
+    assert!(matches!(answer, Ok(Some(Message::Result(_)))));
+    assert_eq!(next.calls(), 1);
+}
+
+// spec: SAP-10-4, SAP-5-2
+#[tokio::test]
+async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config().max_attempts(2)).await;
+    let task = typed(&ask(1, "test.echo").to_string());
+    let client = queue.client();
+    let mut ignored = |_: &Message| {};
+    let killing = async {
+        for calls in 1..=2 {
+            let worker = work(&queue, fragile(&seen, true));
+            until(|| seen.calls() == calls).await;
+            worker.abort();
+        }
+        Some(work(&queue, fragile(&seen, true)))
+    };
+    let (answer, worker) = futures::future::join(client.send(&task, &mut ignored), killing).await;
+    let Some(Message::Result(result)) = answer.unwrap() else {
+        panic!("a result")
+    };
+    assert_eq!(
+        (&result.status, result.error_code()),
+        (&Status::Failed, Some(&ErrorCode::Internal))
+    );
+    assert_eq!((seen.calls(), nats.kept("sap_dead").await), (2, 1));
+    let dead = nats
+        .stream("sap_dead")
+        .await
+        .get_last_raw_message_by_subject("sap.dead")
+        .await
+        .unwrap();
+    assert_eq!(dead.payload.as_ref(), task.encode());
+    worker.unwrap().abort();
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn at_the_bound_a_task_comes_back_later_and_is_not_dropped() {
+    let seen = Seen::default();
+    let on = OnNats::start(&seen, processor::Config::default().max_running(1)).await;
+    let short = json!({"budget": {"seconds": 0.7}});
+    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
+    let (hang, echo) = (
+        typed(&hang.to_string()),
+        typed(&ask(2, "test.echo").to_string()),
+    );
+    let second = async {
+        until(|| seen.entries() == 2).await;
+        on.send(&echo).await.1
+    };
+    let ((_, first), second) = futures::future::join(on.send(&hang), second).await;
+    assert!(first.unwrap().is_some());
+    let Some(Message::Result(result)) = second.unwrap() else {
+        panic!("a result")
+    };
+    assert_eq!(result.status, Status::Succeeded);
+    // It came back more often than a task may be begun.
+    assert!(
+        seen.written(0)
+            .iter()
+            .filter(|kind| *kind == "nack")
+            .count()
+            > 5
+    );
+    assert_eq!(on.nats.kept("sap_dead").await, 0);
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn ids_are_in_headers_and_body_and_must_agree() {
+    let seen = Seen::default();
+    let on = OnNats::start(&seen, processor::Config::default()).await;
+    let task = ask(1, "test.echo");
+    let (_, answer) = on.send(&typed(&task.to_string())).await;
+    assert!(answer.unwrap().is_some());
+    let out = on.nats.stream("sap_out").await;
+    let subject = format!("sap.out.{}.result", task["taskId"].as_str().unwrap());
+    let stored = out.get_last_raw_message_by_subject(&subject).await.unwrap();
+    let header = |name| stored.headers.get(name).unwrap().as_str().to_owned();
+    assert_eq!(
+        header("X-Correlation-Id"),
+        task["correlationId"].as_str().unwrap()
+    );
+    assert_eq!(header("Sap-Task-Id"), task["taskId"].as_str().unwrap());
+    for (number, name) in [(2, "X-Correlation-Id"), (3, "Sap-Task-Id")] {
+        let task = ask(number, "test.echo");
+        on.put(
+            &task.to_string(),
+            &[(name, "00000000-0000-0000-0000-000000000000")],
+        )
+        .await;
+        let Message::Nack(nack) = on.said(&task, "nack").await else {
+            panic!("turned away")
+        };
+        assert_eq!(nack.code, ErrorCode::InvalidTask);
+    }
+    let garbage = async { on.put("{\"taskId\":7}", &[]).await };
+    garbage.await;
+    for _ in 0..200 {
+        if on.nats.kept("sap_dead").await == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((on.nats.kept("sap_dead").await, seen.calls()), (1, 1));
+}
+
+// spec: SAP-10-4
+#[tokio::test]
+async fn tasks_survive_the_server() {
+    let mut nats = Nats::start();
+    let queue = nats.queue(config()).await;
+    let task = typed(&ask(1, "test.echo").to_string());
+    let client = queue.client();
+    let mut ignored = |_: &Message| {};
+    let unanswered = client.send(&task, &mut ignored);
+    let waited = tokio::time::timeout(Duration::from_millis(500), unanswered).await;
+    assert!(waited.is_err(), "nobody works");
+    nats.child.kill().unwrap();
+    nats.child.wait().unwrap();
+    let (child, url) = Nats::run(nats.folder.path(), "-1");
+    (nats.child, nats.url) = (child, url);
+    let seen = Seen::default();
+    let queue = nats.queue(config()).await;
+    let worker = work(&queue, seen.service_of(processor::Config::default()));
+    let mut ignored = |_: &Message| {};
+    let answer = queue.client().send(&task, &mut ignored).await.unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))));
+    assert_eq!(seen.calls(), 1);
+    worker.abort();
+}
+
+// spec: SAP-10-4, SAP-5-2
+#[tokio::test]
+async fn a_worker_that_is_asked_to_end_answers_what_it_has_begun() {
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let queue = nats.queue(config()).await;
+    let short = json!({"budget": {"seconds": 0.3}});
+    let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
+    let (client, service) = (
+        queue.client(),
+        seen.service_of(processor::Config::default()),
+    );
+    let task = typed(&hang.to_string());
+    let mut ignored = |_: &Message| {};
+    let shutdown = async { until(|| seen.entries() == 2).await };
+    let (answer, worked) = futures::future::join(
+        client.send(&task, &mut ignored),
+        queue.work(&service, shutdown),
+    )
+    .await;
+    worked.unwrap();
+    assert!(answer.unwrap().unwrap().is_last());
+}

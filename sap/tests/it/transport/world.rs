@@ -1,0 +1,178 @@
+//! An agent with a capability for each way in which a task can end, and who watches it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use sap::alignment::Rules;
+use sap::processor::{
+    Config, Context, HandlerError, Outcome, Processor, Progress, Table, Unreachable,
+};
+use sap::store::MemoryTranscript;
+use sap::transcript::{EntryKind, Transcript as _};
+use sap::transport::Replies;
+#[cfg(any(feature = "http", feature = "mcp", feature = "external-tests"))]
+use sap::transport::Service;
+use sap::validate::{Options, decode_task};
+use sap::{Producer, ProducerKind, Task, TaskResult};
+use serde_json::{Value, json};
+use ubos_common::driver::Sleep;
+use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::os::Clock;
+use ubos_common::time::{Mono, Now};
+
+use crate::samples::{task, with};
+
+/// The system's time on tokio.
+#[derive(Default)]
+pub(crate) struct Real(Clock);
+
+impl Sleep for Real {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let span = deadline.saturating_since(self.0.now().mono);
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// What can be seen from outside of the agent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) log: Arc<MemoryTranscript>,
+    pub(crate) calls: Arc<AtomicUsize>,
+    pub(crate) warnings: Arc<Mutex<Vec<String>>>,
+    pub(crate) inbox: Arc<Mutex<Vec<TaskResult>>>,
+}
+
+/// The one endpoint that is there.
+pub(crate) const INBOX: &str = "test:inbox";
+
+impl Replies for Seen {
+    fn send<'a>(
+        &'a self,
+        endpoint: &'a str,
+        result: &'a TaskResult,
+    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(async move {
+            if endpoint != INBOX {
+                return Err(Unreachable::NoWay);
+            }
+            self.inbox.lock().unwrap().push(result.clone());
+            Ok(())
+        })
+    }
+}
+
+impl Seen {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Kinds of the entries of the transcript from a number on; results by their status.
+    pub(crate) fn written(&self, from: u64) -> Vec<String> {
+        let entries = self.log.read(from, 10_000).unwrap();
+        let kind = |entry: &sap::transcript::Entry| match entry.kind {
+            EntryKind::Result => {
+                let body: Value = entry.body.deserialize().unwrap();
+                body["status"].as_str().unwrap().to_owned()
+            }
+            _ => entry.kind.to_string(),
+        };
+        entries.iter().map(kind).collect()
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.log.verify(None).unwrap().records
+    }
+
+    pub(crate) fn processor(&self, config: Config) -> Processor {
+        let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+        let calls = Arc::clone(&self.calls);
+        let mut table = Table::default();
+        for what in CAPABILITIES {
+            table = table.allow("A-prime".parse().unwrap(), what.parse().unwrap());
+        }
+        Processor::new(producer, self.log.clone(), config)
+            .authorize(Arc::new(table))
+            .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
+            .handle("test.echo".parse().unwrap(), move |cx: Context| {
+                calls.fetch_add(1, Ordering::SeqCst);
+                async move { Ok(Outcome::new(whole(cx.task())).citing(vec!["ubos://a".into()])) }
+            })
+            .handle("test.steps".parse().unwrap(), steps)
+            .handle("test.fail".parse().unwrap(), |_: Context| async {
+                Err(HandlerError::unprocessable("no such topic"))
+            })
+            .handle("test.panic".parse().unwrap(), |_: Context| async {
+                panic!("a handler's own fault")
+            })
+            .handle("test.burn".parse().unwrap(), |_: Context| async {
+                Ok(Outcome::new(text("\"burn it\"")))
+            })
+            .handle("test.hang".parse().unwrap(), |_: Context| {
+                std::future::pending()
+            })
+            .handle("test.denied".parse().unwrap(), |_: Context| {
+                std::future::pending()
+            })
+    }
+
+    #[cfg(any(feature = "http", feature = "mcp", feature = "external-tests"))]
+    pub(crate) fn service_of(&self, config: Config) -> Service {
+        let warnings = Arc::clone(&self.warnings);
+        Service::new(Arc::new(self.processor(config)), Arc::new(Real::default()))
+            .replies(Arc::new(self.clone()))
+            .on_warning(move |warning| warnings.lock().unwrap().push(warning.to_string()))
+    }
+}
+
+const CAPABILITIES: [&str; 6] = [
+    "test.echo",
+    "test.steps",
+    "test.fail",
+    "test.panic",
+    "test.burn",
+    "test.hang",
+];
+
+/// The task as its own output, so that a test sees what arrived.
+fn whole(task: &Task) -> RawBuf {
+    RawBuf::parse(std::str::from_utf8(&task.encode()).unwrap()).unwrap()
+}
+
+async fn steps(mut cx: Context) -> Result<Outcome, HandlerError> {
+    cx.report(Progress::running(Some(text("1")))).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    cx.report(Progress::partial(text("2"), vec![RawObject::empty()]))
+        .await;
+    Ok(Outcome::new(text("3")))
+}
+
+pub(crate) fn text(text: &str) -> RawBuf {
+    RawBuf::parse(text).unwrap()
+}
+
+/// A task for a capability, numbered, without deadline, cache and endpoint.
+pub(crate) fn ask(number: u16, capability: &str) -> Value {
+    let id = format!("00000000-0000-0000-0000-00000000{number:04}");
+    let mut task = with(task(), "/taskId", Some(json!(id)));
+    for absent in [
+        "/parentTaskId",
+        "/telemetry",
+        "/replyTo",
+        "/outputContract",
+        "/constitutionalContext/cachePolicy",
+    ] {
+        task = with(task, absent, None);
+    }
+    with(task, "/target/capability", Some(json!(capability)))
+}
+
+/// The typed task, read from exactly this text.
+pub(crate) fn typed(text: &str) -> Task {
+    decode_task(text.as_bytes(), &Options::default()).unwrap().0
+}
