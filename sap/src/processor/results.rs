@@ -296,7 +296,7 @@ impl<'p> Run<'p> {
         result.output = outcome.output;
         // The handler's path of escalation, or the policy's, or a review.
         let own = outcome.next_actions;
-        let proposed = own.or((!proposed.is_empty()).then_some(proposed));
+        let proposed = own.or_else(|| (!proposed.is_empty()).then_some(proposed));
         result.next_actions = proposed.or_else(|| Some(vec![review(&principles)]));
         result
     }
