@@ -78,6 +78,27 @@ impl Code {
         }
     }
 
+    /// What it means, in a few words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::MalformedMessage => "no SACP message, or a member that is not what it must be",
+            Self::MissingField => "a required member is absent",
+            Self::MalformedPlan => "the plan is no list of acts, groups and joins",
+            Self::InvalidParamType => "a parameter has not the type that its verb declares",
+            Self::InvalidState => "an unknown state, or a move that the lifecycle does not have",
+            Self::UnknownVerb => "no verb of that name is registered",
+            Self::UnknownTool => "no tool of that name is registered",
+            Self::VerbToolMismatch => "the tool does not support the verb",
+            Self::OutFmtViolation => "an answer in prose where structure was asked for",
+            Self::UnsupportedVersion => "a version of the protocol that is not spoken here",
+            Self::NoAgentFound => "no agent offers the pair of verb and tool",
+            Self::StepFailed => "an act failed and nothing took its place",
+            Self::SpawnFailed => "a missing agent could not be made",
+            Self::InternalError => "a fault of the implementation",
+        }
+    }
+
     /// The code of a word on the wire.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {

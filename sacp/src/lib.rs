@@ -47,19 +47,25 @@
 //!
 //! Not here yet: the 1.0 profile, aliases, embeddings, fallbacks, prompts and pictures.
 
+pub mod any;
 pub mod check;
 pub mod error;
 pub mod graph;
 pub mod limits;
 pub mod message;
 pub mod plan;
+pub mod prompt;
 pub mod registry;
 pub mod reply;
 pub mod role;
 pub mod runner;
+pub mod source;
 pub mod spawn;
+pub mod v1;
 pub mod validate;
+pub mod view;
 
+pub use any::{AnyMessage, Edition};
 pub use error::Code;
 pub use message::{Message, OutFmt, State};
 pub use plan::{Act, Group, Item, Plan, Step};

@@ -14,3 +14,6 @@ pub const MAX_REGISTERED: usize = 1_000_000;
 
 /// Spawns that one message may ask for.
 pub const MAX_SPAWNS: usize = 8;
+
+/// How deep a chain of spawns may be: an agent spawned for a plan that was itself made for a spawned agent, and so on.
+pub const MAX_SPAWN_DEPTH: usize = 4;

@@ -2,44 +2,67 @@
 
 use std::collections::BTreeMap;
 
-use ubos_common::json::{self, DecodeError, Fault, Kind, Limits, RawBuf, Read, Reader};
+use ubos_common::json::{
+    self, DecodeError, Fault, Limits, MemberWriter, Members, Raw, RawBuf, Read, Reader, Write,
+};
 use ubos_common::violation::Profile;
 
-use crate::limits::MAX_SUBTASK_DEPTH;
 use crate::plan::Plan;
+use crate::view::MessageView;
 
-ubos_common::wire! {
-    /// A SACP 0.1 message. Built with its goal and plan; everything else may be absent.
-    ///
-    /// Members that the specification does not name are kept in `extra` and written back.
-    ///
-    /// Spec: SACP 2
-    pub struct Message {
-        /// Names the message; every message written here has one of its own.
-        optional msg_id: NonEmpty = "msg_id", "SACP-2-4";
-        /// The message that this one answers.
-        optional reply_to: NonEmpty = "reply_to", "SACP-2-4";
-        /// The goal.
-        required g: Goal = "g", "SACP-2-1";
-        /// Circumstances and results, by name.
-        optional context: BTreeMap<String, RawBuf> = "ctx", "SACP-2-4";
-        /// What is to be done, in order.
-        required plan: Plan = "plan", "SACP-2-2";
-        /// How the answer is wanted; absent means raw.
-        optional out_fmt: OutFmt = "out_fmt", "SACP-2-5";
-        /// How far the message is; absent is acted on as pending.
-        optional state: State = "state", "SACP-2-6";
-        /// The version of the protocol; absent means 0.1.
-        optional proto_ver: Version = "proto_ver", "SACP-2-8";
-        /// A message inside this one, run after the plan.
-        optional subtask: Box<Subtask> = "subtask", "SACP-2-9";
-        /// Whether acts are only simulated.
-        optional test_mode: bool = "test_mode", "SACP-2-4";
-    }
+/// A SACP 0.1 message. Built with its goal and plan; everything else may be absent.
+///
+/// Members that the specification does not name are kept in `extra` and written back.
+/// [`MessageView`] is the same, borrowed from its text.
+///
+/// Spec: SACP 2
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Message {
+    /// Names the message; every message written here has one of its own.
+    pub msg_id: Option<NonEmpty>,
+    /// The message that this one answers.
+    pub reply_to: Option<NonEmpty>,
+    /// The goal.
+    pub g: Goal,
+    /// Circumstances and results, by name.
+    pub context: Option<BTreeMap<String, RawBuf>>,
+    /// What is to be done, in order.
+    pub plan: Plan,
+    /// How the answer is wanted; absent means raw.
+    pub out_fmt: Option<OutFmt>,
+    /// How far the message is; absent is acted on as pending.
+    pub state: Option<State>,
+    /// The version of the protocol; absent means 0.1.
+    pub proto_ver: Option<Version>,
+    /// A message inside this one, run after the plan.
+    pub subtask: Option<Box<Subtask>>,
+    /// Whether acts are only simulated.
+    pub test_mode: Option<bool>,
+    /// Members that this type does not know, kept and written back.
+    pub extra: Members<'static>,
 }
 
 impl Message {
-    /// A pending message with nothing but a goal and a plan.
+    /// A message with nothing but a goal and a plan.
+    #[must_use]
+    pub const fn new(g: Goal, plan: Plan) -> Self {
+        Self {
+            msg_id: None,
+            reply_to: None,
+            g,
+            context: None,
+            plan,
+            out_fmt: None,
+            state: None,
+            proto_ver: None,
+            subtask: None,
+            test_mode: None,
+            extra: Members::new(),
+        }
+    }
+
+    /// A message with nothing but a goal and a plan.
     #[must_use]
     pub fn with_goal(goal: &str, plan: Plan) -> Self {
         Self::new(Goal(goal.to_owned()), plan)
@@ -147,8 +170,58 @@ impl State {
     }
 }
 
+impl Read<'_> for Message {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        MessageView::read(reader).map(Self::from)
+    }
+}
+
+impl From<MessageView<'_>> for Message {
+    fn from(view: MessageView<'_>) -> Self {
+        let context = |members: Members<'_>| {
+            let owned = |(name, value): (&str, Raw<'_>)| (name.to_owned(), value.to_owned());
+            members.iter().map(owned).collect()
+        };
+        Self {
+            msg_id: view.msg_id.map(|text| NonEmpty(text.into_owned())),
+            reply_to: view.reply_to.map(|text| NonEmpty(text.into_owned())),
+            g: Goal(view.g.into_owned()),
+            context: view.ctx.map(context),
+            plan: view.plan.into(),
+            out_fmt: view.out_fmt,
+            state: view.state,
+            proto_ver: view.proto_ver.map(|text| Version(text.into_owned())),
+            subtask: view
+                .subtask
+                .map(|nested| Box::new(Subtask(Self::from(*nested)))),
+            test_mode: view.test_mode,
+            extra: view.extra.into_owned(),
+        }
+    }
+}
+
+impl Write for Message {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.optional("msg_id", self.msg_id.as_ref());
+        object.optional("reply_to", self.reply_to.as_ref());
+        object.member("g", &self.g);
+        object.optional("ctx", self.context.as_ref());
+        object.member("plan", &self.plan);
+        object.optional("out_fmt", self.out_fmt.as_ref());
+        object.optional("state", self.state.as_ref());
+        object.optional("proto_ver", self.proto_ver.as_ref());
+        object.optional("subtask", self.subtask.as_ref());
+        object.optional("test_mode", self.test_mode.as_ref());
+        for (name, value) in self.extra.iter() {
+            object.member(name, &value);
+        }
+        object.end();
+    }
+}
+
 macro_rules! text {
-    ($(#[$meta:meta])* $name:ident, |$reader:ident, $at:ident, $text:ident| $check:expr) => {
+    ($(#[$meta:meta])* $name:ident) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(String);
@@ -169,16 +242,7 @@ macro_rules! text {
             }
         }
 
-        impl Read<'_> for $name {
-            fn read($reader: &mut Reader<'_>) -> Result<Self, Fault> {
-                let $at = $reader.offset();
-                let $text = $reader.str()?;
-                $check
-                Ok(Self($text.into_owned()))
-            }
-        }
-
-        impl json::Write for $name {
+        impl Write for $name {
             fn write(&self, out: &mut Vec<u8>) {
                 self.0.write(out);
             }
@@ -188,22 +252,33 @@ macro_rules! text {
 
 text! {
     /// A text that is not empty.
-    NonEmpty, |reader, at, text| if text.is_empty() {
-        return Err(reader.bad_value(at, "a text that is not empty"));
-    }
+    NonEmpty
 }
 
 text! {
     /// A goal: a text that is not empty.
-    Goal, |reader, at, text| if text.is_empty() {
-        return Err(reader.bad_value(at, "a goal that is not empty"));
-    }
+    Goal
 }
 
 text! {
     /// A version that is spoken here: 0.1.
-    Version, |reader, at, text| if text != "0.1" {
-        return Err(reader.bad_value_seen(at, "version 0.1", &text));
+    Version
+}
+
+impl Version {
+    /// The version that this crate writes.
+    #[must_use]
+    pub fn current() -> Self {
+        Self("0.1".to_owned())
+    }
+}
+
+impl Goal {
+    /// The goal, unless it is empty.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        (!text.is_empty()).then_some(Self(text))
     }
 }
 
@@ -216,7 +291,7 @@ impl NonEmpty {
     }
 }
 
-/// A message inside another one.
+/// A message inside another one; how deep they go is judged when a text is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subtask(Message);
 
@@ -234,25 +309,7 @@ impl Subtask {
     }
 }
 
-impl Read<'_> for Subtask {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let mark = reader.mark();
-        if reader.peek()? != Kind::Object {
-            let seen = reader.peek()?;
-            return Err(reader.wrong_type(mark, "a message", seen));
-        }
-        // Each message is one object below the other; no other member of a message nests messages here.
-        if reader.depth() >= MAX_SUBTASK_DEPTH {
-            return Err(reader.bad_value(
-                reader.offset_here(),
-                "at most 8 messages inside one another",
-            ));
-        }
-        Message::read(reader).map(Self)
-    }
-}
-
-impl json::Write for Subtask {
+impl Write for Subtask {
     fn write(&self, out: &mut Vec<u8>) {
         self.0.write(out);
     }

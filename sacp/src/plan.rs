@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::{self, Fault, Kind, RawObject, Read, Reader, Write};
-use ubos_common::violation::Level;
+use ubos_common::json::{self, Fault, RawObject, Read, Reader, Write};
 
-use crate::limits::{MAX_ACTS, MAX_GROUP_DEPTH};
+use crate::view::{ActView, ItemView, PlanView};
 
 /// What is to be done, in order.
 ///
@@ -170,6 +169,13 @@ impl Group {
         }
     }
 
+    /// A group of acts and groups, unless there are none.
+    #[must_use]
+    pub fn from_items(items: impl IntoIterator<Item = Item>) -> Option<Self> {
+        let members: Vec<Item> = items.into_iter().collect();
+        (!members.is_empty()).then_some(Self { members })
+    }
+
     /// The entries.
     #[must_use]
     pub fn members(&self) -> &[Item] {
@@ -191,142 +197,36 @@ impl From<Group> for Item {
 
 impl Read<'_> for Plan {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let mut items: Vec<Item> = Vec::new();
-        let mut refused = false;
-        let mut acts = 0;
-        reader.array(|reader, _| {
-            let mark = reader.mark();
-            let at = reader.offset();
-            let item = read_item(reader, 0, &mut acts);
-            match reader.settle(mark, item)? {
-                Some(Item::Act(act))
-                    if act.is_join() && !matches!(items.last(), Some(Item::Group(_))) =>
-                {
-                    reader.reject(
-                        at,
-                        "join_without_group",
-                        "a join where no group stands directly before it",
-                    );
-                    refused = true;
-                }
-                Some(item) => items.push(item),
-                None => refused = true,
-            }
-            Ok(())
-        })?;
-        if refused {
-            Err(reader.noted())
-        } else {
-            Ok(Self { items })
+        PlanView::read(reader).map(Self::from)
+    }
+}
+
+impl From<PlanView<'_>> for Plan {
+    fn from(plan: PlanView<'_>) -> Self {
+        Self {
+            items: plan.items.into_iter().map(Item::from).collect(),
         }
     }
 }
 
-fn read_item(reader: &mut Reader<'_>, depth: usize, acts: &mut usize) -> Result<Item, Fault> {
-    let mark = reader.mark();
-    match reader.peek()? {
-        Kind::Array => {
-            *acts += 1;
-            if *acts > MAX_ACTS {
-                return Err(reader.bad_value(reader.offset_here(), "at most 10000 acts"));
-            }
-            read_act(reader, *acts).map(Item::Act)
+impl From<ItemView<'_>> for Item {
+    fn from(item: ItemView<'_>) -> Self {
+        match item {
+            ItemView::Act(act) => Self::Act(act.into()),
+            ItemView::Group(members) => Self::Group(Group {
+                members: members.into_iter().map(Self::from).collect(),
+            }),
         }
-        Kind::Object => read_group(reader, depth, acts).map(Item::Group),
-        seen => Err(reader.wrong_type(mark, "an act or a group", seen)),
     }
 }
 
-fn read_act(reader: &mut Reader<'_>, number: usize) -> Result<Act, Fault> {
-    let at = reader.offset();
-    let (mut verb, mut tool, mut params, mut parts, mut refused) = (None, None, None, 0, false);
-    reader.array(|reader, index| {
-        parts += 1;
-        let mark = reader.mark();
-        let read = match index {
-            0 => read_word(reader).map(|word| verb = Some(word)),
-            1 => read_word(reader).map(|word| tool = Some(word)),
-            2 => RawObject::read(reader).map(|object| params = Some(object)),
-            _ => reader.skip(),
-        };
-        refused |= reader.settle(mark, read)?.is_none();
-        Ok(())
-    })?;
-    if parts != 3 {
-        reader.note(
-            at,
-            None,
-            "act_parts",
-            Level::Must,
-            format!("act {number} has {parts} parts where 3 are wanted"),
-        );
-        return Err(reader.noted());
-    }
-    match (verb, tool, params) {
-        (Some(verb), Some(tool), Some(params)) if !refused => Ok(Act { verb, tool, params }),
-        _ => Err(reader.noted()),
-    }
-}
-
-fn read_word(reader: &mut Reader<'_>) -> Result<String, Fault> {
-    let at = reader.offset();
-    let word = reader.str()?;
-    if word.is_empty() {
-        Err(reader.bad_value(at, "a word that is not empty"))
-    } else {
-        Ok(word.into_owned())
-    }
-}
-
-fn read_group(reader: &mut Reader<'_>, depth: usize, acts: &mut usize) -> Result<Group, Fault> {
-    let at = reader.offset();
-    if depth >= MAX_GROUP_DEPTH {
-        return Err(reader.bad_value(at, "at most 8 groups inside one another"));
-    }
-    let (mut members, mut refused, mut seen) = (Vec::new(), false, false);
-    reader.object(|reader, name| {
-        if name != "parallel" {
-            let here = reader.offset();
-            reader.reject(here, "group_member", "a group has no member but `parallel`");
-            refused = true;
-            return reader.skip();
+impl From<ActView<'_>> for Act {
+    fn from(act: ActView<'_>) -> Self {
+        Self {
+            verb: act.verb.into_owned(),
+            tool: act.tool.into_owned(),
+            params: RawObject::new(act.params.to_owned()).unwrap_or_default(),
         }
-        seen = true;
-        let mark = reader.mark();
-        let list = reader.array(|reader, _| {
-            let mark = reader.mark();
-            let here = reader.offset();
-            let item = read_item(reader, depth + 1, acts);
-            match reader.settle(mark, item)? {
-                Some(Item::Act(act)) if act.is_join() => {
-                    reader.reject(
-                        here,
-                        "join_in_group",
-                        "a join stands behind a group, not in it",
-                    );
-                    refused = true;
-                }
-                Some(item) => members.push(item),
-                None => refused = true,
-            }
-            Ok(())
-        });
-        refused |= reader.settle(mark, list)?.is_none();
-        Ok(())
-    })?;
-    if !refused && members.is_empty() {
-        let message = if seen {
-            "a group without acts"
-        } else {
-            "a group without `parallel`"
-        };
-        reader.note(at, None, "empty_group", Level::Must, message);
-        refused = true;
-    }
-    if refused {
-        Err(reader.noted())
-    } else {
-        Ok(Group { members })
     }
 }
 

@@ -1,7 +1,11 @@
 //! What an agent answers: a message, `VALID`, `ERR` or `REQ_CLARIFY`.
 
-use ubos_common::json::{MemberWriter, RawBuf, Write};
+use ubos_common::json::{
+    self, DecodeError, Fault, Kind, Limits, MemberWriter, RawBuf, RawObject, Read, Reader, Write,
+};
+use ubos_common::violation::{Level, Profile};
 
+use crate::any::Peek;
 use crate::error::Code;
 use crate::message::Message;
 
@@ -28,14 +32,28 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ErrReply {
-    /// Which condition.
+    /// Which condition; of a code that is read and not listed, `INTERNAL_ERROR`.
     pub code: Code,
-    /// What is wrong and what was wanted, in words.
+    /// What is wrong and what was wanted, in words; of details that are no text, their JSON.
     pub details: String,
+    /// What was read and this crate does not write; written back as it was.
+    pub foreign: Option<Box<Foreign>>,
     /// Where, as an RFC 6901 pointer into the message.
     pub pointer: Option<String>,
+    /// Names this answer.
+    pub msg_id: Option<String>,
     /// The message that this one answers.
     pub reply_to: Option<String>,
+}
+
+/// What others write into an `ERR` and this crate does not.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Foreign {
+    /// A code that is not listed.
+    pub code: Option<Box<str>>,
+    /// Details that are an object.
+    pub details: Option<RawObject>,
 }
 
 /// A question back.
@@ -50,6 +68,139 @@ pub struct Clarify {
     pub reply_to: Option<String>,
 }
 
+impl Reply {
+    /// Reads an answer: an object with `status`, or a message of 0.1.
+    ///
+    /// ```
+    /// use sacp::{Code, Reply};
+    ///
+    /// let text = br#"{"status":"ERR","code":"MALFORMED_PLAN","details":"Missing parameters for action step 2"}"#;
+    /// let Reply::Err(error) = Reply::decode(text)? else { unreachable!() };
+    /// assert_eq!(error.code, Code::MalformedPlan);
+    /// # Ok::<(), ubos_common::json::DecodeError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON, or neither of them.
+    ///
+    /// Spec: SACP 8
+    // impl: SACP-8-1
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let limits = Limits::default();
+        let peek = Peek::whole(bytes, &limits).unwrap_or_default();
+        if peek.status.is_none() || peek.is_message {
+            return Message::decode(bytes).map(|message| Self::Message(Box::new(message)));
+        }
+        json::decode::<Status>(bytes, &limits, Profile::Strict).map(|(status, _)| status.0)
+    }
+}
+
+ubos_common::wire! {
+    /// Every answer with a `status`, before it is told which.
+    struct AnyStatus {
+        required status: String = "status", "SACP-8-1";
+        optional code: String = "code", "SACP-8-1";
+        optional details: Details = "details", "SACP-8-1";
+        optional missing: Vec<String> = "missing", "SACP-2-7";
+        optional pointer: String = "pointer", "SACP-8-1";
+        optional msg_id: String = "msg_id", "SACP-8-1";
+        optional reply_to: String = "reply_to", "SACP-8-1";
+    }
+}
+
+/// Details are a text or an object.
+#[derive(Clone, Debug, PartialEq)]
+enum Details {
+    Text(String),
+    Object(RawObject),
+}
+
+impl Read<'_> for Details {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let mark = reader.mark();
+        match reader.peek()? {
+            Kind::String => String::read(reader).map(Self::Text),
+            Kind::Object => RawObject::read(reader).map(Self::Object),
+            seen => Err(reader.wrong_type(mark, "a text or an object", seen)),
+        }
+    }
+}
+
+impl Write for Details {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => text.write(out),
+            Self::Object(object) => object.write(out),
+        }
+    }
+}
+
+struct Status(Reply);
+
+impl Read<'_> for Status {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let any = AnyStatus::read(reader)?;
+        Ok(Self(match any.status.as_str() {
+            "VALID" => Reply::Valid {
+                reply_to: any.reply_to,
+            },
+            "REQ_CLARIFY" => Reply::Clarify(any.into_clarify()),
+            "ERR" => {
+                if any.code.is_none() && !reader.has_refused() {
+                    reader.missing(at, "code", "SACP-8-1", Level::Must);
+                    return Err(reader.noted());
+                }
+                Reply::Err(any.into_error())
+            }
+            _ => {
+                let what = "one of VALID, ERR, REQ_CLARIFY wanted";
+                reader.note(at, Some("status".into()), "bad_value", Level::Must, what);
+                return Err(reader.noted());
+            }
+        }))
+    }
+}
+
+impl AnyStatus {
+    fn into_error(self) -> ErrReply {
+        let word = self.code.unwrap_or_default();
+        let code = Code::from_word(&word);
+        let mut error = ErrReply::new(code.unwrap_or(Code::InternalError), "");
+        let mut foreign = Foreign::default();
+        if code.is_none() {
+            foreign.code = Some(word.into());
+        }
+        match self.details {
+            Some(Details::Text(text)) => error.details = text,
+            Some(Details::Object(object)) => {
+                object.as_str().clone_into(&mut error.details);
+                foreign.details = Some(object);
+            }
+            None => {}
+        }
+        if foreign != Foreign::default() {
+            error.foreign = Some(Box::new(foreign));
+        }
+        (error.pointer, error.msg_id, error.reply_to) = (self.pointer, self.msg_id, self.reply_to);
+        error
+    }
+
+    fn into_clarify(self) -> Clarify {
+        let details = match self.details {
+            Some(Details::Text(text)) => text,
+            Some(Details::Object(object)) => object.as_str().to_owned(),
+            None => String::new(),
+        };
+        Clarify {
+            missing: self.missing.unwrap_or_default(),
+            details,
+            reply_to: self.reply_to,
+        }
+    }
+}
+
 impl ErrReply {
     /// A refusal without a place.
     #[must_use]
@@ -57,7 +208,9 @@ impl ErrReply {
         Self {
             code,
             details: details.into(),
+            foreign: None,
             pointer: None,
+            msg_id: None,
             reply_to: None,
         }
     }
@@ -124,9 +277,17 @@ impl Write for ErrReply {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
         object.member("status", "ERR");
-        object.member("code", self.code.as_str());
-        object.member("details", &self.details);
+        let foreign = self.foreign.as_deref();
+        match foreign.and_then(|foreign| foreign.code.as_deref()) {
+            Some(word) => object.member("code", word),
+            None => object.member("code", self.code.as_str()),
+        }
+        match foreign.and_then(|foreign| foreign.details.as_ref()) {
+            Some(details) => object.member("details", details),
+            None => object.member("details", &self.details),
+        }
         object.optional("pointer", self.pointer.as_ref());
+        object.optional("msg_id", self.msg_id.as_ref());
         object.optional("reply_to", self.reply_to.as_ref());
         object.end();
     }
@@ -154,7 +315,7 @@ pub(crate) fn list(values: &[&RawBuf]) -> RawBuf {
     }
     text.push(']');
     // Each part is sound; only their number or depth may now be over the limits.
-    RawBuf::parse(&text).unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned())
+    RawBuf::parse(&text).unwrap_or_else(|_| json::Raw::NULL.to_owned())
 }
 
 /// A value from text that is sound by the way it was made; only a limit on it may be broken.
@@ -162,5 +323,11 @@ pub(crate) fn raw(text: Vec<u8>) -> RawBuf {
     let parsed = String::from_utf8(text)
         .ok()
         .and_then(|text| RawBuf::parse(&text).ok());
-    parsed.unwrap_or_else(|| ubos_common::json::Raw::NULL.to_owned())
+    parsed.unwrap_or_else(|| json::Raw::NULL.to_owned())
+}
+
+/// Reads a type from a value that is held as text.
+pub(crate) fn read<T: for<'a> Read<'a>>(raw: &RawBuf) -> Result<T, String> {
+    let read = json::decode::<T>(raw.as_str().as_bytes(), &Limits::default(), Profile::Strict);
+    read.map(|(value, _)| value).map_err(|err| err.to_string())
 }

@@ -3,11 +3,13 @@
 use ubos_common::json::{self, DecodeError, Limits};
 use ubos_common::violation::{Level, Profile, Report, Violation};
 
+use crate::any::{AnyMessage, Edition, Peek};
 use crate::error::Code;
 use crate::message::Message;
-use crate::reply::{ErrReply, Reply};
+use crate::reply::{Clarify, ErrReply, Reply};
+use crate::source::Source;
 
-/// Reads a message and lists every finding. Knows no registry: see [`check`](crate::check).
+/// Reads a message of 0.1 and lists every finding. Knows no registry: see [`check`](crate::check).
 ///
 /// # Errors
 ///
@@ -26,29 +28,90 @@ use crate::reply::{ErrReply, Reply};
 ///
 /// Spec: SACP 8
 pub fn validate(bytes: &[u8]) -> Result<(Message, Report), DecodeError> {
-    let (message, mut report) =
-        json::decode::<Message>(bytes, &Limits::default(), Profile::Strict)?;
-    for (name, _) in message.extra.iter() {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        report.push(Violation::new(
-            pointer,
-            "unknown_member",
-            "SACP-2-10",
-            Level::Advice,
-            "not named by version 0.1",
-        ));
+    json::decode::<Message>(bytes, &Limits::default(), Profile::Strict)
+}
+
+/// The answer of a validator service to a message of either edition: `VALID`, or `ERR` with its first
+/// finding. Both name the message that they answer, where it could be read.
+///
+/// ```
+/// use sacp::validate::verdict;
+/// use ubos_common::json::to_string;
+///
+/// assert_eq!(to_string(&verdict(br#"{"msg_id":"m1","g":"X","plan":[]}"#)), r#"{"status":"VALID","reply_to":"m1"}"#);
+/// assert!(to_string(&verdict(b"Dear agent,")).starts_with(r#"{"status":"ERR","code":"MALFORMED_MESSAGE""#));
+/// ```
+///
+/// Spec: SACP 8
+// impl: SACP-8-1, SACP-8-3
+#[must_use]
+pub fn verdict(bytes: &[u8]) -> Reply {
+    match AnyMessage::decode(bytes) {
+        Ok((message, _)) => Reply::Valid {
+            reply_to: message.msg_id().map(str::to_owned),
+        },
+        Err(refused) => answer_to(bytes, &refused),
     }
-    if message.plan.is_empty() {
-        let why = "nothing to do: whoever would run it asks back";
-        report.push(Violation::new(
-            "/plan",
-            "empty_plan",
-            "SACP-2-7",
-            Level::Advice,
-            why,
-        ));
+}
+
+/// Takes a message that is to be run: as [`verdict`], and an empty plan is asked back.
+///
+/// # Errors
+///
+/// The answer to give instead of running it: `ERR`, or `REQ_CLARIFY` where nothing is to be done.
+///
+/// Spec: SACP 4, 8
+// impl: SACP-2-7
+pub fn admit(bytes: &[u8]) -> Result<AnyMessage, Reply> {
+    let (message, _) = AnyMessage::decode(bytes).map_err(|refused| answer_to(bytes, &refused))?;
+    if message.is_empty() {
+        let mut clarify = Clarify::new(["plan"], "the plan has no acts");
+        clarify.reply_to = message.msg_id().map(str::to_owned);
+        return Err(Reply::Clarify(clarify));
     }
-    Ok((message, report))
+    Ok(message)
+}
+
+/// All findings about a text, whatever it is, in the order of the document; the codes of MUST findings are
+/// those of [`Code`].
+///
+/// With an `edition`, a `proto_ver` of another one is refused.
+///
+/// Spec: SACP 8
+#[must_use]
+pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
+    let decoded = match edition {
+        Some(edition) => AnyMessage::decode_as(bytes, edition),
+        None => AnyMessage::decode(bytes),
+    };
+    let report = match decoded {
+        Ok((_, report)) | Err(DecodeError::Invalid(report)) => report,
+        Err(DecodeError::Json(err)) => {
+            let mut report = Report::default();
+            report.push(
+                Violation::new(
+                    err.pointer.clone(),
+                    err.kind.code(),
+                    "SACP-8-3",
+                    Level::Must,
+                    err.kind.to_string(),
+                )
+                .at(err.position),
+            );
+            report
+        }
+        Err(_) => Report::default(),
+    };
+    let coded = report.map(|mut finding| {
+        if finding.level == Level::Must {
+            finding.code = code_of(&finding).as_str().into();
+        }
+        finding
+    });
+    match core::str::from_utf8(bytes) {
+        Ok(text) if coded.len() > 1 => Source::new(text).place(coded),
+        _ => coded,
+    }
 }
 
 /// The answer to a message that is refused: its first MUST finding.
@@ -63,7 +126,6 @@ pub fn answer(refused: &DecodeError) -> Reply {
         )
         .at(&err.pointer),
         DecodeError::Invalid(report) => {
-            // Missing members are found when their object ends, yet belong to its beginning.
             let first = report.iter().find(|finding| finding.level == Level::Must);
             first.map_or_else(
                 || ErrReply::new(Code::MalformedMessage, "no message"),
@@ -74,21 +136,33 @@ pub fn answer(refused: &DecodeError) -> Reply {
     })
 }
 
+/// As [`answer`], naming the refused message where its `msg_id` can be read.
+#[must_use]
+pub fn answer_to(bytes: &[u8], refused: &DecodeError) -> Reply {
+    let mut reply = answer(refused);
+    if let Reply::Err(error) = &mut reply {
+        let peek = Peek::whole(bytes, &Limits::default()).unwrap_or_default();
+        let msg_id = peek.msg_id.filter(|id| !id.is_empty());
+        error.reply_to = msg_id.map(Into::into);
+    }
+    reply
+}
+
 /// The code of a finding.
 ///
 /// Spec: SACP 8
+// impl: SACP-8-4
 #[must_use]
 pub fn code_of(finding: &Violation) -> Code {
-    let nested = finding
-        .pointer
-        .rsplit_once("/subtask")
-        .map_or(finding.pointer.as_str(), |(_, rest)| rest);
-    match finding.clause.as_ref() {
-        "SACP-2-1" | "SACP-2-2" if finding.code == "missing" => Code::MissingField,
-        "SACP-2-2" => Code::MalformedPlan,
-        "SACP-2-6" => Code::InvalidState,
-        "SACP-2-8" if finding.code == "bad_value" => Code::UnsupportedVersion,
-        _ if nested.starts_with("/plan") => Code::MalformedPlan,
+    if let Some(code) = Code::from_word(&finding.code) {
+        return code;
+    }
+    match (finding.clause.as_ref(), finding.code.as_ref()) {
+        ("SACP-2-1", "missing") => Code::MissingField,
+        ("SACP-2-2" | "SACP-2-3", _) => Code::MalformedPlan,
+        ("SACP-2-6", _) => Code::InvalidState,
+        ("SACP-2-8", "bad_value") => Code::UnsupportedVersion,
+        ("SACP1-4-1", "bad_value") if finding.pointer == "/proto_ver" => Code::UnsupportedVersion,
         _ => Code::MalformedMessage,
     }
 }
@@ -96,7 +170,7 @@ pub fn code_of(finding: &Violation) -> Code {
 fn details(finding: &Violation) -> String {
     match finding.pointer.as_str() {
         "" => finding.message.to_string(),
-        pointer if finding.code == "missing" => {
+        pointer if finding.code == "missing" && finding.message == "absent" => {
             format!("{} is absent", pointer.trim_start_matches('/'))
         }
         _ => finding.message.to_string(),

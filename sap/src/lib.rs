@@ -150,6 +150,10 @@
 //! | schema of a contract | 64 KiB, 16 references | not enforced, with a warning |
 //! | records of a cache in memory, in files | 10,000, 1,000,000 | not kept, with a warning |
 //! | entries of a transcript in memory | 100,000 | refused, so the task is not delivered |
+//! | what is learned of | [`learning::Bounds`] | refused or left out, and counted |
+//! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
+//! | constraints of a task that are checked | 64 | listed as unchecked |
+//! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |
 //!
 //! Specification: SAP V2.0. A clause that a place of the code stands for is cited there (`impl: SAP-6-1`).
 

@@ -226,6 +226,20 @@ impl Report {
         self.findings.push(finding);
     }
 
+    /// Changes each finding, and keeps the count of those past the limit.
+    #[must_use]
+    pub fn map(mut self, change: impl FnMut(Violation) -> Violation) -> Self {
+        self.findings = self.findings.into_iter().map(change).collect();
+        self
+    }
+
+    /// Puts the findings into the order of a key.
+    #[must_use]
+    pub fn sorted_by_key<K: Ord>(mut self, key: impl FnMut(&Violation) -> K) -> Self {
+        self.findings.sort_by_cached_key(key);
+        self
+    }
+
     /// Adds the findings of a part that stands at `pointer` in the whole.
     pub fn extend_under(&mut self, pointer: &str, part: Self) {
         self.unlisted += part.unlisted;
@@ -327,6 +341,26 @@ mod tests {
         let mut report = Report::default();
         report.count_unlisted(2, false);
         assert_eq!(report.to_string(), "2 more");
+    }
+
+    #[test]
+    fn changing_findings_keeps_the_count_of_the_unlisted() {
+        let mut report = Report::default();
+        for pointer in ["/b", "/a"] {
+            report.push(Violation::new(pointer, "x", "C-1", Level::Should, "w"));
+        }
+        report.count_unlisted(3, true);
+        let changed = report.map(|mut finding| {
+            finding.code = "y".into();
+            finding
+        });
+        let sorted = changed.sorted_by_key(|finding| finding.pointer.clone());
+        assert_eq!((sorted.unlisted(), sorted.is_valid()), (3, false));
+        let seen: Vec<_> = sorted
+            .iter()
+            .map(|f| (f.pointer.as_str(), f.code.as_ref()))
+            .collect();
+        assert_eq!(seen, [("/a", "y"), ("/b", "y")]);
     }
 
     #[test]

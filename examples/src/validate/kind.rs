@@ -2,7 +2,7 @@
 
 use ubos_common::violation::Report;
 
-use super::sap;
+use super::{sacp, sap};
 
 /// One kind of file. A new one is a file with a constant, and a line in [`KINDS`].
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Kind {
 }
 
 /// All kinds, in the order of the help text.
-pub const KINDS: &[Kind] = &[sap::TASK, sap::RESULT];
+pub const KINDS: &[Kind] = &[sap::TASK, sap::RESULT, sacp::MESSAGE];
 
 /// The kind of this name.
 #[must_use]

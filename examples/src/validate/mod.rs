@@ -3,11 +3,13 @@
 //! ```text
 //! args   the command line
 //! kind   the table of kinds: one small file each
+//! sacp   sacp
 //! sap    sap-task, sap-result
 //! ```
 
 pub mod args;
 pub mod kind;
+pub mod sacp;
 pub mod sap;
 
 use std::ffi::OsStr;

@@ -150,3 +150,45 @@ fn standard_input_and_a_file_over_the_bound_are_judged() {
     assert_eq!((code, &lines[0]["file"]), (1, &json!("-")));
     assert_eq!(lines[0]["findings"][0]["code"], "too_large");
 }
+
+#[test]
+fn a_message_of_sacp_is_judged_by_its_own_edition_or_the_one_asked_for() {
+    let new = json!({"proto_ver": "1.0.0", "msg_id": "m1", "ts": "2025-10-01T12:00:00Z", "sender": "p", "g": "G",
+        "plan": [{"id": "a", "verb": "v", "tool": "T", "params": {}}], "state": "PENDING"});
+    let dir = place(&[
+        (
+            "old.json",
+            br#"{"g":"G","plan":[["find","T",{}],["sort","T"]],"x-new":1}"#,
+        ),
+        ("new.json", new.to_string().as_bytes()),
+        ("prose.json", b"Dear agent,"),
+    ]);
+    let (code, lines, talk) = validate(&dir, &["sacp", "old.json", "new.json", "prose.json"]);
+    assert_eq!((code, talk.as_str()), (1, ""));
+    let valid: Vec<_> = lines
+        .iter()
+        .map(|line| line["valid"].as_bool().unwrap())
+        .collect();
+    assert_eq!(valid, [false, true, false]);
+    let findings = lines[0]["findings"].as_array().unwrap();
+    assert_eq!(findings[0]["code"], "MALFORMED_PLAN");
+    assert_eq!(findings[0]["pointer"], "/plan/1");
+    assert_eq!(
+        (&findings[1]["pointer"], &findings[1]["level"]),
+        (&json!("/x-new"), &json!("ADVICE"))
+    );
+    assert_eq!(lines[2]["findings"][0]["code"], "MALFORMED_MESSAGE");
+    for (profile, valid) in [("0.1", false), ("1.0", true)] {
+        let (code, lines, _) = validate(&dir, &["sacp", "--profile", profile, "new.json"]);
+        assert_eq!(
+            (code, lines[0]["valid"].as_bool()),
+            (i32::from(!valid), Some(valid))
+        );
+        if !valid {
+            assert_eq!(lines[0]["findings"][0]["code"], "UNSUPPORTED_VERSION");
+        }
+    }
+    let (code, _, talk) = validate(&dir, &["sacp", "--profile", "2.0", "new.json"]);
+    assert_eq!(code, 2);
+    assert!(talk.contains("0.1"), "{talk}");
+}

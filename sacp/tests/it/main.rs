@@ -9,5 +9,12 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod adapter;
+mod answers;
 mod message;
+mod orchestrator;
+mod prompt;
 mod registry;
+mod roles;
+mod run_v1;
+mod v1;

@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 use sacp::validate::{answer, validate};
+use sacp::view::MessageView;
 use sacp::{Code, Message, OutFmt, Reply, State};
 use ubos_common::json;
+use ubos_common::violation::{Level, Profile};
 
 fn code(text: &str) -> (Code, String) {
     match validate(text.as_bytes()) {
@@ -208,22 +210,100 @@ fn unknown_members_are_advice_and_survive() {
     assert_eq!(message.encode(), text.as_bytes());
 }
 
+// spec: SACP-2-9
 #[test]
 fn subtasks_are_whole_messages_to_a_depth() {
-    let nested = |depth: usize| {
-        format!(
-            "{}{{\"g\":\"G\",\"plan\":[]}}{}",
-            "{\"g\":\"G\",\"plan\":[],\"subtask\":".repeat(depth),
-            "}".repeat(depth)
-        )
+    let nested = |depth: usize, open: &str, close: &str| {
+        let (open, close) = (open.repeat(depth), close.repeat(depth));
+        format!("{open}{{\"g\":\"G\",\"plan\":[]}}{close}")
     };
-    assert!(validate(nested(7).as_bytes()).is_ok());
-    assert_eq!(code(&nested(8)).0, Code::MalformedMessage);
-    let (code, pointer) = code(r#"{"g":"G","plan":[],"subtask":{"g":"G","plan":[["a"]]}}"#);
+    let top = (r#"{"g":"G","plan":[],"subtask":"#, "}");
+    let in_params = (r#"{"g":"G","plan":[["do","T",{"x":1,"subtask":"#, "}]]}");
+    for (open, close) in [top, in_params] {
+        assert!(validate(nested(7, open, close).as_bytes()).is_ok());
+        assert_eq!(code(&nested(8, open, close)).0, Code::MalformedMessage);
+    }
+    let bad = r#"{"g":"G","plan":[["a"]]}"#;
     assert_eq!(
-        (code, pointer.as_str()),
-        (Code::MalformedPlan, "/subtask/plan/0")
+        code(&format!(r#"{{"g":"G","plan":[],"subtask":{bad}}}"#)),
+        (Code::MalformedPlan, "/subtask/plan/0".into())
     );
+    assert_eq!(
+        plan_code(&format!(r#"[["a","T",{{"subtask":{bad}}}]]"#)),
+        (Code::MalformedPlan, "/plan/0/2/subtask/plan/0".into())
+    );
+    assert_eq!(
+        plan_code(r#"[["a","T",{"subtask":{"plan":[]}}]]"#),
+        (Code::MissingField, "/plan/0/2/subtask/g".into())
+    );
+    assert_eq!(
+        plan_code(r#"[["a","T",{"subtask":{"g":"G","plan":[],"state":"done"}}]]"#),
+        (Code::InvalidState, "/plan/0/2/subtask/state".into())
+    );
+    for ordinary in ["7", "[]", "\"later\"", "null"] {
+        let text = format!(r#"{{"g":"G","plan":[["a","T",{{"subtask":{ordinary}}}]]}}"#);
+        assert!(validate(text.as_bytes()).is_ok(), "{text}");
+    }
+}
+
+// spec: SACP-2-2
+#[test]
+fn every_finding_about_an_act_names_its_number_and_place() {
+    let text = "{\"g\":\"G\",\"plan\":[\n {\"parallel\":[[\"a\",\"T\",{}],7]},\n [\"b\",\"\",[]],[\"c\",\"T\",{}]\n]}";
+    let Err(json::DecodeError::Invalid(report)) = validate(text.as_bytes()) else {
+        panic!("taken")
+    };
+    let seen: Vec<_> = report
+        .iter()
+        .map(|f| {
+            let at = f.position.unwrap();
+            (f.pointer.as_str(), f.message.as_ref(), at.line, at.column)
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (
+                "/plan/0/parallel/1",
+                "act 2: an act or a group wanted, a number seen",
+                2,
+                28
+            ),
+            ("/plan/1/1", "act 3: its tool is empty", 3, 7),
+            (
+                "/plan/1/2",
+                "act 3: an object wanted as its params, an array seen",
+                3,
+                10
+            ),
+        ]
+    );
+}
+
+// spec: SACP-2-3
+#[test]
+fn a_lone_join_is_an_ordinary_act_to_the_lenient() {
+    let text = br#"{"g":"G","plan":[["a","T",{}],["join","J",{}]]}"#;
+    let (view, report) =
+        MessageView::decode_with(text, &json::Limits::default(), Profile::Lenient).unwrap();
+    assert_eq!(view.plan.items().len(), 2);
+    let finding = report.iter().next().unwrap();
+    assert_eq!(
+        (finding.code.as_ref(), finding.level),
+        ("lone_join", Level::Advice)
+    );
+}
+
+// spec: SACP-2-4
+#[test]
+fn test_mode_in_ctx_is_a_boolean() {
+    assert_eq!(
+        code(r#"{"g":"G","plan":[],"ctx":{"test_mode":"yes"}}"#),
+        (Code::MalformedMessage, "/ctx/test_mode".into())
+    );
+    let both =
+        Message::decode(br#"{"g":"G","plan":[],"test_mode":false,"ctx":{"test_mode":true}}"#);
+    assert!(both.unwrap().is_test());
 }
 
 #[test]

@@ -273,7 +273,7 @@ impl<'p> Run<'p> {
     pub(super) fn by_verdict(
         &self,
         now: Now,
-        assessment: Assessment,
+        mut assessment: Assessment,
         outcome: Outcome,
     ) -> TaskResult {
         let escalate = assessment.alignment == Alignment::Escalate;
@@ -282,6 +282,7 @@ impl<'p> Run<'p> {
             .iter()
             .filter_map(|violation| violation.principle.clone())
             .collect();
+        let proposed = core::mem::take(&mut assessment.next_actions);
         let mut evidence = assessment.into_evidence();
         if !escalate {
             let why = format!("not aligned with {}", principles.join(", "));
@@ -293,9 +294,10 @@ impl<'p> Run<'p> {
         evidence.citations = Some(outcome.citations);
         let mut result = self.result(now, Status::Escalated, evidence);
         result.output = outcome.output;
-        result.next_actions = outcome
-            .next_actions
-            .or_else(|| Some(vec![review(&principles)]));
+        // The handler's path of escalation, or the policy's, or a review.
+        let own = outcome.next_actions;
+        let proposed = own.or_else(|| (!proposed.is_empty()).then_some(proposed));
+        result.next_actions = proposed.or_else(|| Some(vec![review(&principles)]));
         result
     }
 
@@ -360,7 +362,7 @@ fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> Cache
     evidence
 }
 
-/// The path of escalation where the handler named none.
+/// The path of escalation where neither handler nor policy names one.
 fn review(principles: &[String]) -> RawObject {
     let mut text = Vec::new();
     let mut object = MemberWriter::begin(&mut text);

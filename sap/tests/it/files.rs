@@ -220,7 +220,10 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
     drop(transcript);
     let report = |kept: &[Head]| fsck(folder.path(), StoreKind::Transcript, kept).unwrap();
     assert_eq!(
-        (report(&[head.clone()]).records, report(&[head]).findings),
+        (
+            report(std::slice::from_ref(&head)).records,
+            report(&[head]).findings,
+        ),
         (4, vec![])
     );
     let strangers = fsck(folder.path(), StoreKind::Cache, &[]).unwrap().findings;

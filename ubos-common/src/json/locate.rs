@@ -12,6 +12,14 @@ pub struct Position {
     pub column: usize,
 }
 
+impl Position {
+    /// A place, both counted from 1.
+    #[must_use]
+    pub const fn new(line: usize, column: usize) -> Self {
+        Self { line, column }
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {} column {}", self.line, self.column)

@@ -318,6 +318,14 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// The same members, owning their text.
+    #[must_use]
+    pub fn into_owned(self) -> Members<'static> {
+        let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        let members = self.0.into_iter();
+        Members(members.map(|(n, v)| (owned(n), owned(v))).collect())
+    }
+
     /// Keeps the member whose value comes next, borrowed.
     #[doc(hidden)]
     pub fn keep(&mut self, reader: &mut Reader<'a>, name: Cow<'a, str>) -> Result<(), Fault> {

@@ -150,6 +150,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// The text ends, or no value begins here.
+    #[inline]
     pub fn peek(&mut self) -> Result<Kind, Fault> {
         let at = self.offset();
         match self.text.as_bytes().get(at) {
@@ -224,6 +225,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, a string over the limit, or no sound JSON.
+    #[inline]
     pub fn str(&mut self) -> Result<Cow<'a, str>, Fault> {
         if !self.begins(b'"') {
             self.want(Kind::String, "a string")?;
@@ -251,27 +253,42 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, a duplicate name, no sound JSON, over a limit, or what `member` returns.
+    #[inline]
     pub fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, &Cow<'a, str>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let base = self.names.len();
         let result = self.fields(|reader, name, at| {
-            let slot = reader.names.len();
+            member(reader, &name)?;
+            // Objects inside have taken their names back by now.
             reader.names.push(Name {
                 tag: scan::name_tag(&name),
                 at,
-                text: Cow::Borrowed(""),
+                text: name,
             });
-            let result = member(reader, &name);
-            if let Some(entry) = reader.names.get_mut(slot) {
-                entry.text = name;
-            }
-            result
+            Ok(())
         });
         let result = result.and_then(|()| self.refuse_doubles(base));
         self.names.truncate(base);
         result
+    }
+
+    /// As [`Reader::object`], and gives the object's text as well: for payloads that are kept raw and in
+    /// which a few members are looked at on the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::object`].
+    pub fn object_raw(
+        &mut self,
+        member: impl FnMut(&mut Self, &Cow<'a, str>) -> Result<(), Fault>,
+    ) -> Result<Raw<'a>, Fault> {
+        let start = self.offset();
+        self.object(member)?;
+        Ok(Raw::trusted(
+            self.text.get(start..self.at).unwrap_or_default(),
+        ))
     }
 
     /// Takes an object without looking for duplicates: `field` gets each name with the byte where it
@@ -280,6 +297,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, no sound JSON, over a limit, or what `field` returns.
+    #[inline]
     pub fn fields(
         &mut self,
         mut field: impl FnMut(&mut Self, Cow<'a, str>, usize) -> Result<(), Fault>,
@@ -328,6 +346,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Another type, no sound JSON, over a limit, or what `element` returns.
+    #[inline]
     pub fn array(
         &mut self,
         mut element: impl FnMut(&mut Self, usize) -> Result<(), Fault>,
@@ -395,6 +414,7 @@ impl<'a> Reader<'a> {
         Err(Fault::new(FaultKind::WrongType { wanted, seen }, self.at))
     }
 
+    #[inline]
     fn open(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > self.limits.max_depth {
@@ -409,6 +429,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    #[inline]
     fn take(&mut self, byte: u8) -> bool {
         let at = self.offset();
         let found = self.text.as_bytes().get(at) == Some(&byte);
@@ -433,6 +454,9 @@ impl<'a> Reader<'a> {
     fn refuse_doubles(&mut self, base: usize) -> Result<(), Fault> {
         /// Up to here comparing all pairs is faster than sorting.
         const FEW: usize = 24;
+        if self.names.len() <= base + 1 {
+            return Ok(());
+        }
         let names = self.names.get_mut(base..).unwrap_or_default();
         if names.len() > FEW {
             names.sort_unstable_by(|a, b| a.text.cmp(&b.text).then(a.at.cmp(&b.at)));

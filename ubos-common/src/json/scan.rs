@@ -1,11 +1,15 @@
 //! The inner loops: white space, strings, numbers.
 
-use crate::plain::plain_len;
+use crate::plain::{head, plain_len};
 
 /// Bytes from the start of `bytes` that are no white space.
 #[inline]
 pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
+    while let Some(&byte) = bytes.get(at) {
+        // Compact text has none: one comparison for most bytes.
+        if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+            break;
+        }
         at += 1;
     }
     at
@@ -66,15 +70,11 @@ pub(super) fn hex4(bytes: &[u8]) -> Option<u32> {
 }
 
 /// A word that differs for most names that differ: their length and ends.
+#[inline]
 pub(super) fn name_tag(name: &str) -> u64 {
     let bytes = name.as_bytes();
-    let mut word = [0; 8];
-    let n = bytes.len().min(8);
-    if let (Some(to), Some(from)) = (word.get_mut(..n), bytes.get(..n)) {
-        to.copy_from_slice(from);
-    }
     let last = bytes.last().copied().map_or(0, u64::from);
-    u64::from_le_bytes(word) ^ ((bytes.len() as u64) << 32 | last << 56).rotate_left(8)
+    head(bytes) ^ ((bytes.len() as u64) << 32 | last << 56).rotate_left(8)
 }
 
 #[cfg(test)]

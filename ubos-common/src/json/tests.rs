@@ -541,3 +541,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_object_is_looked_into_and_kept() {
+    let text = br#" {"a":[1],"flag":true,"z":{}} , "#;
+    let mut reader = Reader::new(text, &Limits::default(), Profile::Strict).unwrap();
+    let mut flag = None;
+    let raw = reader
+        .object_raw(|reader, name| {
+            if name == "flag" {
+                flag = Some(reader.bool()?);
+                return Ok(());
+            }
+            reader.skip()
+        })
+        .unwrap();
+    assert_eq!(
+        (raw.as_str(), flag),
+        (r#"{"a":[1],"flag":true,"z":{}}"#, Some(true))
+    );
+    assert!(!reader.has_refused());
+    reader.tolerate(0, "code", "advice");
+    assert!(!reader.has_refused());
+    reader.reject(0, "code", "refused");
+    assert!(reader.has_refused());
+    let double = br#"{"a":1,"a":2}"#;
+    let mut reader = Reader::new(double, &Limits::default(), Profile::Strict).unwrap();
+    assert!(reader.object_raw(|reader, _| reader.skip()).is_err());
+}

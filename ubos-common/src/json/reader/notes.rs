@@ -162,6 +162,13 @@ impl Reader<'_> {
         self.skip()
     }
 
+    /// Whether a MUST finding has been noted so far: rules over several members say nothing where one of
+    /// them was refused.
+    #[must_use]
+    pub fn has_refused(&self) -> bool {
+        self.refused_unlisted || self.notes.iter().any(|note| note.level == Level::Must)
+    }
+
     /// Notes that an object lacks a member.
     pub fn missing(
         &mut self,

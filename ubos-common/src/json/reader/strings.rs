@@ -8,6 +8,7 @@ use super::Reader;
 
 impl<'a> Reader<'a> {
     /// A string, from its opening quote, which is known to be there.
+    #[inline]
     pub(super) fn quoted(&mut self) -> Result<Cow<'a, str>, Fault> {
         let start = self.at + 1;
         let plain = scan::plain_end(self.text.as_bytes(), start);
@@ -20,6 +21,13 @@ impl<'a> Reader<'a> {
                 self.text.get(start..plain).unwrap_or_default(),
             ));
         }
+        self.quoted_escaped()
+    }
+
+    /// The rare string: with escapes, or none at all.
+    #[cold]
+    #[inline(never)]
+    fn quoted_escaped(&mut self) -> Result<Cow<'a, str>, Fault> {
         let escaped = self.quoted_end()?;
         Ok(Cow::Owned(unescape(escaped)))
     }

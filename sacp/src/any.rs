@@ -1,0 +1,265 @@
+//! A message of either edition: which one is what its `proto_ver` says, never a guess.
+
+use std::borrow::Cow;
+
+use ubos_common::json::{self, DecodeError, Fault, Kind, Limits, Reader, Write};
+use ubos_common::violation::{Level, Profile, Report, Violation};
+
+use crate::graph::Graph;
+use crate::message::Message;
+use crate::v1;
+
+/// Which edition of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Edition {
+    /// 0.1: `proto_ver` is absent or `0.1`.
+    V01,
+    /// 1.0: `proto_ver` is `1.0.x`.
+    V10,
+}
+
+impl Edition {
+    /// `0.1` or `1.0`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V01 => "0.1",
+            Self::V10 => "1.0",
+        }
+    }
+
+    /// The edition that a `proto_ver` names.
+    ///
+    /// Spec: SACP 5
+    #[must_use]
+    pub fn of_version(proto_ver: &str) -> Option<Self> {
+        match proto_ver {
+            "0.1" => Some(Self::V01),
+            later if v1::Version::fits(later) => Some(Self::V10),
+            _ => None,
+        }
+    }
+}
+
+impl core::fmt::Display for Edition {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A message of either edition.
+///
+/// ```
+/// use sacp::{AnyMessage, Edition};
+///
+/// let (message, _) = AnyMessage::decode(br#"{"g":"ADD","plan":[["get","ONE",{}]]}"#)?;
+/// assert_eq!((message.edition(), message.graph().steps().len()), (Edition::V01, 1));
+/// # Ok::<(), ubos_common::json::DecodeError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum AnyMessage {
+    /// Of 0.1.
+    V01(Box<Message>),
+    /// Of 1.0.
+    V10(Box<v1::Message>),
+}
+
+impl AnyMessage {
+    /// Reads and validates a message of the edition that its `proto_ver` names; gives what was let pass, too.
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON, or findings of which at least one is a MUST.
+    ///
+    /// Spec: SACP 5, 8
+    // impl: SACP-2-8
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Report), DecodeError> {
+        Self::decode_with(bytes, &Limits::default(), Profile::Strict)
+    }
+
+    /// As [`AnyMessage::decode`], with limits and profile of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`AnyMessage::decode`].
+    pub fn decode_with(
+        bytes: &[u8],
+        limits: &Limits,
+        profile: Profile,
+    ) -> Result<(Self, Report), DecodeError> {
+        let version = Peek::of(bytes, limits).and_then(|peek| peek.proto_ver);
+        match version.as_deref().and_then(Edition::of_version) {
+            Some(Edition::V10) => json::decode(bytes, limits, profile)
+                .map(|(m, report)| (Self::V10(Box::new(m)), report)),
+            _ => json::decode(bytes, limits, profile)
+                .map(|(m, report)| (Self::V01(Box::new(m)), report)),
+        }
+    }
+
+    /// Reads a message that must be of one edition.
+    ///
+    /// # Errors
+    ///
+    /// As [`AnyMessage::decode`]; a `proto_ver` of another edition is the one finding.
+    pub fn decode_as(bytes: &[u8], edition: Edition) -> Result<(Self, Report), DecodeError> {
+        let limits = Limits::default();
+        let version = Peek::of(bytes, &limits).and_then(|peek| peek.proto_ver);
+        let other = version.as_deref().and_then(Edition::of_version);
+        if other.is_some_and(|other| other != edition) {
+            return Err(DecodeError::Invalid(contradiction(edition)));
+        }
+        match edition {
+            Edition::V01 => json::decode(bytes, &limits, Profile::Strict)
+                .map(|(message, report)| (Self::V01(Box::new(message)), report)),
+            Edition::V10 => json::decode(bytes, &limits, Profile::Strict)
+                .map(|(message, report)| (Self::V10(Box::new(message)), report)),
+        }
+    }
+
+    /// The edition.
+    #[must_use]
+    pub const fn edition(&self) -> Edition {
+        match self {
+            Self::V01(_) => Edition::V01,
+            Self::V10(_) => Edition::V10,
+        }
+    }
+
+    /// The message's name.
+    #[must_use]
+    pub fn msg_id(&self) -> Option<&str> {
+        match self {
+            Self::V01(message) => message.msg_id.as_deref(),
+            Self::V10(message) => Some(&message.msg_id),
+        }
+    }
+
+    /// The goal.
+    #[must_use]
+    pub fn goal(&self) -> &str {
+        match self {
+            Self::V01(message) => message.goal(),
+            Self::V10(message) => &message.g,
+        }
+    }
+
+    /// Whether acts are only simulated.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        match self {
+            Self::V01(message) => message.is_test(),
+            Self::V10(message) => message.test_mode == Some(true),
+        }
+    }
+
+    /// Whether nothing is to be done; a message of 1.0 has always a step.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::V01(message) if message.plan.is_empty() && message.subtask.is_none())
+    }
+
+    /// The plan as a graph.
+    #[must_use]
+    pub fn graph(&self) -> Graph {
+        match self {
+            Self::V01(message) => Graph::of_message(message),
+            Self::V10(message) => message.graph(),
+        }
+    }
+
+    /// The compact JSON.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        json::to_vec(self)
+    }
+}
+
+impl From<Message> for AnyMessage {
+    fn from(message: Message) -> Self {
+        Self::V01(Box::new(message))
+    }
+}
+
+impl From<v1::Message> for AnyMessage {
+    fn from(message: v1::Message) -> Self {
+        Self::V10(Box::new(message))
+    }
+}
+
+impl Write for AnyMessage {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::V01(message) => message.write(out),
+            Self::V10(message) => message.write(out),
+        }
+    }
+}
+
+fn contradiction(wanted: Edition) -> Report {
+    let clause = match wanted {
+        Edition::V01 => "SACP-2-8",
+        Edition::V10 => "SACP1-4-1",
+    };
+    let what = format!("version {wanted} wanted, another one seen");
+    let mut report = Report::default();
+    report.push(Violation::new(
+        "/proto_ver",
+        "bad_value",
+        clause,
+        Level::Must,
+        what,
+    ));
+    report
+}
+
+/// What can be told of a message before it is read, and of one that is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peek<'a> {
+    pub(crate) proto_ver: Option<Cow<'a, str>>,
+    pub(crate) msg_id: Option<Cow<'a, str>>,
+    /// Whether it has a goal or plan, and so is a message and no reply.
+    pub(crate) is_message: bool,
+    pub(crate) status: Option<Cow<'a, str>>,
+}
+
+impl<'a> Peek<'a> {
+    /// The version and no more, for text that may hold one; the common message of 0.1 is not read twice.
+    pub(crate) fn of(bytes: &'a [u8], limits: &Limits) -> Option<Self> {
+        if bytes.len() > limits.max_bytes {
+            return None;
+        }
+        let text = core::str::from_utf8(bytes).ok()?;
+        // A name may be spelled with escapes.
+        if !text.contains("proto_ver") && !text.contains('\\') {
+            return None;
+        }
+        Self::whole(bytes, limits)
+    }
+
+    /// Everything, as far as the text is sound.
+    pub(crate) fn whole(bytes: &'a [u8], limits: &Limits) -> Option<Self> {
+        let mut reader = Reader::new(bytes, limits, Profile::Strict).ok()?;
+        let mut peek = Self::default();
+        let read = reader.fields(|reader, name, _| peek.member(reader, &name));
+        // Of a text that breaks off, what stood before is known all the same.
+        drop(read);
+        Some(peek)
+    }
+
+    fn member(&mut self, reader: &mut Reader<'a>, name: &str) -> Result<(), Fault> {
+        self.is_message |= matches!(name, "g" | "plan");
+        let slot = match name {
+            "proto_ver" => &mut self.proto_ver,
+            "msg_id" => &mut self.msg_id,
+            "status" => &mut self.status,
+            _ => return reader.skip(),
+        };
+        if reader.peek()? != Kind::String {
+            return reader.skip();
+        }
+        *slot = Some(reader.str()?);
+        Ok(())
+    }
+}

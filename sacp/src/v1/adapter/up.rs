@@ -1,0 +1,245 @@
+//! From 0.1 to 1.0.
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::{self, MemberWriter, RawBuf, RawObject};
+use ubos_common::violation::{Level, Report};
+
+use super::super::code::Code;
+use super::super::message::Message;
+use super::super::names::{Goal, Id, Name, Ts, Word};
+use super::super::outcome::{Failure, Outcome};
+use super::super::state::State;
+use super::super::step::Step;
+use super::super::trace::Ext;
+use super::{ext, lose};
+use crate::message;
+use crate::plan::Plan;
+use crate::reply::{Clarify, ErrReply};
+
+/// What 1.0 asks for and 0.1 does not say.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Up {
+    /// Who sends it.
+    pub sender: Id,
+    /// When it is sent.
+    pub ts: Ts,
+    /// Its name where it has none of its own: a fresh one for each message.
+    pub msg_id: Id,
+    /// Who is to act on it.
+    pub recipient: Option<Id>,
+}
+
+impl Up {
+    /// Without a recipient.
+    #[must_use]
+    pub const fn new(sender: Id, ts: Ts, msg_id: Id) -> Self {
+        Self {
+            sender,
+            ts,
+            msg_id,
+            recipient: None,
+        }
+    }
+}
+
+/// Why a message of 0.1 has no form in 1.0.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum UpError {
+    /// It has nothing to do: the question to answer with.
+    Clarify(Clarify),
+    /// A verb or tool of more than 64 characters, or more than 10,000 acts.
+    Unsayable(Report),
+}
+
+/// The same message in 1.0, and what its words could not keep.
+///
+/// ```
+/// use sacp::v1::adapter::{Up, up};
+/// use sacp::v1::{Id, Ts};
+/// use sacp::Message;
+/// use ubos_common::time::Timestamp;
+///
+/// let old = Message::decode(br#"{"g":"TRIP","plan":[{"parallel":[["get","A",{}],["get","B",{}]]},["join","M",{}]]}"#)?;
+/// let name = |text| Id::new(text).unwrap();
+/// let config = Up::new(name("planner"), Ts::from(Timestamp::EPOCH), name("m-1"));
+/// let (new, _) = up(&old, &config).unwrap();
+/// let ids: Vec<_> = new.plan[2].depends_on.iter().flatten().map(|id| id.as_str()).collect();
+/// assert_eq!(ids, ["s1", "s2"]);
+/// # Ok::<(), ubos_common::json::DecodeError>(())
+/// ```
+///
+/// # Errors
+///
+/// An empty plan, or words that 1.0 has no room for.
+///
+/// Spec: SACP 1.0, 15
+// impl: SACP1-15-1
+pub fn up(old: &message::Message, config: &Up) -> Result<(Message, Report), UpError> {
+    let mut report = Report::default();
+    let mut ext = Ext::default();
+    let steps = steps(&old.plan, &mut report);
+    if !report.is_valid() {
+        return Err(UpError::Unsayable(report));
+    }
+    let msg_id = match &old.msg_id {
+        Some(id) => name(id, "/msg_id", ext::MSG_ID, &mut ext, &mut report),
+        None => config.msg_id.clone(),
+    };
+    let g = goal(old.goal(), &mut ext, &mut report);
+    let made = Message::new(msg_id, config.ts.clone(), config.sender.clone(), g, steps);
+    let Some(mut new) = made else {
+        let mut clarify = Clarify::new(["plan"], "the plan has no acts");
+        clarify.reply_to = old.msg_id.as_ref().map(|id| id.as_str().to_owned());
+        return Err(UpError::Clarify(clarify));
+    };
+    let reply_to = old.reply_to.as_ref();
+    new.reply_to = reply_to.map(|id| name(id, "/reply_to", ext::REPLY_TO, &mut ext, &mut report));
+    new.recipient.clone_from(&config.recipient);
+    new.ctx.clone_from(&old.context);
+    new.out_fmt.clone_from(&old.out_fmt);
+    new.test_mode = old.is_test().then_some(true).or(old.test_mode);
+    keep_rest(old, &mut ext, &mut report);
+    if !ext.is_empty() {
+        new.ext = Some(ext);
+    }
+    Ok((with_state(new, old), report))
+}
+
+/// The answer of 1.0 to a request of 1.0, where one of 0.1 was given.
+///
+/// Spec: SACP 1.0, 15
+#[must_use]
+pub fn answer_up(request: &Message, error: &ErrReply, config: &Up) -> Message {
+    let mut answer = request.clone();
+    answer.reply_to = Some(request.msg_id.clone());
+    answer.msg_id = config.msg_id.clone();
+    answer.sender = config.sender.clone();
+    answer.recipient = Some(request.sender.clone());
+    answer.ts = config.ts.clone();
+    let details = if error.details.is_empty() {
+        error.code.text()
+    } else {
+        &error.details
+    };
+    let mut failure = Failure::of(Code::from(error.code), details);
+    // The nearest code may say less than the one of 0.1 did.
+    let mut reason = BTreeMap::from([("reason".to_owned(), error.code.as_str().to_owned())]);
+    if let Some(pointer) = &error.pointer {
+        reason.insert("pointer".to_owned(), pointer.clone());
+    }
+    if let Ok(Some(details)) = RawObject::from_serialize(&reason) {
+        failure = failure.with_details(details);
+    }
+    answer.failed(failure)
+}
+
+fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
+    let id = |number: usize| Name::new(format!("s{number}"));
+    let mut steps = Vec::new();
+    for step in plan.steps() {
+        let words = (
+            Word::new(step.act.verb.as_str()),
+            Word::new(step.act.tool.as_str()),
+        );
+        let (Some(id_here), (Some(verb), Some(tool))) = (id(step.number), words) else {
+            let what = "a verb or tool of more than 64 characters";
+            lose(report, step.pointer.clone(), Level::Must, what);
+            continue;
+        };
+        let new = Step::new(id_here, verb, tool).with_params(step.act.params.clone());
+        let after: Vec<Name> = step.after.iter().filter_map(|n| id(*n)).collect();
+        steps.push(if after.is_empty() {
+            new
+        } else {
+            new.after(after)
+        });
+    }
+    steps
+}
+
+/// A name in the alphabet of 1.0; the old one is kept where they differ.
+fn name(old: &str, pointer: &str, key: &str, ext: &mut Ext, report: &mut Report) -> Id {
+    if let Some(id) = Id::new(old) {
+        return id;
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '-');
+    let characters = old.chars().take(128);
+    let replaced: String = characters.map(|c| if fits(c) { c } else { '_' }).collect();
+    let what = format!("written {replaced}, the old name is in ext {key}");
+    lose(report, pointer, Level::Advice, what);
+    keep_text(ext, key, old);
+    // An empty name does not get here: 0.1 refuses it.
+    Id::new(replaced).unwrap_or_else(Id::nameless)
+}
+
+fn goal(old: &str, ext: &mut Ext, report: &mut Report) -> Goal {
+    if let Some(goal) = Goal::new(old) {
+        return goal;
+    }
+    let what = "cut to 128 characters, the whole goal is in ext sacp.g";
+    lose(report, "/g", Level::Advice, what);
+    keep_text(ext, ext::GOAL, old);
+    Goal::new(old.chars().take(128).collect::<String>()).unwrap_or_else(Goal::nameless)
+}
+
+fn keep_text(ext: &mut Ext, key: &str, text: &str) {
+    if let Ok(value) = RawBuf::parse(&json::to_string(text)) {
+        ext.insert(key, value);
+    }
+}
+
+/// Subtask and unknown members have a place among the extensions.
+fn keep_rest(old: &message::Message, ext: &mut Ext, report: &mut Report) {
+    if let Some(subtask) = &old.subtask {
+        let what = "1.0 runs no subtasks: it is kept in ext sacp.subtask";
+        lose(report, "/subtask", Level::Advice, what);
+        if let Ok(value) = RawBuf::parse(&json::to_string(subtask)) {
+            ext.insert(ext::SUBTASK, value);
+        }
+    }
+    if old.extra.is_empty() {
+        return;
+    }
+    let mut text = Vec::new();
+    let mut object = MemberWriter::begin(&mut text);
+    for (name, value) in old.extra.iter() {
+        object.member(name, &value);
+    }
+    object.end();
+    let text = String::from_utf8(text).unwrap_or_default();
+    if let Ok(value) = RawBuf::parse(&text) {
+        ext.insert(ext::EXTRA, value);
+    }
+}
+
+fn with_state(mut new: Message, old: &message::Message) -> Message {
+    match old.state() {
+        message::State::Done => new.done(outcome(old)),
+        message::State::Failed => {
+            let failure = Failure::of(Code::InternalError, "failed, and 0.1 does not say why");
+            new.failed(failure)
+        }
+        message::State::InProgress => {
+            new.state = State::InProgress;
+            new
+        }
+        _ => new,
+    }
+}
+
+/// The result in `ctx.result`: one that came from 1.0 is taken as it is, any other is the one output.
+fn outcome(old: &message::Message) -> Outcome {
+    let result = old.context.as_ref().and_then(|ctx| ctx.get("result"));
+    let Some(result) = result else {
+        return Outcome::new(BTreeMap::new());
+    };
+    let limits = json::Limits::default();
+    let profile = ubos_common::violation::Profile::Strict;
+    match json::read_raw::<Outcome>(result.as_raw(), &limits, profile) {
+        Ok((outcome, _)) => outcome,
+        Err(_) => Outcome::new(BTreeMap::from([("result".to_owned(), result.clone())])),
+    }
+}

@@ -1,0 +1,155 @@
+//! What became of a message: its result or its error.
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::{Fault, RawBuf, RawObject, Read, Reader, Write};
+use ubos_common::violation::Level;
+
+use super::code::Code;
+use super::names::{Name, in_length};
+
+ubos_common::wire! {
+    /// The result of a message that is done.
+    ///
+    /// Spec: SACP 1.0, 7
+    pub struct Outcome {
+        /// Outputs by output key.
+        required outputs: BTreeMap<String, RawBuf> = "outputs", "SACP1-7-1";
+        /// The result in words.
+        optional summary: String = "summary", "SACP1-7-1";
+        /// What became of each step.
+        optional step_results: RawBuf = "step_results", "SACP1-7-1";
+    }
+}
+
+ubos_common::wire! {
+    /// Why a message failed.
+    ///
+    /// Spec: SACP 1.0, 7
+    pub struct Failure {
+        /// Which condition.
+        required code: WrittenCode = "code", "SACP1-7-1";
+        /// What is wrong, in 1 to 1,024 characters.
+        required message: Text = "message", "SACP1-7-1";
+        /// The step that it happened in.
+        optional step_id: Name = "step_id", "SACP1-7-1";
+        /// Whether trying again may help; absent means not.
+        optional retryable: bool = "retryable", "SACP1-7-1";
+        /// More about it.
+        optional details: RawObject = "details", "SACP1-7-1";
+    }
+}
+
+impl Failure {
+    /// An error; the message is cut to 1,024 characters, and an empty one is the code's word.
+    #[must_use]
+    pub fn of(code: Code, message: &str) -> Self {
+        let message = if message.is_empty() {
+            code.as_str()
+        } else {
+            message
+        };
+        let text = Text(message.chars().take(LONGEST_MESSAGE).collect());
+        Self::new(WrittenCode(code), text)
+    }
+
+    /// Sets the step.
+    #[must_use]
+    pub fn in_step(mut self, step_id: &str) -> Self {
+        self.step_id = Name::new(step_id);
+        self
+    }
+
+    /// Sets whether trying again may help.
+    #[must_use]
+    pub const fn retryable(mut self, retryable: bool) -> Self {
+        self.retryable = Some(retryable);
+        self
+    }
+
+    /// Sets the details.
+    #[must_use]
+    pub fn with_details(mut self, details: RawObject) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// Which condition.
+    #[must_use]
+    pub const fn code(&self) -> &Code {
+        &self.code.0
+    }
+
+    /// Whether trying again may help.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.retryable.unwrap_or(false)
+    }
+}
+
+/// A code as it stands in an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenCode(Code);
+
+impl core::ops::Deref for WrittenCode {
+    type Target = Code;
+
+    fn deref(&self) -> &Code {
+        &self.0
+    }
+}
+
+impl Read<'_> for WrittenCode {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let word = reader.str()?;
+        if !Code::fits(&word) {
+            let wanted = "a code of 1 to 64 capital letters, digits and underscores";
+            return Err(reader.bad_value_seen(at, wanted, &word));
+        }
+        let code = Code::from(word.as_ref());
+        if !code.is_listed() {
+            let what = "a code that the specification does not list";
+            reader.note(at, None, "unlisted_code", Level::Advice, what);
+        }
+        Ok(Self(code))
+    }
+}
+
+impl Write for WrittenCode {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+/// The message of an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(String);
+
+impl core::ops::Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Read<'_> for Text {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let text = reader.str()?;
+        if !in_length(&text, LONGEST_MESSAGE) {
+            return Err(reader.bad_value(at, "1 to 1024 characters"));
+        }
+        Ok(Self(text.into_owned()))
+    }
+}
+
+impl Write for Text {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+/// Characters of an error's message.
+const LONGEST_MESSAGE: usize = 1024;

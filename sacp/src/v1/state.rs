@@ -1,0 +1,123 @@
+//! The seven states of 1.0 and the moves between them.
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::RawObject;
+
+ubos_common::words! {
+    /// How far a message is.
+    ///
+    /// ```text
+    /// PENDING -> ACCEPTED -> IN_PROGRESS -> DONE
+    ///                          |     ^
+    ///                          v     |
+    ///                          WAITING
+    /// ```
+    ///
+    /// Each of the first three and WAITING may also become FAILED or CANCELLED.
+    ///
+    /// Spec: SACP 1.0, 5
+    closed pub enum State {
+        /// Nothing has begun.
+        Pending = "PENDING",
+        /// An agent has taken it.
+        Accepted = "ACCEPTED",
+        /// It is being worked on.
+        InProgress = "IN_PROGRESS",
+        /// Something from outside is waited for.
+        Waiting = "WAITING",
+        /// It went well.
+        Done = "DONE",
+        /// It did not.
+        Failed = "FAILED",
+        /// It was called off.
+        Cancelled = "CANCELLED",
+    }
+}
+
+impl State {
+    /// Whether a message may go from this state to another. The same state again is no move.
+    ///
+    /// Spec: SACP 1.0, 5
+    #[must_use]
+    pub const fn may_become(&self, next: &Self) -> bool {
+        matches!(
+            (self, next),
+            (
+                Self::Pending,
+                Self::Accepted | Self::Failed | Self::Cancelled
+            ) | (
+                Self::Accepted,
+                Self::InProgress | Self::Failed | Self::Cancelled
+            ) | (
+                Self::InProgress,
+                Self::Waiting | Self::Done | Self::Failed | Self::Cancelled
+            ) | (
+                Self::Waiting,
+                Self::InProgress | Self::Failed | Self::Cancelled
+            )
+        )
+    }
+
+    /// Moves to another state; staying is allowed and changes nothing.
+    ///
+    /// ```
+    /// use sacp::v1::State;
+    ///
+    /// let mut state = State::Pending;
+    /// state.advance(State::Accepted)?;
+    /// let refused = state.advance(State::Done).unwrap_err();
+    /// assert_eq!(refused.to_string(), "a message does not go from ACCEPTED to DONE");
+    /// assert_eq!(state, State::Accepted);
+    /// # Ok::<(), sacp::v1::TransitionError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The lifecycle has no such move; the state is as before.
+    ///
+    /// Spec: SACP 1.0, 5
+    // impl: SACP1-5-1
+    pub fn advance(&mut self, next: Self) -> Result<(), TransitionError> {
+        if *self != next && !self.may_become(&next) {
+            let from = self.clone();
+            return Err(TransitionError { from, to: next });
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Whether nothing follows.
+    #[must_use]
+    pub const fn is_terminal(&self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// A move that the lifecycle does not have: `INVALID_STATE_TRANSITION`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message does not go from {from} to {to}")]
+#[non_exhaustive]
+pub struct TransitionError {
+    /// The state it is in.
+    pub from: State,
+    /// The state it was to go to.
+    pub to: State,
+}
+
+impl TransitionError {
+    /// The error for the wire, with both states in `details`.
+    #[must_use]
+    pub fn to_failure(&self) -> super::Failure {
+        let code = super::Code::InvalidStateTransition;
+        let states = BTreeMap::from([
+            ("from".to_owned(), self.from.as_str().to_owned()),
+            ("to".to_owned(), self.to.as_str().to_owned()),
+        ]);
+        let failure = super::Failure::of(code, &self.to_string());
+        match RawObject::from_serialize(&states) {
+            Ok(Some(details)) => failure.with_details(details),
+            _ => failure,
+        }
+    }
+}

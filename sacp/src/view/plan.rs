@@ -1,0 +1,313 @@
+//! Acts, groups and joins, as they stand in the text.
+
+use std::borrow::Cow;
+
+use ubos_common::json::{Fault, FaultKind, Kind, Raw, Read, Reader};
+use ubos_common::violation::Level;
+
+use super::{MessageView, read_subtask};
+use crate::limits::{MAX_ACTS, MAX_GROUP_DEPTH};
+
+/// A plan, borrowed from its text.
+///
+/// Spec: SACP 2
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanView<'a> {
+    pub(crate) items: Vec<ItemView<'a>>,
+}
+
+/// One entry of a plan or a group.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::exhaustive_enums, reason = "the two forms of 0.1")]
+pub enum ItemView<'a> {
+    /// One act.
+    Act(ActView<'a>),
+    /// Entries that run side by side; never empty.
+    Group(Vec<Self>),
+}
+
+/// One act: `[verb, tool, params]`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ActView<'a> {
+    /// What is done.
+    pub verb: Cow<'a, str>,
+    /// With which tool.
+    pub tool: Cow<'a, str>,
+    /// With which parameters: an object.
+    pub params: Raw<'a>,
+    /// The message that the parameter `subtask` holds.
+    pub subtask: Option<Box<MessageView<'a>>>,
+}
+
+impl<'a> PlanView<'a> {
+    /// The entries.
+    #[must_use]
+    pub fn items(&self) -> &[ItemView<'a>] {
+        &self.items
+    }
+
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}
+
+impl<'a> Read<'a> for PlanView<'a> {
+    /// Reads the plan of an outermost message.
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        read_plan(reader, 1)
+    }
+}
+
+/// What is known while one plan is read.
+struct Walk {
+    /// The message's depth among those inside one another.
+    depth: usize,
+    /// Acts so far.
+    acts: usize,
+}
+
+// impl: SACP-2-2, SACP-2-3
+pub(super) fn read_plan<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<PlanView<'a>, Fault> {
+    let plan_at = reader.offset();
+    let mut items: Vec<ItemView<'a>> = Vec::new();
+    let mut refused = false;
+    // A group that is refused is a group all the same for the join behind it.
+    let mut behind_group = false;
+    let mut walk = Walk { depth, acts: 0 };
+    reader.array(|reader, _| {
+        let mark = reader.mark();
+        let at = reader.offset_here();
+        let kind = reader.peek()?;
+        let item = read_item(reader, kind, 0, &mut walk);
+        match reader.settle(mark, item)? {
+            Some(item) => {
+                if is_join(&item) && !behind_group {
+                    refused |= !lone_join(reader, at, walk.acts)?;
+                }
+                items.push(item);
+            }
+            None => refused = true,
+        }
+        behind_group = kind == Kind::Object;
+        Ok(())
+    })?;
+    if items.is_empty() && !refused {
+        let what = "nothing to do: whoever would run it asks back";
+        let note = |reader: &mut Reader<'_>| {
+            reader.note(plan_at, None, "empty_plan", Level::Advice, what);
+            Ok(())
+        };
+        reader.under("SACP-2-7", false, note)?;
+    }
+    if refused {
+        return Err(reader.noted());
+    }
+    Ok(PlanView { items })
+}
+
+fn is_join(item: &ItemView<'_>) -> bool {
+    matches!(item, ItemView::Act(act) if act.verb == "join")
+}
+
+/// Judges a join without a group before it; gives whether it is let pass, as an ordinary act.
+fn lone_join(reader: &mut Reader<'_>, at: usize, number: usize) -> Result<bool, Fault> {
+    let lenient = reader.is_lenient();
+    let level = if lenient { Level::Advice } else { Level::Must };
+    let what = format!("act {number} is a join without a group directly before it");
+    note_structure(reader, at, "lone_join", level, what)?;
+    Ok(lenient)
+}
+
+/// A finding about groups and joins, which have a clause of their own.
+fn note_structure(
+    reader: &mut Reader<'_>,
+    at: usize,
+    code: &'static str,
+    level: Level,
+    what: impl Into<Cow<'static, str>>,
+) -> Result<(), Fault> {
+    let note = |reader: &mut Reader<'_>| {
+        reader.note(at, None, code, level, what);
+        Ok(())
+    };
+    reader.under("SACP-2-3", false, note).map(drop)
+}
+
+fn read_item<'a>(
+    reader: &mut Reader<'a>,
+    kind: Kind,
+    groups: usize,
+    walk: &mut Walk,
+) -> Result<ItemView<'a>, Fault> {
+    match kind {
+        Kind::Object => read_group(reader, groups, walk).map(ItemView::Group),
+        seen => {
+            walk.acts += 1;
+            if walk.acts > MAX_ACTS {
+                return Err(reader.bad_value(reader.offset_here(), "at most 10000 acts"));
+            }
+            if seen == Kind::Array {
+                return read_act(reader, walk).map(ItemView::Act);
+            }
+            let at = reader.offset_here();
+            let what = format!("act {}: an act or a group wanted, {seen} seen", walk.acts);
+            reader.note(at, None, "wrong_type", Level::Must, what);
+            reader.skip()?;
+            Err(reader.noted())
+        }
+    }
+}
+
+fn read_act<'a>(reader: &mut Reader<'a>, walk: &Walk) -> Result<ActView<'a>, Fault> {
+    let at = reader.offset_here();
+    let number = walk.acts;
+    let (mut verb, mut tool, mut params, mut subtask, mut parts) = (None, None, None, None, 0);
+    reader.array(|reader, index| {
+        parts += 1;
+        match index {
+            0 => verb = read_word(reader, number, "verb")?,
+            1 => tool = read_word(reader, number, "tool")?,
+            2 => (params, subtask) = read_params(reader, walk)?,
+            _ => reader.skip()?,
+        }
+        Ok(())
+    })?;
+    if parts != 3 {
+        let s = if parts == 1 { "" } else { "s" };
+        let what = format!("act {number} has {parts} part{s} where 3 are wanted");
+        reader.note(at, None, "act_parts", Level::Must, what);
+        return Err(reader.noted());
+    }
+    match (verb, tool, params) {
+        (Some(verb), Some(tool), Some(params)) => Ok(ActView {
+            verb,
+            tool,
+            params,
+            subtask,
+        }),
+        _ => Err(reader.noted()),
+    }
+}
+
+fn read_word<'a>(
+    reader: &mut Reader<'a>,
+    number: usize,
+    part: &str,
+) -> Result<Option<Cow<'a, str>>, Fault> {
+    let at = reader.offset();
+    let word = match reader.str() {
+        Ok(word) => word,
+        Err(fault) => {
+            let FaultKind::WrongType { seen, .. } = fault.kind() else {
+                return Err(fault);
+            };
+            let what = format!("act {number}: a text wanted as its {part}, {seen} seen");
+            reader.note(at, None, "wrong_type", Level::Must, what);
+            reader.skip()?;
+            return Ok(None);
+        }
+    };
+    if word.is_empty() {
+        let what = format!("act {number}: its {part} is empty");
+        reader.note(at, None, "bad_value", Level::Must, what);
+        return Ok(None);
+    }
+    Ok(Some(word))
+}
+
+type Params<'a> = (Option<Raw<'a>>, Option<Box<MessageView<'a>>>);
+
+fn read_params<'a>(reader: &mut Reader<'a>, walk: &Walk) -> Result<Params<'a>, Fault> {
+    let at = reader.offset();
+    let seen = reader.peek()?;
+    if seen != Kind::Object {
+        let what = format!(
+            "act {}: an object wanted as its params, {seen} seen",
+            walk.acts
+        );
+        reader.note(at, None, "wrong_type", Level::Must, what);
+        reader.skip()?;
+        return Ok((None, None));
+    }
+    let (mut subtask, mut refused) = (None, false);
+    let raw = reader.object_raw(|reader, name| {
+        // A `subtask` that is no object is a parameter like any other.
+        if name != "subtask" || reader.peek()? != Kind::Object {
+            return reader.skip();
+        }
+        let nested = reader.under("SACP-2-9", false, |r| read_subtask(r, walk.depth))?;
+        refused |= nested.is_none();
+        subtask = nested;
+        Ok(())
+    })?;
+    Ok(((!refused).then_some(raw), subtask))
+}
+
+fn read_group<'a>(
+    reader: &mut Reader<'a>,
+    groups: usize,
+    walk: &mut Walk,
+) -> Result<Vec<ItemView<'a>>, Fault> {
+    let at = reader.offset_here();
+    if groups >= MAX_GROUP_DEPTH {
+        return Err(reader.bad_value(at, "at most 8 groups inside one another"));
+    }
+    let (mut members, mut refused, mut seen) = (Vec::new(), false, false);
+    reader.object(|reader, name| {
+        if name != "parallel" {
+            let here = reader.offset();
+            let what = "a group has no member but `parallel`";
+            refused = true;
+            note_structure(reader, here, "group_member", Level::Must, what)?;
+            return reader.skip();
+        }
+        seen = true;
+        let mark = reader.mark();
+        let list = read_members(reader, groups, walk, &mut members);
+        refused |= !reader.settle(mark, list)?.unwrap_or(false);
+        Ok(())
+    })?;
+    if !refused && members.is_empty() {
+        let what = if seen {
+            "a group without acts"
+        } else {
+            "a group without `parallel`"
+        };
+        note_structure(reader, at, "empty_group", Level::Must, what)?;
+        refused = true;
+    }
+    if refused {
+        return Err(reader.noted());
+    }
+    Ok(members)
+}
+
+/// Reads the entries of a group; gives whether all are good.
+fn read_members<'a>(
+    reader: &mut Reader<'a>,
+    groups: usize,
+    walk: &mut Walk,
+    members: &mut Vec<ItemView<'a>>,
+) -> Result<bool, Fault> {
+    let mut good = true;
+    reader.array(|reader, _| {
+        let mark = reader.mark();
+        let here = reader.offset_here();
+        let kind = reader.peek()?;
+        let item = read_item(reader, kind, groups + 1, walk);
+        match reader.settle(mark, item)? {
+            Some(item) if is_join(&item) => {
+                let what = format!("act {}: a join stands behind a group, not in it", walk.acts);
+                note_structure(reader, here, "join_in_group", Level::Must, what)?;
+                good = false;
+            }
+            Some(item) => members.push(item),
+            None => good = false,
+        }
+        Ok(())
+    })?;
+    Ok(good)
+}
