@@ -5,15 +5,18 @@
 //! anything, finds everything that is wrong with them, and knows what may follow what. Around them stand a
 //! write-once cache, a transcript that shows tampering, and a processor that ends every task.
 //!
-//! It does not carry messages, and it does not judge a JSON Schema: that is plugged in.
+//! What it is for: an agent asks another one for a piece of work and wants to know, later and for sure, what was
+//! asked, under which principles, what came of it, and who says that the principles were kept.
 //!
 //! ```text
+//! transport                     bus; http, mcp, nats                   feature each
 //! processor                     bytes in, Ack and results out          feature `driver`
 //! store                         memory; hash-chained files             feature `log`
 //! cache, transcript, alignment  what is kept, and what is aligned      pure, or traits
-//! lifecycle, status, producer   what may follow, what may be sent
+//! learning                      signals in, heuristics out             pure
+//! lifecycle, role, status       what may follow, what may be sent
 //! validate, secrets             all findings, with pointer and clause
-//! task, result, receipt, …      types and codec
+//! task, result, receipt, …      types and codec; `view` borrows
 //! ```
 //!
 //! ```
@@ -33,6 +36,105 @@
 //! # Ok::<(), DecodeError>(())
 //! ```
 //!
+//! # A consumer
+//!
+//! It names its capabilities and is put on a transport; every task that comes ends in a Nack or a result. This one
+//! is on the bus of the process (feature `driver`); the others take the same processor.
+//!
+#![cfg_attr(feature = "driver", doc = "```")]
+#![cfg_attr(not(feature = "driver"), doc = "```ignore")]
+//! use std::sync::Arc;
+//! use sap::alignment::Rules;
+//! use sap::processor::{Config, Context, HandlerError, Outcome, Processor};
+//! use sap::store::{MemoryCache, MemoryTranscript};
+//! use sap::transport::{SharedClock, bus::Bus};
+//! use sap::{Producer, ProducerKind};
+//! use ubos_common::json::RawBuf;
+//!
+//! async fn consult(cx: Context) -> Result<Outcome, HandlerError> {
+//!     cx.spend("tokens", 120.0)?;
+//!     let output = RawBuf::from_serialize(&["Purpose", "Objects"]);
+//!     let output = output.map_err(|error| HandlerError::unprocessable(error.to_string()))?;
+//!     Ok(Outcome::new(output).citing(vec!["ubos://constitution/books".into()]))
+//! }
+//!
+//! fn agent(clock: SharedClock) -> Result<Bus, Box<dyn std::error::Error>> {
+//!     let transcript = Arc::new(MemoryTranscript::default());
+//!     let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
+//!     let bus = Bus::new(clock, transcript.clone());
+//!     bus.attach(
+//!         Processor::new(producer, transcript, Config::default())
+//!             .handle("consult.align".parse()?, consult)
+//!             .policy(Arc::new(Rules::default().forbid("privacy", "home address").cite("honesty")))
+//!             .cache(Arc::new(MemoryCache::default())),
+//!     );
+//!     Ok(bus)
+//! }
+//! ```
+//!
+//! # A producer
+//!
+//! It makes a task, which cannot be made without what is required, and sends it. What does not hold, or has a
+//! secret in its payload, does not leave.
+//!
+#![cfg_attr(feature = "driver", doc = "```")]
+#![cfg_attr(not(feature = "driver"), doc = "```ignore")]
+//! use sap::transport::{Message, bus::Bus};
+//! use sap::{AgentKind, CacheMode, CachePolicy, ConstitutionalContext, Issuer, PressureLevel, Target, Task};
+//! use ubos_common::{id::IdSource, json::{RawBuf, RawObject}, time::Timestamp};
+//!
+//! async fn ask(bus: &Bus, ids: &mut IdSource, now: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
+//!     context.principles = Some(vec!["honesty".into(), "privacy".into()]);
+//!     let mut cache = CachePolicy::new();
+//!     cache.mode = Some(CacheMode::Prefer);
+//!     cache.must_align = Some(true);
+//!     context.cache_policy = Some(cache);
+//!     let issuer = Issuer::new("A-prime".parse()?, AgentKind::Agent);
+//!     let target = Target::new("consult.align".parse()?);
+//!     let payload = RawObject::new(RawBuf::parse(r#"{"topic":"SAP"}"#)?).unwrap_or_default();
+//!     let task = Task::draft(ids, now, issuer, target, context, payload);
+//!     match bus.send(&task, &mut |progress| println!("{progress:?}")).await? {
+//!         Some(Message::Result(result)) => println!("{}: {:?}", result.status, result.output),
+//!         Some(Message::Nack(nack)) => println!("{}: {}", nack.code, nack.reason),
+//!         _ => println!("the results go elsewhere"),
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # The cache
+//!
+//! Two tasks have the same [key](cache::Keys) when capability, essence of the payload, territory, principles and
+//! output contract are the same; an [extractor](cache::Essence) says what of a payload matters. What was computed
+//! and found VALID is written once and never changed; a later version of a record is added, and older ones stay for
+//! audit. Whether a record answers a task is a [pure function](cache::decide) of the task's policy, the record and
+//! the time. Equal tasks at the same time are computed once.
+//!
+//! # The transcript
+//!
+//! Every task and every result is in the [`Transcript`](transcript::Transcript) before anybody is told. It is chained:
+//! a byte that was changed is found, and with a head that was kept elsewhere so is an end that was cut. Keep it in
+//! files (`store::FileTranscript`, feature `log`), archive whole segments of it, and look through it with
+//! `store::fsck`; [`Redacting`](store::Redacting) keeps secrets out of it.
+//!
+//! # Features
+//!
+//! None is on by default; the core has no IO, no clock and no runtime, and compiles for wasm32.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `log` | cache and transcript in hash-chained files |
+//! | `driver` | the processor and the bus, on any runtime |
+//! | `schema` | outputs held against the JSON Schema of their contract |
+//! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
+//! | `tracing` | spans with correlation ids and counters of queues, without payloads |
+//! | `conformance` | cases that test anybody's implementation |
+//! | `arbitrary` | generators of messages, for fuzzing |
+//! | `external-tests` | tests that need a `nats-server` |
+//!
+//! # Bounds
+//!
 //! | bound | default | at the bound |
 //! |---|---|---|
 //! | one message | [`Limits`](ubos_common::json::Limits) | refused |
@@ -40,6 +142,12 @@
 //! | tasks that run in a processor | 1,024 | Nack `RATE_LIMIT` |
 //! | ended tasks it remembers | 10,000 | the oldest is forgotten |
 //! | reports of a handler that wait | 16 | the handler waits |
+//! | messages that wait for a slow caller or endpoint | 64 | the handler waits |
+//! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits; the endpoint is unreachable |
+//! | a task over HTTP, MCP | 1 MiB | Nack, 413 |
+//! | tasks that one worker of a queue runs | 16 | it takes no more |
+//! | attempts at a task of a queue | 5 | dead letter, and FAILED `INTERNAL` |
+//! | schema of a contract | 64 KiB, 16 references | not enforced, with a warning |
 //! | records of a cache in memory, in files | 10,000, 1,000,000 | not kept, with a warning |
 //! | entries of a transcript in memory | 100,000 | refused, so the task is not delivered |
 //! | what is learned of | [`learning::Bounds`] | refused or left out, and counted |

@@ -102,4 +102,4 @@ impl SecretPolicy {
 }
 
 const CODE: &str = "secret";
-const CLAUSE: &str = "SAP-11-1";
+pub(crate) const CLAUSE: &str = "SAP-11-1";

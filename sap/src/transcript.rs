@@ -97,8 +97,8 @@ fn body(message: &impl json::Write) -> Result<RawObject, TranscriptError> {
 /// The body of a message that was read from exactly these bytes and is valid.
 #[cfg(feature = "driver")]
 fn written(bytes: &[u8]) -> RawObject {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    // A valid message is an object.
+    // A valid message is text, and an object.
+    let text = String::from_utf8(bytes.to_vec()).unwrap_or_default();
     RawObject::new(json::RawBuf::assume_sound(text)).unwrap_or_default()
 }
 

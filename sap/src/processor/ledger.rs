@@ -20,8 +20,12 @@ struct Tasks {
 
 #[derive(Debug)]
 struct Held {
+    /// Of the bytes as they are written here.
     body: Digest,
-    latest: TaskResult,
+    /// Where the transcript has the task.
+    entry: Option<u64>,
+    /// Encoded; `None` before the first.
+    latest: Option<Box<[u8]>>,
     /// While it runs.
     stop: Option<Stop>,
 }
@@ -29,22 +33,22 @@ struct Held {
 /// What became of a task that wants in.
 pub(super) enum Entered {
     New(Stop),
-    /// It came before, with an equal body.
-    Known(Box<TaskResult>),
-    /// It came before, with another body.
-    Conflict,
+    /// It came before, with an equal body; its latest result, encoded.
+    Known(Option<Box<[u8]>>),
+    /// It came before, with other bytes; where the transcript has those, and its latest result.
+    Other(Option<u64>, Option<Box<[u8]>>),
     Full,
 }
 
 impl Ledger {
-    /// Lets a task in whose state is `first` for as long as it has no result.
-    pub(super) fn enter(&self, body: Digest, first: TaskResult, max_running: usize) -> Entered {
+    /// Lets a task in.
+    pub(super) fn enter(&self, task_id: TaskId, body: Digest, max_running: usize) -> Entered {
         let mut tasks = self.tasks();
-        if let Some(held) = tasks.held.get(&first.task_id) {
+        if let Some(held) = tasks.held.get(&task_id) {
             return if held.body == body {
-                Entered::Known(Box::new(held.latest.clone()))
+                Entered::Known(held.latest.clone())
             } else {
-                Entered::Conflict
+                Entered::Other(held.entry, held.latest.clone())
             };
         }
         if tasks.held.len() - tasks.finished.len() >= max_running {
@@ -54,19 +58,27 @@ impl Ledger {
         let held = Held {
             body,
             stop: Some(stop.clone()),
-            latest: first,
+            entry: None,
+            latest: None,
         };
-        tasks.held.insert(held.latest.task_id, held);
+        tasks.held.insert(task_id, held);
         Entered::New(stop)
     }
 
+    /// Keeps where the transcript has the task.
+    pub(super) fn written(&self, task_id: &TaskId, entry: u64) {
+        if let Some(held) = self.tasks().held.get_mut(task_id) {
+            held.entry = Some(entry);
+        }
+    }
+
     /// Keeps the latest result; a terminal one ends the run, and the oldest ended one above the bound is forgotten.
-    pub(super) fn update(&self, result: &TaskResult, max_finished: usize) {
+    pub(super) fn update(&self, result: &TaskResult, encoded: Vec<u8>, max_finished: usize) {
         let mut tasks = self.tasks();
         let Some(held) = tasks.held.get_mut(&result.task_id) else {
             return;
         };
-        held.latest = result.clone();
+        held.latest = Some(encoded.into_boxed_slice());
         if !result.status.is_terminal() || held.stop.take().is_none() {
             return;
         }

@@ -52,6 +52,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 use ubos_common::violation::{Level, Report};
@@ -85,7 +86,7 @@ use crate::status::Status;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, EntryKind, Transcript};
-use crate::validate::{Options, decode_task, findings, ids_of};
+use crate::validate::{Options, decode_result, decode_task, findings, ids_of};
 
 /// Answers tasks.
 pub struct Processor {
@@ -271,12 +272,17 @@ impl Processor {
         };
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
-        let body = body_digest(&encoded);
-        let queued = run.interim(now, Status::Queued);
-        let stop = match self.ledger.enter(body, queued, self.config.max_running) {
+        let body = Digest::of_bytes(&encoded);
+        let stop = match self
+            .ledger
+            .enter(task.task_id, body, self.config.max_running)
+        {
             Entered::New(stop) => stop,
-            Entered::Known(result) => return self.answer_again(now, result),
-            Entered::Conflict => {
+            Entered::Known(latest) => return self.answer_again(now, &run, latest.as_deref()),
+            Entered::Other(entry, latest) => {
+                if self.is_equal(entry, &encoded) {
+                    return self.answer_again(now, &run, latest.as_deref());
+                }
                 let why = "another task of this id came before";
                 return self.turn_away(now, nack(&task, ErrorCode::InvalidTask, why), bytes);
             }
@@ -286,9 +292,12 @@ impl Processor {
             }
         };
         let entry = Entry::encoded(EntryKind::Task, now.wall, &encoded);
-        if let Err(error) = self.transcript.record(&entry) {
-            self.ledger.forget(&task.task_id);
-            return Err(error.into());
+        match self.transcript.record(&entry) {
+            Ok(entry) => self.ledger.written(&task.task_id, entry),
+            Err(error) => {
+                self.ledger.forget(&task.task_id);
+                return Err(error.into());
+            }
         }
         let mut open = Open {
             processor: self,
@@ -364,14 +373,37 @@ impl Processor {
         Ok(Some(result))
     }
 
+    /// Whether a task is the one of an entry, written otherwise: in another order, or with other white space.
+    fn is_equal(&self, entry: Option<u64>, encoded: &[u8]) -> bool {
+        let entries = entry.and_then(|entry| self.transcript.read(entry, 1).ok());
+        let there = entries.as_deref().and_then(<[Entry]>::first);
+        there.is_some_and(|entry| {
+            body_digest(entry.body.as_str().as_bytes()) == body_digest(encoded)
+        })
+    }
+
     /// Answers a task that came before.
     // impl: SAP-5-10
-    fn answer_again(&self, now: Now, result: Box<TaskResult>) -> Result<Answer, ProcessError> {
-        // That it waits was not said yet, so it is not yet written down.
-        if result.status == Status::Queued {
-            self.transcript.record(&Entry::result(now.wall, &result)?)?;
-        }
-        Ok(Answer::Result(result))
+    fn answer_again(
+        &self,
+        now: Now,
+        run: &Run<'_>,
+        latest: Option<&[u8]>,
+    ) -> Result<Answer, ProcessError> {
+        let latest = latest.and_then(|bytes| {
+            let read = decode_result(bytes, &Options::default());
+            read.ok().map(|(result, _)| result)
+        });
+        let result = match latest {
+            Some(result) => result,
+            // That it waits was not said yet, so it is not yet written down.
+            None => {
+                let queued = run.interim(now, Status::Queued);
+                self.transcript.record(&Entry::result(now.wall, &queued)?)?;
+                queued
+            }
+        };
+        Ok(Answer::Result(Box::new(result)))
     }
 
     /// From the Ack to the last result, which is not yet told.
@@ -511,7 +543,7 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
         self.status = Some(result.status.clone());
         processor
             .ledger
-            .update(&result, processor.config.max_finished);
+            .update(&result, encoded, processor.config.max_finished);
         self.signal(&result, sink);
         Ok(result)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ubos_common::canon::{Digest, Domain};
+use ubos_common::json;
 
 use crate::cache::{CacheError, CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
@@ -79,9 +80,18 @@ impl MemoryTranscript {
         }
     }
 
-    fn link(&self, previous: Option<&Digest>, entry: &[u8]) -> Digest {
-        let previous = previous.map_or(&[][..], |digest| &digest.as_bytes()[..]);
-        Digest::of(&self.domain, &[previous, entry].concat())
+    /// An entry as it is kept: the digest of the one before, then its text.
+    fn linked(entry: &Entry) -> Vec<u8> {
+        let mut bytes = vec![0; LINK];
+        json::Write::write(entry, &mut bytes);
+        bytes
+    }
+
+    fn link(&self, previous: Option<&Digest>, linked: &mut [u8]) -> Digest {
+        if let Some((link, _)) = linked.split_first_chunk_mut::<LINK>() {
+            *link = previous.map_or([0; LINK], |digest| *digest.as_bytes());
+        }
+        Digest::of(&self.domain, linked)
     }
 
     fn head(entries: &[(Vec<u8>, Digest)]) -> Head {
@@ -102,14 +112,14 @@ impl Default for MemoryTranscript {
 
 impl Transcript for MemoryTranscript {
     fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
-        let bytes = entry.encode();
+        let mut bytes = Self::linked(entry);
         let mut entries = lock(&self.entries);
         if entries.len() >= self.max_entries {
             return Err(TranscriptError::Full {
                 limit: self.max_entries,
             });
         }
-        let digest = self.link(entries.last().map(|(_, digest)| digest), &bytes);
+        let digest = self.link(entries.last().map(|(_, digest)| digest), &mut bytes);
         entries.push((bytes, digest));
         Ok(entries.len() as u64 - 1)
     }
@@ -118,7 +128,9 @@ impl Transcript for MemoryTranscript {
         let entries = lock(&self.entries);
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let wanted = entries.iter().skip(from).take(max);
-        wanted.map(|(bytes, _)| Entry::decode(bytes)).collect()
+        wanted
+            .map(|(bytes, _)| Entry::decode(bytes.get(LINK..).unwrap_or_default()))
+            .collect()
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
@@ -127,7 +139,7 @@ impl Transcript for MemoryTranscript {
         let mut verdict = Verdict::Intact;
         let mut is_kept = kept.is_none() || kept == Some(&Self::head(&[]));
         for (index, (bytes, digest)) in entries.iter().enumerate() {
-            if self.link(previous, bytes) != *digest {
+            if self.link(previous, &mut bytes.clone()) != *digest {
                 verdict = Verdict::broken(index as u64, "record is damaged");
                 break;
             }
@@ -144,6 +156,9 @@ impl Transcript for MemoryTranscript {
         ))
     }
 }
+
+/// Bytes of the digest that an entry begins with.
+const LINK: usize = 32;
 
 /// What a panic of another thread left is whole: every change is one push.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

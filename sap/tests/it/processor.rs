@@ -396,6 +396,14 @@ fn a_task_that_came_before_is_answered_and_not_run_again() {
     let first = result(run(&processor, &clock, &no_cache()).1);
     clock.go_on(Duration::from_secs(5));
     assert_eq!(result(run(&processor, &clock, &no_cache()).1), first);
+    // Another order of a payload's members does not make it another task.
+    let ordered = no_cache().to_string();
+    let (one, two) = ("\"depth\":\"detailed\"", "\"topic\":\"UBOS SAP V2\"");
+    let turned = ordered.replace(&format!("{one},{two}"), &format!("{two}, {one}"));
+    assert_ne!(turned, ordered);
+    let mut sink = |_: Delivery<'_>| {};
+    let again = processor.process(&clock, turned.as_bytes(), &mut sink);
+    assert_eq!(result(futures::executor::block_on(again).unwrap()), first);
     let other = with(no_cache(), "/tags", Some(json!(["other"])));
     assert_eq!(
         nack(run(&processor, &clock, &other).1).code,
