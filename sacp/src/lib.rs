@@ -60,6 +60,7 @@ pub mod role;
 pub mod runner;
 pub mod source;
 pub mod spawn;
+mod tree;
 pub mod v1;
 pub mod validate;
 pub mod view;

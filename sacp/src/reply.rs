@@ -323,5 +323,5 @@ pub(crate) fn raw(text: Vec<u8>) -> RawBuf {
     let parsed = String::from_utf8(text)
         .ok()
         .and_then(|text| RawBuf::parse(&text).ok());
-    parsed.unwrap_or_else(|| ubos_common::json::Raw::NULL.to_owned())
+    parsed.unwrap_or_else(|| json::Raw::NULL.to_owned())
 }

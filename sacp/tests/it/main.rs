@@ -11,6 +11,7 @@
 
 mod adapter;
 mod answers;
+mod check;
 mod message;
 mod registry;
 mod v1;
