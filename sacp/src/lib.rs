@@ -47,6 +47,7 @@
 //!
 //! Not here yet: the 1.0 profile, aliases, embeddings, fallbacks, prompts and pictures.
 
+pub mod alias;
 pub mod any;
 pub mod check;
 pub mod error;

@@ -14,3 +14,6 @@ pub const MAX_REGISTERED: usize = 1_000_000;
 
 /// Spawns that one message may ask for.
 pub const MAX_SPAWNS: usize = 8;
+
+/// Short names in one alias table.
+pub const MAX_ALIASES: usize = 1_000;

@@ -10,6 +10,7 @@
 )]
 
 mod adapter;
+mod alias;
 mod answers;
 mod check;
 mod message;
