@@ -53,6 +53,7 @@ pub mod check;
 pub mod error;
 pub mod graph;
 pub mod limits;
+pub mod line;
 pub mod message;
 pub mod plan;
 pub mod registry;
