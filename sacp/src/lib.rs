@@ -50,6 +50,7 @@
 pub mod alias;
 pub mod any;
 pub mod check;
+pub mod draw;
 pub mod error;
 pub mod graph;
 pub mod limits;

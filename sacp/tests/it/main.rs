@@ -13,6 +13,7 @@ mod adapter;
 mod alias;
 mod answers;
 mod check;
+mod draw;
 mod line;
 mod message;
 mod registry;
