@@ -8,6 +8,7 @@
 )]
 
 pub mod mission;
+pub mod plan;
 pub mod validate;
 
 /// The example of the project's first page runs.

@@ -11,5 +11,6 @@
 
 mod corpus;
 mod mission;
+mod plan;
 mod registers;
 mod validate;
