@@ -144,12 +144,15 @@ impl Flow<'_> {
     }
 
     fn wrong_flow(&self, need: &Input, value: &RawBuf, what: &str) -> Finding {
-        let finding = self.finding(Code::InvalidParamType.as_str(), Level::Must, what);
-        let name = if self.params.contains_key(&need.name) {
-            &need.name
-        } else {
-            last_part(&need.name)
-        };
+        let mut finding = self.finding(Code::InvalidParamType.as_str(), Level::Must, what);
+        let names = [need.name.as_str(), last_part(&need.name)];
+        let own = names
+            .into_iter()
+            .find(|name| self.params.contains_key(*name));
+        if let Some(name) = own {
+            finding = finding.at(self.plan.param(self.step, name));
+        }
+        let name = own.unwrap_or_else(|| last_part(&need.name));
         let set = |value| Repair::SetParam {
             at: self.step.pointer.clone(),
             name: name.to_owned(),
@@ -226,7 +229,9 @@ impl Flow<'_> {
             let at = self.step.pointer.clone();
             let name = param.clone();
             let remove = Repair::RemoveParam { at, name };
-            self.finding("undeclared_param", Level::Advice, &what)
+            let finding = self.finding("undeclared_param", Level::Advice, &what);
+            finding
+                .at(self.plan.param(self.step, param))
                 .mended_by([remove])
         };
         undeclared.map(finding).collect()

@@ -13,7 +13,7 @@
 //! let text = br#"{"g":"X","ctx":{"budget":100},"plan":[["book","H_API",{"budget":250}]]}"#;
 //! let (message, _) = AnyMessage::decode(text)?;
 //! let findings = check_plan(&message, None, &Config::default());
-//! assert_eq!(findings[0].violation.pointer, "/plan/0");
+//! assert_eq!(findings[0].violation.pointer, "/plan/0/2/budget");
 //! let mended = repair(&message, &findings[0].repairs[0])?;
 //! assert!(check_plan(&mended, None, &Config::default()).is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -137,6 +137,11 @@ impl Finding {
         finding
     }
 
+    fn at(mut self, pointer: String) -> Self {
+        self.violation.pointer = pointer;
+        self
+    }
+
     fn mended_by(mut self, repairs: impl IntoIterator<Item = Repair>) -> Self {
         self.repairs.extend(repairs);
         self
@@ -209,6 +214,16 @@ impl<'a> Plan<'a> {
             .and_then(|scope| scope.parent);
         let parent = parent.and_then(|number| self.graph.step(number));
         parent.map(Node::subtask_pointer).unwrap_or_default()
+    }
+
+    /// The pointer of a step's parameter.
+    fn param(&self, step: &Node, name: &str) -> String {
+        let params = match self.message {
+            AnyMessage::V01(_) => "2",
+            AnyMessage::V10(_) => "params",
+        };
+        let name = name.replace('~', "~0").replace('/', "~1");
+        format!("{}/{params}/{name}", step.pointer)
     }
 
     /// Taking a step away, where the message can do without it.

@@ -122,6 +122,7 @@ fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Fin
                 Level::Must,
                 &what,
             );
+            let finding = finding.at(plan.param(step, name));
             findings.push(finding.mended_by([Repair::SetParam {
                 at: at(),
                 name: name.to_owned(),
@@ -160,6 +161,7 @@ fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Fin
             Level::Must,
             what,
         );
+        let finding = finding.at(plan.param(step, "out_fmt"));
         let name = "out_fmt".to_owned();
         findings.push(finding.mended_by([Repair::RemoveParam { at: at(), name }]));
     }

@@ -150,14 +150,14 @@ fn inputs_have_the_types_that_their_verb_declares() {
     let (told, plan) = mended(&old(
         json!([["search", "H_API", {"city": "P", "p_max": "150"}]]),
     ));
-    assert_eq!(told, ["MUST /plan/0 INVALID_PARAM_TYPE"]);
+    assert_eq!(told, ["MUST /plan/0/2/p_max INVALID_PARAM_TYPE"]);
     assert_eq!(plan[0][2]["p_max"], json!(150));
     let (told, plan) = mended(&old(json!([["search", "H_API", {"citi": "P"}]])));
     assert_eq!(
         told,
         [
             "MUST /plan/0 MISSING_FIELD",
-            "ADVICE /plan/0 undeclared_param"
+            "ADVICE /plan/0/2/citi undeclared_param"
         ]
     );
     assert_eq!(plan[0][2], json!({"city": "P"}));
@@ -311,8 +311,8 @@ fn a_plan_does_not_allow_itself_more_than_its_context() {
     assert_eq!(
         musts,
         [
-            "MUST /plan/0 MALFORMED_PLAN",
-            "MUST /plan/0 OUT_FMT_VIOLATION",
+            "MUST /plan/0/2/bdg MALFORMED_PLAN",
+            "MUST /plan/0/2/out_fmt OUT_FMT_VIOLATION",
             "MUST /plan/1/2/subtask MALFORMED_PLAN",
             "MUST /plan/1/2/subtask OUT_FMT_VIOLATION",
             "MUST /plan/1 MALFORMED_PLAN",
