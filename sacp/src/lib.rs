@@ -49,7 +49,11 @@
 
 pub mod alias;
 pub mod any;
+#[cfg(feature = "arbitrary")]
+mod arbitrary;
 pub mod check;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod draw;
 pub mod error;
 pub mod graph;

@@ -13,7 +13,11 @@ mod adapter;
 mod alias;
 mod answers;
 mod check;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod draw;
+#[cfg(feature = "arbitrary")]
+mod generated;
 mod line;
 mod message;
 mod registry;
