@@ -24,6 +24,13 @@ mod json;
     reason = "the target is a crate of its own"
 )]
 mod log;
+#[path = "../../../fuzz/bodies/sacp.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod sacp;
 
 fn replay(target: &str, check: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -58,4 +65,9 @@ fn canon_corpus() {
 #[test]
 fn log_corpus() {
     replay("log", log::check);
+}
+
+#[test]
+fn sacp_corpus() {
+    replay("sacp", sacp::check);
 }
