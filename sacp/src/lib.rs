@@ -61,6 +61,7 @@ pub mod limits;
 pub mod line;
 pub mod message;
 pub mod plan;
+pub mod prompt;
 pub mod registry;
 pub mod reply;
 pub mod role;

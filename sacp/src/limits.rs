@@ -17,3 +17,6 @@ pub const MAX_SPAWNS: usize = 8;
 
 /// Short names in one alias table.
 pub const MAX_ALIASES: usize = 1_000;
+
+/// How deep a chain of spawns may be: an agent spawned for a plan that was itself made for a spawned agent, and so on.
+pub const MAX_SPAWN_DEPTH: usize = 4;

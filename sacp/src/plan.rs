@@ -169,6 +169,13 @@ impl Group {
         }
     }
 
+    /// A group of acts and groups, unless there are none.
+    #[must_use]
+    pub fn from_items(items: impl IntoIterator<Item = Item>) -> Option<Self> {
+        let members: Vec<Item> = items.into_iter().collect();
+        (!members.is_empty()).then_some(Self { members })
+    }
+
     /// The entries.
     #[must_use]
     pub fn members(&self) -> &[Item] {

@@ -325,3 +325,9 @@ pub(crate) fn raw(text: Vec<u8>) -> RawBuf {
         .and_then(|text| RawBuf::parse(&text).ok());
     parsed.unwrap_or_else(|| json::Raw::NULL.to_owned())
 }
+
+/// Reads a type from a value that is held as text.
+pub(crate) fn read<T: for<'a> Read<'a>>(raw: &RawBuf) -> Result<T, String> {
+    let read = json::decode::<T>(raw.as_str().as_bytes(), &Limits::default(), Profile::Strict);
+    read.map(|(value, _)| value).map_err(|err| err.to_string())
+}

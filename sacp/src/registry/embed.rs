@@ -37,11 +37,17 @@ pub struct NGrams {
 
 impl Default for NGrams {
     fn default() -> Self {
-        Self { dimension: 384 }
+        Self::standard()
     }
 }
 
 impl NGrams {
+    /// Vectors of 384 numbers.
+    #[must_use]
+    pub const fn standard() -> Self {
+        Self { dimension: 384 }
+    }
+
     /// Vectors of another length than 384; at least 16.
     #[must_use]
     pub fn with_dimension(dimension: usize) -> Self {

@@ -31,6 +31,8 @@ pub struct MemoryRegistry {
     leases: BTreeMap<String, Lease>,
     due: BTreeSet<(Mono, String)>,
     journal: Journal,
+    /// Tools by what their names look like.
+    looks: BTreeSet<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +267,13 @@ impl Registry for MemoryRegistry {
         self.health.get(name).copied().unwrap_or_default()
     }
 
+    fn look_alike(&self, name: &str) -> Option<Arc<str>> {
+        let look = crate::spawn::looks(name);
+        let mut names = self.looks.range((look.clone(), String::new())..);
+        let other = names.find(|(_, other)| other != name)?;
+        (other.0 == look).then(|| other.1.as_str().into())
+    }
+
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
         room(&self.verbs, &verb.name)?;
         if let Some(owner) = self.aliases.get(&verb.name) {
@@ -297,6 +306,8 @@ impl Registry for MemoryRegistry {
     fn add_tool(&mut self, tool: ToolDef) -> Result<(), RegistryError> {
         room(&self.tools, &tool.id)?;
         self.journal.note(Subject::Tool, &tool.id, None);
+        self.looks
+            .insert((crate::spawn::looks(&tool.id), tool.id.clone()));
         self.tools.insert(tool.id.clone(), Arc::new(tool));
         Ok(())
     }

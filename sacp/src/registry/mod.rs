@@ -95,6 +95,11 @@ pub trait Registry {
         agents
     }
 
+    /// The name of a registered tool that this one could be mistaken for, and is not. The default knows none.
+    fn look_alike(&self, _name: &str) -> Option<Arc<str>> {
+        None
+    }
+
     /// Adds or replaces a verb.
     ///
     /// # Errors

@@ -74,6 +74,10 @@ impl<R: Registry> Registry for Shared<R> {
         self.read().health(name)
     }
 
+    fn look_alike(&self, name: &str) -> Option<Arc<str>> {
+        self.read().look_alike(name)
+    }
+
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
         self.write().add_verb(verb)
     }

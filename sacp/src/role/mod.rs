@@ -1,10 +1,41 @@
-//! The four roles of section 9 as traits, with defaults that work without a model.
+//! The four roles of section 9 as traits, with defaults that work without a model, and what stands between them.
+//!
+//! | role | trait | default |
+//! |---|---|---|
+//! | turns words into a message | [`Interface`] | [`WordInterface`] |
+//! | completes a plan | [`Planner`] | [`RegistryPlanner`], [`RecipePlanner`] |
+//! | carries out acts | [`Executor`] | [`LocalExecutor`] |
+//! | renders prose | [`Formatter`] | [`PlainFormatter`] |
+//!
+//! An [`Orchestrator`] takes one message through all of it: check, spawn, delegate, [discipline](admit), answer. An
+//! [`Inbox`] answers a message that comes again as it did the first time.
+//!
+//! Spec: SACP 4, 9
 
-use crate::check::{Gap, gaps};
-use crate::error::Code;
+mod discipline;
+mod executor;
+mod formatter;
+mod inbox;
+mod interface;
+mod orchestrator;
+mod planner;
+
 use crate::message::Message;
+use crate::plan::Act;
 use crate::registry::Registry;
-use crate::reply::{Clarify, ErrReply, Reply};
+use crate::reply::{Clarify, Reply};
+use crate::runner::{Cause, Given};
+use ubos_common::json::RawBuf;
+
+pub use discipline::{Admitted, Voice, admit};
+pub use executor::{LocalExecutor, answer_alone};
+pub use formatter::{Labels, PlainFormatter};
+pub use inbox::{Arrival, Inbox};
+pub use interface::WordInterface;
+pub use orchestrator::{
+    Ask, Finished, Orchestrator, OrchestratorConfig, OrchestratorError, Said, Wanted,
+};
+pub use planner::{Planned, RecipePlanner, RegistryPlanner, keeps_constraints};
 
 /// Turns a person's words into a message.
 ///
@@ -30,75 +61,25 @@ pub trait Planner {
     fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>>;
 }
 
-/// What a planner gives back.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Planned {
-    /// The message.
-    pub message: Message,
-    /// Acts that somebody must be spawned for.
-    pub missing: Vec<Gap>,
+/// Carries out acts.
+///
+/// Spec: SACP 9
+pub trait Executor {
+    /// Whether an act is its own.
+    fn owns(&self, act: &Act) -> bool;
+
+    /// Carries out one act, with the outputs of the acts that it waited for. Structured, never prose.
+    ///
+    /// # Errors
+    ///
+    /// Why it failed.
+    fn execute(&self, message: &Message, act: &Act, given: &Given) -> Result<RawBuf, Cause>;
 }
 
-impl Planned {
-    /// What a planner gives back.
-    #[must_use]
-    pub const fn new(message: Message, missing: Vec<Gap>) -> Self {
-        Self { message, missing }
-    }
-}
-
-/// Renders an answer for a person: the one role that may write prose.
+/// Renders an answer for a person: the one role, besides Interface, that may write prose.
 ///
 /// Spec: SACP 9
 pub trait Formatter {
     /// The prose.
     fn format(&self, message: &Message) -> String;
-}
-
-/// The default planner: takes a plan as it is and holds it against the registry.
-#[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::exhaustive_structs, reason = "a unit, used by its name")]
-pub struct RegistryPlanner;
-
-impl Planner for RegistryPlanner {
-    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
-        if message.plan.is_empty() {
-            let mut clarify = Clarify::new(["plan"], "nothing to do");
-            clarify.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
-            return Err(Box::new(Reply::Clarify(clarify)));
-        }
-        let missing = gaps(message, registry);
-        if let Some(gap) = missing.iter().find(|gap| !gap.can_be_spawned()) {
-            let why = format!(
-                "act {}: {} does not go with {}",
-                gap.number, gap.verb, gap.tool
-            );
-            let error = ErrReply::new(gap.code, why).at(&gap.pointer).to(message);
-            return Err(Box::new(Reply::Err(error)));
-        }
-        Ok(Planned::new(message.clone(), missing))
-    }
-}
-
-/// Holds what a planner returns against what it was given: goal and context are the sender's.
-///
-/// # Errors
-///
-/// [`Code::MalformedMessage`] naming what was changed.
-///
-/// Spec: SACP 9
-pub fn keeps_constraints(before: &Message, after: &Message) -> Result<(), ErrReply> {
-    if before.g != after.g {
-        return Err(ErrReply::new(Code::MalformedMessage, "the planner changed the goal").at("/g"));
-    }
-    let kept =
-        before.context.iter().flatten().all(|(name, value)| {
-            after.context.as_ref().and_then(|ctx| ctx.get(name)) == Some(value)
-        });
-    if kept {
-        Ok(())
-    } else {
-        Err(ErrReply::new(Code::MalformedMessage, "the planner changed the context").at("/ctx"))
-    }
 }

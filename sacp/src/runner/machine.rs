@@ -267,6 +267,13 @@ impl Runner {
         self.done(step).map(AsRef::as_ref)
     }
 
+    /// Whether an attempt runs. One may have been stopped while its [`Output::Dispatch`] still waited to be taken: a driver
+    /// that looks here first does not begin it.
+    #[must_use]
+    pub fn is_running(&self, ticket: Ticket) -> bool {
+        self.end.is_none() && self.check(ticket).is_ok()
+    }
+
     /// How the run ended; `None` while it has not.
     #[must_use]
     pub const fn end(&self) -> Option<&End> {

@@ -23,6 +23,7 @@
 //!
 //! Spec: SACP 3, 4, 5; SACP 1.0, 5, 6
 
+mod answer_v1;
 mod config;
 mod failure;
 mod machine;

@@ -1,16 +1,20 @@
 //! Registry, planner, spawning.
 
+use core::time::Duration;
 use sacp::check::{check, gaps};
+
 use sacp::registry::{
-    AgentRecord, MemoryRegistry, Registry, RegistryError, ToolDef, VerbDef, look_up,
+    AgentRecord, Changes, Embedder, Health, MemoryRegistry, Query, QueryMessage, Registry,
+    RegistryError, Shared, Subject, ToolDef, VerbDef, answer, best_for_goal, look_up,
 };
 use sacp::role::{Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing, spawn_request};
 use sacp::{Code, Message, Reply};
 use ubos_common::json::{self, Limits, RawBuf, Read};
+use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 
-fn verb(name: &str, aliases: &[&str]) -> VerbDef {
+pub(crate) fn verb(name: &str, aliases: &[&str]) -> VerbDef {
     let mut verb = VerbDef::new(
         name.into(),
         "does".into(),
@@ -21,7 +25,7 @@ fn verb(name: &str, aliases: &[&str]) -> VerbDef {
     verb
 }
 
-fn tool(id: &str, verbs: &[&str]) -> ToolDef {
+pub(crate) fn tool(id: &str, verbs: &[&str]) -> ToolDef {
     ToolDef::new(
         id.into(),
         "offers".into(),
@@ -29,7 +33,7 @@ fn tool(id: &str, verbs: &[&str]) -> ToolDef {
     )
 }
 
-fn agent(name: &str, verb: &str, tool: &str, score: Option<f64>) -> AgentRecord {
+pub(crate) fn agent(name: &str, verb: &str, tool: &str, score: Option<f64>) -> AgentRecord {
     let mut agent = AgentRecord::new(
         name.into(),
         vec![verb.into()],
@@ -183,7 +187,7 @@ fn a_planner_that_changes_goal_or_context_is_found() {
             .unwrap_err()
             .pointer
             .as_deref(),
-        Some("/ctx")
+        Some("/ctx/a")
     );
 }
 
@@ -265,4 +269,320 @@ fn a_spawn_request_is_a_valid_message_that_carries_test_mode() {
         read.context.unwrap()["missing_capability"].as_str(),
         "\"check/VISA\""
     );
+}
+
+fn names(found: &[std::sync::Arc<AgentRecord>]) -> Vec<&str> {
+    found
+        .iter()
+        .map(|agent| agent.agent_name.as_str())
+        .collect()
+}
+
+/// Four agents that differ in everything a query can ask for.
+fn many() -> MemoryRegistry {
+    let mut registry = registry();
+    for (name, verb, tool, score, input, output, tag) in [
+        (
+            "A",
+            "search",
+            "H_API",
+            Some(0.5),
+            "ctx.history",
+            "list",
+            "travel",
+        ),
+        ("B", "s", "H_API", Some(0.9), "history", "list", "legal"),
+        ("C", "rank", "RANK", None, "ctx.items", "list", "travel"),
+        (
+            "D",
+            "rank",
+            "H_API",
+            Some(0.5),
+            "xhistory",
+            "text",
+            "travel",
+        ),
+    ] {
+        let mut agent = agent(name, verb, tool, score);
+        agent.inputs = vec![input.into(), "window".into()];
+        agent.outputs = vec![output.into()];
+        agent.tags = Some(vec![tag.into(), "all".into()]);
+        registry.add_agent(agent).unwrap();
+    }
+    registry.remove_agent("HOTELS");
+    registry
+}
+
+// spec: SACP-11-2
+#[test]
+fn a_query_is_met_by_those_who_meet_every_member_best_first() {
+    let registry = many();
+    let found = |query: &str| {
+        let text = format!("{{\"query\":{query}}}");
+        let (asked, _) =
+            json::decode::<QueryMessage>(text.as_bytes(), &Limits::default(), Profile::Strict)
+                .unwrap();
+        names(&answer(&registry, &asked.query, None).matches).join(" ")
+    };
+    assert_eq!(found(r#"{"verb":"search"}"#), "B A");
+    assert_eq!(found(r#"{"verb":"s","tool":"H_API"}"#), "B A");
+    assert_eq!(found(r#"{"tool":"H_API"}"#), "B A D");
+    assert_eq!(found(r#"{"inputs":["history"]}"#), "B A");
+    assert_eq!(found(r#"{"inputs":["ctx.history"]}"#), "A");
+    assert_eq!(
+        found(r#"{"inputs":["history","window"],"output_type":"list"}"#),
+        "B A"
+    );
+    assert_eq!(found(r#"{"tags":["travel","all"]}"#), "A D C");
+    assert_eq!(found(r#"{"output_type":"text"}"#), "D");
+    assert_eq!(found("{}"), "B A D C");
+    assert_eq!(found(r#"{"verb":"rank","tags":["legal"]}"#), "");
+    assert_eq!(found(r#"{"verb":"none"}"#), "");
+    let none = answer(&registry, &Query::default().with_verb("none"), None);
+    assert_eq!(json::to_string(&none), r#"{"status":"OK","matches":[]}"#);
+    let one = answer(&registry, &Query::default().with_output_type("text"), None);
+    assert!(json::to_string(&one).starts_with(r#"{"status":"OK","matches":[{"agent_name":"D","#));
+}
+
+/// Two axes: a text is as far along each as it has that letter.
+struct Axes;
+
+impl Embedder for Axes {
+    fn dimension(&self) -> usize {
+        2
+    }
+
+    fn embed(&self, text: &str) -> Option<Vec<f32>> {
+        let count = |letter| u8::try_from(text.matches(letter).count()).map_or(0.0, f32::from);
+        Some(vec![count('x'), count('y')]).filter(|vector| vector.iter().any(|n| *n > 0.0))
+    }
+}
+
+// spec: SACP-11-2, SACP-11-3
+#[test]
+fn equals_in_confidence_come_by_nearness_then_by_name() {
+    let mut registry = registry();
+    registry.remove_agent("HOTELS");
+    for (name, score, embedding) in [
+        ("A", 0.5, None),
+        ("B", 0.5, Some([0.0, 1.0])),
+        ("C", 0.5, Some([1.0, 0.0])),
+        ("D", 0.5, Some([1.0, 0.0])),
+        ("E", 0.6, Some([0.0, 1.0])),
+    ] {
+        let mut agent = agent(name, "search", "H_API", Some(score));
+        agent.embedding = embedding.map(Vec::from);
+        agent.tags = Some(vec!["xxy".into()]);
+        registry.add_agent(agent).unwrap();
+    }
+    let query = Query::default().with_tags(["xxy"]);
+    assert_eq!(
+        names(&answer(&registry, &query, None).matches),
+        ["E", "A", "B", "C", "D"]
+    );
+    assert_eq!(
+        names(&answer(&registry, &query, Some(&Axes)).matches),
+        ["E", "C", "D", "B", "A"]
+    );
+    let pointless = Query::default().with_verb("search");
+    assert_eq!(
+        names(&answer(&registry, &pointless, Some(&Axes)).matches),
+        ["E", "A", "B", "C", "D"]
+    );
+    let near = best_for_goal(&registry, "xxy", &Axes, 3, 0.1).unwrap();
+    let near: Vec<_> = near
+        .iter()
+        .map(|near| near.agent.agent_name.clone())
+        .collect();
+    assert_eq!(near, ["C", "D", "B"]);
+    assert_eq!(
+        best_for_goal(&registry, "x", &Axes, 9, 0.5).unwrap().len(),
+        2
+    );
+    assert_eq!(
+        best_for_goal(&registry, "nothing", &Axes, 9, 0.5).unwrap(),
+        []
+    );
+}
+
+// spec: SACP-11-1, SACP-11-3
+#[test]
+fn a_record_with_a_vector_or_number_that_is_none_is_refused_and_the_old_one_stays() {
+    let mut registry = registry();
+    let with = |embedding: &[f64]| {
+        let mut agent = agent("HOTELS", "rank", "H_API", None);
+        agent.embedding = Some(embedding.to_vec());
+        agent
+    };
+    registry.add_agent(with(&[1.0, 2.0])).unwrap();
+    for (embedding, why) in [
+        (&[0.0, 0.0][..], RegistryError::ZeroVector),
+        (&[f64::NAN, 1.0], RegistryError::NotFinite),
+        (&[1e300, 1.0], RegistryError::NotFinite),
+        (&[1.0], RegistryError::Dimension { seen: 1, wanted: 2 }),
+        (&[], RegistryError::Dimension { seen: 0, wanted: 2 }),
+    ] {
+        assert_eq!(registry.add_agent(with(embedding)), Err(why));
+        assert_eq!(registry.similar(&[1.0, 2.0], 1, 0.9).unwrap().len(), 1);
+    }
+    let mut nan = agent("HOTELS", "search", "H_API", Some(f64::NAN));
+    assert_eq!(
+        registry.add_agent(nan.clone()),
+        Err(RegistryError::NotFinite)
+    );
+    nan.confidence_score = Some(0.1);
+    registry.add_agent(nan).unwrap();
+    assert_eq!(
+        registry.similar(&[1.0, 2.0], 1, 0.9).unwrap(),
+        [],
+        "the record that replaces has no vector"
+    );
+    let record = r#"{"agent_name":"P","supported_verbs":[],"supported_tools":[],"inputs":[],"outputs":[],"description":"",
+        "embedding":[0.5],"tags":["t"],"tool.interface":"f()","confidence_score":1,"agent_location":"in","version":"2.0","own":7}"#;
+    let (read, _) =
+        json::decode::<AgentRecord>(record.as_bytes(), &Limits::default(), Profile::Strict)
+            .unwrap();
+    assert_eq!(read.tool_interface.as_deref(), Some("f()"));
+    let written: serde_json::Value = serde_json::from_str(&json::to_string(&read)).unwrap();
+    assert_eq!(
+        (&written["tool.interface"], &written["own"]),
+        (&"f()".into(), &7.into())
+    );
+}
+
+// spec: SACP-11-5
+#[test]
+fn a_shared_registry_takes_the_place_of_the_default() {
+    let shared = Shared::new(registry());
+    let mut here = shared.clone();
+    std::thread::scope(|scope| {
+        let add = move || here.add_agent(agent("NEW", "search", "H_API", Some(1.0)));
+        scope.spawn(add).join().unwrap().unwrap();
+    });
+    let registry: &dyn Registry = &shared;
+    assert_eq!(names(&registry.agents_for("s", "H_API")), ["NEW", "HOTELS"]);
+    assert!(gaps(&message(r#"[["s","H_API",{}]]"#), registry).is_empty());
+    assert_eq!(shared.read().len(), 2);
+}
+
+// spec: SACP-11-6
+#[test]
+fn the_registry_tells_definitions_and_whether_somebody_is_there_for_a_step() {
+    let mut registry = registry();
+    let mut defined = verb("generate", &["g"]);
+    defined.inputs = vec![RawBuf::parse("\"topic\"").unwrap()];
+    registry.add_verb(defined.clone()).unwrap();
+    let told = registry.verb("g").unwrap();
+    assert_eq!(
+        (&told.inputs, &told.outputs),
+        (&defined.inputs, &defined.outputs)
+    );
+    assert_eq!(registry.tool("H_API").unwrap().supported_verbs, ["search"]);
+    assert!(
+        registry.verb("none").is_none()
+            && registry.tool("none").is_none()
+            && registry.agent("none").is_none()
+    );
+    assert!(
+        !registry.agents_for("search", "H_API").is_empty()
+            && registry.agents_for("rank", "H_API").is_empty()
+    );
+    let taken = registry.add_verb(verb("other", &["g"])).unwrap_err();
+    assert_eq!(
+        taken,
+        RegistryError::AliasTaken {
+            alias: "g".into(),
+            verb: "generate".into()
+        }
+    );
+    assert!(
+        registry.add_verb(verb("g", &[])).is_err()
+            && registry.add_verb(verb("x", &["rank"])).is_err()
+    );
+    registry.add_verb(verb("generate", &[])).unwrap();
+    registry.add_verb(verb("other", &["g"])).unwrap();
+}
+
+#[test]
+fn leases_run_out_health_is_apart_and_changes_are_told() {
+    let now = |seconds: u64| Now::new(Mono::from_millis(seconds * 1000), Timestamp::EPOCH);
+    let mut registry = registry();
+    let from = registry.revision();
+    let lasts = Duration::from_secs(10);
+    registry
+        .add_for(now(0), agent("A", "search", "H_API", None), lasts)
+        .unwrap();
+    registry
+        .add_for(now(0), agent("B", "search", "H_API", None), lasts)
+        .unwrap();
+    assert_eq!(registry.expires_next(), Some(now(10).mono));
+    assert!(registry.renew(now(5), "A") && !registry.renew(now(5), "HOTELS"));
+    assert_eq!(registry.expire(now(9)), [""; 0]);
+    assert_eq!(registry.expire(now(10)), ["B"]);
+    registry.set_health("A", Health::Unhealthy).unwrap();
+    assert_eq!(
+        names(&registry.agents_for("search", "H_API")),
+        ["A", "HOTELS"],
+        "the catalogue stays"
+    );
+    assert_eq!(names(&registry.ready_for("search", "H_API")), ["HOTELS"]);
+    registry.set_health("A", Health::Degraded).unwrap();
+    assert_eq!(
+        names(&registry.ready_for("search", "H_API")),
+        ["HOTELS", "A"]
+    );
+    assert!(registry.set_health("B", Health::Degraded).is_err());
+    let Changes::All(changes) = registry.changes_since(from) else {
+        panic!()
+    };
+    let told: Vec<_> = changes
+        .iter()
+        .map(|change| (change.subject, &*change.name))
+        .collect();
+    let wanted = [
+        (Subject::Agent, "A"),
+        (Subject::Agent, "B"),
+        (Subject::AgentExpired, "B"),
+        (Subject::Health, "A"),
+        (Subject::Health, "A"),
+    ];
+    assert_eq!(told, wanted);
+    assert_eq!(
+        registry.changes_since(registry.revision()),
+        Changes::All(vec![])
+    );
+    for _ in 0..2000 {
+        registry
+            .add_agent(agent("A", "search", "H_API", None))
+            .unwrap();
+    }
+    assert_eq!(registry.changes_since(from), Changes::TooOld);
+    assert_eq!(
+        registry.health("A"),
+        Health::Healthy,
+        "a new record is a new start"
+    );
+    assert_eq!(registry.expires_next(), None);
+}
+
+#[test]
+fn spawning_is_guarded_against_loops_and_names_that_look_alike() {
+    let refused = |text: &str| {
+        let message = Message::decode(text.as_bytes()).unwrap();
+        let gap = gaps(&message, &registry()).remove(0);
+        sacp::spawn::may_spawn(&gap, &message, &registry())
+            .unwrap_err()
+            .details
+    };
+    assert!(refused(r#"{"g":"G","plan":[["search","HAPI",{}]]}"#).contains("looks like \"H_API\""));
+    assert!(refused(r#"{"g":"G","plan":[["search","h_ap1",{}]]}"#).contains("looks like"));
+    assert!(
+        refused("{\"g\":\"G\",\"plan\":[[\"se\u{430}rch\",\"X\",{}]]}")
+            .contains("no name of letters")
+    );
+    let path = |path: &str| {
+        format!(r#"{{"g":"G","plan":[["v","T",{{}}]],"ctx":{{"spawn_path":{path}}}}}"#)
+    };
+    assert!(refused(&path(r#"["v/T"]"#)).contains("while it is being made"));
+    assert!(refused(&path(r#"["a","b","c","d"]"#)).contains("4 deep"));
 }

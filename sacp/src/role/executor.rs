@@ -1,0 +1,141 @@
+//! An executor that has its acts in the same process.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use ubos_common::id::IdSource;
+use ubos_common::json::RawBuf;
+use ubos_common::machine::Machine as _;
+use ubos_common::time::Now;
+
+use super::Executor;
+use crate::error::Code;
+use crate::message::Message;
+use crate::plan::Act;
+use crate::registry::KNOWN_VERBS;
+use crate::reply::{ErrReply, Reply};
+use crate::runner::{Cause, Config, Given, Input, Output, Runner};
+
+type Handler = Box<dyn Fn(&Message, &Act, &Given) -> Result<RawBuf, Cause> + Send + Sync>;
+
+/// Acts by verb and tool, each a function. It does not delegate.
+///
+/// ```
+/// use sacp::role::{LocalExecutor, answer_alone};
+/// use sacp::runner::Config;
+/// use sacp::{Message, Reply};
+/// use ubos_common::id::IdSource;
+/// use ubos_common::json::RawBuf;
+/// use ubos_common::time::{Mono, Now, Timestamp};
+///
+/// let executor = LocalExecutor::default()
+///     .with("get", "ONE", |_, _, _| Ok(RawBuf::parse("1").unwrap()));
+/// let message = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#)?;
+/// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+/// let reply = answer_alone(now, &message, &executor, Config::default(), &mut IdSource::seeded(1));
+/// assert!(matches!(reply, Reply::Message(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Spec: SACP 9
+#[derive(Default)]
+pub struct LocalExecutor {
+    handlers: BTreeMap<(String, String), Handler>,
+}
+
+impl LocalExecutor {
+    /// Adds an act.
+    #[must_use]
+    pub fn with(
+        mut self,
+        verb: &str,
+        tool: &str,
+        handler: impl Fn(&Message, &Act, &Given) -> Result<RawBuf, Cause> + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers
+            .insert((verb.to_owned(), tool.to_owned()), Box::new(handler));
+        self
+    }
+}
+
+impl fmt::Debug for LocalExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.handlers.keys()).finish()
+    }
+}
+
+impl Executor for LocalExecutor {
+    fn owns(&self, act: &Act) -> bool {
+        self.handlers
+            .contains_key(&(act.verb.clone(), act.tool.clone()))
+    }
+
+    fn execute(&self, message: &Message, act: &Act, given: &Given) -> Result<RawBuf, Cause> {
+        match self.handlers.get(&(act.verb.clone(), act.tool.clone())) {
+            Some(handler) => handler(message, act, given),
+            None => Err(Cause::lasting("not an act of this agent")),
+        }
+    }
+}
+
+/// What a single agent answers to a message: it runs the whole plan if every act is its own, and nothing of it if one is
+/// not. One act after the other, none of them waited for; a recovery that waits is not waited for either.
+///
+/// Spec: SACP 9, 13
+// impl: SACP-13-2
+#[must_use]
+pub fn answer_alone(
+    now: Now,
+    message: &Message,
+    executor: &dyn Executor,
+    config: Config,
+    ids: &mut IdSource,
+) -> Reply {
+    let mut runner = match Runner::new(message, config) {
+        Ok(runner) => runner,
+        Err(refused) => return refused.reply(message),
+    };
+    let foreign = |step: &&crate::graph::Step| step.subtask.is_none() && !executor.owns(&step.act);
+    if let Some(step) = runner.graph().steps().iter().find(foreign) {
+        let (verb, tool) = (&step.act.verb, &step.act.tool);
+        let known = KNOWN_VERBS.contains(&verb.as_str());
+        let code = if known {
+            Code::UnknownTool
+        } else {
+            Code::UnknownVerb
+        };
+        let what = format!(
+            "act {}: {verb} with {tool} is not an act of this agent",
+            step.place
+        );
+        return Reply::Err(ErrReply::new(code, what).at(&step.pointer).to(message));
+    }
+    let mut now = now;
+    runner.start(now);
+    loop {
+        while let Some(output) = runner.poll_output() {
+            match output {
+                Output::Dispatch {
+                    ticket, act, given, ..
+                } if runner.is_running(ticket) => {
+                    let input = match executor.execute(message, &act, &given) {
+                        Ok(output) => Input::Succeeded { ticket, output },
+                        Err(cause) => Input::Failed { ticket, cause },
+                    };
+                    // It runs: it cannot be refused.
+                    let _ = runner.handle_input(now, input);
+                }
+                Output::Ended(outcome) => return outcome.answer(message, &ids.uuid().to_string()),
+                _ => {}
+            }
+        }
+        // A step rests before its next attempt: nobody else runs, so its time is now.
+        let Some(due) = runner.poll_timeout() else {
+            return Reply::Err(
+                ErrReply::new(Code::InternalError, "the run waits for nothing").to(message),
+            );
+        };
+        now = Now::new(due, now.wall);
+        runner.handle_timeout(now);
+    }
+}

@@ -1,0 +1,194 @@
+//! A formatter without a model: sorts, localizes, and writes lists.
+
+use core::fmt::Write as _;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Formatter;
+use crate::message::Message;
+
+/// Words of one language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Labels {
+    /// Stands before a result.
+    pub result: String,
+    /// Stands where there is none.
+    pub nothing: String,
+    /// True.
+    pub yes: String,
+    /// False.
+    pub no: String,
+    /// Between the whole and the fraction of a number.
+    pub decimal: char,
+}
+
+impl Labels {
+    /// Words of one language.
+    #[must_use]
+    pub fn new(result: &str, nothing: &str, yes: &str, no: &str, decimal: char) -> Self {
+        Self {
+            result: result.to_owned(),
+            nothing: nothing.to_owned(),
+            yes: yes.to_owned(),
+            no: no.to_owned(),
+            decimal,
+        }
+    }
+}
+
+/// Writes `ctx.result` for a person, in the language of `ctx.lang`.
+///
+/// A list of objects is sorted by the member that `ctx.sort` names; `-` before the name turns the order. Languages that it
+/// has no words for are written in English.
+///
+/// ```
+/// use sacp::Message;
+/// use sacp::role::{Formatter, PlainFormatter};
+///
+/// let message = Message::decode(br#"{"g":"FIND_HOTEL","plan":[],"ctx":{"lang":"de","sort":"price",
+///     "result":[{"name":"Ritz","price":250.5},{"name":"Ibis","price":90}]}}"#)?;
+/// let text = PlainFormatter::default().format(&message);
+/// assert_eq!(text, "FIND_HOTEL \u{2013} Ergebnis:\n- name: Ibis, price: 90\n- name: Ritz, price: 250,5\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Spec: SACP 9
+#[derive(Clone, Debug)]
+pub struct PlainFormatter {
+    languages: BTreeMap<String, Labels>,
+    english: Labels,
+}
+
+impl Default for PlainFormatter {
+    fn default() -> Self {
+        let languages = [
+            (
+                "de",
+                Labels::new("Ergebnis", "kein Ergebnis", "ja", "nein", ','),
+            ),
+            (
+                "es",
+                Labels::new("Resultado", "sin resultado", "sí", "no", ','),
+            ),
+            (
+                "fr",
+                Labels::new("Résultat", "aucun résultat", "oui", "non", ','),
+            ),
+        ];
+        Self {
+            languages: languages
+                .map(|(lang, labels)| (lang.to_owned(), labels))
+                .into(),
+            english: Labels::new("Result", "no result", "yes", "no", '.'),
+        }
+    }
+}
+
+impl PlainFormatter {
+    /// Adds or replaces a language, by the first part of its tag: `pt` for `pt-BR`.
+    #[must_use]
+    pub fn with_language(mut self, lang: &str, labels: Labels) -> Self {
+        self.languages.insert(lang.to_owned(), labels);
+        self
+    }
+
+    fn labels(&self, message: &Message) -> &Labels {
+        let lang = text_of(message, "lang").unwrap_or_default();
+        let first = lang
+            .split(['-', '_'])
+            .next()
+            .unwrap_or_default()
+            .to_lowercase();
+        self.languages.get(&first).unwrap_or(&self.english)
+    }
+}
+
+impl Formatter for PlainFormatter {
+    fn format(&self, message: &Message) -> String {
+        let labels = self.labels(message);
+        let result = message.context.as_ref().and_then(|ctx| ctx.get("result"));
+        let value = result.and_then(|result| result.deserialize::<Value>().ok());
+        let mut text = String::new();
+        let goal = message.goal();
+        match value {
+            None | Some(Value::Null) => {
+                let _ = writeln!(text, "{goal} \u{2013} {}.", labels.nothing);
+            }
+            Some(Value::Array(mut items)) if !items.is_empty() => {
+                if let Some(key) = text_of(message, "sort") {
+                    sort(&mut items, &key);
+                }
+                let _ = writeln!(text, "{goal} \u{2013} {}:", labels.result);
+                for item in &items {
+                    let _ = writeln!(text, "- {}", words(item, labels));
+                }
+            }
+            Some(Value::Object(members)) if !members.is_empty() => {
+                let _ = writeln!(text, "{goal} \u{2013} {}:", labels.result);
+                for (name, value) in &members {
+                    let _ = writeln!(text, "{name}: {}", words(value, labels));
+                }
+            }
+            Some(value) => {
+                let _ = writeln!(
+                    text,
+                    "{goal} \u{2013} {}: {}",
+                    labels.result,
+                    words(&value, labels)
+                );
+            }
+        }
+        text
+    }
+}
+
+fn text_of(message: &Message, name: &str) -> Option<String> {
+    message.context.as_ref()?.get(name)?.deserialize().ok()
+}
+
+fn sort(items: &mut [Value], key: &str) {
+    let (name, turned) = key
+        .strip_prefix('-')
+        .map_or((key, false), |name| (name, true));
+    items.sort_by(|a, b| {
+        let order = compare(a.get(name), b.get(name));
+        if turned { order.reverse() } else { order }
+    });
+}
+
+/// Numbers by size before texts by letters before all else.
+fn compare(a: Option<&Value>, b: Option<&Value>) -> core::cmp::Ordering {
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (Some(_), None) => core::cmp::Ordering::Less,
+        (None, Some(_)) => core::cmp::Ordering::Greater,
+        (None, None) => match (text(a), text(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        },
+    }
+}
+
+/// A value on one line.
+fn words(value: &Value, labels: &Labels) -> String {
+    match value {
+        Value::Null => "\u{2013}".to_owned(),
+        Value::Bool(value) => if *value { &labels.yes } else { &labels.no }.clone(),
+        Value::Number(number) => number.to_string().replace('.', &labels.decimal.to_string()),
+        Value::String(text) => text.replace(['\n', '\r'], " "),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| words(item, labels))
+            .collect::<Vec<_>>()
+            .join("; "),
+        Value::Object(members) => {
+            let member =
+                |(name, value): (&String, &Value)| format!("{name}: {}", words(value, labels));
+            members.iter().map(member).collect::<Vec<_>>().join(", ")
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Planners.
+
+use std::collections::BTreeMap;
+
+use super::Planner;
+use crate::check::{Gap, gaps};
+use crate::error::Code;
+use crate::message::Message;
+use crate::plan::{Group, Item, Plan};
+use crate::registry::Registry;
+use crate::reply::{Clarify, ErrReply, Reply};
+
+/// What a planner gives back.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Planned {
+    /// The message.
+    pub message: Message,
+    /// Acts that somebody must be spawned for.
+    pub missing: Vec<Gap>,
+}
+
+impl Planned {
+    /// What a planner gives back.
+    #[must_use]
+    pub const fn new(message: Message, missing: Vec<Gap>) -> Self {
+        Self { message, missing }
+    }
+}
+
+/// The default planner: takes a plan as it is and holds it against the registry.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "a unit, used by its name")]
+pub struct RegistryPlanner;
+
+impl Planner for RegistryPlanner {
+    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
+        if message.plan.is_empty() {
+            let mut clarify = Clarify::new(["plan"], "nothing to do");
+            clarify.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
+            return Err(Box::new(Reply::Clarify(clarify)));
+        }
+        let missing = gaps(message, registry);
+        if let Some(gap) = missing.iter().find(|gap| !gap.can_be_spawned()) {
+            let why = format!(
+                "act {}: {} does not go with {}",
+                gap.number, gap.verb, gap.tool
+            );
+            let error = ErrReply::new(gap.code, why).at(&gap.pointer).to(message);
+            return Err(Box::new(Reply::Err(error)));
+        }
+        Ok(Planned::new(message.clone(), missing))
+    }
+}
+
+/// Replaces acts by what they are made of, then does what [`RegistryPlanner`] does.
+///
+/// ```
+/// use sacp::registry::MemoryRegistry;
+/// use sacp::role::{Planner, RecipePlanner};
+/// use sacp::{Act, Group, Message, Plan};
+///
+/// let mut steps = Plan::default();
+/// steps.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
+/// steps.push(Act::join("MERGE"));
+/// let planner = RecipePlanner::default().with_recipe("plan", "TRIP", steps);
+///
+/// let abstract_goal = Message::decode(br#"{"g":"TRIP","plan":[["plan","TRIP",{}]]}"#)?;
+/// let planned = planner.plan(&abstract_goal, &MemoryRegistry::default()).unwrap();
+/// assert_eq!(planned.message.plan.steps().len(), 3);
+/// assert_eq!(planned.missing.len(), 3, "nobody is registered, and each act is named");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Spec: SACP 9
+#[derive(Clone, Debug, Default)]
+pub struct RecipePlanner {
+    recipes: BTreeMap<(String, String), Plan>,
+}
+
+impl RecipePlanner {
+    /// Has acts of a verb with a tool replaced by a plan. The plan's own acts are not replaced again.
+    #[must_use]
+    pub fn with_recipe(mut self, verb: &str, tool: &str, plan: Plan) -> Self {
+        self.recipes
+            .insert((verb.to_owned(), tool.to_owned()), plan);
+        self
+    }
+
+    fn recipe(&self, item: &Item) -> Option<&Plan> {
+        match item {
+            Item::Act(act) => self.recipes.get(&(act.verb.clone(), act.tool.clone())),
+            Item::Group(_) => None,
+        }
+    }
+
+    /// A group's member that is a recipe of one entry takes its place; one of several cannot stand in a group, and stays.
+    fn member(&self, item: &Item) -> Item {
+        match (item, self.recipe(item).map(Plan::items)) {
+            (_, Some([one])) => one.clone(),
+            (Item::Group(group), _) => {
+                let members = group.members().iter().map(|member| self.member(member));
+                Group::from_items(members).map_or_else(|| item.clone(), Item::Group)
+            }
+            _ => item.clone(),
+        }
+    }
+}
+
+impl Planner for RecipePlanner {
+    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
+        let mut expanded = message.clone();
+        expanded.plan = Plan::default();
+        for item in message.plan.items() {
+            match self.recipe(item) {
+                Some(recipe) => recipe
+                    .items()
+                    .iter()
+                    .cloned()
+                    .for_each(|item| expanded.plan.push(item)),
+                None => expanded.plan.push(self.member(item)),
+            }
+        }
+        RegistryPlanner.plan(&expanded, registry)
+    }
+}
+
+/// Holds what a planner returns against what it was given: the plan is the planner's, all else the sender's.
+///
+/// # Errors
+///
+/// [`Code::MalformedMessage`] naming what was changed.
+///
+/// Spec: SACP 9
+pub fn keeps_constraints(before: &Message, after: &Message) -> Result<(), ErrReply> {
+    let changed = |what: &str, pointer: &str| {
+        let why = format!("the planner changed {what}");
+        Err(ErrReply::new(Code::MalformedMessage, why)
+            .at(pointer)
+            .to(before))
+    };
+    if before.g != after.g {
+        return changed("the goal", "/g");
+    }
+    for (name, value) in before.context.iter().flatten() {
+        if after.context.as_ref().and_then(|ctx| ctx.get(name)) != Some(value) {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            return changed("the context", &format!("/ctx/{name}"));
+        }
+    }
+    if before.out_fmt() != after.out_fmt() {
+        return changed("the output format", "/out_fmt");
+    }
+    if before.is_test() && !after.is_test() {
+        return changed("the test mode", "/test_mode");
+    }
+    if before.msg_id != after.msg_id {
+        return changed("the message's name", "/msg_id");
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The answer to a message of 1.0.
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::{MemberWriter, RawBuf};
+use ubos_common::time::Timestamp;
+
+use super::outcome::{End, Outcome, StepReport};
+use super::{Cause, StepState};
+use crate::v1::{Code, Failure, Id, Message, Outcome as Result, State, Ts};
+
+impl Outcome {
+    /// The answer to a message of 1.0, written at `at` by `sender` under the name `msg_id`.
+    ///
+    /// A run that ended well is `DONE`, with the outputs that have a key and what became of each step; one that failed is
+    /// `FAILED`, with the step and whether trying again may help; one that was called off is `CANCELLED`.
+    ///
+    /// Spec: SACP 1.0, 5, 7
+    // impl: SACP1-7-1
+    #[must_use]
+    pub fn answer_v1(&self, request: &Message, at: Timestamp, sender: Id, msg_id: Id) -> Message {
+        let mut answer = request.clone();
+        answer.reply_to = Some(request.msg_id.clone());
+        answer.recipient = Some(request.sender.clone());
+        (answer.msg_id, answer.sender, answer.ts) = (msg_id, sender, Ts::from(at));
+        match self.end {
+            End::Done => answer.done(self.result_v1()),
+            End::Failed => answer.failed(self.failure_v1()),
+            End::Cancelled => {
+                (answer.result, answer.error) = (None, None);
+                answer.state = State::Cancelled;
+                answer
+            }
+        }
+    }
+
+    fn result_v1(&self) -> Result {
+        let keyed =
+            |step: &StepReport| Some((step.output_key.clone()?, step.output.as_deref()?.clone()));
+        let outputs: BTreeMap<String, RawBuf> = self.steps.iter().filter_map(keyed).collect();
+        let mut result = Result::new(outputs);
+        result.step_results = Some(self.step_results());
+        result
+    }
+
+    fn step_results(&self) -> RawBuf {
+        let results: Vec<RawBuf> = self.steps.iter().map(step_result).collect();
+        crate::reply::list(&results.iter().collect::<Vec<_>>())
+    }
+
+    fn failure_v1(&self) -> Failure {
+        let Some(failure) = &self.failure else {
+            return Failure::of(Code::InternalError, "the run failed");
+        };
+        let (code, words) = code_of(&failure.cause);
+        let error = Failure::of(code, &words).retryable(failure.cause.is_retryable());
+        match failure.step.and_then(|step| self.report(step)) {
+            Some(step) => error.in_step(&step.id),
+            None => error,
+        }
+    }
+}
+
+/// The code that is written, one of the twelve, and the words; a code of somebody else's stands in the words.
+fn code_of(cause: &Cause) -> (Code, String) {
+    match Code::from(cause.code()) {
+        Code::Other(other) => (Code::ToolInvocationFailed, format!("{other}: {cause}")),
+        known => (known, cause.to_string()),
+    }
+}
+
+fn step_result(step: &StepReport) -> RawBuf {
+    let mut text = Vec::new();
+    let mut object = MemberWriter::begin(&mut text);
+    object.member("step_id", &step.id);
+    object.member("state", state_word(step.state));
+    object.member("attempts", &step.attempts);
+    if step.state != StepState::Done {
+        let error = step
+            .failure
+            .as_ref()
+            .map(|failure| code_of(&failure.cause).0);
+        object.optional("error", error.as_ref());
+    }
+    object.end();
+    crate::reply::raw(text)
+}
+
+const fn state_word(state: StepState) -> &'static str {
+    match state {
+        StepState::Waiting => "WAITING",
+        StepState::Running => "RUNNING",
+        StepState::Done => "DONE",
+        StepState::Failed => "FAILED",
+        StepState::Skipped => "SKIPPED",
+        StepState::Cancelled => "CANCELLED",
+    }
+}

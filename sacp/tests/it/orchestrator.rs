@@ -1,0 +1,423 @@
+//! One message from its arrival to its answer.
+
+use sacp::registry::{AgentRecord, Health, MemoryRegistry, Registry, Shared};
+use sacp::role::{
+    Ask, Finished, Orchestrator, OrchestratorConfig, OrchestratorError, Said, Wanted,
+};
+use sacp::runner::{Cause, Config, Recovery, Rule, Ticket};
+use sacp::spawn::{PromptSpawner, serve};
+use sacp::{Code, ErrReply, Message, OutFmt, Reply};
+use ubos_common::id::IdSource;
+use ubos_common::machine::Machine as _;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+use crate::registry::{agent, tool, verb};
+
+fn now() -> Now {
+    Now::new(Mono::ZERO, Timestamp::EPOCH)
+}
+
+fn library() -> MemoryRegistry {
+    let mut registry = MemoryRegistry::default();
+    for (name, of) in [("get", "ONE"), ("get", "TWO"), ("present", "PRES")] {
+        registry.add_verb(verb(name, &[])).unwrap();
+        registry.add_tool(tool(of, &[name])).unwrap();
+        registry
+            .add_agent(agent(&format!("{of}_AGENT"), name, of, None))
+            .unwrap();
+    }
+    registry
+}
+
+fn start(text: &str, config: OrchestratorConfig) -> Orchestrator<MemoryRegistry> {
+    Orchestrator::new(
+        now(),
+        Message::decode(text.as_bytes()).unwrap(),
+        library(),
+        config,
+        IdSource::seeded(7),
+    )
+}
+
+fn drain<R: Registry>(orchestrator: &mut Orchestrator<R>) -> Vec<Wanted> {
+    core::iter::from_fn(|| orchestrator.poll_output()).collect()
+}
+
+fn asks(wanted: &[Wanted]) -> Vec<Ask> {
+    let ask = |wanted: &Wanted| match wanted {
+        Wanted::Ask(ask) => Some((**ask).clone()),
+        _ => None,
+    };
+    wanted.iter().filter_map(ask).collect()
+}
+
+fn answer<R: Registry>(orchestrator: &mut Orchestrator<R>, ticket: Ticket, text: &str) {
+    orchestrator
+        .handle_input(
+            now(),
+            Said::Answer {
+                ticket,
+                bytes: text.as_bytes().to_vec(),
+            },
+        )
+        .unwrap();
+}
+
+fn result(value: &str) -> String {
+    format!(r#"{{"g":"G","plan":[],"ctx":{{"result":{value}}},"state":"DONE"}}"#)
+}
+
+fn error(wanted: &[Wanted]) -> &ErrReply {
+    match wanted.last() {
+        Some(Wanted::Finish(finished)) => match &**finished {
+            Finished::Reply(Reply::Err(error)) => error,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+const TWO_AND_MERGE: &str = r#"{"msg_id":"m","g":"G","ctx":{"a":1},"plan":[{"parallel":[["get","ONE",{"p":1}],["get","TWO",{}]]},["join","MERGE",{}]]}"#;
+
+// spec: SACP-3-2, SACP-3-8
+#[test]
+fn acts_are_delegated_to_registered_agents_and_gathered() {
+    let mut run = start(TWO_AND_MERGE, OrchestratorConfig::default());
+    let asked = asks(&drain(&mut run));
+    let names: Vec<_> = asked
+        .iter()
+        .map(|ask| ask.agent.agent_name.clone())
+        .collect();
+    assert_eq!(names, ["ONE_AGENT", "TWO_AGENT"]);
+    let first = &asked[0].message;
+    assert_eq!(Message::decode(&first.encode()).unwrap(), *first);
+    assert_eq!(
+        (first.goal(), first.msg_id.as_deref()),
+        ("G", Some("m.1.1"))
+    );
+    assert_eq!(first.plan.steps()[0].act.params.as_str(), r#"{"p":1}"#);
+    assert_eq!(first.context.as_ref().unwrap()["a"].as_str(), "1");
+    answer(&mut run, asked[1].ticket, &result("2"));
+    answer(&mut run, asked[0].ticket, &result("1"));
+    let wanted = drain(&mut run);
+    let [Wanted::Finish(finished)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    let Finished::Reply(Reply::Message(reply)) = &**finished else {
+        panic!("{finished:?}")
+    };
+    assert_eq!(reply.context.as_ref().unwrap()["result"].as_str(), "[1,2]");
+    assert_eq!(reply.reply_to.as_deref(), Some("m"));
+    assert!(run.is_closed());
+    assert_eq!(
+        run.handle_input(now(), Said::Cancel),
+        Err(OrchestratorError::Finished)
+    );
+}
+
+// spec: SACP-3-8
+#[test]
+fn a_later_act_sees_earlier_results() {
+    let text = r#"{"g":"G","plan":[["get","ONE",{}],["get","TWO",{}],["get","ONE",{}]]}"#;
+    let mut run = start(text, OrchestratorConfig::default().with_max_shared_bytes(5));
+    let mut seen = Vec::new();
+    for value in ["\"aaa\"", "\"b\"", "0"] {
+        let ask = asks(&drain(&mut run)).remove(0);
+        let ctx = ask.message.context.clone().unwrap();
+        let member = |name: &str| {
+            ctx.get(name)
+                .map(|value| value.as_str().to_owned())
+                .unwrap_or_default()
+        };
+        seen.push((member("inputs"), member("results")));
+        answer(&mut run, ask.ticket, &result(value));
+    }
+    let wanted = [
+        ("", ""),
+        (r#"["aaa"]"#, r#"{"1":"aaa"}"#),
+        (r#"["b"]"#, r#"{"2":"b"}"#),
+    ];
+    assert_eq!(
+        seen,
+        wanted.map(|(inputs, results)| (inputs.to_owned(), results.to_owned()))
+    );
+}
+
+// spec: SACP-4-2, SACP-4-1
+#[test]
+fn what_is_delegated_is_raw_but_for_the_one_who_writes_for_a_person() {
+    let text = r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}],["present","PRES",{}]],"out_fmt":"human"}"#;
+    let config = || OrchestratorConfig::default().with_speaker("PRES_AGENT");
+    let mut run = start(text, config());
+    let first = asks(&drain(&mut run)).remove(0);
+    assert_eq!(first.message.out_fmt, Some(OutFmt::Raw));
+    answer(&mut run, first.ticket, &result("1"));
+    let last = asks(&drain(&mut run)).remove(0);
+    assert_eq!(last.message.out_fmt, Some(OutFmt::Human));
+    answer(&mut run, last.ticket, "There is one.");
+    let wanted = drain(&mut run);
+    assert_eq!(
+        wanted,
+        [Wanted::Finish(Box::new(Finished::Prose(
+            "There is one.".into()
+        )))]
+    );
+    // The same agent in a message that is raw, and another in one that is human, must not speak.
+    let mut run = start(&text.replace("human", "raw"), config());
+    let first = asks(&drain(&mut run)).remove(0);
+    answer(&mut run, first.ticket, "One, I think.");
+    let wanted = drain(&mut run);
+    assert!(
+        error(&wanted)
+            .details
+            .contains("not told to write for a person"),
+        "{wanted:?}"
+    );
+}
+
+// spec: SACP-3-3
+#[test]
+fn the_next_best_agent_takes_over_where_the_rules_say_so() {
+    let mut registry = library();
+    registry
+        .add_agent(agent("BETTER", "get", "ONE", Some(0.9)))
+        .unwrap();
+    registry
+        .add_agent(agent("SICK", "get", "ONE", Some(0.8)))
+        .unwrap();
+    registry.set_health("SICK", Health::Unhealthy).unwrap();
+    let rule = Rule::any(vec![Recovery::OtherAgents { up_to: 5 }]);
+    let config = OrchestratorConfig::default().with_run(Config::default().with_rule(rule));
+    let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
+    let mut run = Orchestrator::new(
+        now(),
+        request,
+        Shared::new(registry),
+        config,
+        IdSource::seeded(7),
+    );
+    let mut names = Vec::new();
+    loop {
+        let wanted = drain(&mut run);
+        let Some(ask) = asks(&wanted).pop() else {
+            assert!(
+                error(&wanted).details.contains("nobody is there"),
+                "{wanted:?}"
+            );
+            break;
+        };
+        names.push(ask.agent.agent_name.clone());
+        run.handle_input(
+            now(),
+            Said::Failed {
+                ticket: ask.ticket,
+                cause: Cause::tool("down"),
+            },
+        )
+        .unwrap();
+    }
+    assert_eq!(names, ["BETTER", "ONE_AGENT"]);
+}
+
+#[test]
+fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
+    let mut run = start(
+        r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
+        OrchestratorConfig::default(),
+    );
+    let ask = asks(&drain(&mut run)).remove(0);
+    let other = Ticket {
+        step: 9,
+        attempt: 1,
+    };
+    for said in [
+        Said::Answer {
+            ticket: other,
+            bytes: vec![],
+        },
+        Said::Progress { ticket: other },
+    ] {
+        assert_eq!(
+            run.handle_input(now(), said),
+            Err(OrchestratorError::NotAsked)
+        );
+    }
+    answer(
+        &mut run,
+        ask.ticket,
+        r#"{"g":"G","plan":[],"reply_to":"somebody-else"}"#,
+    );
+    assert_eq!(
+        error(&drain(&mut run)).details,
+        "act 1: an answer to another message"
+    );
+    for (text, why) in [
+        (r#"{"status":"VALID"}"#, "without a result"),
+        (
+            r#"{"status":"ERR","code":"INTERNAL_ERROR","details":"boom"}"#,
+            "boom",
+        ),
+        (
+            r#"{"g":"G","plan":[],"state":"FAILED"}"#,
+            "the agent failed",
+        ),
+        ("{", "UnexpectedEnd"),
+    ] {
+        let mut run = start(
+            r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
+            OrchestratorConfig::default(),
+        );
+        let ask = asks(&drain(&mut run)).remove(0);
+        answer(&mut run, ask.ticket, text);
+        let wanted = drain(&mut run);
+        let error = error(&wanted);
+        assert_eq!(error.code, Code::StepFailed);
+        assert!(
+            error.details.contains(why) || why == "UnexpectedEnd",
+            "{error}"
+        );
+    }
+}
+
+// spec: SACP-2-7
+#[test]
+fn what_an_agent_lacks_and_an_empty_plan_are_asked_back() {
+    let mut run = start(TWO_AND_MERGE, OrchestratorConfig::default());
+    let asked = asks(&drain(&mut run));
+    answer(
+        &mut run,
+        asked[0].ticket,
+        r#"{"status":"REQ_CLARIFY","missing":["date"],"details":"which?"}"#,
+    );
+    let wanted = drain(&mut run);
+    let [Wanted::Stop { ticket }, Wanted::Finish(finished)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    assert_eq!(*ticket, asked[1].ticket);
+    let Finished::Reply(Reply::Clarify(clarify)) = &**finished else {
+        panic!()
+    };
+    assert_eq!(
+        (clarify.missing.as_slice(), clarify.reply_to.as_deref()),
+        (&["date".to_owned()][..], Some("m"))
+    );
+    let mut run = start(r#"{"g":"G","plan":[]}"#, OrchestratorConfig::default());
+    let wanted = drain(&mut run);
+    assert!(
+        matches!(&wanted[..], [Wanted::Finish(f)] if matches!(**f, Finished::Reply(Reply::Clarify(_))))
+    );
+}
+
+// spec: SACP-14-1
+#[test]
+fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
+    let text = r#"{"msg_id":"m","g":"TRIP","plan":[["check","VISA",{"citizenship":"PT"}]]}"#;
+    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let wanted = drain(&mut run);
+    let [Wanted::Spawn(request)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    let read = Message::decode(&request.encode()).unwrap();
+    let ctx = read.context.clone().unwrap();
+    assert_eq!((read.goal(), read.out_fmt()), ("SPAWN_AGENT", OutFmt::Raw));
+    assert_eq!(ctx["input_hints"].as_str(), r#"["citizenship"]"#);
+    assert!(ctx.contains_key("missing_capability") && ctx.contains_key("output_expectation"));
+    // The service elsewhere has a registry of its own.
+    let mut service = MemoryRegistry::default();
+    let confirmation = serve(&read, &mut service, &mut PromptSpawner::default(), "c-1");
+    let Reply::Message(confirmed) = &confirmation else {
+        panic!("{confirmation:?}")
+    };
+    assert_eq!(
+        (confirmed.goal(), confirmed.reply_to.as_deref()),
+        ("SPAWN_AGENT", Some("m.spawn.1"))
+    );
+    let record: serde_json::Value = confirmed.context.as_ref().unwrap()["agent"]
+        .deserialize()
+        .unwrap();
+    assert_eq!(record["agent_name"], "VISA_AGENT");
+    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let asked = asks(&drain(&mut run));
+    assert_eq!(asked[0].agent.agent_name, "VISA_AGENT");
+    assert_eq!(
+        run.registry().agent("VISA_AGENT").unwrap().inputs,
+        ["citizenship"]
+    );
+}
+
+// spec: SACP-14-1
+#[test]
+fn a_spawn_that_fails_or_is_not_what_was_asked_for_ends_the_message() {
+    let text = r#"{"msg_id":"m","g":"TRIP","plan":[["check","VISA",{}]]}"#;
+    let refused = |reply: Reply| {
+        let mut run = start(text, OrchestratorConfig::default().spawning());
+        drain(&mut run);
+        run.handle_input(now(), Said::Spawned(Box::new(reply)))
+            .unwrap();
+        let wanted = drain(&mut run);
+        let error = error(&wanted);
+        assert_eq!(
+            (error.code, error.pointer.as_deref()),
+            (Code::SpawnFailed, Some("/plan/0"))
+        );
+        error.details.clone()
+    };
+    assert!(refused(Reply::Err(ErrReply::new(Code::SpawnFailed, "no room"))).contains("no room"));
+    assert!(refused(Reply::Valid { reply_to: None }).contains("no confirmation"));
+    let confirmation = |agent: &AgentRecord, reply_to: &str| {
+        let record = ubos_common::json::to_string(agent);
+        let text = format!(
+            r#"{{"g":"SPAWN_AGENT","plan":[],"state":"DONE","reply_to":"{reply_to}","ctx":{{"agent":{record}}}}}"#
+        );
+        Reply::Message(Box::new(Message::decode(text.as_bytes()).unwrap()))
+    };
+    let wrong = agent("VISA_AGENT", "check", "OTHER", None);
+    assert!(refused(confirmation(&wrong, "m.spawn.1")).contains("not what was asked for"));
+    let right = agent("VISA_AGENT", "check", "VISA", None);
+    assert!(refused(confirmation(&right, "m.spawn.2")).contains("another request"));
+    // Without a spawner, and for a pair that does not go together, the gap itself is the answer.
+    let mut run = start(text, OrchestratorConfig::default());
+    assert_eq!(error(&drain(&mut run)).code, Code::UnknownVerb);
+    let mismatch = r#"{"g":"G","plan":[["present","ONE",{}]]}"#;
+    let mut run = start(mismatch, OrchestratorConfig::default().spawning());
+    assert_eq!(error(&drain(&mut run)).code, Code::VerbToolMismatch);
+}
+
+// spec: SACP-14-1, SACP-3-4
+#[test]
+fn test_mode_reaches_what_is_spawned_and_nobody_is_asked() {
+    let text = r#"{"g":"TRIP","plan":[["check","VISA",{}]],"test_mode":true}"#;
+    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let wanted = drain(&mut run);
+    let [Wanted::Spawn(request)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    assert!(request.is_test());
+    let mut service = MemoryRegistry::default();
+    let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
+    assert!(
+        service.is_empty(),
+        "a rehearsal registers nothing at the service"
+    );
+    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let wanted = drain(&mut run);
+    assert!(matches!(&wanted[..], [Wanted::Finish(_)]), "{wanted:?}");
+}
+
+#[test]
+fn cancel_stops_every_question() {
+    let mut run = start(TWO_AND_MERGE, OrchestratorConfig::default());
+    drain(&mut run);
+    run.handle_input(now(), Said::Cancel).unwrap();
+    let wanted = drain(&mut run);
+    assert!(
+        matches!(
+            &wanted[..],
+            [Wanted::Stop { .. }, Wanted::Stop { .. }, Wanted::Finish(_)]
+        ),
+        "{wanted:?}"
+    );
+    assert_eq!(error(&wanted).details, "cancelled");
+}

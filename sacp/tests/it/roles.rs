@@ -1,0 +1,398 @@
+//! Interface, Planner, Executor, Formatter, discipline, inbox.
+
+use std::sync::Arc;
+
+use sacp::registry::{MemoryRegistry, Registry};
+use sacp::role::{
+    Admitted, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, PlainFormatter,
+    Planner, RecipePlanner, Voice, WordInterface, admit, answer_alone, keeps_constraints,
+};
+use sacp::runner::{Cause, Config, Given};
+use sacp::{Act, Code, Group, Message, OutFmt, Plan, Reply, State};
+use ubos_common::id::IdSource;
+use ubos_common::json::RawBuf;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+use crate::registry::{agent, tool, verb};
+
+fn now() -> Now {
+    Now::new(Mono::ZERO, Timestamp::EPOCH)
+}
+
+fn message(text: &str) -> Message {
+    Message::decode(text.as_bytes()).unwrap()
+}
+
+fn raw(text: &str) -> RawBuf {
+    RawBuf::parse(text).unwrap()
+}
+
+fn library() -> MemoryRegistry {
+    let mut registry = MemoryRegistry::default();
+    registry.add_verb(verb("search", &["find"])).unwrap();
+    registry.add_verb(verb("predict", &[])).unwrap();
+    registry.add_verb(verb("present", &[])).unwrap();
+    for (id, about, of) in [
+        ("H_API", "finds hotels", "search"),
+        ("F_API", "finds flights", "search"),
+        ("PRC_EST", "estimates prices", "predict"),
+        ("PRES", "writes for people", "present"),
+    ] {
+        let mut tool = tool(id, &[of]);
+        tool.description = about.into();
+        registry.add_tool(tool).unwrap();
+        registry
+            .add_agent(agent(&format!("{id}_AGENT"), of, id, None))
+            .unwrap();
+    }
+    registry
+}
+
+// spec: SACP-9-2
+#[test]
+fn words_become_a_message_whose_pairs_are_registered_and_that_ends_in_a_formatter() {
+    let registry = library();
+    let interface = WordInterface::new(&registry).with_formatter("present", "PRES");
+    let words = "Find hotels in Paris under 150 from 2026-06-01, then predict prices window=7 and then search flights";
+    let made = interface.interpret(words).unwrap();
+    assert_eq!(Message::decode(&made.encode()).unwrap(), made);
+    let pairs: Vec<_> = made
+        .plan
+        .steps()
+        .iter()
+        .map(|step| (step.act.verb.clone(), step.act.tool.clone()))
+        .collect();
+    let wanted = [
+        ("search", "H_API"),
+        ("predict", "PRC_EST"),
+        ("search", "F_API"),
+        ("present", "PRES"),
+    ];
+    assert_eq!(
+        pairs,
+        wanted.map(|(verb, tool)| (verb.to_owned(), tool.to_owned()))
+    );
+    assert!(sacp::check::gaps(&made, &registry).is_empty());
+    let ctx = made.context.as_ref().unwrap();
+    let has = |name: &str| ctx[name].as_str().to_owned();
+    assert_eq!(
+        [has("location"), has("budget"), has("window"), has("dates")],
+        ["\"Paris\"", "150", "7", "[\"2026-06-01\"]"]
+    );
+    assert_eq!(made.plan.steps()[1].act.params.as_str(), r#"{"window":7}"#);
+    assert_eq!(
+        (made.out_fmt(), made.state()),
+        (OutFmt::Human, State::Pending)
+    );
+    assert_eq!(interface.interpret(words).unwrap().msg_id, made.msg_id);
+    assert_ne!(
+        WordInterface::new(&registry)
+            .interpret("search hotels")
+            .unwrap()
+            .msg_id,
+        made.msg_id
+    );
+}
+
+// spec: SACP-9-2
+#[test]
+fn what_words_do_not_tell_is_asked_back() {
+    let registry = library();
+    let interface = WordInterface::new(&registry);
+    assert_eq!(
+        interface.interpret("make tea").unwrap_err().missing,
+        ["verb"]
+    );
+    assert_eq!(interface.interpret("  ").unwrap_err().missing, ["g"]);
+    let unsayable = WordInterface::new(&registry).with_formatter("present", "NONE");
+    assert_eq!(
+        unsayable.interpret("search hotels").unwrap_err().missing,
+        ["formatter"]
+    );
+}
+
+// spec: SACP-12-1
+#[test]
+fn words_without_a_verb_find_the_agent_whose_description_is_nearest() {
+    use sacp::registry::{Embedder, EmbeddingRecord, NGrams, RegistryError};
+    let mut registry = library();
+    let grams = NGrams::default();
+    let described = |text: &str| {
+        grams
+            .embed(text)
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect::<Vec<_>>()
+    };
+    let record =
+        |agent: &str, text: &str| EmbeddingRecord::new(agent.into(), described(text), text.into());
+    registry
+        .set_embedding(&record(
+            "PRC_EST_AGENT",
+            "forecasting pricing data by regression",
+        ))
+        .unwrap();
+    registry
+        .set_embedding(&record("H_API_AGENT", "hotels and rooms"))
+        .unwrap();
+    let interface = WordInterface::new(&registry);
+    let made = interface.interpret("a forecast of pricing").unwrap();
+    assert_eq!(made.plan.steps()[0].act.tool, "PRC_EST");
+    let unknown = registry.set_embedding(&record("NOBODY", "x")).unwrap_err();
+    assert_eq!(
+        unknown,
+        RegistryError::UnknownAgent {
+            agent: "NOBODY".into()
+        }
+    );
+    // It replaces what was there.
+    registry
+        .set_embedding(&record("PRC_EST_AGENT", "knitting"))
+        .unwrap();
+    assert!(
+        WordInterface::new(&registry)
+            .interpret("a forecast of pricing")
+            .is_err()
+    );
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
+    let mut steps = Plan::default();
+    steps.push(Group::of([
+        Act::new("search", "H_API"),
+        Act::new("fetch", "WEATHER"),
+    ]));
+    steps.push(Act::join("MERGE"));
+    let planner = RecipePlanner::default().with_recipe("plan", "TRIP", steps);
+    let request = message(
+        r#"{"msg_id":"m","g":"TRIP","ctx":{"a":1},"plan":[["plan","TRIP",{}],["predict","PRC_EST",{}]]}"#,
+    );
+    let planned = planner.plan(&request, &library()).unwrap();
+    assert_eq!(planned.message.plan.steps().len(), 4);
+    keeps_constraints(&request, &planned.message).unwrap();
+    let missing: Vec<_> = planned
+        .missing
+        .iter()
+        .map(|gap| (gap.number, gap.code))
+        .collect();
+    assert_eq!(missing, [(2, Code::UnknownVerb), (3, Code::UnknownTool)]);
+    let mut changed = planned.message.clone();
+    changed.set_context("a", raw("2"));
+    assert_eq!(
+        keeps_constraints(&request, &changed)
+            .unwrap_err()
+            .pointer
+            .as_deref(),
+        Some("/ctx/a")
+    );
+    let mut changed = planned.message;
+    changed.out_fmt = Some(OutFmt::Human);
+    assert_eq!(
+        keeps_constraints(&request, &changed)
+            .unwrap_err()
+            .pointer
+            .as_deref(),
+        Some("/out_fmt")
+    );
+}
+
+fn executor() -> LocalExecutor {
+    LocalExecutor::default()
+        .with("get", "ONE", |_, _, _| Ok(raw("1")))
+        .with("join", "SUM", |_, _, given: &Given| {
+            Ok(raw(&given.len().to_string()))
+        })
+        .with("break", "IT", |_, _, _| Err(Cause::tool("broken")))
+}
+
+// spec: SACP-9-1
+#[test]
+fn an_executor_runs_every_act_and_answers_structured() {
+    let request = message(
+        r#"{"msg_id":"m","g":"G","plan":[{"parallel":[["get","ONE",{}],["get","ONE",{}]]},["join","SUM",{}]],"out_fmt":"human"}"#,
+    );
+    let reply = answer_alone(
+        now(),
+        &request,
+        &executor(),
+        Config::default(),
+        &mut IdSource::seeded(1),
+    );
+    let Reply::Message(answer) = reply else {
+        panic!("{reply:?}")
+    };
+    let ctx = answer.context.unwrap();
+    assert_eq!(
+        (ctx["result"].as_str(), ctx["results"].as_str()),
+        ("2", r#"{"1":1,"2":1,"3":2}"#)
+    );
+    assert_eq!(
+        (answer.out_fmt, answer.state),
+        (Some(OutFmt::Raw), Some(State::Done))
+    );
+    let failing = message(r#"{"g":"G","plan":[["break","IT",{}]]}"#);
+    let reply = answer_alone(
+        now(),
+        &failing,
+        &executor(),
+        Config::default(),
+        &mut IdSource::seeded(1),
+    );
+    assert!(matches!(reply, Reply::Err(error) if error.code == Code::StepFailed));
+}
+
+// spec: SACP-3-3
+#[test]
+fn no_later_act_runs_once_one_has_failed() {
+    let executor = executor().with("see", "IT", |_, _, _| {
+        panic!("a failed message runs no further act")
+    });
+    let request = message(
+        r#"{"g":"G","plan":[{"parallel":[["break","IT",{}],["see","IT",{}]]},["see","IT",{}]]}"#,
+    );
+    let reply = answer_alone(
+        now(),
+        &request,
+        &executor,
+        Config::default(),
+        &mut IdSource::seeded(1),
+    );
+    assert!(matches!(reply, Reply::Err(error) if error.details == "act 1: broken"));
+}
+
+// spec: SACP-13-2
+#[test]
+fn an_agent_runs_nothing_of_a_plan_of_which_one_act_is_not_its_own() {
+    let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let executor = LocalExecutor::default().with("get", "ONE", move |_, _, _| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(raw("1"))
+    });
+    assert!(executor.owns(&Act::new("get", "ONE")) && !executor.owns(&Act::new("get", "TWO")));
+    for plan in [
+        r#"[["get","ONE",{}],["get","TWO",{}]]"#,
+        r#"[["get","ONE",{}],["get","ONE",{"subtask":{"g":"H","plan":[["put","ONE",{}]]}}]]"#,
+    ] {
+        let request = message(&format!(r#"{{"msg_id":"m","g":"G","plan":{plan}}}"#));
+        let reply = answer_alone(
+            now(),
+            &request,
+            &executor,
+            Config::default(),
+            &mut IdSource::seeded(1),
+        );
+        let Reply::Err(error) = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(
+            (error.code, error.reply_to.as_deref()),
+            (Code::UnknownVerb, Some("m"))
+        );
+        assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_formatter_sorts_localizes_and_writes_prose() {
+    let formatter = PlainFormatter::default();
+    let of =
+        |ctx: &str| formatter.format(&message(&format!(r#"{{"g":"G","plan":[],"ctx":{ctx}}}"#)));
+    let list = r#""result":[{"n":"b","p":2.5},{"n":"a","p":10},{"n":"c"}]"#;
+    assert_eq!(
+        of(&format!(r#"{{{list},"sort":"p"}}"#)),
+        "G \u{2013} Result:\n- n: b, p: 2.5\n- n: a, p: 10\n- n: c\n"
+    );
+    assert_eq!(
+        of(&format!(r#"{{{list},"sort":"-n","lang":"de-AT"}}"#)),
+        "G \u{2013} Ergebnis:\n- n: c\n- n: b, p: 2,5\n- n: a, p: 10\n"
+    );
+    assert_eq!(of(r#"{"lang":"fr"}"#), "G \u{2013} aucun résultat.\n");
+    assert_eq!(
+        of(r#"{"result":{"ok":true,"at":"x\ny"},"lang":"xx"}"#),
+        "G \u{2013} Result:\nat: x y\nok: yes\n"
+    );
+    assert_eq!(of(r#"{"result":3}"#), "G \u{2013} Result: 3\n");
+}
+
+// spec: SACP-4-1
+#[test]
+fn only_those_who_may_speak_answer_in_prose() {
+    let refused = |answer: &[u8], voice| admit(answer, voice).unwrap_err().code;
+    assert_eq!(
+        refused(b"It rains.", Voice::Structured),
+        Code::OutFmtViolation
+    );
+    assert_eq!(
+        refused(b"\"It rains.\"", Voice::Structured),
+        Code::OutFmtViolation
+    );
+    assert_eq!(refused(b"[1]", Voice::Structured), Code::OutFmtViolation);
+    assert_eq!(
+        refused(b"```json\n{\"status\":\"VALID\"}\n```", Voice::Structured),
+        Code::OutFmtViolation
+    );
+    assert_eq!(refused(b"\xff", Voice::MaySpeak), Code::OutFmtViolation);
+    assert_eq!(
+        refused(b"{\"answer\":1}", Voice::MaySpeak),
+        Code::MissingField
+    );
+    assert_eq!(
+        admit(b"It rains.", Voice::MaySpeak),
+        Ok(Admitted::Prose("It rains.".into()))
+    );
+    for answer in [
+        r#"{"g":"G","plan":[]}"#,
+        r#"{"status":"VALID"}"#,
+        r#"{"status":"ERR","code":"STEP_FAILED","details":"x"}"#,
+        r#"{"status":"REQ_CLARIFY","missing":["a"],"details":"x"}"#,
+    ] {
+        assert!(
+            matches!(
+                admit(answer.as_bytes(), Voice::Structured),
+                Ok(Admitted::Structured(_))
+            ),
+            "{answer}"
+        );
+    }
+}
+
+// spec: SACP-1-3
+#[test]
+fn a_message_that_comes_again_gets_the_same_answer_and_runs_nothing() {
+    let mut inbox = Inbox::new(2);
+    let named = |id: &str, g: &str| message(&format!(r#"{{"msg_id":"{id}","g":"{g}","plan":[]}}"#));
+    assert_eq!(inbox.receive(&named("a", "G")), Ok(Arrival::New));
+    assert_eq!(inbox.receive(&named("a", "G")), Ok(Arrival::Underway));
+    let answer = Arc::new(Reply::Valid { reply_to: None });
+    inbox.answered("a", Arc::clone(&answer));
+    assert_eq!(
+        inbox.receive(&named("a", "G")),
+        Ok(Arrival::Answered(answer))
+    );
+    let other = inbox.receive(&named("a", "H")).unwrap_err();
+    assert_eq!(
+        (other.code, other.pointer.as_deref()),
+        (Code::MalformedMessage, Some("/msg_id"))
+    );
+    let nameless = message(r#"{"g":"G","plan":[]}"#);
+    assert_eq!(
+        (inbox.receive(&nameless), inbox.receive(&nameless)),
+        (Ok(Arrival::New), Ok(Arrival::New))
+    );
+    // At the bound the oldest that was answered goes; while none was, a new one is refused.
+    inbox.receive(&named("b", "G")).unwrap();
+    inbox.receive(&named("c", "G")).unwrap();
+    assert_eq!(inbox.len(), 2);
+    assert_eq!(
+        inbox.receive(&named("d", "G")).unwrap_err().code,
+        Code::InternalError
+    );
+    inbox.answered("c", Arc::new(Reply::Valid { reply_to: None }));
+    assert_eq!(inbox.receive(&named("d", "G")), Ok(Arrival::New));
+    assert_eq!(inbox.receive(&named("b", "G")), Ok(Arrival::Underway));
+}
