@@ -7,9 +7,10 @@ use ubos_common::violation::Level;
 
 use super::repair::Repair;
 use super::types::{Absence, Input, Outputs, Type, inputs, outputs};
-use super::{Finding, Plan, distance};
+use super::{Finding, Plan, distance, is_full};
 use crate::error::Code;
 use crate::graph::Step;
+use crate::limits::MAX_CHECK_FINDINGS;
 
 /// Names that steps give, with who gives them.
 pub(super) type Writers = BTreeMap<(usize, String), Vec<(usize, Type)>>;
@@ -18,6 +19,9 @@ pub(super) type Writers = BTreeMap<(usize, String), Vec<(usize, Type)>>;
 pub(super) fn check(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
     let writers = writers(plan);
     for step in plan.acts() {
+        if is_full(findings) {
+            return;
+        }
         let Some(def) = plan
             .registry
             .and_then(|registry| registry.verb(&step.act.verb))
@@ -170,15 +174,14 @@ impl Flow<'_> {
                 && !self.params.contains_key(name)
                 && !self.params.contains_key(&other.name)
         });
+        let [before] = self.step.after[..] else {
+            return false;
+        };
+        let before = self.plan.graph.step(before);
         open.count() <= 1
-            && self.step.after.iter().any(|number| {
-                let before = self.plan.graph.step(*number);
-                before.is_some_and(|before| {
-                    let gives = gives(self.plan, before);
-                    gives.named.is_empty()
-                        && gives.whole != Type::ANY
-                        && need.ty.overlaps(gives.whole)
-                })
+            && before.is_some_and(|before| {
+                let gives = gives(self.plan, before);
+                gives.named.is_empty() && gives.whole != Type::ANY && need.ty.overlaps(gives.whole)
             })
     }
 
@@ -234,7 +237,7 @@ impl Flow<'_> {
                 .at(self.plan.param(self.step, param))
                 .mended_by([remove])
         };
-        undeclared.map(finding).collect()
+        undeclared.take(MAX_CHECK_FINDINGS).map(finding).collect()
     }
 }
 

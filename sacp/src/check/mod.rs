@@ -34,6 +34,7 @@ use ubos_common::violation::{Level, Report, Violation};
 use crate::any::AnyMessage;
 use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
+use crate::limits::MAX_CHECK_FINDINGS;
 use crate::message::{Message, OutFmt};
 use crate::plan::Step;
 use crate::registry::{Registry, look_up};
@@ -77,7 +78,8 @@ pub struct Finding {
 
 /// Everything that can be known to be wrong with a plan before it runs, in the order of the graph.
 ///
-/// Without a registry only what the message says of itself is looked at.
+/// Without a registry only what the message says of itself is looked at. At most
+/// [`MAX_CHECK_FINDINGS`] are told.
 ///
 /// Spec: SACP 8, 10, 11
 #[must_use]
@@ -96,7 +98,13 @@ pub fn check_plan(
     shape::check(&plan, config, &mut findings);
     widen::check(&plan, &mut findings);
     findings.sort_by_key(|finding| finding.step);
+    findings.truncate(MAX_CHECK_FINDINGS);
     findings
+}
+
+/// Whether enough has been found.
+const fn is_full(findings: &[Finding]) -> bool {
+    findings.len() >= MAX_CHECK_FINDINGS
 }
 
 /// The findings as a report.
@@ -154,6 +162,8 @@ struct Plan<'a> {
     graph: &'a Graph,
     registry: Option<&'a dyn Registry>,
     order: order::Order,
+    /// By number, whether a step is waited for.
+    taken: Vec<bool>,
 }
 
 impl<'a> Plan<'a> {
@@ -163,7 +173,12 @@ impl<'a> Plan<'a> {
             graph,
             registry,
             order: order::Order::of(graph),
+            taken: taken(graph),
         }
+    }
+
+    fn is_taken(&self, number: usize) -> bool {
+        self.taken.get(number).copied().unwrap_or(false)
     }
 
     /// Steps with a verb and tool of their own: not those that stand for a subtask at the top of its message.
@@ -253,6 +268,23 @@ impl<'a> Plan<'a> {
     }
 }
 
+fn taken(graph: &Graph) -> Vec<bool> {
+    let mut taken = vec![false; graph.steps().len() + 1];
+    let mut last = core::ptr::null();
+    for step in graph.steps() {
+        // Members of a group share one list, which is looked at once.
+        if core::mem::replace(&mut last, step.after.as_ptr()) == step.after.as_ptr() {
+            continue;
+        }
+        for number in step.after.iter() {
+            if let Some(slot) = taken.get_mut(*number) {
+                *slot = true;
+            }
+        }
+    }
+    taken
+}
+
 /// Agents that are looked at for repairs.
 const CANDIDATES: usize = 64;
 /// Repairs of one sort that are offered.
@@ -271,6 +303,9 @@ fn served(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
         return;
     };
     for step in plan.acts() {
+        if is_full(findings) {
+            return;
+        }
         let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
         let Some(code) = why_unserved(registry, verb, tool) else {
             continue;

@@ -27,6 +27,18 @@ impl Order {
                 continue;
             };
             let waits = step.after.iter().copied();
+            let list = step.after.as_ptr();
+            // Members of a group share one list, and so one set.
+            if let Some((known, set)) = &shared
+                && *known == list
+                && !step.after.is_empty()
+            {
+                if let Some(slot) = before.get_mut(number) {
+                    *slot = Some(Rc::clone(set));
+                }
+                stack.pop();
+                continue;
+            }
             let open: Vec<usize> = waits
                 .clone()
                 .filter(|n| slot(&before, *n).is_none())
@@ -35,12 +47,10 @@ impl Order {
                 stack.extend(open);
                 continue;
             }
-            let list = step.after.as_ptr();
-            // Members of a group share one list, and so one set.
-            let set = match &shared {
-                _ if step.after.is_empty() => Rc::clone(&none),
-                Some((known, set)) if *known == list => Rc::clone(set),
-                _ => union(waits, &before, words),
+            let set = if step.after.is_empty() {
+                Rc::clone(&none)
+            } else {
+                union(waits, &before, words)
             };
             shared = Some((list, Rc::clone(&set)));
             if let Some(slot) = before.get_mut(number) {

@@ -7,7 +7,7 @@ use ubos_common::violation::Level;
 use super::flow::writers;
 use super::repair::Repair;
 use super::types::inputs;
-use super::{Config, Finding, Plan};
+use super::{Config, Finding, Plan, is_full};
 use crate::any::Edition;
 use crate::graph::{OnError, Step};
 
@@ -25,6 +25,9 @@ fn conflicts(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
     let writers = writers(plan);
     let mut told = BTreeSet::new();
     for reader in plan.acts() {
+        if is_full(findings) {
+            return;
+        }
         let Some(def) = plan
             .registry
             .and_then(|registry| registry.verb(&reader.act.verb))
@@ -145,13 +148,7 @@ fn unreachable(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
 
 /// Outputs that nothing takes: of 1.0, ends without a name; of 0.1, a group at the end without a join.
 fn unjoined(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
-    let taken: BTreeSet<usize> = plan
-        .graph
-        .steps()
-        .iter()
-        .flat_map(|step| step.after.iter().copied())
-        .collect();
-    let is_end = |step: &&Step| !taken.contains(&step.number) && step.policy.replaces.is_none();
+    let is_end = |step: &&Step| !plan.is_taken(step.number) && step.policy.replaces.is_none();
     for (scope, known) in plan.graph.scopes().iter().enumerate() {
         let steps = known
             .steps

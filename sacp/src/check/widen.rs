@@ -6,7 +6,7 @@ use ubos_common::json::RawBuf;
 use ubos_common::violation::Level;
 
 use super::repair::Repair;
-use super::{Finding, Plan};
+use super::{Finding, Plan, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::message::OutFmt;
@@ -30,7 +30,7 @@ pub(super) fn check(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
         limits.push(above.within(plan.context(scope)));
     }
     for step in plan.acts() {
-        let Some(limits) = limits.get(step.scope) else {
+        let Some(limits) = limits.get(step.scope).filter(|_| !is_full(findings)) else {
             continue;
         };
         of_step(plan, step, limits, findings);
@@ -169,9 +169,5 @@ fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Fin
 
 /// The last step of a message that says human.
 fn may_write_prose(plan: &Plan<'_>, step: &Step) -> bool {
-    let steps = plan.graph.steps().iter();
-    let mut others = steps.filter(|other| other.scope == step.scope);
-    step.scope == 0
-        && plan.out_fmt(0) == Some(&OutFmt::Human)
-        && !others.any(|other| other.after.contains(&step.number))
+    step.scope == 0 && plan.out_fmt(0) == Some(&OutFmt::Human) && !plan.is_taken(step.number)
 }

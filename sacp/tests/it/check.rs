@@ -512,3 +512,18 @@ proptest! {
         first_repairs_mend(&message)?;
     }
 }
+
+#[test]
+fn wide_and_hostile_plans_are_checked_within_bounds() {
+    let act = json!(["search", "H_API", {"city": 1, "out_fmt": "human", "x": 1, "bdg": 9}]);
+    let group = json!({"parallel": vec![act; 4_999]});
+    let wide = json!({"g": "G", "out_fmt": "human", "ctx": {"bdg": 1}, "plan": [group, group]});
+    let findings = found(&wide, &Config::default());
+    assert_eq!(findings.len(), 1_000);
+    // In 1.0 each of the second group would name all of the first.
+    let old = sacp::Message::decode(wide.to_string().as_bytes()).unwrap();
+    let name = |text: &str| sacp::v1::Id::new(text).unwrap();
+    let at = sacp::v1::Ts::from(ubos_common::time::Timestamp::EPOCH);
+    let config = sacp::v1::adapter::Up::new(name("a"), at, name("m"));
+    assert!(sacp::v1::adapter::up(&old, &config).is_err());
+}
