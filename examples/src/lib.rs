@@ -8,6 +8,7 @@
 )]
 
 pub mod mission;
+pub mod plan;
 pub mod sap_agent;
 pub mod sap_send;
 pub mod validate;

@@ -1,17 +1,52 @@
-//! SACP 0.1: compact plans for agents, made safe.
+//! SACP 0.1 and 1.0: compact plans for agents, made safe.
 //!
-//! A message says what is wanted (`g`), under which circumstances (`ctx`), and how (`plan`: acts in order,
-//! groups of acts side by side, joins). This crate reads and writes messages, checks a plan against a
-//! [`Registry`](registry::Registry) before anything runs, spawns what is missing, and runs the plan as a
-//! state machine that asks its driver to dispatch acts. It does no IO and knows no runtime.
+//! A message says what is wanted (`g`), under which circumstances (`ctx`), and how (`plan`). This crate reads
+//! and writes messages of both editions, checks a plan before anything runs or any token is spent, spawns what
+//! is missing, and runs the plan as a state machine that asks its driver to dispatch acts. It does no IO and
+//! knows no runtime.
 //!
 //! ```text
-//! role::*         Interface, Planner, Executor, Formatter: traits with defaults that need no model
-//! runner          the machine: dispatch out, outcomes in
-//! check, spawn    a plan against the registry; what to spawn
-//! validate        all findings of a message, with pointer and code
-//! message, plan   types and codec
+//! role::*              Interface, Planner, Executor, Formatter: traits with defaults that need no model
+//! runner               the machine: dispatch out, outcomes in
+//! check, spawn         a plan against the registry and itself, with repairs; what to spawn
+//! draw                 Mermaid and DOT, with states and times
+//! graph                the one plan model behind both editions
+//! validate, source     all findings of a text with pointer, code, line and column; the answer they make
+//! any                  a message of the edition that its `proto_ver` names
+//! message, plan, view  0.1: types and codec, owned and borrowed
+//! v1, v1::adapter      1.0, and the way between both
+//! alias, line          short keys; the form that a model reads and writes
 //! ```
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `conformance` | a kit that tests anybody's validator with the messages of `vectors/` |
+//! | `arbitrary` | generators of messages of both editions, for fuzzing and property tests |
+//!
+//! # Refusing a message, and mending a plan
+//!
+//! ```
+//! use sacp::check::{Config, check_plan, repair};
+//! use sacp::validate::{admit, findings};
+//! use sacp::{Code, Reply};
+//!
+//! // What is wrong with the form has a code, a pointer, a line and a column.
+//! let text = b"{\"g\":\"STAY\",\n \"plan\":[[\"search\",\"H_API\"]]}";
+//! let Err(Reply::Err(error)) = admit(text) else { panic!("taken") };
+//! assert_eq!((error.code, error.pointer.as_deref()), (Code::MalformedPlan, Some("/plan/0")));
+//! let first = findings(text, None).iter().next().unwrap().clone();
+//! assert_eq!(first.position.unwrap().to_string(), "line 2 column 10");
+//!
+//! // What is wrong with the plan has repairs, best first.
+//! let text = br#"{"g":"STAY","ctx":{"budget":100},"plan":[["book","H_API",{"budget":250}]]}"#;
+//! let message = admit(text).unwrap();
+//! let wrong = check_plan(&message, None, &Config::default());
+//! assert_eq!(wrong[0].repairs[0].to_string(), r#"set the parameter "budget" at /plan/0 to 100"#);
+//! assert!(check_plan(&repair(&message, &wrong[0].repairs[0])?, None, &Config::default()).is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Running a plan
 //!
 //! Reading a message and running its plan:
 //!
@@ -44,14 +79,19 @@
 //! assert_eq!(reply.reply_to.as_deref(), Some("m1"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! Not here yet: the 1.0 profile, aliases, embeddings, fallbacks, prompts and pictures.
 
+pub mod alias;
 pub mod any;
+#[cfg(feature = "arbitrary")]
+mod arbitrary;
 pub mod check;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod draw;
 pub mod error;
 pub mod graph;
 pub mod limits;
+pub mod line;
 pub mod message;
 pub mod plan;
 pub mod prompt;
@@ -61,6 +101,7 @@ pub mod role;
 pub mod runner;
 pub mod source;
 pub mod spawn;
+mod tree;
 pub mod v1;
 pub mod validate;
 pub mod view;

@@ -15,5 +15,14 @@ pub const MAX_REGISTERED: usize = 1_000_000;
 /// Spawns that one message may ask for.
 pub const MAX_SPAWNS: usize = 8;
 
+/// Short names in one alias table.
+pub const MAX_ALIASES: usize = 1_000;
+
 /// How deep a chain of spawns may be: an agent spawned for a plan that was itself made for a spawned agent, and so on.
 pub const MAX_SPAWN_DEPTH: usize = 4;
+
+/// Findings of one plan check; looking ends there.
+pub const MAX_CHECK_FINDINGS: usize = 1_000;
+
+/// Dependencies that a plan of 0.1 may become in 1.0, where each is written out.
+pub const MAX_DEPENDENCIES: usize = 250_000;

@@ -109,7 +109,7 @@ pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
         finding
     });
     match core::str::from_utf8(bytes) {
-        Ok(text) if coded.len() > 1 => Source::new(text).place(coded),
+        Ok(text) if !coded.is_empty() => Source::new(text).place(coded),
         _ => coded,
     }
 }

@@ -8,7 +8,7 @@ mod plan;
 use std::borrow::Cow;
 
 use ubos_common::json::{
-    self, DecodeError, Fault, Kind, Limits, Members, Presence, Read, Reader, Slot,
+    self, DecodeError, Fault, JsonError, Kind, Limits, Members, Presence, Read, Reader, Slot,
 };
 use ubos_common::violation::{Level, Profile, Report};
 
@@ -80,7 +80,24 @@ impl<'a> MessageView<'a> {
         limits: &Limits,
         profile: Profile,
     ) -> Result<(Self, Report), DecodeError> {
-        json::decode(bytes, limits, profile)
+        // As `json::decode` does it, without moving the whole view from hand to hand.
+        let place = |fault| JsonError::new(fault, bytes);
+        let mut reader = Reader::new(bytes, limits, profile).map_err(place)?;
+        let mark = reader.mark();
+        match read_message(&mut reader, 1) {
+            Ok(view) => {
+                let report = reader.finish().map_err(place)?;
+                if report.is_valid() {
+                    Ok((view, report))
+                } else {
+                    Err(DecodeError::Invalid(report))
+                }
+            }
+            Err(fault) => {
+                reader.settle::<()>(mark, Err(fault)).map_err(place)?;
+                Err(DecodeError::Invalid(reader.finish().map_err(place)?))
+            }
+        }
     }
 
     /// Whether acts are only simulated: the top level or `ctx` says so.
@@ -173,6 +190,7 @@ impl<'a> Slots<'a> {
         }
     }
 
+    #[inline]
     fn finish(self, reader: &Reader<'_>, extra: Members<'a>) -> Result<MessageView<'a>, Fault> {
         let (Some(g), Some(plan)) = (self.g.value, self.plan) else {
             return Err(reader.noted());
@@ -193,6 +211,7 @@ impl<'a> Slots<'a> {
     }
 }
 
+#[inline]
 fn optional<'a, T: Read<'a>>(
     slot: &mut Slot<T>,
     reader: &mut Reader<'a>,

@@ -24,6 +24,13 @@ mod json;
     reason = "the target is a crate of its own"
 )]
 mod log;
+#[path = "../../../fuzz/bodies/sacp.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod sacp;
 
 #[path = "../../../fuzz/bodies/sap.rs"]
 #[allow(
@@ -71,4 +78,9 @@ fn log_corpus() {
 #[test]
 fn sap_corpus() {
     replay("sap", sap_messages::check);
+}
+
+#[test]
+fn sacp_corpus() {
+    replay("sacp", sacp::check);
 }

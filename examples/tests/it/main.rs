@@ -12,6 +12,7 @@
 mod cache_keys;
 mod corpus;
 mod mission;
+mod plan;
 mod registers;
 mod sap_programs;
 mod validate;

@@ -192,6 +192,7 @@ fn read_act<'a>(reader: &mut Reader<'a>, walk: &Walk) -> Result<ActView<'a>, Fau
     }
 }
 
+#[inline]
 fn read_word<'a>(
     reader: &mut Reader<'a>,
     number: usize,

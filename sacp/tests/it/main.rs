@@ -10,7 +10,15 @@
 )]
 
 mod adapter;
+mod alias;
 mod answers;
+mod check;
+#[cfg(feature = "conformance")]
+mod conformance;
+mod draw;
+#[cfg(feature = "arbitrary")]
+mod generated;
+mod line;
 mod message;
 mod orchestrator;
 mod prompt;

@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The byte where the next value begins.
-    #[inline]
+    #[inline(always)]
     pub fn offset(&mut self) -> usize {
         self.at = scan::skip_space(self.text.as_bytes(), self.at);
         self.at
@@ -391,7 +391,7 @@ impl<'a> Reader<'a> {
             Kind::Null => self.literal("null"),
             Kind::Bool => self.bool().map(drop),
             Kind::Number => self.number().map(drop),
-            Kind::String => self.quoted_end().map(drop),
+            Kind::String => self.skip_quoted(),
             Kind::Array => self.array(|reader, _| reader.skip()),
             Kind::Object => self.object(|reader, _| reader.skip()),
         }
@@ -406,12 +406,28 @@ impl<'a> Reader<'a> {
 
     #[cold]
     fn want(&mut self, kind: Kind, wanted: &'static str) -> Result<(), Fault> {
-        let seen = self.peek()?;
-        if seen == kind {
+        let at = self.offset();
+        let first = self.text.as_bytes().get(at);
+        let is_right = match kind {
+            Kind::Object => first == Some(&b'{'),
+            Kind::Array => first == Some(&b'['),
+            Kind::String => first == Some(&b'"'),
+            Kind::Null | Kind::Bool | Kind::Number => self.peek() == Ok(kind),
+        };
+        if is_right {
             return Ok(());
         }
-        // Only sound JSON is a recoverable fault; `settle` skips the value and so finds what is not.
-        Err(Fault::new(FaultKind::WrongType { wanted, seen }, self.at))
+        Err(self.not(wanted))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not(&mut self, wanted: &'static str) -> Fault {
+        match self.peek() {
+            // Only sound JSON is a recoverable fault; `settle` skips the value and so finds what is not.
+            Ok(seen) => Fault::new(FaultKind::WrongType { wanted, seen }, self.at),
+            Err(fault) => fault,
+        }
     }
 
     #[inline]
@@ -429,7 +445,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, byte: u8) -> bool {
         let at = self.offset();
         let found = self.text.as_bytes().get(at) == Some(&byte);

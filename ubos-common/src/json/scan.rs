@@ -3,7 +3,7 @@
 use crate::plain::{head, plain_len};
 
 /// Bytes from the start of `bytes` that are no white space.
-#[inline]
+#[inline(always)]
 pub(super) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = bytes.get(at) {
         // Compact text has none: one comparison for most bytes.

@@ -13,6 +13,7 @@ use super::super::state::State;
 use super::super::step::Step;
 use super::super::trace::Ext;
 use super::{ext, lose};
+use crate::limits::MAX_DEPENDENCIES;
 use crate::message;
 use crate::plan::Plan;
 use crate::reply::{Clarify, ErrReply};
@@ -50,7 +51,7 @@ impl Up {
 pub enum UpError {
     /// It has nothing to do: the question to answer with.
     Clarify(Clarify),
-    /// A verb or tool of more than 64 characters, or more than 10,000 acts.
+    /// A verb or tool of more than 64 characters, or more dependencies than [`MAX_DEPENDENCIES`].
     Unsayable(Report),
 }
 
@@ -139,7 +140,15 @@ pub fn answer_up(request: &Message, error: &ErrReply, config: &Up) -> Message {
 fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
     let id = |number: usize| Name::new(format!("s{number}"));
     let mut steps = Vec::new();
+    let mut dependencies = 0;
     for step in plan.steps() {
+        dependencies += step.after.len();
+        if dependencies > MAX_DEPENDENCIES {
+            // Two wide groups in a row are short in 0.1 and their product in 1.0.
+            let what = "more than 250000 dependencies";
+            lose(report, step.pointer.clone(), Level::Must, what);
+            break;
+        }
         let words = (
             Word::new(step.act.verb.as_str()),
             Word::new(step.act.tool.as_str()),

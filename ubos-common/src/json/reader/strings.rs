@@ -32,6 +32,19 @@ impl<'a> Reader<'a> {
         Ok(Cow::Owned(unescape(escaped)))
     }
 
+    /// Takes a string and drops it.
+    #[inline]
+    pub(super) fn skip_quoted(&mut self) -> Result<(), Fault> {
+        let start = self.at + 1;
+        let plain = scan::plain_end(self.text.as_bytes(), start);
+        let is_short = plain - start <= self.limits.max_string_bytes;
+        if is_short && self.text.as_bytes().get(plain) == Some(&b'"') {
+            self.at = plain + 1;
+            return Ok(());
+        }
+        self.quoted_end().map(drop)
+    }
+
     /// Takes a string and checks its escapes; gives what stands between the quotes.
     pub(super) fn quoted_end(&mut self) -> Result<&'a str, Fault> {
         let bytes = self.text.as_bytes();

@@ -1,0 +1,85 @@
+//! The command line, read by hand.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub struct Args {
+    /// The plan; `-` is standard input.
+    pub file: PathBuf,
+    /// Verbs, tools and agents to hold it against.
+    pub library: Option<PathBuf>,
+    /// How it is drawn.
+    pub drawing: Drawing,
+    /// Whether findings are JSON lines, and nothing is drawn.
+    pub json: bool,
+}
+
+/// How a plan is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drawing {
+    /// As Mermaid.
+    #[default]
+    Mermaid,
+    /// As DOT.
+    Dot,
+    /// Not at all.
+    None,
+}
+
+/// What the command line comes to.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Check.
+    Run(Args),
+    /// Show [`USAGE`].
+    Help,
+}
+
+/// The help text.
+pub const USAGE: &str = "\
+Checks a plan of SACP 0.1 or 1.0, shows each finding under its source line with what would mend it, and draws the plan.
+
+usage: sacp-plan [--library FILE] [--dot | --no-drawing] [--json] FILE
+
+  --library FILE  verbs, tools and agents as JSON: {\"verbs\":[...],\"tools\":[...],\"agents\":[...]}
+  --dot           draw DOT instead of Mermaid
+  --no-drawing    draw nothing
+  --json          one JSON line a finding, and no drawing
+  --help          this text
+
+A file called - is standard input.
+
+exit codes: 0 a good plan, 1 a MUST finding, 2 usage or unreadable file, 3 something failed
+";
+
+/// Reads the arguments behind the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
+    let mut arguments = arguments.into_iter();
+    let mut args = Args::default();
+    let (mut file, mut plain) = (None, false);
+    while let Some(argument) = arguments.next() {
+        match argument.to_str().filter(|_| !plain) {
+            Some("--") => plain = true,
+            Some("--help" | "-h") => return Ok(Parsed::Help),
+            Some("--dot") => args.drawing = Drawing::Dot,
+            Some("--no-drawing") => args.drawing = Drawing::None,
+            Some("--json") => args.json = true,
+            Some("--library") => {
+                let given = arguments.next().ok_or("--library needs a file")?;
+                args.library = Some(given.into());
+            }
+            Some(option) if option.starts_with("--library=") => {
+                args.library = option.strip_prefix("--library=").map(PathBuf::from);
+            }
+            Some(option) if option.starts_with('-') && option.len() > 1 => {
+                return Err(format!("unknown option {option}"));
+            }
+            _ if file.is_none() => file = Some(PathBuf::from(argument)),
+            _ => return Err("one file is wanted".to_owned()),
+        }
+    }
+    args.file = file.ok_or("a file is wanted")?;
+    Ok(Parsed::Run(args))
+}

@@ -1,0 +1,131 @@
+//! The program `sacp-plan`, run as its users run it.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LIBRARY: &str = r#"{"verbs":[{"name":"search","description":"d","inputs":[{"name":"city","type":"string"}],"outputs":"array"}],
+    "tools":[{"id":"H_API","description":"d","supported_verbs":["search"]}],
+    "agents":[{"agent_name":"A","supported_verbs":["search"],"supported_tools":["H_API"],"inputs":[],"outputs":[],"description":"d"}]}"#;
+const BAD: &str = "{\"g\":\"FIND\",\n \"plan\":[\n  [\"serch\",\"H_API\",{\"city\":7}]\n ]}\n";
+
+fn place(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    dir
+}
+
+fn run(dir: &TempDir, arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sacp-plan"))
+        .args(arguments)
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_finding_stands_under_its_line_with_what_would_mend_it() {
+    let dir = place(&[("plan.json", BAD), ("lib.json", LIBRARY)]);
+    let (code, out, talk) = run(&dir, &["--library", "lib.json", "plan.json"], "");
+    assert_eq!((code, talk.as_str()), (1, ""));
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines[0].starts_with("MUST /plan/0: act 1: serch with H_API"),
+        "{out}"
+    );
+    assert_eq!(lines[1], "  --> plan.json:3:3");
+    assert_eq!(lines[2], r#"3 |   ["serch","H_API",{"city":7}]"#);
+    assert_eq!(lines[3], format!("  |   {}", "^".repeat(28)));
+    assert_eq!(lines[4], r#"  1. use the verb "search" at /plan/0"#);
+    assert!(out.contains("\nflowchart TD\n"));
+    // Without a library only the form is looked at, and a good plan is only drawn.
+    let (code, out, _) = run(&dir, &["--dot", "plan.json"], "");
+    assert_eq!((code, out.lines().next()), (0, Some("digraph plan {")));
+}
+
+#[test]
+fn what_is_no_message_is_shown_where_it_breaks_and_not_drawn() {
+    let dir = place(&[]);
+    let long = format!(
+        "{{\"g\":\"G\",\"plan\":[{}[\"a\"]]}}",
+        "[\"a\",\"T\",{}],".repeat(200)
+    );
+    let (code, out, _) = run(&dir, &["-"], &long);
+    assert_eq!(code, 1);
+    assert!(out.lines().all(|line| line.chars().count() < 140), "{out}");
+    assert!(
+        out.contains("| ") && out.contains("^^^^^") && !out.contains("flowchart"),
+        "{out}"
+    );
+    for text in [
+        "Dear agent,",
+        "",
+        "{\"g\":\"\u{1b}[31m\"}",
+        "{\"g\":7,\"\u{7}x\":1}",
+    ] {
+        let (code, out, _) = run(&dir, &["-"], text);
+        assert_eq!(code, 1, "{text}");
+        assert!(
+            !out.contains('\u{1b}') && !out.contains('\u{7}') && !out.is_empty(),
+            "{out:?}"
+        );
+    }
+}
+
+#[test]
+fn programs_get_a_line_a_finding() {
+    let dir = place(&[("plan.json", BAD), ("lib.json", LIBRARY)]);
+    let (code, out, _) = run(&dir, &["--json", "--library=lib.json", "plan.json"], "");
+    assert_eq!(code, 1);
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["code"], &first["line"], &first["column"]),
+        (&"UNKNOWN_VERB".into(), &3.into(), &3.into())
+    );
+    assert_eq!(first["repairs"][0]["repair"], "set_verb");
+    assert!(!out.contains("flowchart"));
+}
+
+#[test]
+fn what_cannot_be_read_is_two() {
+    let dir = place(&[("plan.json", BAD), ("bad.json", "{\"verbs\":7}")]);
+    for arguments in [
+        &[][..],
+        &["--loud", "plan.json"],
+        &["nowhere.json"],
+        &["plan.json", "plan.json"],
+        &["--library", "nowhere.json", "plan.json"],
+        &["--library", "bad.json", "plan.json"],
+        &["--library"],
+    ] {
+        let (code, out, talk) = run(&dir, arguments, "");
+        assert_eq!(
+            (code, out.as_str(), talk.lines().count() > 0),
+            (2, "", true),
+            "{arguments:?} {talk}"
+        );
+    }
+    let (code, out, _) = run(&dir, &["--help"], "");
+    assert_eq!((code, out.contains("usage: sacp-plan")), (0, true));
+}

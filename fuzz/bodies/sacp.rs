@@ -1,0 +1,102 @@
+//! SACP: whatever is read writes back, in either edition and in the line form, and is checked and drawn.
+
+use sacp::alias::AliasTable;
+use sacp::check::{Config, Repair, check_plan, repair};
+use sacp::draw::{StepView, dot, mermaid};
+use sacp::v1::adapter::{Loss, down};
+use sacp::validate::findings;
+use sacp::view::MessageView;
+use sacp::{AnyMessage, Reply, line};
+use ubos_common::json::{self, Limits};
+use ubos_common::violation::Profile;
+
+/// The first byte chooses what the rest is read as.
+pub fn check(bytes: &[u8]) {
+    let Some((choice, text)) = bytes.split_first() else {
+        return;
+    };
+    match choice % 4 {
+        0 | 1 => any_message(text, *choice),
+        2 => line_form(text),
+        _ => parts(text),
+    }
+}
+
+fn any_message(text: &[u8], choice: u8) {
+    let profile = if choice & 4 == 0 {
+        Profile::Strict
+    } else {
+        Profile::Lenient
+    };
+    let limits = Limits::default().with_max_depth(24);
+    let report = findings(text, None);
+    let decoded = AnyMessage::decode_with(text, &limits, profile);
+    if let (Err(_), Profile::Strict) = (&decoded, profile) {
+        assert!(AnyMessage::decode(text).is_ok() || !report.is_valid());
+    }
+    let _ = MessageView::decode_with(text, &limits, profile);
+    let Ok((message, _)) = decoded else { return };
+    let written = message.encode();
+    let (again, _) =
+        AnyMessage::decode_with(&written, &limits, profile).expect("what is written reads back");
+    assert_eq!(again, message);
+    assert_eq!(again.encode(), written);
+    // What only the lenient let pass need not have the other forms.
+    if AnyMessage::decode(&written).is_ok() {
+        other_forms(&message);
+    }
+}
+
+fn other_forms(message: &AnyMessage) {
+    let told = line::write(message);
+    let again = line::read(&told).expect("its own form");
+    assert_eq!(again.encode(), message.encode());
+    let graph = message.graph();
+    assert!(!mermaid(&graph, |_| StepView::default()).is_empty());
+    assert!(!dot(&graph, |_| StepView::default()).is_empty());
+    for finding in check_plan(message, None, &Config::default().with_max_fan_out(2)) {
+        if let Some(first) = finding.repairs.first() {
+            repair(message, first).expect("a repair that is offered");
+        }
+    }
+    match message {
+        AnyMessage::V01(old) => {
+            let table = AliasTable::seeded();
+            if let Ok(long) = table.expand(old) {
+                assert_eq!(table.expand(&long).as_ref(), Ok(&long));
+            }
+        }
+        AnyMessage::V10(new) => {
+            if let Ok(old) = down(new, Loss::Drop) {
+                AnyMessage::decode(&old.message.encode()).expect("what is carried down is valid");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn line_form(text: &[u8]) {
+    let Ok(text) = core::str::from_utf8(text) else {
+        return;
+    };
+    match line::read(text) {
+        Ok(message) => {
+            let again = line::read(&line::write(&message)).expect("its own form");
+            assert_eq!(again.encode(), message.encode());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+fn parts(text: &[u8]) {
+    if let Ok(reply) = Reply::decode(text) {
+        let written = json::to_vec(&reply);
+        assert_eq!(Reply::decode(&written).as_ref(), Ok(&reply));
+    }
+    if let Ok(change) = Repair::decode(text) {
+        assert_eq!(Repair::decode(&json::to_vec(&change)).as_ref(), Ok(&change));
+    }
+    if let Ok(table) = AliasTable::decode(text) {
+        assert_eq!(AliasTable::decode(&table.encode()).as_ref(), Ok(&table));
+    }
+}

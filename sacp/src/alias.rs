@@ -1,0 +1,401 @@
+//! Short names for the keys of `ctx` and `params`, and the table that says what they mean.
+//!
+//! A table maps keys at every depth, never members of the envelope and never values. Some short names mean
+//! one thing with one verb and another with another: those are scoped to their verb, and a table with a
+//! collision is refused when it is made. Expanding and compacting are each other's reverse.
+//!
+//! ```
+//! use sacp::Message;
+//! use sacp::alias::AliasTable;
+//!
+//! let table = AliasTable::seeded();
+//! let short = Message::decode(br#"{"g":"STAY","ctx":{"bdg":150},"plan":[["search","H_API",{"c":"Paris"}]]}"#)?;
+//! let long = table.expand(&short)?;
+//! assert_eq!(long.encode(), br#"{"g":"STAY","ctx":{"budget":150},"plan":[["search","H_API",{"city":"Paris"}]]}"#);
+//! assert_eq!(table.compact(&long)?, short);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::{self, DecodeError, Limits};
+use ubos_common::violation::Profile;
+
+use crate::limits::MAX_ALIASES;
+use crate::message::{Message, OutFmt};
+use crate::tree::Node;
+
+/// Short names by long ones and the reverse, for all verbs and for single ones.
+///
+/// As JSON: `{"version":"1","keys":{"bdg":"budget"},"verbs":{"search":{"c":"city"}}}`.
+///
+/// Spec: SACP 1
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliasTable {
+    version: String,
+    keys: Names,
+    verbs: BTreeMap<String, Names>,
+}
+
+/// Long names by short ones.
+type Names = BTreeMap<String, String>;
+
+/// Why a table cannot be, or a message cannot be spelled by it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AliasError {
+    /// Two short names mean the same, or a short name is also a long one, where both are in force.
+    #[error("the alias {alias:?} collides with {other:?}")]
+    Collision {
+        /// The short name.
+        alias: String,
+        /// What it collides with.
+        other: String,
+    },
+    /// A name is empty.
+    #[error("an alias or a meaning is empty")]
+    Empty,
+    /// More entries than [`MAX_ALIASES`].
+    #[error("more than {MAX_ALIASES} aliases")]
+    TooMany,
+    /// One object has a key in both spellings.
+    #[error("{short:?} and {long:?} stand in one object at {pointer:?}")]
+    BothSpellings {
+        /// The object.
+        pointer: String,
+        /// The short name.
+        short: String,
+        /// The long name.
+        long: String,
+    },
+    /// The message would be refused: only of one that was never valid.
+    #[error(transparent)]
+    Refused(#[from] DecodeError),
+}
+
+impl AliasTable {
+    /// A table without entries.
+    #[must_use]
+    pub fn new(version: impl Into<String>) -> Self {
+        Self {
+            version: version.into(),
+            keys: Names::new(),
+            verbs: BTreeMap::new(),
+        }
+    }
+
+    /// The names that the specification gives, and those of its first sample by their verbs.
+    // choice: SACP-1-1 what one sample means by `c`, `p` and `n` depends on the verb: none of them is global.
+    #[must_use]
+    pub fn seeded() -> Self {
+        let names = |pairs: &[(&str, &str)]| {
+            let owned = |(short, long): &(&str, &str)| ((*short).to_owned(), (*long).to_owned());
+            pairs.iter().map(owned).collect::<Names>()
+        };
+        let search = names(&[("c", "city"), ("p_max", "price_max")]);
+        let rank = names(&[("c", "criteria")]);
+        let present = names(&[("n", "count")]);
+        Self {
+            version: "1".to_owned(),
+            keys: names(&[("am", "amenities"), ("bdg", "budget"), ("loc", "location")]),
+            verbs: BTreeMap::from([
+                ("s".to_owned(), search.clone()),
+                ("search".to_owned(), search),
+                ("r".to_owned(), rank.clone()),
+                ("rank".to_owned(), rank),
+                ("p".to_owned(), present.clone()),
+                ("present".to_owned(), present),
+            ]),
+        }
+    }
+
+    /// The version of the table.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Adds a short name for all verbs.
+    ///
+    /// # Errors
+    ///
+    /// A collision, an empty name, or too many; the table is as before.
+    pub fn with(mut self, short: &str, long: &str) -> Result<Self, AliasError> {
+        self.keys.insert(short.to_owned(), long.to_owned());
+        self.checked()
+    }
+
+    /// Adds a short name for one verb, over what it means for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`AliasTable::with`].
+    pub fn with_verb(mut self, verb: &str, short: &str, long: &str) -> Result<Self, AliasError> {
+        let names = self.verbs.entry(verb.to_owned()).or_default();
+        names.insert(short.to_owned(), long.to_owned());
+        self.checked()
+    }
+
+    /// Reads a table that somebody sent.
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON, another form, or a collision.
+    pub fn decode(bytes: &[u8]) -> Result<Self, AliasError> {
+        let (wire, _) = json::decode::<Wire>(bytes, &Limits::default(), Profile::Strict)?;
+        let table = Self {
+            version: wire.version,
+            keys: wire.keys,
+            verbs: wire.verbs.unwrap_or_default(),
+        };
+        table.checked()
+    }
+
+    /// The compact JSON, to be sent.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut wire = Wire::new(self.version.clone(), self.keys.clone());
+        wire.verbs = Some(self.verbs.clone()).filter(|verbs| !verbs.is_empty());
+        json::to_vec(&wire)
+    }
+
+    /// The table of two that have exchanged theirs: what both say, under the version of this one.
+    ///
+    /// # Errors
+    ///
+    /// They mean different things by one name.
+    // impl: SACP-1-1
+    pub fn agree(&self, other: &Self) -> Result<Self, AliasError> {
+        let mut agreed = self.clone();
+        merge(&mut agreed.keys, &other.keys)?;
+        for (verb, names) in &other.verbs {
+            merge(agreed.verbs.entry(verb.clone()).or_default(), names)?;
+        }
+        agreed.checked()
+    }
+
+    /// The message with long names.
+    ///
+    /// # Errors
+    ///
+    /// An object that has a key in both spellings.
+    ///
+    /// Spec: SACP 1
+    pub fn expand(&self, message: &Message) -> Result<Message, AliasError> {
+        self.respell(message, Way::Expand)
+    }
+
+    /// The message with short names.
+    ///
+    /// # Errors
+    ///
+    /// As [`AliasTable::expand`].
+    ///
+    /// Spec: SACP 1
+    pub fn compact(&self, message: &Message) -> Result<Message, AliasError> {
+        self.respell(message, Way::Compact)
+    }
+
+    /// The shortest JSON of a message: short names, and no `out_fmt` where it is raw.
+    ///
+    /// # Errors
+    ///
+    /// As [`AliasTable::expand`].
+    ///
+    /// Spec: SACP 1
+    // impl: SACP-1-2
+    pub fn encode_compact(&self, message: &Message) -> Result<Vec<u8>, AliasError> {
+        let mut short = self.compact(message)?;
+        if short.out_fmt == Some(OutFmt::Raw) {
+            short.out_fmt = None;
+        }
+        Ok(short.encode())
+    }
+
+    fn checked(self) -> Result<Self, AliasError> {
+        let entries = self.keys.len() + self.verbs.values().map(Names::len).sum::<usize>();
+        if entries > MAX_ALIASES {
+            return Err(AliasError::TooMany);
+        }
+        refuse_collision(&self.keys)?;
+        for verb in self.verbs.keys() {
+            refuse_collision(&self.in_force(Some(verb)))?;
+        }
+        Ok(self)
+    }
+
+    /// The names that hold for a verb; for `ctx` without one.
+    fn in_force(&self, verb: Option<&str>) -> Names {
+        let own = verb.and_then(|verb| self.verbs.get(verb));
+        let mut names = self.keys.clone();
+        names.extend(
+            own.into_iter()
+                .flatten()
+                .map(|(s, l)| (s.clone(), l.clone())),
+        );
+        names
+    }
+
+    fn respell(&self, message: &Message, way: Way) -> Result<Message, AliasError> {
+        let mut tree = Node::of(message)?;
+        self.respell_message(&mut tree, way, "")?;
+        Ok(Message::decode(&json::to_vec(&tree))?)
+    }
+
+    fn respell_message(&self, message: &mut Node, way: Way, at: &str) -> Result<(), AliasError> {
+        if let Some(ctx) = message.member_mut("ctx") {
+            let names = Spelling::new(&self.in_force(None), way);
+            names.respell(ctx, &format!("{at}/ctx"))?;
+        }
+        let plan = message.member_mut("plan").and_then(Node::as_list_mut);
+        for (n, item) in plan.into_iter().flatten().enumerate() {
+            self.respell_item(item, way, &format!("{at}/plan/{n}"))?;
+        }
+        match message.member_mut("subtask") {
+            Some(nested) => self.respell_message(nested, way, &format!("{at}/subtask")),
+            None => Ok(()),
+        }
+    }
+
+    fn respell_item(&self, item: &mut Node, way: Way, at: &str) -> Result<(), AliasError> {
+        if let Some(members) = item.member_mut("parallel").and_then(Node::as_list_mut) {
+            for (n, member) in members.iter_mut().enumerate() {
+                self.respell_item(member, way, &format!("{at}/parallel/{n}"))?;
+            }
+            return Ok(());
+        }
+        let Some([Node::Text(verb), _, params]) = item.as_list_mut().map(Vec::as_mut_slice) else {
+            return Ok(());
+        };
+        // A message inside is respelled by its own verbs, and its envelope not at all.
+        let nested = params.member("subtask").and_then(Node::as_object).is_some();
+        let place = params
+            .as_object()
+            .and_then(|members| members.iter().position(|(n, _)| n == "subtask"));
+        let mut inner = if nested {
+            params.remove("subtask")
+        } else {
+            None
+        };
+        Spelling::new(&self.in_force(Some(verb)), way).respell(params, &format!("{at}/2"))?;
+        if let (Some(mut message), Some(place), Some(members)) =
+            (inner.take(), place, params.as_object_mut())
+        {
+            self.respell_message(&mut message, way, &format!("{at}/2/subtask"))?;
+            members.insert(place.min(members.len()), ("subtask".to_owned(), message));
+        }
+        Ok(())
+    }
+}
+
+/// Which names are put for which.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Expand,
+    Compact,
+}
+
+struct Spelling {
+    from: Names,
+}
+
+impl Spelling {
+    fn new(names: &Names, way: Way) -> Self {
+        let turned = |(short, long): (&String, &String)| match way {
+            Way::Expand => (short.clone(), long.clone()),
+            Way::Compact => (long.clone(), short.clone()),
+        };
+        Self {
+            from: names.iter().map(turned).collect(),
+        }
+    }
+
+    fn respell(&self, value: &mut Node, at: &str) -> Result<(), AliasError> {
+        match value {
+            Node::List(items) => {
+                for (n, item) in items.iter_mut().enumerate() {
+                    self.respell(item, &format!("{at}/{n}"))?;
+                }
+            }
+            Node::Object(members) => self.respell_members(members, at)?,
+            Node::Plain(_) | Node::Text(_) => {}
+        }
+        Ok(())
+    }
+
+    fn respell_members(&self, members: &mut [(String, Node)], at: &str) -> Result<(), AliasError> {
+        let both = members.iter().find_map(|(name, _)| {
+            let other = self.from.get(name)?;
+            let double = members.iter().any(|(n, _)| n == other);
+            double.then(|| (name.clone(), other.clone()))
+        });
+        if let Some((name, other)) = both {
+            let (short, long) = if name.len() <= other.len() {
+                (name, other)
+            } else {
+                (other, name)
+            };
+            return Err(AliasError::BothSpellings {
+                pointer: at.to_owned(),
+                short,
+                long,
+            });
+        }
+        for (name, value) in members {
+            if let Some(other) = self.from.get(name) {
+                other.clone_into(name);
+            }
+            self.respell(
+                value,
+                &format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+ubos_common::wire! {
+    /// A table on the wire.
+    struct Wire {
+        required version: String = "version", "SACP-1-1";
+        required keys: BTreeMap<String, String> = "keys", "SACP-1-1";
+        optional verbs: BTreeMap<String, BTreeMap<String, String>> = "verbs", "SACP-1-1";
+    }
+}
+
+/// Adds names; one that means something else is refused.
+fn merge(into: &mut Names, names: &Names) -> Result<(), AliasError> {
+    for (short, long) in names {
+        match into.get(short) {
+            Some(other) if other != long => {
+                return Err(AliasError::Collision {
+                    alias: short.clone(),
+                    other: other.clone(),
+                });
+            }
+            _ => drop(into.insert(short.clone(), long.clone())),
+        }
+    }
+    Ok(())
+}
+
+/// Each long name has one short one, and none is both.
+fn refuse_collision(names: &Names) -> Result<(), AliasError> {
+    let mut shorts: BTreeMap<&str, &str> = BTreeMap::new();
+    for (short, long) in names {
+        if short.is_empty() || long.is_empty() {
+            return Err(AliasError::Empty);
+        }
+        let collision = |other: &str| AliasError::Collision {
+            alias: short.clone(),
+            other: other.to_owned(),
+        };
+        if let Some(other) = shorts.insert(long, short) {
+            return Err(collision(other));
+        }
+        if names.contains_key(long) {
+            return Err(collision(long));
+        }
+    }
+    Ok(())
+}

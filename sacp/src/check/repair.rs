@@ -1,0 +1,519 @@
+//! Changes that mend a plan: as data for programs and models, and applied to a message.
+
+use std::collections::BTreeSet;
+
+use ubos_common::json::{
+    self, DecodeError, Fault, Limits, MemberWriter, RawBuf, Read, Reader, Write,
+};
+use ubos_common::violation::{Level, Profile};
+
+use crate::any::AnyMessage;
+use crate::tree::Node;
+
+/// One change to a message. `at` is the pointer of the step, group or message that changes.
+///
+/// As JSON it is an object with `repair`, `at` and the other fields under their names:
+/// `{"repair":"set_tool","at":"/plan/0","tool":"H_API"}`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each field is what its variant says")]
+pub enum Repair {
+    /// Another verb for a step.
+    SetVerb { at: String, verb: String },
+    /// Another tool for a step.
+    SetTool { at: String, tool: String },
+    /// A parameter of a step.
+    SetParam {
+        at: String,
+        name: String,
+        value: RawBuf,
+    },
+    /// Another name for a parameter.
+    RenameParam {
+        at: String,
+        from: String,
+        to: String,
+    },
+    /// A parameter less.
+    RemoveParam { at: String, name: String },
+    /// A step less; what only stood for it goes with it.
+    RemoveStep { at: String },
+    /// A join behind a group.
+    Join { at: String, tool: String },
+    /// The members of a group one after another.
+    InSequence { at: String },
+    /// Groups of at most so many acts, one after another; a join behind them sees the last one.
+    Split { at: String, most: usize },
+    /// Of steps that wait for the same, at most so many at a time: each further one waits for an earlier one.
+    Stagger { at: String, most: usize },
+    /// A step that waits for one more.
+    DependOn { at: String, id: String },
+    /// A step that waits for one less.
+    Release { at: String, id: String },
+    /// A name for a step's output.
+    SetOutputKey { at: String, key: String },
+    /// A member of a message's `ctx`.
+    SetContext {
+        at: String,
+        name: String,
+        value: RawBuf,
+    },
+    /// Raw answers of a message.
+    SetRaw { at: String },
+}
+
+/// Why a repair cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// Nothing of the wanted form stands at the pointer.
+    #[error("nothing to repair at {at:?}")]
+    NoPlace {
+        /// The pointer.
+        at: String,
+    },
+    /// The message would no longer be valid.
+    #[error("the message would be refused: {0}")]
+    Refused(#[from] DecodeError),
+}
+
+/// The message with a repair applied. It is read again and so is valid.
+///
+/// ```
+/// use sacp::AnyMessage;
+/// use sacp::check::{Repair, repair};
+///
+/// let (message, _) = AnyMessage::decode(br#"{"g":"X","plan":[["serch","H_API",{}]]}"#)?;
+/// let change = Repair::SetVerb { at: "/plan/0".into(), verb: "search".into() };
+/// assert_eq!(repair(&message, &change)?.encode(), br#"{"g":"X","plan":[["search","H_API",{}]]}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Nothing stands where the repair applies, or the message would be refused.
+pub fn repair(message: &AnyMessage, change: &Repair) -> Result<AnyMessage, RepairError> {
+    let mut tree = Node::of(message)?;
+    apply(&mut tree, change).ok_or_else(|| RepairError::NoPlace {
+        at: change.at().to_owned(),
+    })?;
+    let (mended, _) = AnyMessage::decode(&json::to_vec(&tree))?;
+    Ok(mended)
+}
+
+fn apply(tree: &mut Node, change: &Repair) -> Option<()> {
+    match change {
+        Repair::SetVerb { at, verb } => set_part(tree.at_mut(at)?, 0, "verb", verb),
+        Repair::SetTool { at, tool } => set_part(tree.at_mut(at)?, 1, "tool", tool),
+        Repair::SetParam { at, name, value } => {
+            let value = Node::of_raw(value.as_raw()).ok()?;
+            params(tree.at_mut(at)?)?.set(name, value)
+        }
+        Repair::RenameParam { at, from, to } => {
+            let params = params(tree.at_mut(at)?)?;
+            params.member(to).is_none().then_some(())?;
+            let members = params.as_object_mut()?;
+            to.clone_into(&mut members.iter_mut().find(|(n, _)| n == from)?.0);
+            Some(())
+        }
+        Repair::RemoveParam { at, name } => params(tree.at_mut(at)?)?.remove(name).map(drop),
+        Repair::RemoveStep { at } => remove_step(tree, at),
+        Repair::Join { at, tool } => {
+            let (items, place) = list_and_place(tree, at)?;
+            items.get(place)?.member("parallel")?;
+            let join = [
+                Node::text("join"),
+                Node::text(tool),
+                Node::Object(Vec::new()),
+            ];
+            items.insert(place + 1, Node::List(join.into()));
+            Some(())
+        }
+        Repair::InSequence { at } => regroup(tree, at, |members| {
+            members.into_iter().map(|member| vec![member]).collect()
+        }),
+        Repair::Split { at, most } => regroup(tree, at, |members| {
+            let mut acts = Vec::new();
+            members
+                .into_iter()
+                .for_each(|member| flatten(member, &mut acts));
+            let most = (*most).max(1);
+            let mut groups = Vec::new();
+            while !acts.is_empty() {
+                let rest = acts.split_off(most.min(acts.len()));
+                groups.push(core::mem::replace(&mut acts, rest));
+            }
+            groups
+        }),
+        Repair::DependOn { at, id } => depend_on(tree.at_mut(at)?, id),
+        Repair::Stagger { at, most } => stagger(tree, at, (*most).max(1)),
+        Repair::Release { at, id } => {
+            let list = tree.at_mut(at)?.member_mut("depends_on")?.as_list_mut()?;
+            list.retain(|other| other.as_text() != Some(id));
+            Some(())
+        }
+        Repair::SetOutputKey { at, key } => tree.at_mut(at)?.set("output_key", Node::text(key)),
+        Repair::SetContext { at, name, value } => {
+            let value = Node::of_raw(value.as_raw()).ok()?;
+            let message = tree.at_mut(at)?;
+            if message.member("ctx").is_none() {
+                message.set("ctx", Node::Object(Vec::new()))?;
+            }
+            message.member_mut("ctx")?.set(name, value)
+        }
+        Repair::SetRaw { at } => tree.at_mut(at)?.set("out_fmt", Node::text("raw")),
+    }
+}
+
+/// Sets a part of an act, or a member of a step.
+fn set_part(step: &mut Node, place: usize, name: &str, word: &str) -> Option<()> {
+    match step {
+        Node::List(parts) => *parts.get_mut(place)? = Node::text(word),
+        _ => return step.set(name, Node::text(word)),
+    }
+    Some(())
+}
+
+fn params(step: &mut Node) -> Option<&mut Node> {
+    match step {
+        Node::List(parts) => parts.get_mut(2),
+        other => other.member_mut("params"),
+    }
+}
+
+/// The list that a pointer's value stands in, and its place there.
+fn list_and_place<'a>(tree: &'a mut Node, at: &str) -> Option<(&'a mut Vec<Node>, usize)> {
+    let (list, place) = at.rsplit_once('/')?;
+    let place = place.parse().ok()?;
+    Some((tree.at_mut(list)?.as_list_mut()?, place))
+}
+
+fn is_join(item: &Node) -> bool {
+    matches!(item, Node::List(parts) if parts.first().and_then(Node::as_text) == Some("join"))
+}
+
+fn flatten(item: Node, acts: &mut Vec<Node>) {
+    match item {
+        Node::Object(members) => {
+            let lists = members.into_iter().filter_map(|(_, list)| match list {
+                Node::List(items) => Some(items),
+                _ => None,
+            });
+            lists.flatten().for_each(|member| flatten(member, acts));
+        }
+        act => acts.push(act),
+    }
+}
+
+/// Puts other groups into a group's place. One of one act is that act, unless a join follows.
+fn regroup(
+    tree: &mut Node,
+    at: &str,
+    divide: impl FnOnce(Vec<Node>) -> Vec<Vec<Node>>,
+) -> Option<()> {
+    let (items, place) = list_and_place(tree, at)?;
+    let joined = items.get(place + 1).is_some_and(is_join);
+    let members = core::mem::take(
+        items
+            .get_mut(place)?
+            .member_mut("parallel")?
+            .as_list_mut()?,
+    );
+    let groups = divide(members);
+    let last = groups.len().checked_sub(1)?;
+    let item = |(n, mut group): (usize, Vec<Node>)| {
+        let alone = group.len() == 1 && !(joined && n == last);
+        match group.pop() {
+            Some(one) if alone => one,
+            one => {
+                group.extend(one);
+                Node::Object(vec![("parallel".to_owned(), Node::List(group))])
+            }
+        }
+    };
+    items.splice(place..=place, groups.into_iter().enumerate().map(item));
+    Some(())
+}
+
+fn remove_step(tree: &mut Node, at: &str) -> Option<()> {
+    let (items, place) = list_and_place(tree, at)?;
+    if place >= items.len() {
+        return None;
+    }
+    let removed = items.remove(place);
+    if let Some(id) = removed.member("id").and_then(Node::as_text) {
+        forget(items, id, &removed);
+        return Some(());
+    }
+    if !items.is_empty() || !at.contains("/parallel/") {
+        return Some(());
+    }
+    // A group is never empty, and a join stands behind one.
+    let group = at.rsplit_once("/parallel/")?.0;
+    let (items, place) = list_and_place(tree, group)?;
+    if items.get(place + 1).is_some_and(is_join) {
+        items.remove(place + 1);
+    }
+    remove_step(tree, group)
+}
+
+fn depend_on(step: &mut Node, id: &str) -> Option<()> {
+    step.as_object()?;
+    if step.member("depends_on").is_none() {
+        step.set("depends_on", Node::List(Vec::new()))?;
+    }
+    step.member_mut("depends_on")?
+        .as_list_mut()?
+        .push(Node::text(id));
+    Some(())
+}
+
+fn stagger(tree: &mut Node, at: &str, most: usize) -> Option<()> {
+    let waits = |step: &Node| -> BTreeSet<String> {
+        match step.member("depends_on") {
+            Some(Node::List(ids)) => ids
+                .iter()
+                .filter_map(Node::as_text)
+                .map(str::to_owned)
+                .collect(),
+            _ => BTreeSet::new(),
+        }
+    };
+    let (steps, place) = list_and_place(tree, at)?;
+    let stands_in: BTreeSet<String> = steps
+        .iter()
+        .filter_map(|step| step.member("fallback_step")?.as_text().map(str::to_owned))
+        .collect();
+    let wanted = waits(steps.get(place)?);
+    let id = |step: &Node| step.member("id").and_then(Node::as_text).map(str::to_owned);
+    let mut started: Vec<String> = Vec::new();
+    for step in steps.iter_mut() {
+        let own = id(step)?;
+        if waits(step) != wanted || stands_in.contains(&own) {
+            continue;
+        }
+        if let Some(earlier) = started.len().checked_sub(most).and_then(|n| started.get(n)) {
+            depend_on(step, earlier)?;
+        }
+        started.push(own);
+    }
+    Some(())
+}
+
+/// Lets those that waited for a step wait for what it waited for, and takes it from those it stood in for.
+fn forget(steps: &mut [Node], id: &str, removed: &Node) {
+    let before = match removed.member("depends_on") {
+        Some(Node::List(ids)) => ids.clone(),
+        _ => Vec::new(),
+    };
+    for step in steps {
+        if step.member("fallback_step").and_then(Node::as_text) == Some(id) {
+            step.remove("fallback_step");
+            step.remove("on_error");
+        }
+        let Some(list) = step.member_mut("depends_on").and_then(Node::as_list_mut) else {
+            continue;
+        };
+        if list.iter().any(|other| other.as_text() == Some(id)) {
+            list.retain(|other| other.as_text() != Some(id));
+            list.extend(before.clone());
+        }
+    }
+}
+
+impl Repair {
+    /// The pointer of what changes.
+    #[must_use]
+    pub fn at(&self) -> &str {
+        match self {
+            Self::SetVerb { at, .. }
+            | Self::SetTool { at, .. }
+            | Self::SetParam { at, .. }
+            | Self::RenameParam { at, .. }
+            | Self::RemoveParam { at, .. }
+            | Self::RemoveStep { at }
+            | Self::Join { at, .. }
+            | Self::InSequence { at }
+            | Self::Split { at, .. }
+            | Self::Stagger { at, .. }
+            | Self::DependOn { at, .. }
+            | Self::Release { at, .. }
+            | Self::SetOutputKey { at, .. }
+            | Self::SetContext { at, .. }
+            | Self::SetRaw { at } => at,
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::SetVerb { .. } => "set_verb",
+            Self::SetTool { .. } => "set_tool",
+            Self::SetParam { .. } => "set_param",
+            Self::RenameParam { .. } => "rename_param",
+            Self::RemoveParam { .. } => "remove_param",
+            Self::RemoveStep { .. } => "remove_step",
+            Self::Join { .. } => "join",
+            Self::InSequence { .. } => "in_sequence",
+            Self::Split { .. } => "split",
+            Self::Stagger { .. } => "stagger",
+            Self::DependOn { .. } => "depend_on",
+            Self::Release { .. } => "release",
+            Self::SetOutputKey { .. } => "set_output_key",
+            Self::SetContext { .. } => "set_context",
+            Self::SetRaw { .. } => "set_raw",
+        }
+    }
+
+    /// Reads what a program or model chose.
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON, an unknown repair, or one that lacks a member.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        json::decode(bytes, &Limits::default(), Profile::Strict).map(|(repair, _)| repair)
+    }
+}
+
+impl core::fmt::Display for Repair {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let at = self.at();
+        match self {
+            Self::SetVerb { verb, .. } => write!(f, "use the verb {verb:?} at {at}"),
+            Self::SetTool { tool, .. } => write!(f, "use the tool {tool:?} at {at}"),
+            Self::SetParam { name, value, .. } => {
+                write!(
+                    f,
+                    "set the parameter {name:?} at {at} to {}",
+                    value.as_str()
+                )
+            }
+            Self::RenameParam { from, to, .. } => {
+                write!(f, "call the parameter {from:?} at {at} {to:?}")
+            }
+            Self::RemoveParam { name, .. } => write!(f, "drop the parameter {name:?} at {at}"),
+            Self::RemoveStep { .. } => write!(f, "drop the step at {at}"),
+            Self::Join { tool, .. } => write!(f, "join the group at {at} with {tool:?}"),
+            Self::InSequence { .. } => write!(f, "run the members of {at} one after another"),
+            Self::Split { most, .. } => write!(f, "run the group at {at} {most} at a time"),
+            Self::Stagger { most, .. } => {
+                write!(f, "start what waits as {at} does {most} at a time")
+            }
+            Self::DependOn { id, .. } => write!(f, "let {at} wait for {id:?}"),
+            Self::Release { id, .. } => write!(f, "let {at} not wait for {id:?}"),
+            Self::SetOutputKey { key, .. } => write!(f, "call the output of {at} {key:?}"),
+            Self::SetContext { name, value, .. } => {
+                write!(f, "set {name:?} in the ctx of {at:?} to {}", value.as_str())
+            }
+            Self::SetRaw { .. } => write!(f, "let {at} answer raw"),
+        }
+    }
+}
+
+impl Write for Repair {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("repair", self.word());
+        object.member("at", self.at());
+        match self {
+            Self::SetVerb { verb, .. } => object.member("verb", verb),
+            Self::SetTool { tool, .. } | Self::Join { tool, .. } => object.member("tool", tool),
+            Self::SetParam { name, value, .. } | Self::SetContext { name, value, .. } => {
+                object.member("name", name);
+                object.member("value", value);
+            }
+            Self::RenameParam { from, to, .. } => {
+                object.member("from", from);
+                object.member("to", to);
+            }
+            Self::RemoveParam { name, .. } => object.member("name", name),
+            Self::Split { most, .. } | Self::Stagger { most, .. } => object.member("most", most),
+            Self::DependOn { id, .. } | Self::Release { id, .. } => object.member("id", id),
+            Self::SetOutputKey { key, .. } => object.member("key", key),
+            Self::RemoveStep { .. } | Self::InSequence { .. } | Self::SetRaw { .. } => {}
+        }
+        object.end();
+    }
+}
+
+ubos_common::wire! {
+    /// Every repair, before it is told which.
+    struct AnyRepair {
+        required repair: String = "repair", "";
+        required at: String = "at", "";
+        optional verb: String = "verb", "";
+        optional tool: String = "tool", "";
+        optional name: String = "name", "";
+        verbatim value: RawBuf = "value", "";
+        optional from: String = "from", "";
+        optional to: String = "to", "";
+        optional most: usize = "most", "";
+        optional id: String = "id", "";
+        optional key: String = "key", "";
+    }
+}
+
+impl AnyRepair {
+    fn into_repair(self) -> Option<Repair> {
+        let at = self.at;
+        Some(match self.repair.as_str() {
+            "set_verb" => Repair::SetVerb {
+                at,
+                verb: self.verb?,
+            },
+            "set_tool" => Repair::SetTool {
+                at,
+                tool: self.tool?,
+            },
+            "set_param" => Repair::SetParam {
+                at,
+                name: self.name?,
+                value: self.value?,
+            },
+            "rename_param" => Repair::RenameParam {
+                at,
+                from: self.from?,
+                to: self.to?,
+            },
+            "remove_param" => Repair::RemoveParam {
+                at,
+                name: self.name?,
+            },
+            "remove_step" => Repair::RemoveStep { at },
+            "join" => Repair::Join {
+                at,
+                tool: self.tool?,
+            },
+            "in_sequence" => Repair::InSequence { at },
+            "split" => Repair::Split {
+                at,
+                most: self.most?,
+            },
+            "stagger" => Repair::Stagger {
+                at,
+                most: self.most?,
+            },
+            "depend_on" => Repair::DependOn { at, id: self.id? },
+            "release" => Repair::Release { at, id: self.id? },
+            "set_output_key" => Repair::SetOutputKey { at, key: self.key? },
+            "set_context" => Repair::SetContext {
+                at,
+                name: self.name?,
+                value: self.value?,
+            },
+            "set_raw" => Repair::SetRaw { at },
+            _ => return None,
+        })
+    }
+}
+
+impl Read<'_> for Repair {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let any = AnyRepair::read(reader)?;
+        any.into_repair().ok_or_else(|| {
+            let what = "no repair of that name, or a member of it is absent";
+            reader.note(at, Some("repair".into()), "bad_value", Level::Must, what);
+            reader.noted()
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Short and long names.
+
+use proptest::prelude::*;
+use sacp::Message;
+use sacp::alias::{AliasError, AliasTable};
+use serde_json::{Value, json};
+
+fn read(message: &Value) -> Message {
+    Message::decode(message.to_string().as_bytes()).unwrap()
+}
+
+fn value(message: &Message) -> Value {
+    serde_json::from_slice(&message.encode()).unwrap()
+}
+
+// spec: SACP-1-1
+#[test]
+fn keys_are_respelled_at_every_depth_and_nothing_else() {
+    let short = json!({"msg_id": "bdg", "g": "loc", "state": "PENDING", "ctx": {"bdg": 150, "deep": [{"am": ["am"]}], "in": "loc"},
+        "plan": [["s", "bdg", {"c": "Paris", "p_max": 150}], ["r", "RANK", {"c": ["p"], "x": {"loc": 1}}],
+            {"parallel": [["other", "T", {"c": 1, "subtask": {"g": "S", "ctx": {"loc": 2}, "plan": [["p", "T", {"n": 5}]]}, "bdg": 1}]]}],
+        "subtask": {"g": "S", "plan": [["r", "T", {"c": 1}]]}, "bdg": {"bdg": 1}});
+    let long = json!({"msg_id": "bdg", "g": "loc", "state": "PENDING", "ctx": {"budget": 150, "deep": [{"amenities": ["am"]}], "in": "loc"},
+        "plan": [["s", "bdg", {"city": "Paris", "price_max": 150}], ["r", "RANK", {"criteria": ["p"], "x": {"location": 1}}],
+            {"parallel": [["other", "T", {"c": 1, "subtask": {"g": "S", "ctx": {"location": 2}, "plan": [["p", "T", {"count": 5}]]}, "budget": 1}]]}],
+        "subtask": {"g": "S", "plan": [["r", "T", {"criteria": 1}]]}, "bdg": {"bdg": 1}});
+    let table = AliasTable::seeded();
+    let expanded = table.expand(&read(&short)).unwrap();
+    assert_eq!(value(&expanded), long);
+    assert_eq!(value(&table.compact(&expanded).unwrap()), short);
+}
+
+// spec: SACP-1-1
+#[test]
+fn both_spellings_in_one_object_are_an_error() {
+    let table = AliasTable::seeded();
+    let both = read(&json!({"g": "G", "ctx": {"a": {"bdg": 1, "budget": 2}}, "plan": []}));
+    let wanted = AliasError::BothSpellings {
+        pointer: "/ctx/a".into(),
+        short: "bdg".into(),
+        long: "budget".into(),
+    };
+    assert_eq!(table.expand(&both).unwrap_err(), wanted);
+    assert_eq!(table.compact(&both).unwrap_err(), wanted);
+}
+
+// spec: SACP-1-1
+#[test]
+fn tables_are_read_written_and_refused_where_they_collide() {
+    let table = AliasTable::seeded();
+    assert_eq!(AliasTable::decode(&table.encode()).unwrap(), table);
+    let plain = br#"{"version":"2","keys":{"a":"alpha"}}"#;
+    assert_eq!(AliasTable::decode(plain).unwrap().encode(), plain);
+    for bad in [
+        r#"{"version":"2","keys":{"a":"alpha","b":"alpha"}}"#,
+        r#"{"version":"2","keys":{"a":"b","b":"c"}}"#,
+        r#"{"version":"2","keys":{"a":"a"}}"#,
+        r#"{"version":"2","keys":{"":"a"}}"#,
+        r#"{"version":"2","keys":{"a":"alpha"},"verbs":{"v":{"b":"alpha"}}}"#,
+        r#"{"version":"2","keys":{"a":1}}"#,
+        r#"{"keys":{}}"#,
+    ] {
+        assert!(AliasTable::decode(bad.as_bytes()).is_err(), "{bad}");
+    }
+    assert!(table.clone().with_verb("v", "bdg", "badge").is_ok());
+    let other = AliasTable::new("9").with("q", "quantity").unwrap();
+    let agreed = table.agree(&other).unwrap();
+    assert_eq!(
+        (agreed.version(), agreed.agree(&other).unwrap() == agreed),
+        ("1", true)
+    );
+    let clash = AliasTable::new("9").with("bdg", "badge").unwrap();
+    assert!(matches!(
+        table.agree(&clash),
+        Err(AliasError::Collision { .. })
+    ));
+}
+
+// spec: SACP-1-2
+#[test]
+fn the_compact_form_has_short_keys_and_no_raw() {
+    let message = read(
+        &json!({"g": "G", "ctx": {"budget": 1}, "plan": [["rank", "T", {"criteria": [1, 2]}]], "out_fmt": "raw"}),
+    );
+    let compact = AliasTable::seeded().encode_compact(&message).unwrap();
+    assert_eq!(
+        compact,
+        br#"{"g":"G","ctx":{"bdg":1},"plan":[["rank","T",{"c":[1,2]}]]}"#
+    );
+}
+
+fn tree() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![Just(json!(1)), Just(json!("bdg")), Just(json!(null))];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        let keys = prop::sample::select(vec![
+            "bdg", "budget", "c", "city", "criteria", "n", "count", "loc", "x",
+        ]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
+            prop::collection::vec((keys, inner), 0..4).prop_map(|members| Value::Object(
+                members
+                    .into_iter()
+                    .map(|(k, v)| (k.to_owned(), v))
+                    .collect()
+            )),
+        ]
+    })
+}
+
+proptest! {
+    // spec: SACP-1-1
+    #[test]
+    fn expanding_and_compacting_are_each_others_reverse(ctx in tree(), params in tree(), verb in "[srpx]") {
+        let object = |v: Value| if v.is_object() { v } else { json!({"x": v}) };
+        let message = read(&json!({"g": "G", "ctx": object(ctx), "plan": [[verb, "T", object(params)]]}));
+        let table = AliasTable::seeded();
+        let (Ok(long), Ok(short)) = (table.expand(&message), table.compact(&message)) else {
+            prop_assert!(table.expand(&message).is_err() && table.compact(&message).is_err());
+            return Ok(());
+        };
+        prop_assert_eq!(&table.expand(&short).unwrap(), &long);
+        prop_assert_eq!(&table.compact(&long).unwrap(), &short);
+        prop_assert_eq!(&table.expand(&long).unwrap(), &long);
+        prop_assert_eq!(&table.compact(&short).unwrap(), &short);
+    }
+}

@@ -1,0 +1,529 @@
+//! The plan check: what it finds, and that its first repair mends it.
+
+use proptest::prelude::*;
+use sacp::AnyMessage;
+use sacp::check::{Config, Finding, Repair, check_plan, repair};
+use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
+use serde_json::{Value, json};
+use ubos_common::json::{self as wire, Limits};
+use ubos_common::violation::{Level, Profile};
+
+fn read<T: for<'a> wire::Read<'a>>(value: &Value) -> T {
+    let text = value.to_string();
+    wire::decode(text.as_bytes(), &Limits::default(), Profile::Strict)
+        .unwrap()
+        .0
+}
+
+fn library() -> MemoryRegistry {
+    let mut registry = MemoryRegistry::default();
+    for verb in [
+        json!({"name": "search", "description": "d", "aliases": ["s"], "outputs": {"hotels": "array"},
+            "inputs": [{"name": "city", "type": "string"}, {"name": "p_max", "type": "number", "required": false}]}),
+        json!({"name": "count", "description": "d", "outputs": {"hotels": "number"}, "inputs": ["of"]}),
+        json!({"name": "rank", "description": "d", "outputs": "array", "inputs": [{"name": "hotels", "type": "array"}]}),
+        json!({"name": "show", "description": "d", "outputs": "string", "inputs": [{"name": "items", "type": "array"}]}),
+        json!({"name": "merge", "description": "d", "outputs": "any", "inputs": ["ctx.lang"]}),
+        json!({"name": "idle", "description": "d", "outputs": "any", "inputs": []}),
+    ] {
+        registry.add_verb(read::<VerbDef>(&verb)).unwrap();
+    }
+    for (tool, verbs) in [
+        ("H_API", json!(["search"])),
+        ("H_API2", json!(["search", "count"])),
+        ("RANK", json!(["rank"])),
+        ("PRES", json!(["show"])),
+        ("MERGE", json!(["join", "merge"])),
+        ("NOBODY", json!(["idle"])),
+    ] {
+        let tool = json!({"id": tool, "description": "d", "supported_verbs": verbs});
+        registry.add_tool(read::<ToolDef>(&tool)).unwrap();
+    }
+    let agent = json!({"agent_name": "ALL", "supported_verbs": ["search", "count", "rank", "show", "merge", "join"],
+        "supported_tools": ["H_API", "H_API2", "RANK", "PRES", "MERGE"], "inputs": [], "outputs": [], "description": "d"});
+    registry.add_agent(read::<AgentRecord>(&agent)).unwrap();
+    registry
+}
+
+fn decode(message: &Value) -> AnyMessage {
+    AnyMessage::decode(message.to_string().as_bytes())
+        .unwrap()
+        .0
+}
+
+fn old(plan: Value) -> Value {
+    json!({"g": "G", "plan": plan})
+}
+
+fn new(steps: &[Value]) -> Value {
+    json!({"proto_ver": "1.0.0", "msg_id": "m1", "ts": "2025-10-01T12:00:00Z", "sender": "p", "g": "G",
+        "plan": steps, "state": "PENDING"})
+}
+
+fn step(id: &str, after: &[&str], more: Value) -> Value {
+    let mut step = json!({"id": id, "verb": "search", "tool": "H_API", "params": {"city": "P"}, "depends_on": after});
+    step.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    step
+}
+
+fn found(message: &Value, config: &Config) -> Vec<Finding> {
+    check_plan(&decode(message), Some(&library()), config)
+}
+
+fn told(message: &Value) -> Vec<String> {
+    let findings = found(message, &Config::default());
+    let line = |f: &Finding| {
+        format!(
+            "{} {} {}",
+            f.violation.level, f.violation.pointer, f.violation.code
+        )
+    };
+    findings.iter().map(line).collect()
+}
+
+/// The findings, and what the first repair of the first makes of the message.
+fn mended(message: &Value) -> (Vec<String>, Value) {
+    let findings = found(message, &Config::default());
+    let after = repair(&decode(message), &findings[0].repairs[0]).unwrap();
+    let after: Value = serde_json::from_slice(&after.encode()).unwrap();
+    let first = &findings[0].violation.code;
+    let left = told(&after)
+        .iter()
+        .filter(|line| line.ends_with(first.as_ref()))
+        .count();
+    assert_eq!(
+        left,
+        told(message)
+            .iter()
+            .filter(|line| line.ends_with(first.as_ref()))
+            .count()
+            - 1
+    );
+    (told(message), after["plan"].clone())
+}
+
+// spec: SACP-10-1, SACP-8-4
+#[test]
+fn what_nobody_serves_is_found_with_what_would_do() {
+    for (act, code, mended_to) in [
+        (
+            json!(["serch", "H_API", {"city": "P"}]),
+            "UNKNOWN_VERB",
+            json!(["search", "H_API", {"city": "P"}]),
+        ),
+        (
+            json!(["search", "H_APJ", {"city": "P"}]),
+            "UNKNOWN_TOOL",
+            json!(["search", "H_API", {"city": "P"}]),
+        ),
+        (
+            json!(["search", "RANK", {"city": "P"}]),
+            "VERB_TOOL_MISMATCH",
+            json!(["rank", "RANK", {"city": "P"}]),
+        ),
+        (json!(["s", "H_API", {"city": "P"}]), "", json!(null)),
+    ] {
+        let message = old(json!([act]));
+        if code.is_empty() {
+            assert!(told(&message).is_empty(), "{:?}", told(&message));
+            continue;
+        }
+        let (told, plan) = mended(&message);
+        assert_eq!(told[0], format!("MUST /plan/0 {code}"));
+        assert_eq!(plan[0], mended_to);
+    }
+    let (told, plan) = mended(&old(json!([["idle", "NOBODY", {}]])));
+    assert_eq!(
+        (told.len(), told[0].as_str(), plan),
+        (1, "MUST /plan/0 NO_AGENT_FOUND", json!([]))
+    );
+    // Without a library nobody is looked for.
+    let message = decode(&old(json!([["serch", "H_API", {}]])));
+    assert!(check_plan(&message, None, &Config::default()).is_empty());
+}
+
+// spec: SACP-8-2
+#[test]
+fn inputs_have_the_types_that_their_verb_declares() {
+    let (told, plan) = mended(&old(
+        json!([["search", "H_API", {"city": "P", "p_max": "150"}]]),
+    ));
+    assert_eq!(told, ["MUST /plan/0/2/p_max INVALID_PARAM_TYPE"]);
+    assert_eq!(plan[0][2]["p_max"], json!(150));
+    let (told, plan) = mended(&old(json!([["search", "H_API", {"citi": "P"}]])));
+    assert_eq!(
+        told,
+        [
+            "MUST /plan/0 MISSING_FIELD",
+            "ADVICE /plan/0/2/citi undeclared_param"
+        ]
+    );
+    assert_eq!(plan[0][2], json!({"city": "P"}));
+    let mut message = old(json!([["search", "H_API", {}]]));
+    message["ctx"] = json!({"city": "P"});
+    assert!(self::told(&message).is_empty());
+    message["ctx"] = json!({"city": 7});
+    assert_eq!(self::told(&message), ["MUST /plan/0 INVALID_PARAM_TYPE"]);
+    // A bare name binds nothing, and is not required.
+    assert!(self::told(&old(json!([["count", "H_API2", {"of": [1]}]]))).is_empty());
+    assert_eq!(
+        self::told(&old(json!([["count", "H_API2", {}]]))),
+        ["ADVICE /plan/0 missing_input"]
+    );
+    let mut lang = old(json!([["merge", "MERGE", {}]]));
+    lang["ctx"] = json!({"lang": "en"});
+    assert!(self::told(&lang).is_empty());
+}
+
+// spec: SACP-8-2
+#[test]
+fn inputs_come_from_steps_before_and_not_beside_or_behind() {
+    let search = json!(["search", "H_API", {"city": "P"}]);
+    let rank = json!(["rank", "RANK", {}]);
+    assert!(told(&old(json!([search, rank]))).is_empty());
+    assert_eq!(
+        told(&old(json!([rank, search]))),
+        ["MUST /plan/0 MISSING_FIELD"]
+    );
+    assert_eq!(
+        told(&old(
+            json!([{"parallel": [search, rank]}, ["join", "MERGE", {}]])
+        )),
+        ["MUST /plan/0/parallel/1 MISSING_FIELD"]
+    );
+    // One unnamed output is handed on to the one input that is open; another type is not.
+    assert!(told(&old(json!([search, rank, ["show", "PRES", {}]]))).is_empty());
+    assert_eq!(
+        told(&old(json!([["count", "H_API2", {"of": 1}], rank]))),
+        ["MUST /plan/1 INVALID_PARAM_TYPE"]
+    );
+    let late = new(&[
+        step(
+            "r",
+            &["s"],
+            json!({"verb": "rank", "tool": "RANK", "params": {}}),
+        ),
+        step("s", &[], json!({})),
+    ]);
+    assert!(told(&late).is_empty());
+}
+
+#[test]
+fn branches_that_write_one_name_are_put_in_order() {
+    let search = json!(["search", "H_API", {"city": "P"}]);
+    let rank = json!(["rank", "RANK", {}]);
+    let both = json!({"parallel": [search, search]});
+    let (told, plan) = mended(&old(json!([both, rank])));
+    assert_eq!(told, ["SHOULD /plan/0/parallel/1 conflicting_writes"]);
+    assert_eq!(plan, json!([search, search, rank]));
+    let (_, plan) = mended(&old(json!([both, ["join", "MERGE", {}], rank])));
+    assert_eq!(
+        plan,
+        json!([search, {"parallel": [search]}, ["join", "MERGE", {}], rank])
+    );
+    let (_, plan) = mended(&old(
+        json!([{"parallel": [{"parallel": [search, search]}]}, rank]),
+    ));
+    assert_eq!(plan, json!([search, search, rank]));
+    // Nobody takes it: no conflict.
+    assert!(self::told(&old(json!([both, ["join", "MERGE", {}]]))).is_empty());
+    let steps = [
+        step("a", &[], json!({})),
+        step("b", &[], json!({})),
+        step(
+            "r",
+            &["a", "b"],
+            json!({"verb": "rank", "tool": "RANK", "params": {}}),
+        ),
+    ];
+    let (told, plan) = mended(&new(&steps));
+    assert_eq!(told, ["SHOULD /plan/1 conflicting_writes"]);
+    assert_eq!(plan[1]["depends_on"], json!(["a"]));
+}
+
+#[test]
+fn what_cannot_run_or_goes_nowhere_is_found() {
+    let falls = json!({"on_error": "fallback", "fallback_step": "f"});
+    let (told, plan) = mended(&new(&[step("a", &[], falls), step("f", &["a"], json!({}))]));
+    assert_eq!(told, ["SHOULD /plan/1 unreachable"]);
+    assert_eq!(plan[1]["depends_on"], json!([]));
+    let (told, plan) = mended(&new(&[
+        step("a", &[], json!({})),
+        step("b", &[], json!({"output_key": "a"})),
+    ]));
+    assert_eq!(told, ["ADVICE /plan/0 never_joined"]);
+    assert_eq!(plan[0]["output_key"], "out1_1");
+    let search = json!(["search", "H_API", {"city": "P"}]);
+    let (told, plan) = mended(&old(json!([{"parallel": [search, search]}])));
+    assert_eq!(told, ["ADVICE /plan/0 never_joined"]);
+    assert_eq!(plan[1], json!(["join", "MERGE", {}]));
+}
+
+#[test]
+fn too_much_at_once_is_divided() {
+    let config = Config::default().with_max_fan_out(2);
+    let search = json!(["search", "H_API", {"city": "P"}]);
+    let wide = json!({"parallel": [search, {"parallel": [search, search]}, search, search]});
+    let steps: Vec<Value> = (0..5)
+        .map(|n| {
+            step(
+                &format!("s{n}"),
+                &[],
+                json!({"output_key": format!("k{n}")}),
+            )
+        })
+        .collect();
+    for message in [
+        old(json!([wide, search])),
+        old(json!([wide, ["join", "MERGE", {}]])),
+        new(&steps),
+    ] {
+        let findings = found(&message, &config);
+        assert_eq!(findings[0].violation.code, "fan_out");
+        let after = repair(&decode(&message), &findings[0].repairs[0]).unwrap();
+        let left = check_plan(&after, Some(&library()), &config);
+        assert!(
+            left.iter().all(|f| f.violation.code != "fan_out"),
+            "{left:?}"
+        );
+        assert_eq!(
+            after.graph().steps().len(),
+            decode(&message).graph().steps().len()
+        );
+    }
+}
+
+// spec: SACP-4-2
+#[test]
+fn a_plan_does_not_allow_itself_more_than_its_context() {
+    let mut message = old(
+        json!([["search", "H_API", {"city": "P", "bdg": 200, "out_fmt": "human"}],
+        ["search", "H_API2", {"city": "P", "subtask": {"g": "S", "ctx": {"budget": 300}, "out_fmt": "human",
+            "plan": [["search", "H_API2", {"city": "P"}]]}}]]),
+    );
+    message["ctx"] = json!({"bdg": 150, "forbidden_tools": ["H_API2"]});
+    let musts: Vec<_> = told(&message)
+        .into_iter()
+        .filter(|line| line.starts_with("MUST"))
+        .collect();
+    assert_eq!(
+        musts,
+        [
+            "MUST /plan/0/2/bdg MALFORMED_PLAN",
+            "MUST /plan/0/2/out_fmt OUT_FMT_VIOLATION",
+            "MUST /plan/1/2/subtask MALFORMED_PLAN",
+            "MUST /plan/1/2/subtask OUT_FMT_VIOLATION",
+            "MUST /plan/1 MALFORMED_PLAN",
+            "MUST /plan/1/2/subtask/plan/0 MALFORMED_PLAN",
+        ]
+    );
+    let mut mended = decode(&message);
+    for _ in 0..20 {
+        let findings = check_plan(&mended, Some(&library()), &Config::default());
+        let Some(first) = findings.iter().find(|f| f.violation.level == Level::Must) else {
+            break;
+        };
+        mended = repair(&mended, &first.repairs[0]).unwrap();
+    }
+    let text = String::from_utf8(mended.encode()).unwrap();
+    assert!(
+        !text.contains("human")
+            && !text.contains("300")
+            && !text.contains("200")
+            && !text.contains("\"H_API2\",{")
+    );
+    // The last step of a message that says human may write prose.
+    let mut last = old(json!([["search", "H_API", {"city": "P", "out_fmt": "human"}]]));
+    last["out_fmt"] = json!("human");
+    assert!(told(&last).iter().all(|line| !line.contains("OUT_FMT")));
+}
+
+#[test]
+fn repairs_are_data() {
+    for text in [
+        r#"{"repair":"set_verb","at":"/plan/0","verb":"v"}"#,
+        r#"{"repair":"set_tool","at":"/plan/0","tool":"T"}"#,
+        r#"{"repair":"set_param","at":"/plan/0","name":"n","value":null}"#,
+        r#"{"repair":"rename_param","at":"/plan/0","from":"a","to":"b"}"#,
+        r#"{"repair":"remove_param","at":"/plan/0","name":"n"}"#,
+        r#"{"repair":"remove_step","at":"/plan/0"}"#,
+        r#"{"repair":"join","at":"/plan/0","tool":"T"}"#,
+        r#"{"repair":"in_sequence","at":"/plan/0"}"#,
+        r#"{"repair":"split","at":"/plan/0","most":2}"#,
+        r#"{"repair":"stagger","at":"/plan/0","most":2}"#,
+        r#"{"repair":"depend_on","at":"/plan/0","id":"a"}"#,
+        r#"{"repair":"release","at":"/plan/0","id":"a"}"#,
+        r#"{"repair":"set_output_key","at":"/plan/0","key":"k"}"#,
+        r#"{"repair":"set_context","at":"","name":"n","value":{"a":1e3}}"#,
+        r#"{"repair":"set_raw","at":"/subtask"}"#,
+    ] {
+        let repair = Repair::decode(text.as_bytes()).unwrap();
+        assert_eq!(wire::to_string(&repair), text);
+        assert!(!repair.to_string().is_empty());
+    }
+    for bad in [
+        r#"{"repair":"explode","at":""}"#,
+        r#"{"repair":"set_verb","at":""}"#,
+        r#"{"at":""}"#,
+        "7",
+    ] {
+        assert!(Repair::decode(bad.as_bytes()).is_err(), "{bad}");
+    }
+    let message = decode(&old(json!([["search", "H_API", {}]])));
+    for nowhere in [
+        "/plan/7",
+        "/plan/x",
+        "/g",
+        "nonsense",
+        "/plan/0/2/subtask/plan/0",
+    ] {
+        let change = Repair::RemoveStep { at: nowhere.into() };
+        assert!(repair(&message, &change).is_err(), "{nowhere}");
+    }
+}
+
+fn act() -> impl Strategy<Value = Value> {
+    let verb = prop::sample::select(vec![
+        "search", "s", "count", "rank", "show", "merge", "idle", "serch", "find",
+    ]);
+    let tool = prop::sample::select(vec![
+        "H_API", "H_API2", "RANK", "PRES", "MERGE", "NOBODY", "H_APJ",
+    ]);
+    let params = prop::sample::select(vec![
+        json!({}),
+        json!({"city": "P"}),
+        json!({"city": 7}),
+        json!({"citi": "P", "p_max": "9"}),
+        json!({"bdg": 200}),
+        json!({"hotels": []}),
+        json!({"items": {}, "out_fmt": "human"}),
+        json!({"of": null, "budget": 5}),
+    ]);
+    (verb, tool, params).prop_map(|(verb, tool, params)| json!([verb, tool, params]))
+}
+
+fn old_message() -> impl Strategy<Value = Value> {
+    let item = act().prop_recursive(2, 8, 4, |inner| {
+        prop::collection::vec(inner, 1..4).prop_map(|members| json!({"parallel": members}))
+    });
+    let plan = prop::collection::vec((item, any::<bool>()), 0..5).prop_map(|items| {
+        let mut plan = Vec::new();
+        for (item, join) in items {
+            let is_group = item.is_object();
+            plan.push(item);
+            if is_group && join {
+                plan.push(json!(["join", "MERGE", {}]));
+            }
+        }
+        Value::Array(plan)
+    });
+    let ctx = prop::sample::select(vec![
+        json!({}),
+        json!({"bdg": 100}),
+        json!({"city": "P", "forbidden": ["H_API", "rank"]}),
+    ]);
+    (plan.clone(), plan, ctx, any::<bool>()).prop_map(|(plan, inner, ctx, nested)| {
+        let mut message = json!({"g": "G", "ctx": ctx, "plan": plan});
+        if nested {
+            message["subtask"] =
+                json!({"g": "S", "ctx": {"bdg": 150}, "plan": inner, "out_fmt": "human"});
+        }
+        message
+    })
+}
+
+fn new_message() -> impl Strategy<Value = Value> {
+    prop::collection::vec((act(), 0..8usize, 0..8usize, any::<bool>(), 0..6usize), 1..8).prop_map(|parts| {
+        let id = |n: usize| format!("s{n}");
+        let mut steps = Vec::new();
+        let mut used = std::collections::BTreeSet::new();
+        for (n, (act, first, second, keyed, fallback)) in parts.iter().enumerate() {
+            let after: Vec<String> = [first, second].into_iter().filter(|m| **m < n).map(|m| id(*m)).collect();
+            let mut step = json!({"id": id(n), "verb": act[0], "tool": act[1], "params": act[2], "depends_on": after});
+            if *keyed {
+                step["output_key"] = json!(format!("k{n}"));
+            }
+            let stand_in = n + fallback;
+            if *fallback > 0 && stand_in < parts.len() && used.insert(stand_in) {
+                step["on_error"] = json!("fallback");
+                step["fallback_step"] = json!(id(stand_in));
+            }
+            steps.push(step);
+        }
+        new(&steps)
+    })
+}
+
+/// Applying the first repair of each finding leaves one finding of its code less, or more of them gone.
+fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
+    let config = Config::default().with_max_fan_out(3);
+    // Some of what is drawn makes no graph, which the reader says.
+    let Ok((read, _)) = AnyMessage::decode(message.to_string().as_bytes()) else {
+        return Ok(());
+    };
+    let library = library();
+    let before = check_plan(&read, Some(&library), &config);
+    let count = |findings: &[Finding], code: &str| {
+        findings.iter().filter(|f| f.violation.code == code).count()
+    };
+    for finding in &before {
+        let code = finding.violation.code.as_ref();
+        let Some(first) = finding.repairs.first() else {
+            // The one step of a message of 1.0 cannot be taken away, and fallbacks may wait for anything.
+            if code == "fan_out" && message.to_string().contains("fallback") {
+                continue;
+            }
+            prop_assert!(
+                code == "NO_AGENT_FOUND"
+                    || code.starts_with("UNKNOWN")
+                    || code == "MALFORMED_PLAN"
+                    || code == "VERB_TOOL_MISMATCH",
+                "{finding:?}"
+            );
+            continue;
+        };
+        let mended = repair(&read, first);
+        prop_assert!(mended.is_ok(), "{first:?} {mended:?} {message}");
+        let after = check_plan(&mended.unwrap(), Some(&library), &config);
+        let is_still_there = after.iter().any(|f| f.violation == finding.violation);
+        let fewer = count(&after, code) < count(&before, code);
+        prop_assert!(
+            !is_still_there || fewer,
+            "{first:?} leaves {finding:?} of {message}"
+        );
+        for other in &finding.repairs {
+            let text = wire::to_vec(other);
+            prop_assert_eq!(&Repair::decode(&text).unwrap(), other);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn the_first_repair_removes_its_finding_in_0_1(message in old_message()) {
+        first_repairs_mend(&message)?;
+    }
+
+    #[test]
+    fn the_first_repair_removes_its_finding_in_1_0(message in new_message()) {
+        first_repairs_mend(&message)?;
+    }
+}
+
+#[test]
+fn wide_and_hostile_plans_are_checked_within_bounds() {
+    let act = json!(["search", "H_API", {"city": 1, "out_fmt": "human", "x": 1, "bdg": 9}]);
+    let group = json!({"parallel": vec![act; 4_999]});
+    let wide = json!({"g": "G", "out_fmt": "human", "ctx": {"bdg": 1}, "plan": [group, group]});
+    let findings = found(&wide, &Config::default());
+    assert_eq!(findings.len(), 1_000);
+    // In 1.0 each of the second group would name all of the first.
+    let old = sacp::Message::decode(wide.to_string().as_bytes()).unwrap();
+    let name = |text: &str| sacp::v1::Id::new(text).unwrap();
+    let at = sacp::v1::Ts::from(ubos_common::time::Timestamp::EPOCH);
+    let config = sacp::v1::adapter::Up::new(name("a"), at, name("m"));
+    assert!(sacp::v1::adapter::up(&old, &config).is_err());
+}

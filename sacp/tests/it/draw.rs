@@ -1,0 +1,88 @@
+//! Pictures.
+
+use core::time::Duration;
+
+use sacp::AnyMessage;
+use sacp::draw::{StepState, StepView, dot, mermaid};
+
+fn graph(text: &str) -> sacp::graph::Graph {
+    AnyMessage::decode(text.as_bytes()).unwrap().0.graph()
+}
+
+fn view(number: usize) -> StepView {
+    match number {
+        1 => StepView::new(StepState::Done).took(Duration::from_millis(12)),
+        2 => StepView::new(StepState::Running),
+        _ => StepView::default(),
+    }
+}
+
+// spec: SACP-3-6
+#[test]
+fn a_plan_is_drawn_with_states_and_times() {
+    let graph = graph(
+        r#"{"g":"TRIP","plan":[{"parallel":[["fetch","WEATHER",{}],["fetch","TRAINS",{}]]},["join","MERGE",{}],
+            ["show","PRES",{"subtask":{"g":"INNER","plan":[["a","T",{}],["b","T",{}]]}}]]}"#,
+    );
+    let picture = mermaid(&graph, view);
+    for line in [
+        "flowchart TD",
+        r#"s1["1 fetch WEATHER - done 12 ms"]:::done"#,
+        r#"s2["2 fetch TRAINS - running"]:::running"#,
+        r#"s3["3 join MERGE"]:::waiting"#,
+        r#"subgraph t1["INNER"]"#,
+        "s1 --> s3",
+        "s2 --> s3",
+        "s3 --> s4",
+        "s4 -. subtask .-> s5",
+        "s5 --> s6",
+    ] {
+        assert!(
+            picture.lines().any(|l| l.trim() == line),
+            "{line}\n{picture}"
+        );
+    }
+    let picture = dot(&graph, view);
+    for line in [
+        "digraph plan {",
+        r##"s1 [label="1 fetch WEATHER - done 12 ms", fillcolor="#c8f0c8"];"##,
+        "s1 -> s3;",
+        r#"s4 -> s5 [style=dashed, label="subtask"];"#,
+        "}",
+    ] {
+        assert!(
+            picture.lines().any(|l| l.trim() == line),
+            "{line}\n{picture}"
+        );
+    }
+}
+
+// spec: SACP-3-6
+#[test]
+fn words_end_no_label_and_groups_make_no_thicket() {
+    let graph1 = graph(r#"{"g":"G","plan":[["a\"]; x","T\\\"\n--> s9",{}],["b","`<b>",{}]]}"#);
+    let picture = mermaid(&graph1, |_| StepView::default());
+    assert!(
+        !picture.contains("\"];") && !picture.contains("--> s9") && !picture.contains('<'),
+        "{picture}"
+    );
+    let picture = dot(&graph1, |_| StepView::default());
+    assert!(
+        picture.contains(r#"label="1 a\"]; x T\\\"--> s9""#),
+        "{picture}"
+    );
+    let act = r#"["a","T",{}]"#;
+    let group = format!(r#"{{"parallel":[{}]}}"#, [act; 300].join(","));
+    let wide = graph(&format!(r#"{{"g":"G","plan":[{group},{group}]}}"#));
+    let arrows = mermaid(&wide, |_| StepView::default())
+        .lines()
+        .filter(|l| l.contains("-->"))
+        .count();
+    assert_eq!(arrows, 600);
+    let fallback = graph(
+        r#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"p","g":"G","state":"PENDING","plan":[
+            {"id":"a","verb":"v","tool":"T","params":{},"on_error":"fallback","fallback_step":"b"},
+            {"id":"b","verb":"v","tool":"T","params":{}}]}"#,
+    );
+    assert!(mermaid(&fallback, |_| StepView::default()).contains("s1 -. fallback .-> s2"));
+}
