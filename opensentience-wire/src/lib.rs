@@ -1,8 +1,7 @@
 //! OpenSentience runtime protocol v1: framed JSON between a core and the processes of its agents.
 //!
 //! Both roles are here whole: types, validation, framing, and machines that keep every promise of the
-//! protocol without doing IO. It does not route calls over many agents, restart agents, or check inputs
-//! against schemas.
+//! protocol without doing IO.
 //!
 //! ```text
 //! transport::tokio   Launcher, CoreHandle, Agent        feature `tokio`: sockets, processes, clocks
@@ -56,6 +55,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
 //! | `tokio` | launching agents, calling their tools, being an agent |
 //!
 //! # Limits
@@ -69,6 +69,7 @@ pub mod frame;
 pub mod limits;
 pub mod message;
 pub mod role;
+mod schema;
 mod token;
 #[cfg(feature = "tokio")]
 pub mod transport;

@@ -15,8 +15,12 @@ mod agent_role;
 mod bytes;
 mod core_handshake;
 mod core_role;
+mod idempotency;
+#[cfg(feature = "schema")]
+mod inputs;
 mod kit;
 mod lab;
+mod router;
 #[cfg(all(feature = "tokio", unix))]
 mod transport;
 mod vectors;

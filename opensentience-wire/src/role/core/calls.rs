@@ -141,7 +141,7 @@ impl Outcome {
         }
     }
 
-    fn canceled(message: &str) -> Self {
+    pub(crate) fn canceled(message: &str) -> Self {
         let error = ErrorObject::of(ErrorCode::ToolCanceled, message);
         Self {
             status: Status::Canceled,

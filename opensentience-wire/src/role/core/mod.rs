@@ -22,6 +22,7 @@ use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
 pub use calls::{CallRequest, Outcome};
+pub(crate) use config::permits;
 pub use config::{Config, UnknownTypes};
 
 use super::timers::Timers;
