@@ -21,6 +21,7 @@ mod inputs;
 mod kit;
 mod lab;
 mod router;
+mod simulation;
 #[cfg(all(feature = "tokio", unix))]
 mod transport;
 mod vectors;
