@@ -68,6 +68,7 @@ pub mod error;
 pub mod frame;
 pub mod limits;
 pub mod message;
+pub mod redact;
 pub mod role;
 mod schema;
 mod token;

@@ -20,6 +20,7 @@ mod idempotency;
 mod inputs;
 mod kit;
 mod lab;
+mod redaction;
 mod router;
 mod simulation;
 #[cfg(all(feature = "tokio", unix))]
