@@ -23,6 +23,7 @@ mod lab;
 mod redaction;
 mod router;
 mod simulation;
+mod tables;
 #[cfg(all(feature = "tokio", unix))]
 mod transport;
 mod vectors;
