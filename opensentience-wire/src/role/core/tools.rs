@@ -34,6 +34,9 @@ impl CoreConnection {
         let head = Head::new(MessageType::Registered).in_reply_to(Some(&envelope.id));
         self.transmit(now, &head, &reply);
         self.event(Event::ToolsChanged);
+        for rejected in reply.rejected.into_iter().flatten() {
+            self.event(Event::ToolRejected(rejected));
+        }
     }
 
     /// Answering each tool of an endless list would cost more than the list.

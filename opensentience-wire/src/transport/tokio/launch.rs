@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 use ubos_common::os::{Clock, OsError};
 
-use super::audit::AuditSink;
+use super::audit::{AuditSink, Observer};
 use super::core::Driver;
 use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
@@ -77,6 +77,7 @@ pub struct Launcher {
     manifest_hash: Option<String>,
     config: Config,
     audit: AuditSink,
+    observer: Observer,
     stop_timeout: Duration,
     output: Captured,
 }
@@ -95,6 +96,7 @@ impl Launcher {
             manifest_hash: None,
             config: Config::default(),
             audit: AuditSink::default(),
+            observer: Observer::default(),
             stop_timeout: Duration::from_secs(5),
             output: Captured::default(),
         }
@@ -141,6 +143,13 @@ impl Launcher {
     #[must_use]
     pub fn audit(mut self, sink: AuditSink) -> Self {
         self.audit = sink;
+        self
+    }
+
+    /// Sets who hears the connection's events.
+    #[must_use]
+    pub fn observe(mut self, observer: Observer) -> Self {
+        self.observer = observer;
         self
     }
 
@@ -238,6 +247,7 @@ impl Launcher {
             let ids = IdSource::from_os()?;
             let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take());
             let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
+            driver.observer = self.observer.clone();
             if driver.handshake().await {
                 return Ok(driver);
             }

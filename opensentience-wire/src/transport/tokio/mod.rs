@@ -10,7 +10,7 @@ mod io;
 mod launch;
 
 pub use agent::{Agent, AgentBuilder, ServeError};
-pub use audit::{AuditSink, AuditStream, audit_channel};
+pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
 pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
