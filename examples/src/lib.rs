@@ -8,6 +8,10 @@
 )]
 
 pub mod mission;
+#[cfg(unix)]
+pub mod osw_agent;
+#[cfg(unix)]
+pub mod osw_core;
 pub mod validate;
 
 /// The example of the project's first page runs.

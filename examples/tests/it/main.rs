@@ -9,6 +9,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[cfg(unix)]
+mod core;
 mod corpus;
 mod mission;
 mod registers;

@@ -80,6 +80,7 @@ pub struct Launcher {
     observer: Observer,
     stop_timeout: Duration,
     output: Captured,
+    exit: Exit,
 }
 
 impl Launcher {
@@ -99,6 +100,7 @@ impl Launcher {
             observer: Observer::default(),
             stop_timeout: Duration::from_secs(5),
             output: Captured::default(),
+            exit: Exit::default(),
         }
     }
 
@@ -166,6 +168,12 @@ impl Launcher {
         self.output.clone()
     }
 
+    /// How the process ended, once it has.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        self.exit.clone()
+    }
+
     /// Starts the process and takes the agent in; waits for its tools too, as long as for its hello.
     ///
     /// # Errors
@@ -187,7 +195,7 @@ impl Launcher {
         let mut driver = match accepted.await {
             Ok(driver) => driver,
             Err(error) => {
-                process.stop(self.stop_timeout).await;
+                self.exit.set(process.stop(self.stop_timeout).await);
                 self.audit.take(self.event(AuditName::RunCrashed, &clock));
                 return Err(error);
             }
@@ -200,6 +208,7 @@ impl Launcher {
             tokio::spawn(driver.deliver(inbox));
             let asked = matches!(reason, CloseReason::Goodbye);
             let status = process.stop(self.stop_timeout).await;
+            self.exit.set(status);
             let clean = asked || status.is_some_and(|status| status.success());
             let name = if clean {
                 AuditName::RunStopped
@@ -381,6 +390,25 @@ impl Process {
 fn default_home() -> Option<PathBuf> {
     let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
+}
+
+/// How a process ended, for when it has.
+#[derive(Clone, Debug, Default)]
+pub struct Exit(Arc<std::sync::OnceLock<ExitStatus>>);
+
+impl Exit {
+    /// The status; `None` while the process runs.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.0.get().copied()
+    }
+
+    fn set(&self, status: Option<ExitStatus>) {
+        if let Some(status) = status {
+            // It ends once.
+            let _ = self.0.set(status);
+        }
+    }
 }
 
 /// The last 64 KiB that a process wrote.

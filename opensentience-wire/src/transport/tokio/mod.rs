@@ -14,4 +14,4 @@ pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
 pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
-pub use launch::{Captured, LaunchError, Launcher};
+pub use launch::{Captured, Exit, LaunchError, Launcher};
