@@ -5,9 +5,10 @@
 //!
 //! ```text
 //! transport::tokio   Launcher, CoreHandle, Agent        feature `tokio`: sockets, processes, clocks
-//! role               CoreConnection, AgentConnection    (now, bytes) -> outputs, no IO
+//! role               CoreConnection, AgentConnection, Router    (now, input) -> outputs, no IO
 //! message, envelope  typed payloads, findings           unknown members kept
 //! frame              length and bytes                   any split, bounded
+//! validate, redact   strangers' messages judged; their texts made fit to be shown
 //! ```
 //!
 //! # Driving a machine
@@ -74,6 +75,7 @@ mod schema;
 mod token;
 #[cfg(feature = "tokio")]
 pub mod transport;
+pub mod validate;
 
 pub use token::{Grant, SessionToken};
 

@@ -26,4 +26,5 @@ mod simulation;
 mod tables;
 #[cfg(all(feature = "tokio", unix))]
 mod transport;
+mod validate;
 mod vectors;
