@@ -22,6 +22,8 @@ mod kit;
 mod lab;
 mod redaction;
 mod router;
+#[cfg(all(feature = "tokio", unix))]
+mod same_bytes;
 mod simulation;
 mod tables;
 #[cfg(all(feature = "tokio", unix))]

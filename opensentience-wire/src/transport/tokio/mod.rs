@@ -8,6 +8,7 @@ mod handle;
 mod io;
 #[cfg(unix)]
 mod launch;
+mod tcp;
 
 pub use agent::{Agent, AgentBuilder, ServeError};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
@@ -15,3 +16,4 @@ pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{Captured, Exit, LaunchError, Launcher};
+pub use tcp::{Loopback, TcpError};
