@@ -8,6 +8,10 @@
 )]
 
 pub mod mission;
+#[cfg(unix)]
+pub mod osw_agent;
+#[cfg(unix)]
+pub mod osw_core;
 pub mod plan;
 pub mod sap_agent;
 pub mod sap_send;

@@ -249,6 +249,11 @@ pub enum CommandError {
     /// The call's stream was ended with `done`.
     #[error("the stream of this call is done")]
     StreamDone,
+    /// Nobody would check inputs: the feature `schema` is off, and the tools do not say that they do.
+    #[error(
+        "inputs would be checked by nobody: switch on the feature `schema`, or say that the tools do"
+    )]
+    InputsUnchecked,
     /// More output waits than may; try again when some is taken.
     #[error("too much output waits to be sent")]
     Backlog,
@@ -271,7 +276,9 @@ impl CommandError {
             Self::Busy | Self::Backlog => ErrorCode::ToolBusy,
             Self::Unhealthy => ErrorCode::AgentUnhealthy,
             Self::NoSuchCall | Self::StreamDone => ErrorCode::InvalidMessage,
-            Self::Encode(EncodeError::HoldsToken) => ErrorCode::ToolInternal,
+            Self::InputsUnchecked | Self::Encode(EncodeError::HoldsToken) => {
+                ErrorCode::ToolInternal
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
 //! OpenSentience runtime protocol v1: framed JSON between a core and the processes of its agents.
 //!
 //! Both roles are here whole: types, validation, framing, and machines that keep every promise of the
-//! protocol without doing IO. It does not route calls over many agents, restart agents, or check inputs
-//! against schemas.
+//! protocol without doing IO.
 //!
 //! ```text
 //! transport::tokio   Launcher, CoreHandle, Agent        feature `tokio`: sockets, processes, clocks
-//! role               CoreConnection, AgentConnection    (now, bytes) -> outputs, no IO
+//! role               CoreConnection, AgentConnection, Router    (now, input) -> outputs, no IO
 //! message, envelope  typed payloads, findings           unknown members kept
 //! frame              length and bytes                   any split, bounded
+//! validate, redact   strangers' messages judged; their texts made fit to be shown
 //! ```
 //!
 //! # Driving a machine
@@ -56,6 +56,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
 //! | `tokio` | launching agents, calling their tools, being an agent |
 //!
 //! # Limits
@@ -68,10 +69,13 @@ pub mod error;
 pub mod frame;
 pub mod limits;
 pub mod message;
+pub mod redact;
 pub mod role;
+mod schema;
 mod token;
 #[cfg(feature = "tokio")]
 pub mod transport;
+pub mod validate;
 
 pub use token::{Grant, SessionToken};
 

@@ -14,6 +14,8 @@ use core::time::Duration;
 /// | `max_tools` | tools of one session, and of one registration | 1,024 | 4.2 |
 /// | `max_tool_id_bytes` | bytes of one tool id | 512 | 4.2 |
 /// | `max_schema_bytes` | bytes of one schema | 65,536 | 4.2 |
+/// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
+/// | `max_remembered_bytes` | bytes of their inputs and results; the oldest go | 4,194,304 | 4.3 |
 /// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
 ///
 /// A connection holds at most a frame that is being received, the outputs that wait, and its calls: their
@@ -37,6 +39,10 @@ pub struct Limits {
     pub max_tool_id_bytes: usize,
     /// Bytes of one schema.
     pub max_schema_bytes: usize,
+    /// Ended calls with an idempotency key whose results are kept.
+    pub max_remembered_calls: usize,
+    /// Bytes of their inputs and results.
+    pub max_remembered_bytes: usize,
     /// Outputs that wait before no input is read.
     pub max_waiting_outputs: usize,
     /// Depth, members and lengths inside one message; its `max_bytes` does not matter here.
@@ -79,6 +85,14 @@ impl Limits {
         self
     }
 
+    /// Sets how many results of calls with an idempotency key are kept, and how many bytes of them.
+    #[must_use]
+    pub const fn with_remembered(mut self, calls: usize, bytes: usize) -> Self {
+        self.max_remembered_calls = calls;
+        self.max_remembered_bytes = bytes;
+        self
+    }
+
     /// Sets the outputs that wait before no input is read.
     #[must_use]
     pub const fn with_max_waiting_outputs(mut self, outputs: usize) -> Self {
@@ -98,6 +112,8 @@ impl Default for Limits {
             max_tools: 1_024,
             max_tool_id_bytes: 512,
             max_schema_bytes: 64 << 10,
+            max_remembered_calls: 256,
+            max_remembered_bytes: 4 << 20,
             max_waiting_outputs: 1_024,
             json: ubos_common::json::Limits::default(),
         }

@@ -18,6 +18,7 @@
 //! | `os` | `os` | randomness and clocks of the operating system |
 //! | `driver` | `driver` | runs a machine's effects on any async runtime |
 //! | `testing` | `testing` | the lab: machines on virtual time over links that fail |
+//! | `schema` | `schema` | JSON Schemas of strangers, bounded and compiled once |
 //! | `conformance` | `conformance` | cases, judges and reports that test anybody's implementation |
 //!
 //! Nothing in the default modules reads a clock, draws randomness, opens a file or starts a thread.
@@ -39,6 +40,8 @@ pub mod driver;
 pub mod log;
 #[cfg(feature = "os")]
 pub mod os;
+#[cfg(feature = "schema")]
+pub mod schema;
 #[cfg(feature = "testing")]
 pub mod testing;
 

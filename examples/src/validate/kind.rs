@@ -2,7 +2,7 @@
 
 use ubos_common::violation::Report;
 
-use super::{sacp, sap};
+use super::{osw, sacp, sap};
 
 /// One kind of file. A new one is a file with a constant, and a line in [`KINDS`].
 #[derive(Debug)]
@@ -20,7 +20,13 @@ pub struct Kind {
 }
 
 /// All kinds, in the order of the help text.
-pub const KINDS: &[Kind] = &[sap::TASK, sap::RESULT, sacp::MESSAGE];
+pub const KINDS: &[Kind] = &[
+    sap::TASK,
+    sap::RESULT,
+    sacp::MESSAGE,
+    osw::MESSAGE,
+    osw::STREAM,
+];
 
 /// The kind of this name.
 #[must_use]

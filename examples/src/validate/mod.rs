@@ -3,12 +3,14 @@
 //! ```text
 //! args   the command line
 //! kind   the table of kinds: one small file each
+//! osw    osw-message, osw-stream
 //! sacp   sacp
 //! sap    sap-task, sap-result
 //! ```
 
 pub mod args;
 pub mod kind;
+pub mod osw;
 pub mod sacp;
 pub mod sap;
 

@@ -10,6 +10,8 @@
 )]
 
 mod cache_keys;
+#[cfg(unix)]
+mod core;
 mod corpus;
 mod mission;
 mod plan;

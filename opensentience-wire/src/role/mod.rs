@@ -1,7 +1,9 @@
-//! The two roles as machines without IO: [`core`] and [`agent`].
+//! The roles as machines without IO: [`core`] and [`agent`], and the [`router`] over many connections of a core.
 
 pub mod agent;
 pub mod core;
+mod idempotency;
+pub mod router;
 mod timers;
 
 use std::borrow::Borrow;

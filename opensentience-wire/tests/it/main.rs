@@ -15,8 +15,18 @@ mod agent_role;
 mod bytes;
 mod core_handshake;
 mod core_role;
+mod idempotency;
+#[cfg(feature = "schema")]
+mod inputs;
 mod kit;
 mod lab;
+mod redaction;
+mod router;
+#[cfg(all(feature = "tokio", unix))]
+mod same_bytes;
+mod simulation;
+mod tables;
 #[cfg(all(feature = "tokio", unix))]
 mod transport;
+mod validate;
 mod vectors;

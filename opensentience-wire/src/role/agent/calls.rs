@@ -13,8 +13,9 @@ use crate::role::CallId;
 
 /// A call that wants a tool to run.
 ///
-/// The input is an object within the limits. It is not checked against the tool's schema: that is the
-/// tool's to do, which answers [`ErrorCode::ToolInvalidInput`].
+/// The input is an object within the limits that fits the tool's schema. Without the feature `schema`, or where
+/// [`Config::tools_check_inputs`](super::Config::tools_check_inputs) is on, it is the tool that holds it against the schema,
+/// and answers [`ErrorCode::ToolInvalidInput`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct IncomingCall {
@@ -80,10 +81,26 @@ pub(super) struct Call {
     last_seq: u64,
     stream_done: bool,
     canceled: bool,
+    /// The tool was told to stop.
+    stopped: bool,
     /// The result is sent; the tool has still to come back.
     ended: bool,
     timeout: Option<Mono>,
+    /// Its tool and idempotency key.
+    key: Option<Key>,
+    /// No tool runs for it: it waits for the end of another call with its key.
+    follows: bool,
 }
+
+/// A tool and an idempotency key.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) tool: Box<str>,
+    pub(super) key: Box<str>,
+}
+
+/// How a tool came back.
+pub(super) type Ending = Result<RawObject, ErrorObject>;
 
 /// What a result says besides its outcome.
 #[derive(Debug)]
@@ -94,15 +111,23 @@ pub(super) struct About {
 }
 
 impl Call {
-    pub(super) fn new(about: About, timeout: Option<Duration>) -> Self {
+    pub(super) fn new(
+        about: About,
+        timeout: Option<Duration>,
+        key: Option<Key>,
+        follows: bool,
+    ) -> Self {
         let timeout = timeout.map(|span| about.arrived.mono.saturating_add(span));
         Self {
             about,
             last_seq: 0,
             stream_done: false,
             canceled: false,
+            stopped: false,
             ended: false,
             timeout,
+            key,
+            follows,
         }
     }
 
@@ -111,7 +136,7 @@ impl Call {
     }
 
     pub(super) const fn must_be_stopped(&self) -> bool {
-        !self.canceled
+        !self.stopped && !self.follows
     }
 
     pub(super) const fn timeout(&self) -> Option<Mono> {
@@ -165,23 +190,52 @@ impl AgentConnection {
         id: &CallId,
         result: Result<RawObject, ErrorObject>,
     ) -> Result<(), CommandError> {
-        let call = self.calls.remove(id).filter(|call| !call.ended);
+        // One that follows another has no tool that could come back.
+        let runs = self.calls.get(id).is_some_and(|call| !call.follows);
+        let call = if runs { self.calls.remove(id) } else { None };
         let call = call.ok_or(CommandError::NoSuchCall)?;
         self.timers.set(&Timer::Call(id.clone()), None);
-        self.send_result(now, id.as_str(), &call.about, result);
+        self.end_followers(now, id, &call, &result);
+        let done = if call.ended {
+            Err(CommandError::NoSuchCall)
+        } else {
+            self.send_result(now, id.as_str(), &call.about, result);
+            Ok(())
+        };
         self.close_if_drained();
-        Ok(())
+        done
+    }
+
+    /// Ends the calls that waited for this one's tool, and remembers what it came back with.
+    // impl: OSW-4.3-10
+    fn end_followers(&mut self, now: Now, id: &CallId, call: &Call, result: &Ending) {
+        let Some(Key { tool, key }) = &call.key else {
+            return;
+        };
+        let lasting = match result {
+            Ok(_) => true,
+            Err(error) => error.retryable != Some(true) && error.code != ErrorCode::ToolCanceled,
+        };
+        let size = result.as_ref().map_or(256, |output| output.as_str().len());
+        let end = lasting.then(|| (result.clone(), size));
+        for follower in self.memory.end(tool, key, id, end) {
+            let Some(call) = self.calls.remove(&follower) else {
+                continue;
+            };
+            self.timers.set(&Timer::Call(follower.clone()), None);
+            self.send_result(now, follower.as_str(), &call.about, result.clone());
+        }
     }
 
     // impl: OSW-4.3-9, OSW-4.4-2
     pub(super) fn on_call_deadline(&mut self, now: Now, id: &CallId) {
         let canceled = self.calls.get(id).is_some_and(|call| call.canceled);
-        self.stop(id);
         let error = if canceled {
             ErrorObject::of(ErrorCode::ToolCanceled, "canceled")
         } else {
             ErrorObject::of(ErrorCode::ToolTimeout, "no result in time")
         };
+        self.stop(now, id);
         self.end_before_tool(now, id, error.noticed_by("agent.runtime"));
         self.close_if_drained();
     }
@@ -189,17 +243,63 @@ impl AgentConnection {
     pub(super) fn cancel_all(&mut self, now: Now) {
         let ids: Vec<CallId> = self.calls.keys().cloned().collect();
         for id in ids {
-            self.stop(&id);
+            self.stop_tool(&id);
             let error = ErrorObject::of(ErrorCode::ToolCanceled, "the connection is closing");
             self.end_before_tool(now, &id, error);
         }
     }
 
-    /// Tells the tool to stop, once.
-    pub(super) fn stop(&mut self, id: &CallId) {
+    /// Stops a call. One that no tool runs for, and one whose tool others wait for, ends here; of any other the tool is told
+    /// to stop, once, and comes back.
+    pub(super) fn stop(&mut self, now: Now, id: &CallId) {
+        let Some(call) = self.calls.get_mut(id) else {
+            return;
+        };
+        call.canceled = true;
+        let key = call.key.clone();
+        let canceled =
+            || ErrorObject::of(ErrorCode::ToolCanceled, "canceled").noticed_by("agent.runtime");
+        let Some(Key { tool, key }) = key else {
+            return self.stop_tool(id);
+        };
+        if call.follows {
+            self.memory.leave(&tool, &key, id);
+            if let Some(call) = self.calls.remove(id) {
+                self.timers.set(&Timer::Call(id.clone()), None);
+                self.send_result(now, id.as_str(), &call.about, Err(canceled()));
+            }
+            self.stop_unwanted(&tool, &key);
+        } else if self.memory.is_waited_for(&tool, &key, id) {
+            self.end_before_tool(now, id, canceled());
+        } else {
+            self.stop_tool(id);
+        }
+    }
+
+    /// A tool that ran on for followers alone is stopped when none is left.
+    fn stop_unwanted(&mut self, tool: &str, key: &str) {
+        let same = |call: &Call| {
+            call.key
+                .as_ref()
+                .is_some_and(|own| *own.tool == *tool && *own.key == *key)
+        };
+        let leader = self
+            .calls
+            .iter()
+            .find(|(_, call)| !call.follows && call.ended && same(call));
+        let leader = leader.map(|(id, _)| id.clone());
+        if let Some(id) = leader.filter(|id| !self.memory.is_waited_for(tool, key, id)) {
+            self.stop_tool(&id);
+        }
+    }
+
+    /// Tells a tool to stop, once.
+    fn stop_tool(&mut self, id: &CallId) {
         if let Some(call) = self.calls.get_mut(id)
-            && !core::mem::replace(&mut call.canceled, true)
+            && !call.follows
+            && !core::mem::replace(&mut call.stopped, true)
         {
+            call.canceled = true;
             self.out.push(Output::Cancel(id.clone()));
         }
     }

@@ -13,6 +13,7 @@ use crate::token::SessionToken;
 /// | `welcome_timeout` | 10 s |
 /// | `drain_time` | 5 s from a goodbye to the end |
 /// | `debug_errors` | off: the `debug` member of errors is not written |
+/// | `tools_check_inputs` | off: inputs are held against the tool's schema (feature `schema`) |
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -34,6 +35,8 @@ pub struct Config {
     pub drain_time: Duration,
     /// Whether the `debug` member of errors is written.
     pub debug_errors: bool,
+    /// Whether the tools check their inputs themselves: then the library does not.
+    pub tools_check_inputs: bool,
 }
 
 impl Config {
@@ -51,6 +54,7 @@ impl Config {
             welcome_timeout: limits::HANDSHAKE_TIMEOUT,
             drain_time: limits::DRAIN_TIME,
             debug_errors: false,
+            tools_check_inputs: false,
         }
     }
 
@@ -65,6 +69,13 @@ impl Config {
     #[must_use]
     pub fn with_manifest_hash(mut self, hash: impl Into<String>) -> Self {
         self.manifest_hash = Some(hash.into());
+        self
+    }
+
+    /// Says that the tools check their inputs themselves.
+    #[must_use]
+    pub const fn with_tools_checking_inputs(mut self) -> Self {
+        self.tools_check_inputs = true;
         self
     }
 

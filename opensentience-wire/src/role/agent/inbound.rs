@@ -7,7 +7,7 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
 
-use super::calls::{About, Call};
+use super::calls::{About, Call, Key};
 use super::{AgentConnection, Event, IncomingCall, Output, Phase, Timer};
 use crate::envelope::{Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
@@ -15,6 +15,7 @@ use crate::message::{
     AboutCall, CancelAck, Goodbye, MessageType, Registered, Side, ToolCall, ToolCancel,
     Unregistered, Welcome,
 };
+use crate::role::idempotency::{Turn, conflict};
 use crate::role::{CallId, CloseReason};
 
 impl AgentConnection {
@@ -159,9 +160,10 @@ impl AgentConnection {
         }
         let limits = &self.config.limits;
         let bytes = call.input.as_str().len();
+        let tool = self.tools.get(call.tool_id.as_str());
         let refusal = if self.phase != Phase::Open {
             Some((ErrorCode::AgentDisconnected, "the agent is closing"))
-        } else if !self.tools.contains_key(call.tool_id.as_str()) {
+        } else if tool.is_none() {
             Some((ErrorCode::ToolNotFound, "no such tool"))
         } else if bytes > limits.max_tool_input_bytes {
             Some((ErrorCode::ToolInvalidInput, "the input is too large"))
@@ -170,22 +172,62 @@ impl AgentConnection {
         } else {
             None
         };
-        if let Some((code, message)) = refusal {
-            let error = ErrorObject::of(code, message).noticed_by("agent.runtime");
+        let refusal = refusal.map(|(code, message)| ErrorObject::of(code, message));
+        let checked = tool.filter(|_| !self.config.tools_check_inputs);
+        let refusal = refusal.or_else(|| checked.and_then(|tool| tool.refusal(&call.input)));
+        if let Some(error) = refusal {
+            let error = error.noticed_by("agent.runtime");
             return self.send_result(now, &call.call_id, &about, Err(error));
         }
         let call_id = CallId::from(call.call_id.as_str());
+        let key = call.idempotency_key.as_deref().map(|key| Key {
+            tool: call.tool_id.as_str().into(),
+            key: key.into(),
+        });
+        let follows = match key
+            .as_ref()
+            .map(|own| self.memory.turn(&own.tool, &own.key, &call.input, &call_id))
+        {
+            None | Some(Turn::Run) => false,
+            Some(Turn::Join) => true,
+            Some(Turn::Repeat(result)) => {
+                return self.send_result(now, &call.call_id, &about, result);
+            }
+            Some(Turn::Conflict) => {
+                let error = conflict().noticed_by("agent.runtime");
+                return self.send_result(now, &call.call_id, &about, Err(error));
+            }
+            Some(Turn::Full) => {
+                let error = ErrorObject::of(
+                    ErrorCode::ToolBusy,
+                    "too many calls with one idempotency key",
+                );
+                return self.send_result(
+                    now,
+                    &call.call_id,
+                    &about,
+                    Err(error.noticed_by("agent.runtime")),
+                );
+            }
+        };
         let ids = about.ids.clone();
-        let entry = Call::new(about, call.timeout_ms.map(Duration::from_millis));
+        let entry = Call::new(
+            about,
+            call.timeout_ms.map(Duration::from_millis),
+            key,
+            follows,
+        );
         self.timers
             .set(&Timer::Call(call_id.clone()), entry.timeout());
         self.calls.insert(call_id.clone(), entry);
-        self.out.push(Output::Call(Box::new(IncomingCall {
-            call_id,
-            call,
-            actor: envelope.actor.clone(),
-            ids,
-        })));
+        if !follows {
+            self.out.push(Output::Call(Box::new(IncomingCall {
+                call_id,
+                call,
+                actor: envelope.actor.clone(),
+                ids,
+            })));
+        }
     }
 
     /// A call that breaks the rules still gets its result, if it says which call it is.
@@ -224,7 +266,7 @@ impl AgentConnection {
             let at = now.mono.saturating_add(Duration::from_millis(span));
             self.timers.set_earlier(&Timer::Call(id.clone()), at);
         }
-        self.stop(&id);
+        self.stop(now, &id);
     }
 
     fn on_registered(&mut self, reply: Registered) {

@@ -23,6 +23,7 @@ use ubos_common::time::{Mono, Now};
 pub use calls::{Chunk, IncomingCall};
 pub use config::Config;
 
+use super::idempotency::Memory;
 use super::timers::Timers;
 use super::{CallId, CloseReason, Input};
 use crate::envelope::{Encoder, Head, VERSION};
@@ -31,7 +32,8 @@ use crate::frame::FrameDecoder;
 use crate::message::{
     Health, Heartbeat, Hello, MessageType, ProtocolOffer, Registered, ToolSpec, Unregister,
 };
-use calls::Call;
+use crate::schema::InputCheck;
+use calls::{Call, Ending};
 
 /// What comes out of an [`AgentConnection`].
 #[derive(Clone, PartialEq)]
@@ -124,8 +126,9 @@ pub struct AgentConnection {
     heartbeat_interval: Duration,
     health: Health,
     end: CloseReason,
-    tools: BTreeMap<Box<str>, ToolSpec>,
+    tools: BTreeMap<Box<str>, InputCheck>,
     calls: BTreeMap<CallId, Call>,
+    memory: Memory<CallId, Ending>,
     timers: Timers<Timer>,
     out: Outbox<Output>,
 }
@@ -168,6 +171,10 @@ impl AgentConnection {
             end: CloseReason::Shutdown,
             tools: BTreeMap::new(),
             calls: BTreeMap::new(),
+            memory: Memory::new(
+                config.limits.max_remembered_calls,
+                config.limits.max_remembered_bytes,
+            ),
             timers,
             out,
             config,
@@ -191,7 +198,8 @@ impl AgentConnection {
     ///
     /// # Errors
     ///
-    /// There is no session, or the message is too long.
+    /// There is no session, or the message is too long. Without the feature `schema`: nobody would check inputs, unless
+    /// [`Config::tools_check_inputs`] says that the tools do.
     ///
     /// Spec: OpenSentience 4.2.1
     pub fn register(
@@ -201,6 +209,10 @@ impl AgentConnection {
         replace: bool,
     ) -> Result<(), CommandError> {
         self.check_open()?;
+        #[cfg(not(feature = "schema"))]
+        if !self.config.tools_check_inputs {
+            return Err(CommandError::InputsUnchecked);
+        }
         for tool in &mut tools {
             if tool.tool_id.is_empty() {
                 tool.tool_id = format!("{}/{}", self.config.agent_id, tool.name);
@@ -216,9 +228,11 @@ impl AgentConnection {
         if replace {
             self.tools.clear();
         }
-        let tools = tools.into_iter();
-        self.tools
-            .extend(tools.map(|tool| (tool.tool_id.as_str().into(), tool)));
+        let most = self.config.limits.max_schema_bytes;
+        for tool in tools {
+            let check = InputCheck::of(&tool, most);
+            self.tools.insert(tool.tool_id.into(), check);
+        }
         Ok(())
     }
 

@@ -114,6 +114,8 @@ pub struct Outcome {
     pub metrics: Option<RawObject>,
     /// From request to end, by this core's clock.
     pub duration: Duration,
+    /// Whether the agent sent this end; else the core made it, for a timeout, a cancel or a connection that is gone.
+    pub by_agent: bool,
 }
 
 impl Outcome {
@@ -138,10 +140,11 @@ impl Outcome {
             finished_at: None,
             metrics: None,
             duration: Duration::ZERO,
+            by_agent: false,
         }
     }
 
-    fn canceled(message: &str) -> Self {
+    pub(crate) fn canceled(message: &str) -> Self {
         let error = ErrorObject::of(ErrorCode::ToolCanceled, message);
         Self {
             status: Status::Canceled,
@@ -158,6 +161,7 @@ impl Outcome {
             finished_at: result.finished_at,
             metrics: result.metrics,
             duration: Duration::ZERO,
+            by_agent: true,
         }
     }
 }

@@ -139,10 +139,9 @@ impl Config {
     /// Whether callers of kind agent may use a tool.
     // impl: OSW-4.3-2
     pub(super) fn agents_may_call(&self, tool_id: &str) -> bool {
-        let patterns = self.agent_grants.iter();
-        patterns
-            .filter_map(|grant| grant.strip_prefix("tool:invoke:"))
-            .any(|pattern| matches(pattern, tool_id))
+        self.agent_grants
+            .iter()
+            .any(|grant| permits(grant, tool_id))
     }
 }
 
@@ -163,6 +162,12 @@ impl Default for Config {
             instance_id: "core".into(),
         }
     }
+}
+
+/// Whether a permission covers a tool.
+pub(crate) fn permits(permission: &str, tool_id: &str) -> bool {
+    let pattern = permission.strip_prefix("tool:invoke:");
+    pattern.is_some_and(|pattern| matches(pattern, tool_id))
 }
 
 /// Whether `text` is `pattern`, in which each `*` stands for any characters, also none.

@@ -22,6 +22,7 @@ use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
 pub use calls::{CallRequest, Outcome};
+pub(crate) use config::permits;
 pub use config::{Config, UnknownTypes};
 
 use super::timers::Timers;
@@ -30,7 +31,7 @@ use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Encoder, Head};
 use crate::error::{CommandError, ConnectionError, ErrorCode, ErrorObject, FrameError};
 use crate::frame::FrameDecoder;
-use crate::message::{Goodbye, Health, MessageType, ToolSpec, ToolStream};
+use crate::message::{Goodbye, Health, MessageType, Rejected, ToolSpec, ToolStream};
 use crate::token::Grant;
 use calls::Call;
 
@@ -70,6 +71,8 @@ pub enum Event {
     },
     /// The tools of the session are others now: see [`CoreConnection::tools`].
     ToolsChanged,
+    /// A tool was not taken, and why.
+    ToolRejected(Rejected),
     /// A piece of a call's output, in order.
     Stream(CallId, ToolStream),
     /// A call has ended; there is exactly one for each call.

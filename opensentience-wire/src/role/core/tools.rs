@@ -34,6 +34,9 @@ impl CoreConnection {
         let head = Head::new(MessageType::Registered).in_reply_to(Some(&envelope.id));
         self.transmit(now, &head, &reply);
         self.event(Event::ToolsChanged);
+        for rejected in reply.rejected.into_iter().flatten() {
+            self.event(Event::ToolRejected(rejected));
+        }
     }
 
     /// Answering each tool of an endless list would cost more than the list.
@@ -78,22 +81,22 @@ impl CoreConnection {
         };
         let own = tool.tool_id.strip_prefix(&*self.agent_id);
         let name = own.and_then(|rest| rest.strip_prefix('/'));
-        let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
-        let mut schemas = schemas.iter().flatten();
         let (code, message) = if name != Some(tool.name.as_str()) || !is_tool_name(&tool.name) {
             let message = "the id must be the agent's, a slash and the name";
             (ErrorCode::ToolInvalidId, message)
         } else if tool.tool_id.len() > limits.max_tool_id_bytes {
             (ErrorCode::ToolInvalidId, "the id is too long")
-        } else if schemas.any(|schema| schema.as_str().len() > limits.max_schema_bytes) {
-            (ErrorCode::ToolInvalidSchema, "the schema is too large")
         } else if self.tools.contains_key(tool.tool_id.as_str()) {
             (ErrorCode::ToolConflict, "the name is taken")
         } else if self.tools.len() >= limits.max_tools {
             let message = "the session has as many tools as it may";
             (ErrorCode::ToolConflict, message)
         } else {
-            return Ok(tool);
+            // Last, because it costs the most.
+            let unusable = crate::schema::check_schemas(&tool, limits.max_schema_bytes).err();
+            let Some(why) = unusable else { return Ok(tool) };
+            let code = ErrorCode::ToolInvalidSchema;
+            return Err(rejected(&tool.tool_id, limits.max_tool_id_bytes, code, why));
         };
         let message = message.to_owned();
         Err(rejected(

@@ -1,4 +1,4 @@
-//! How audit records leave a connection.
+//! How audit records and events leave a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 
 use crate::audit::AuditEvent;
+use crate::role::core::Event;
 
 /// Takes every record as it happens; it must not block.
 #[derive(Clone)]
@@ -32,6 +33,34 @@ impl Default for AuditSink {
 impl core::fmt::Debug for AuditSink {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("AuditSink")
+    }
+}
+
+/// Hears every event of a connection as it happens; it must not block.
+#[derive(Clone)]
+pub struct Observer(Arc<dyn Fn(&Event) + Send + Sync>);
+
+impl Observer {
+    /// An observer that calls a function.
+    pub fn new(hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    pub(super) fn hear(&self, event: &Event) {
+        (self.0)(event);
+    }
+}
+
+impl Default for Observer {
+    /// Hears nothing.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl core::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Observer")
     }
 }
 

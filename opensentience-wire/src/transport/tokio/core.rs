@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
-use super::audit::AuditSink;
+use super::audit::{AuditSink, Observer};
 use super::io::{Moved, Wire};
 use crate::error::CommandError;
 use crate::message::{ToolSpec, ToolStream};
@@ -47,6 +47,7 @@ pub(super) struct Driver<S> {
     pub(super) conn: CoreConnection,
     slots: HashMap<CallId, Slot>,
     audit: AuditSink,
+    pub(super) observer: Observer,
     tools: watch::Sender<Arc<[ToolSpec]>>,
     closed: Option<CloseReason>,
     /// All handles are gone.
@@ -74,6 +75,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             conn,
             slots: HashMap::new(),
             audit,
+            observer: Observer::default(),
             tools,
             closed: None,
             abandoned: false,
@@ -205,6 +207,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     }
 
     fn on_event(&mut self, event: Event) {
+        self.observer.hear(&event);
         match event {
             Event::Stream(id, chunk) => {
                 if let Some(slot) = self.slots.get_mut(&id) {

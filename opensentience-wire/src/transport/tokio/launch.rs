@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 use ubos_common::os::{Clock, OsError};
 
-use super::audit::AuditSink;
+use super::audit::{AuditSink, Observer};
 use super::core::Driver;
 use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
@@ -77,8 +77,10 @@ pub struct Launcher {
     manifest_hash: Option<String>,
     config: Config,
     audit: AuditSink,
+    observer: Observer,
     stop_timeout: Duration,
     output: Captured,
+    exit: Exit,
 }
 
 impl Launcher {
@@ -95,8 +97,10 @@ impl Launcher {
             manifest_hash: None,
             config: Config::default(),
             audit: AuditSink::default(),
+            observer: Observer::default(),
             stop_timeout: Duration::from_secs(5),
             output: Captured::default(),
+            exit: Exit::default(),
         }
     }
 
@@ -144,6 +148,13 @@ impl Launcher {
         self
     }
 
+    /// Sets who hears the connection's events.
+    #[must_use]
+    pub fn observe(mut self, observer: Observer) -> Self {
+        self.observer = observer;
+        self
+    }
+
     /// Sets how long the process may take to end before it is killed.
     #[must_use]
     pub const fn stop_timeout(mut self, span: Duration) -> Self {
@@ -155,6 +166,12 @@ impl Launcher {
     #[must_use]
     pub fn output(&self) -> Captured {
         self.output.clone()
+    }
+
+    /// How the process ended, once it has.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        self.exit.clone()
     }
 
     /// Starts the process and takes the agent in; waits for its tools too, as long as for its hello.
@@ -178,7 +195,7 @@ impl Launcher {
         let mut driver = match accepted.await {
             Ok(driver) => driver,
             Err(error) => {
-                process.stop(self.stop_timeout).await;
+                self.exit.set(process.stop(self.stop_timeout).await);
                 self.audit.take(self.event(AuditName::RunCrashed, &clock));
                 return Err(error);
             }
@@ -191,6 +208,7 @@ impl Launcher {
             tokio::spawn(driver.deliver(inbox));
             let asked = matches!(reason, CloseReason::Goodbye);
             let status = process.stop(self.stop_timeout).await;
+            self.exit.set(status);
             let clean = asked || status.is_some_and(|status| status.success());
             let name = if clean {
                 AuditName::RunStopped
@@ -238,6 +256,7 @@ impl Launcher {
             let ids = IdSource::from_os()?;
             let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take());
             let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
+            driver.observer = self.observer.clone();
             if driver.handshake().await {
                 return Ok(driver);
             }
@@ -371,6 +390,25 @@ impl Process {
 fn default_home() -> Option<PathBuf> {
     let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
+}
+
+/// How a process ended, for when it has.
+#[derive(Clone, Debug, Default)]
+pub struct Exit(Arc<std::sync::OnceLock<ExitStatus>>);
+
+impl Exit {
+    /// The status; `None` while the process runs.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.0.get().copied()
+    }
+
+    fn set(&self, status: Option<ExitStatus>) {
+        if let Some(status) = status {
+            // It ends once.
+            let _ = self.0.set(status);
+        }
+    }
 }
 
 /// The last 64 KiB that a process wrote.

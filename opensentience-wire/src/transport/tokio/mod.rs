@@ -8,10 +8,12 @@ mod handle;
 mod io;
 #[cfg(unix)]
 mod launch;
+mod tcp;
 
 pub use agent::{Agent, AgentBuilder, ServeError};
-pub use audit::{AuditSink, AuditStream, audit_channel};
+pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
 pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
-pub use launch::{Captured, LaunchError, Launcher};
+pub use launch::{Captured, Exit, LaunchError, Launcher};
+pub use tcp::{Loopback, TcpError};

@@ -1,0 +1,218 @@
+//! `core -- COMMAND`: an OpenSentience core for one agent.
+//!
+//! ```text
+//! args     the command line
+//! script   the calls
+//! events   what happens, as JSON lines
+//! ```
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks to its user"
+)]
+
+mod args;
+mod events;
+mod script;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::ExitCode;
+
+use opensentience_wire::limits::Limits;
+use opensentience_wire::role::core::Config;
+use opensentience_wire::transport::tokio::{CoreHandle, LaunchError, Launcher, Observer};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines as Text, Stdin};
+
+use args::Args;
+use events::Lines;
+use script::Line;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Some(args)) => args,
+        Ok(None) => {
+            print!("{}", args::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprint!("core: {why}\n\n{}", args::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let script = match Script::open(args.script.as_deref()) {
+        Ok(script) => script,
+        Err(why) => {
+            eprintln!("core: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(run(&args, script));
+            // Standard input may still be waited for.
+            runtime.shutdown_background();
+            ExitCode::from(code)
+        }
+        Err(err) => {
+            eprintln!("core: {err}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// Launches, calls, says goodbye; gives the exit code.
+async fn run(args: &Args, script: Script) -> u8 {
+    let lines = Lines::default();
+    let hears = lines.clone();
+    let launcher = launcher(args).observe(Observer::new(move |event| hears.event(event)));
+    let (exit, output) = (launcher.exit(), launcher.output());
+    let launched = tokio::select! {
+        launched = launcher.launch() => launched,
+        _ = tokio::signal::ctrl_c() => return 130,
+    };
+    let handle = match launched {
+        Ok(handle) => handle,
+        Err(err) => {
+            eprintln!("core: {err}");
+            said(&output.text());
+            if !matches!(err, LaunchError::Spawn(_)) {
+                lines.exited(exit.status());
+            }
+            return if matches!(err, LaunchError::Spawn(_)) {
+                2
+            } else {
+                3
+            };
+        }
+    };
+    let tools = handle.tools();
+    lines.registered(tools.iter().map(|tool| tool.tool_id.as_str()));
+    let called = tokio::select! {
+        called = call_all(args, script, &handle, &lines), if !tools.is_empty() => called,
+        _ = tokio::signal::ctrl_c() => 130,
+        else => 3,
+    };
+    let reason = handle.shutdown().await;
+    lines.disconnected(&reason);
+    lines.exited(exit.status());
+    said(&output.text());
+    match called {
+        2 | 130 => called,
+        _ if lines.is_broken() => 3,
+        _ => called,
+    }
+}
+
+/// What the agent wrote to its standard output and error goes to ours.
+fn said(text: &str) {
+    if !text.is_empty() {
+        eprint!("{text}");
+        if !text.ends_with('\n') {
+            eprintln!();
+        }
+    }
+}
+
+fn launcher(args: &Args) -> Launcher {
+    let limits = Limits::default().with_max_frame_bytes(args.max_frame_bytes);
+    let config = Config::default()
+        .with_limits(limits)
+        .with_heartbeat_interval(args.heartbeat);
+    let launcher = Launcher::new(args.agent_id.as_str(), &args.command).config(config);
+    args.arguments.iter().fold(launcher, Launcher::arg)
+}
+
+/// Makes the calls one after the other; 0 when each ended with a result of the agent's, else 1, or 2 for a line that is no
+/// call.
+async fn call_all(args: &Args, mut script: Script, handle: &CoreHandle, lines: &Lines) -> u8 {
+    let mut code = 0;
+    loop {
+        let line = match script.next().await {
+            Ok(Some(line)) => line,
+            Ok(None) => return code,
+            Err(why) => {
+                eprintln!("core: {why}");
+                return 2;
+            }
+        };
+        let request = line.request(&args.agent_id);
+        let tool = request.tool_id.clone();
+        match handle.call(request).await {
+            Ok(mut call) => {
+                if let Some(span) = line.cancel_after {
+                    let ends = async { while call.next_chunk().await.is_some() {} };
+                    if tokio::time::timeout(span, ends).await.is_err() {
+                        call.cancel();
+                    }
+                }
+                if !call.result().await.by_agent {
+                    code = 1;
+                }
+            }
+            Err(refused) => {
+                lines.refused(&tool, refused.code().as_str());
+                code = 1;
+            }
+        }
+    }
+}
+
+/// Where the calls come from.
+enum Script {
+    /// All of them, read before anything is launched.
+    Read(VecDeque<Line>),
+    /// Standard input, a line at a time.
+    Standard(Text<BufReader<Stdin>>, usize),
+}
+
+impl Script {
+    fn open(path: Option<&Path>) -> Result<Self, String> {
+        let Some(path) = path else {
+            return Ok(Self::Read(VecDeque::new()));
+        };
+        if path.as_os_str() == "-" {
+            return Ok(Self::Standard(
+                BufReader::new(tokio::io::stdin()).lines(),
+                0,
+            ));
+        }
+        let text =
+            std::fs::read_to_string(path).map_err(|err| format!("{}: {err}", path.display()))?;
+        let mut calls = VecDeque::new();
+        for (n, line) in text.lines().enumerate() {
+            let line = Line::read(line)
+                .map_err(|why| format!("{}, line {}: {why}", path.display(), n + 1))?;
+            calls.extend(line);
+        }
+        Ok(Self::Read(calls))
+    }
+
+    async fn next(&mut self) -> Result<Option<Line>, String> {
+        match self {
+            Self::Read(calls) => Ok(calls.pop_front()),
+            Self::Standard(text, n) => loop {
+                *n += 1;
+                let Some(line) = text
+                    .next_line()
+                    .await
+                    .map_err(|err| format!("standard input: {err}"))?
+                else {
+                    return Ok(None);
+                };
+                if let Some(line) =
+                    Line::read(&line).map_err(|why| format!("standard input, line {n}: {why}"))?
+                {
+                    return Ok(Some(line));
+                }
+            },
+        }
+    }
+}

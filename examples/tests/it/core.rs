@@ -1,0 +1,219 @@
+//! The programs `core` and `agent`, run as their users run them.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Runs `core` with options and a script over a command; gives its exit code, its lines and what it said.
+fn core(options: &[&str], script: Option<&str>, command: &[&str]) -> (i32, Vec<Value>, String) {
+    let mut core = Command::new(env!("CARGO_BIN_EXE_core"));
+    core.args(options);
+    if script.is_some() {
+        core.args(["--script", "-"]);
+    }
+    let mut child = core
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin
+        .write_all(script.unwrap_or_default().as_bytes())
+        .unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    (
+        output.status.code().unwrap(),
+        lines,
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+const AGENT: &str = env!("CARGO_BIN_EXE_agent");
+
+fn events(lines: &[Value]) -> Vec<&str> {
+    lines
+        .iter()
+        .map(|line| line["event"].as_str().unwrap())
+        .collect()
+}
+
+fn results(lines: &[Value]) -> Vec<(String, Option<String>, String)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let results = lines.iter().filter(|line| line["event"] == "result");
+    let result = |line: &Value| {
+        (
+            text(&line["status"]).unwrap(),
+            text(&line["code"]),
+            text(&line["by"]).unwrap(),
+        )
+    };
+    results.map(result).collect()
+}
+
+#[test]
+fn the_reference_agent_serves_its_five_tools() {
+    let script = r#"
+        {"call":"hello_world","input":{"name":"Ada"}}
+        {"call":"com.example.agent/stream_counter","input":{"count":3}}
+        {"call":"sleep","input":{"ms":60000},"cancel_after_ms":50}
+        {"call":"sleep","input":{"ms":60000},"timeout_ms":50}
+        {"call":"invalid_input","input":{"value":"seven"}}
+        {"call":"invalid_input","input":{"value":7}}
+        {"call":"large_output","input":{"bytes":1000}}
+        {"call":"large_output","input":{"bytes":1000000000000}}"#;
+    let (code, lines, said) = core(&[], Some(script), &[AGENT]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    let names = events(&lines);
+    assert_eq!(names[..3], ["connected", "authenticated", "registered"]);
+    assert_eq!(names[names.len() - 2..], ["disconnected", "exited"]);
+    assert_eq!(lines[2]["tools"].as_array().unwrap().len(), 5);
+    let good = || ("succeeded".to_owned(), None, "agent".to_owned());
+    let bad =
+        |status: &str, code: &str| (status.to_owned(), Some(code.to_owned()), "agent".to_owned());
+    let wanted = [
+        good(),
+        good(),
+        bad("canceled", "tool.canceled"),
+        bad("failed", "tool.timeout"),
+        bad("failed", "tool.invalid_input"),
+        good(),
+        good(),
+        bad("failed", "tool.output_too_large"),
+    ];
+    assert_eq!(results(&lines), wanted);
+    let seqs: Vec<_> = lines
+        .iter()
+        .filter(|line| line["event"] == "stream")
+        .map(|line| line["seq"].clone())
+        .collect();
+    assert_eq!(seqs, [1, 2, 3]);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["event"] == "cancel-ack" && line["accepted"] == true)
+    );
+    assert_eq!(lines.last().unwrap()["code"], 0);
+    assert!(
+        !lines.iter().any(|line| line.to_string().contains("Ada")),
+        "no payload is printed"
+    );
+}
+
+#[test]
+fn a_frame_limit_holds_for_both_sides() {
+    let script = r#"{"call":"large_output","input":{"bytes":5000}}"#;
+    let (code, lines, _) = core(&["--max-frame-bytes", "4096"], Some(script), &[AGENT]);
+    assert_eq!(code, 0);
+    let too_large = (
+        "failed".to_owned(),
+        Some("tool.output_too_large".to_owned()),
+        "agent".to_owned(),
+    );
+    assert_eq!(results(&lines), [too_large]);
+}
+
+#[test]
+fn a_call_that_is_refused_or_lost_ends_with_1() {
+    let (code, lines, _) = core(&[], Some(r#"{"call":"none"}"#), &[AGENT]);
+    let refused = json!({"event": "refused", "what": "call", "tool_id": "com.example.agent/none", "code": "tool.not_found"});
+    assert_eq!((code, lines.contains(&refused)), (1, true));
+    // An agent that dies in the middle of a call.
+    let killer = format!("{AGENT} & sleep 1; kill -9 $!; wait");
+    let script = r#"{"call":"sleep","input":{"ms":60000}}"#;
+    let (code, lines, _) = core(&[], Some(script), &["sh", "-c", &killer]);
+    assert_eq!(code, 1);
+    let lost = (
+        "failed".to_owned(),
+        Some("agent.disconnected".to_owned()),
+        "core".to_owned(),
+    );
+    assert_eq!(results(&lines), [lost]);
+}
+
+#[test]
+fn a_command_that_is_no_agent_ends_with_3_and_one_that_is_not_there_with_2() {
+    let (code, lines, said) = core(&[], None, &["sh", "-c", "echo oops >&2; exit 7"]);
+    assert_eq!((code, events(&lines)), (3, vec!["exited"]));
+    assert_eq!(lines[0]["code"], 7);
+    assert!(
+        said.contains("oops") && said.contains("ended before it was connected"),
+        "{said}"
+    );
+    let (code, lines, said) = core(&[], None, &["/nowhere/at/all"]);
+    assert_eq!((code, lines.len()), (2, 0));
+    assert!(said.contains("cannot be started"), "{said}");
+}
+
+#[test]
+fn a_script_that_cannot_be_read_and_a_wrong_option_end_with_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("calls");
+    fs::write(&script, "{\"call\":\"hello_world\"}\n{\"cal\":1}\n").unwrap();
+    let (code, lines, said) = core(&["--script", script.to_str().unwrap()], None, &[AGENT]);
+    assert_eq!((code, lines.len()), (2, 0), "nothing is launched");
+    assert!(said.contains("line 2"), "{said}");
+    for options in [
+        &["--heartbeat-ms", "0"][..],
+        &["--agent-id", "a/b"],
+        &["--what"],
+        &["--script"],
+    ] {
+        let (code, _, said) = core(options, None, &[AGENT]);
+        assert_eq!(code, 2, "{options:?}");
+        assert!(said.contains("usage:"), "{said}");
+    }
+    let (code, lines, said) = core(
+        &[],
+        Some("{\"call\":\"hello_world\"}\nnonsense\n"),
+        &[AGENT],
+    );
+    assert_eq!((code, results(&lines).len()), (2, 1));
+    assert!(
+        said.contains("standard input, line 2") && events(&lines).contains(&"exited"),
+        "{said}"
+    );
+}
+
+#[test]
+fn ctrl_c_says_goodbye_and_ends_with_130() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_core"))
+        .args(["--script", "-", "--", AGENT])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, r#"{{"call":"sleep","input":{{"ms":60000}}}}"#).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(lines.contains("\"exited\""), "{lines}");
+    drop(stdin);
+}
+
+#[test]
+fn an_agent_without_a_core_says_so() {
+    let output = Command::new(AGENT).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("OPENSENTIENCE_SOCKET_PATH is not set"),
+        "{said}"
+    );
+}

@@ -1,0 +1,175 @@
+//! Calls with one key have one effect.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ubos_common::json::RawObject;
+
+use crate::error::{ErrorCode, ErrorObject};
+
+/// A tool and a key.
+type Name = (Box<str>, Box<str>);
+
+/// What a key of a tool was used for.
+#[derive(Debug)]
+struct Entry<C, R> {
+    input: RawObject,
+    state: State<C, R>,
+}
+
+#[derive(Debug)]
+enum State<C, R> {
+    /// The call that runs, and those that wait for its end.
+    Running { leader: C, followers: Vec<C> },
+    /// What came of it.
+    Ended(R),
+}
+
+/// What a call with a key is to do.
+#[derive(Debug, PartialEq)]
+pub(super) enum Turn<R> {
+    /// Run: it is the first.
+    Run,
+    /// Wait: another runs, and its end will be this one's, too.
+    Join,
+    /// Take the end of the one before.
+    Repeat(R),
+    /// Refuse: the key was used with another input.
+    Conflict,
+    /// Refuse: as many wait for this key already as may.
+    Full,
+}
+
+/// Remembers what keys were used for: at most `entries` ended calls, whose inputs have at most `bytes` together; at either
+/// bound the oldest are forgotten. What runs is bounded by the calls that may run.
+#[derive(Debug)]
+pub(super) struct Memory<C, R> {
+    entries: usize,
+    bytes: usize,
+    held: usize,
+    known: BTreeMap<Name, Entry<C, R>>,
+    /// Ended calls, oldest first, and what each holds in bytes.
+    ended: VecDeque<(Name, usize)>,
+}
+
+impl<C: Clone + PartialEq, R: Clone> Memory<C, R> {
+    pub(super) const fn new(entries: usize, bytes: usize) -> Self {
+        Self {
+            entries,
+            bytes,
+            held: 0,
+            known: BTreeMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Takes a call in.
+    pub(super) fn turn(&mut self, tool: &str, key: &str, input: &RawObject, call: &C) -> Turn<R> {
+        let name = (Box::from(tool), Box::from(key));
+        match self.known.get_mut(&name) {
+            None => {
+                let state = State::Running {
+                    leader: call.clone(),
+                    followers: Vec::new(),
+                };
+                self.known.insert(
+                    name,
+                    Entry {
+                        input: input.clone(),
+                        state,
+                    },
+                );
+                Turn::Run
+            }
+            Some(entry) if entry.input != *input => Turn::Conflict,
+            Some(Entry {
+                state: State::Ended(end),
+                ..
+            }) => Turn::Repeat(end.clone()),
+            Some(Entry {
+                state: State::Running { followers, .. },
+                ..
+            }) if followers.len() >= FOLLOWERS => Turn::Full,
+            Some(Entry {
+                state: State::Running { followers, .. },
+                ..
+            }) => {
+                followers.push(call.clone());
+                Turn::Join
+            }
+        }
+    }
+
+    /// A call ended: gives those that waited for it. Its end is remembered where `end` is given.
+    ///
+    /// Nothing happens for a call that does not lead.
+    pub(super) fn end(
+        &mut self,
+        tool: &str,
+        key: &str,
+        call: &C,
+        end: Option<(R, usize)>,
+    ) -> Vec<C> {
+        let name = (Box::from(tool), Box::from(key));
+        let Some(entry) = self.known.get_mut(&name) else {
+            return Vec::new();
+        };
+        let State::Running { leader, followers } = &mut entry.state else {
+            return Vec::new();
+        };
+        if leader != call {
+            followers.retain(|other| other != call);
+            return Vec::new();
+        }
+        let waited = core::mem::take(followers);
+        match end {
+            Some((end, bytes)) => {
+                entry.state = State::Ended(end);
+                let bytes = bytes.saturating_add(entry.input.as_str().len());
+                self.held = self.held.saturating_add(bytes);
+                self.ended.push_back((name, bytes));
+                self.forget();
+            }
+            None => drop(self.known.remove(&name)),
+        }
+        waited
+    }
+
+    /// A follower no longer waits.
+    pub(super) fn leave(&mut self, tool: &str, key: &str, call: &C) {
+        if let Some(Entry {
+            state: State::Running { followers, .. },
+            ..
+        }) = self.known.get_mut(&(Box::from(tool), Box::from(key)))
+        {
+            followers.retain(|other| other != call);
+        }
+    }
+
+    /// Whether others wait for the end of a call.
+    pub(super) fn is_waited_for(&self, tool: &str, key: &str, call: &C) -> bool {
+        let entry = self.known.get(&(Box::from(tool), Box::from(key)));
+        matches!(entry, Some(Entry { state: State::Running { leader, followers }, .. })
+            if leader == call && !followers.is_empty())
+    }
+
+    fn forget(&mut self) {
+        while self.ended.len() > self.entries || self.held > self.bytes {
+            let Some((oldest, bytes)) = self.ended.pop_front() else {
+                return;
+            };
+            self.known.remove(&oldest);
+            self.held = self.held.saturating_sub(bytes);
+        }
+    }
+}
+
+/// The refusal of a key that was used with another input.
+pub(super) fn conflict() -> ErrorObject {
+    ErrorObject::of(
+        ErrorCode::ToolConflict,
+        "the idempotency key was used with another input",
+    )
+}
+
+/// Calls that wait for one and the same.
+const FOLLOWERS: usize = 64;

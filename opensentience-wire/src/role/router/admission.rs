@@ -1,0 +1,250 @@
+//! What must hold before a call is sent.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::time::{Mono, Now};
+
+use super::{Output, Quota, Route, RouteId, Router};
+use crate::audit::{AuditEvent, AuditName};
+use crate::envelope::ActorType;
+use crate::error::ErrorCode;
+use crate::message::Health;
+use crate::role::core::{CallRequest, Outcome};
+
+/// Why a call is refused. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// No agent that is connected offers the tool.
+    #[error("no such tool")]
+    ToolNotFound,
+    /// The caller may not use the tool: it lacks this permission.
+    #[error("the caller lacks {permission}")]
+    PermissionDenied {
+        /// The permission that would do.
+        permission: String,
+    },
+    /// The tool wants a directive and the request names no cause.
+    #[error("the tool needs a directive, which causation_id names")]
+    DirectiveRequired,
+    /// The agent is unhealthy.
+    #[error("the agent is unhealthy")]
+    Unhealthy,
+    /// The input is larger than the tool's or the agent's quota.
+    #[error("an input of {bytes} bytes where {limit} are allowed")]
+    InputTooLarge {
+        /// Bytes of the input.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// Too many calls in a span of time.
+    #[error("more calls than the quota allows; the next one in {retry_after:?}")]
+    RateExceeded {
+        /// When there is room again.
+        retry_after: Duration,
+    },
+    /// Too many calls at once.
+    #[error("more calls at once than the {limit} of the quota")]
+    ConcurrencyExceeded {
+        /// Calls allowed at once.
+        limit: usize,
+    },
+    /// The idempotency key was used with another input.
+    #[error("the idempotency key was used with another input")]
+    Conflict,
+    /// As many calls run as the router takes.
+    #[error("too many calls at once")]
+    Busy,
+}
+
+impl Refused {
+    /// The code under which a caller sees the refusal.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::ToolNotFound => ErrorCode::ToolNotFound,
+            Self::PermissionDenied { .. } => ErrorCode::ToolPermissionDenied,
+            Self::DirectiveRequired => ErrorCode::ToolDirectiveRequired,
+            Self::Unhealthy => ErrorCode::AgentUnhealthy,
+            Self::InputTooLarge { .. } => ErrorCode::ToolInvalidInput,
+            Self::RateExceeded { .. } => ErrorCode::RateExceeded,
+            Self::ConcurrencyExceeded { .. } => ErrorCode::ConcurrencyExceeded,
+            Self::Conflict => ErrorCode::ToolConflict,
+            Self::Busy => ErrorCode::ToolBusy,
+        }
+    }
+}
+
+/// What was used of a quota.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    running: usize,
+    /// When the bucket will be full again; the later, the emptier it is.
+    full_at: Mono,
+}
+
+impl Meter {
+    /// Whether one more call is within a quota.
+    fn check(&self, now: Mono, quota: &Quota) -> Result<(), Refused> {
+        if let Some(limit) = quota.concurrent.filter(|limit| self.running >= *limit) {
+            return Err(Refused::ConcurrencyExceeded { limit });
+        }
+        let Some((_, span)) = quota.rate else {
+            return Ok(());
+        };
+        // With one more call taken out it must not be full later than a whole span from now.
+        let next = self.full_at.max(now).saturating_add(interval(quota));
+        let latest = now.saturating_add(span);
+        if next <= latest {
+            Ok(())
+        } else {
+            Err(Refused::RateExceeded {
+                retry_after: next.saturating_since(latest),
+            })
+        }
+    }
+
+    fn take(&mut self, now: Mono, quota: &Quota) {
+        self.running += 1;
+        if quota.rate.is_some() {
+            self.full_at = self.full_at.max(now).saturating_add(interval(quota));
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.running = self.running.saturating_sub(1);
+    }
+}
+
+/// The time in which a bucket gets one call back.
+fn interval(quota: &Quota) -> Duration {
+    quota
+        .rate
+        .map_or(Duration::ZERO, |(calls, span)| span / calls.max(1))
+}
+
+impl Router {
+    /// The agent that a call goes to.
+    pub(super) fn admit(&self, now: Now, request: &CallRequest) -> Result<Arc<str>, Refused> {
+        let tool = self
+            .tools
+            .get(request.tool_id.as_str())
+            .ok_or(Refused::ToolNotFound)?;
+        let agent = self
+            .agents
+            .get(&tool.agent)
+            .filter(|agent| agent.up)
+            .ok_or(Refused::ToolNotFound)?;
+        // A kind that is not known is trusted no more than an agent.
+        let stranger = request.caller.as_ref();
+        let stranger =
+            stranger.filter(|caller| !matches!(caller.kind, ActorType::Human | ActorType::System));
+        if stranger.is_some_and(|caller| !self.config.permits(&caller.id, &request.tool_id)) {
+            let permission = format!("tool:invoke:{}", request.tool_id);
+            return Err(Refused::PermissionDenied { permission });
+        }
+        if self.config.directives
+            && tool.spec.requires_directive == Some(true)
+            && request.causation_id.is_none()
+        {
+            return Err(Refused::DirectiveRequired);
+        }
+        if agent.health == Health::Unhealthy {
+            return Err(Refused::Unhealthy);
+        }
+        if self.routes.len() >= self.config.max_calls {
+            return Err(Refused::Busy);
+        }
+        let own = self.quota(&request.tool_id);
+        let limit = own
+            .max_input_bytes
+            .into_iter()
+            .chain(self.config.agent_quota.max_input_bytes)
+            .min();
+        let bytes = request.input.as_str().len();
+        if let Some(limit) = limit.filter(|limit| bytes > *limit) {
+            return Err(Refused::InputTooLarge { bytes, limit });
+        }
+        agent.meter.check(now.mono, &self.config.agent_quota)?;
+        tool.meter.check(now.mono, &own)?;
+        Ok(Arc::clone(&tool.agent))
+    }
+
+    fn quota(&self, tool_id: &str) -> Quota {
+        self.config
+            .tool_quotas
+            .get(tool_id)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    pub(super) fn take_place(
+        &mut self,
+        now: Now,
+        agent: &str,
+        request: &CallRequest,
+        route: RouteId,
+    ) {
+        let own = self.quota(&request.tool_id);
+        if let Some(agent) = self.agents.get_mut(agent) {
+            agent.routes.insert(route);
+            agent.meter.take(now.mono, &self.config.agent_quota);
+        }
+        if let Some(tool) = self.tools.get_mut(request.tool_id.as_str()) {
+            tool.meter.take(now.mono, &own);
+        }
+    }
+
+    pub(super) fn give_place_back(&mut self, entry: &Route, route: RouteId) {
+        if entry.follows {
+            return;
+        }
+        if let Some(agent) = self.agents.get_mut(&entry.agent) {
+            agent.routes.remove(&route);
+            agent.meter.give_back();
+        }
+        if let Some(tool) = self.tools.get_mut(&entry.tool) {
+            tool.meter.give_back();
+        }
+    }
+
+    /// An outcome whose output is larger than the quota becomes a failure.
+    // impl: OSW-2-7
+    pub(super) fn within_quota(&self, tool_id: &str, outcome: Outcome) -> Outcome {
+        let own = self.quota(tool_id).max_output_bytes;
+        let limit = own
+            .into_iter()
+            .chain(self.config.agent_quota.max_output_bytes)
+            .min();
+        let bytes = outcome
+            .output
+            .as_ref()
+            .map_or(0, |output| output.as_str().len());
+        match limit {
+            Some(limit) if bytes > limit => {
+                Outcome::failed(crate::role::output_too_large(bytes, limit))
+            }
+            _ => outcome,
+        }
+    }
+
+    // impl: OSW-8-1
+    pub(super) fn audit_refusal(&mut self, now: Now, request: &CallRequest, refused: &Refused) {
+        let (name, detail) = match refused {
+            Refused::PermissionDenied { .. } => (AuditName::Denied, "tool:invoke"),
+            Refused::DirectiveRequired => (AuditName::Denied, "a directive"),
+            _ => return,
+        };
+        let mut event = AuditEvent::of(name, now.wall)
+            .with_code(refused.code())
+            .with_detail(detail);
+        event.tool_id = Some(request.tool_id.clone());
+        event.caller.clone_from(&request.caller);
+        event.request_id.clone_from(&request.request_id);
+        event.correlation_id.clone_from(&request.correlation_id);
+        event.causation_id.clone_from(&request.causation_id);
+        self.out.push(Output::Audit(Box::new(event)));
+    }
+}

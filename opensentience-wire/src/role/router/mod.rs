@@ -1,0 +1,566 @@
+//! Calls over many agents.
+//!
+//! A [`Router`] knows which agent offers which tool, how each agent is, who may call what, and how much at once; it remembers
+//! the results of calls with an idempotency key, and says when an agent is to be launched again. It holds no connection: its
+//! driver has a [`CoreConnection`](super::core::CoreConnection) for each agent, tells the router what happens there, and
+//! carries out what the router wants. Permissions are the router's here, so connections behind it grant `tool:invoke:*`.
+//!
+//! ```text
+//! call() ── admitted ──> Send ──────────────────────> Ended, exactly once
+//!    │         │ key is known: joins or repeats ─────────^
+//!    └ refused: nothing is sent, and the audit has why
+//! ```
+//!
+//! ```
+//! use opensentience_wire::message::ToolSpec;
+//! use opensentience_wire::role::core::CallRequest;
+//! use opensentience_wire::role::router::{Config, Input, Output, Router};
+//! use ubos_common::json::RawObject;
+//! use ubos_common::machine::Machine;
+//! use ubos_common::time::{Mono, Now, Timestamp};
+//!
+//! let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+//! let mut router = Router::new(Config::default());
+//! let mut echo = ToolSpec::local("echo", "gives its input back", RawObject::empty());
+//! echo.tool_id = "com.example.a/echo".into();
+//! let agent = "com.example.a".to_owned();
+//! router.handle_input(now, Input::AgentUp { agent, tools: vec![echo] })?;
+//!
+//! let route = router.call(now, CallRequest::new("com.example.a/echo", RawObject::empty()))?;
+//! let sent = core::iter::from_fn(|| router.poll_output()).find_map(|output| match output {
+//!     Output::Send { route, agent, .. } => Some((route, agent)),
+//!     _ => None,
+//! });
+//! assert_eq!(sent, Some((route, "com.example.a".into())));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Spec: OpenSentience 4.2 to 4.5
+
+mod admission;
+mod config;
+mod restart;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ubos_common::machine::{Machine, Outbox};
+use ubos_common::time::{Mono, Now};
+
+pub use admission::Refused;
+pub use config::{Config, Quota};
+pub use restart::{Ended, RestartPolicy};
+
+use super::core::{CallRequest, Outcome};
+use super::idempotency::{Memory, Turn};
+use super::timers::Timers;
+use crate::audit::{AuditEvent, AuditName};
+use crate::error::{CommandError, ErrorCode, ErrorObject};
+use crate::message::{Health, Status, ToolSpec};
+use admission::Meter;
+use restart::Supervision;
+
+/// Names a call among those of a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteId(u64);
+
+/// What happens at the agents.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input {
+    /// An agent is connected.
+    AgentUp {
+        /// Its id.
+        agent: String,
+        /// Its tools.
+        tools: Vec<ToolSpec>,
+    },
+    /// An agent offers other tools now.
+    Tools {
+        /// Its id.
+        agent: String,
+        /// Its tools.
+        tools: Vec<ToolSpec>,
+    },
+    /// An agent's health changed.
+    Health {
+        /// Its id.
+        agent: String,
+        /// How it is.
+        health: Health,
+    },
+    /// An agent is gone: its calls end here, and it may be launched again.
+    AgentDown {
+        /// Its id.
+        agent: String,
+        /// How it ended.
+        ended: Ended,
+    },
+    /// A connection refused to send a call.
+    NotSent {
+        /// Which call.
+        route: RouteId,
+        /// Why.
+        error: CommandError,
+    },
+    /// A call ended at its connection.
+    Ended {
+        /// Which call.
+        route: RouteId,
+        /// How.
+        outcome: Box<Outcome>,
+    },
+}
+
+/// What a router wants done, and tells.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send a call on its agent's connection, and say how it ended.
+    Send {
+        /// Which call.
+        route: RouteId,
+        /// Where.
+        agent: Arc<str>,
+        /// What.
+        request: Box<CallRequest>,
+    },
+    /// Cancel a call on its agent's connection; its end is still waited for.
+    Cancel {
+        /// Which call.
+        route: RouteId,
+        /// Where.
+        agent: Arc<str>,
+    },
+    /// A call has ended; there is exactly one for each.
+    Ended {
+        /// Which call.
+        route: RouteId,
+        /// How.
+        outcome: Box<Outcome>,
+    },
+    /// Launch an agent again, with a new token.
+    Launch {
+        /// Which.
+        agent: Arc<str>,
+        /// Counts the launches since it last was well for a while.
+        attempt: u32,
+    },
+    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one.
+    Stop {
+        /// Which.
+        agent: Arc<str>,
+    },
+    /// A record for the audit.
+    Audit(Box<AuditEvent>),
+}
+
+/// The machine has no peer that could break a protocol: no input is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(clippy::exhaustive_enums, reason = "there is nothing to add")]
+pub enum RouterError {}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Launch(Arc<str>),
+}
+
+#[derive(Debug)]
+struct Agent {
+    up: bool,
+    health: Health,
+    tools: BTreeSet<Box<str>>,
+    routes: BTreeSet<RouteId>,
+    meter: Meter,
+    supervision: Supervision,
+}
+
+#[derive(Debug)]
+struct Tool {
+    agent: Arc<str>,
+    spec: ToolSpec,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+struct Route {
+    agent: Arc<str>,
+    tool: Box<str>,
+    key: Option<Box<str>>,
+    /// It waits for the end of another call with its key, and nothing was sent for it.
+    follows: bool,
+    /// The caller has its end; others still wait for what was sent.
+    told: bool,
+}
+
+/// Calls over many agents. See the [module](self).
+#[derive(Debug)]
+pub struct Router {
+    config: Config,
+    agents: BTreeMap<Arc<str>, Agent>,
+    tools: BTreeMap<Box<str>, Tool>,
+    routes: BTreeMap<RouteId, Route>,
+    memory: Memory<RouteId, Outcome>,
+    last: u64,
+    timers: Timers<Timer>,
+    out: Outbox<Output>,
+}
+
+impl Router {
+    /// A router without agents.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            memory: Memory::new(config.max_remembered_calls, config.max_remembered_bytes),
+            out: Outbox::new(config.max_calls.max(1024)),
+            config,
+            agents: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            last: 0,
+            timers: Timers::new(),
+        }
+    }
+
+    /// The tools of all agents that are connected, by id.
+    pub fn tools(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.values().map(|tool| &tool.spec)
+    }
+
+    /// How an agent is; `None` where it is not connected.
+    #[must_use]
+    pub fn health(&self, agent: &str) -> Option<&Health> {
+        self.agents
+            .get(agent)
+            .filter(|agent| agent.up)
+            .map(|agent| &agent.health)
+    }
+
+    /// Calls that have not ended.
+    #[must_use]
+    pub fn running_calls(&self) -> usize {
+        self.routes.values().filter(|route| !route.told).count()
+    }
+
+    /// Calls a tool, wherever it is. Its end, whatever happens, is exactly one [`Output::Ended`].
+    ///
+    /// # Errors
+    ///
+    /// The call is refused, and nothing was sent: see [`Refused`].
+    ///
+    /// Spec: OpenSentience 4.3.1
+    // impl: OSW-4.3-2, OSW-4.3-4, OSW-4.3-10
+    pub fn call(&mut self, now: Now, request: CallRequest) -> Result<RouteId, Refused> {
+        let agent = match self.admit(now, &request) {
+            Ok(agent) => agent,
+            Err(refused) => {
+                self.audit_refusal(now, &request, &refused);
+                return Err(refused);
+            }
+        };
+        let route = RouteId(self.last + 1);
+        let key = request.idempotency_key.as_deref();
+        let turn = key.map(|key| {
+            self.memory
+                .turn(&request.tool_id, key, &request.input, &route)
+        });
+        let follows = match turn {
+            None | Some(Turn::Run) => false,
+            Some(Turn::Join) => true,
+            Some(Turn::Repeat(outcome)) => {
+                self.last += 1;
+                self.out.push(Output::Ended {
+                    route,
+                    outcome: Box::new(outcome),
+                });
+                return Ok(route);
+            }
+            Some(Turn::Conflict) => return Err(Refused::Conflict),
+            Some(Turn::Full) => return Err(Refused::Busy),
+        };
+        self.last += 1;
+        let entry = Route {
+            agent: Arc::clone(&agent),
+            tool: request.tool_id.as_str().into(),
+            key: key.map(Into::into),
+            follows,
+            told: false,
+        };
+        self.routes.insert(route, entry);
+        if !follows {
+            self.take_place(now, &agent, &request, route);
+            self.out.push(Output::Send {
+                route,
+                agent,
+                request: Box::new(request),
+            });
+        }
+        Ok(route)
+    }
+
+    /// Asks for a call's end. One that only waits for another ends at once; one whose end others wait for goes on for them.
+    ///
+    /// # Errors
+    ///
+    /// No such call is running.
+    pub fn cancel(&mut self, route: RouteId) -> Result<(), CommandError> {
+        let entry = self.routes.get(&route).filter(|entry| !entry.told);
+        let entry = entry.ok_or(CommandError::NoSuchCall)?;
+        let key = entry.key.clone();
+        let (agent, tool) = (Arc::clone(&entry.agent), entry.tool.clone());
+        let waited_for = key
+            .as_deref()
+            .is_some_and(|key| self.memory.is_waited_for(&tool, key, &route));
+        if entry.follows {
+            self.routes.remove(&route);
+            if let Some(key) = &key {
+                self.memory.leave(&tool, key, &route);
+                self.stop_unwanted(&tool, key);
+            }
+            self.tell(route, canceled());
+        } else if waited_for {
+            if let Some(entry) = self.routes.get_mut(&route) {
+                entry.told = true;
+            }
+            self.tell(route, canceled());
+        } else {
+            self.out.push(Output::Cancel { route, agent });
+        }
+        Ok(())
+    }
+
+    /// A call that went on for others alone is cancelled when none is left.
+    fn stop_unwanted(&mut self, tool: &str, key: &str) {
+        let leads =
+            |entry: &Route| entry.told && *entry.tool == *tool && entry.key.as_deref() == Some(key);
+        let leader = self.routes.iter().find(|(_, entry)| leads(entry));
+        let Some((route, agent)) = leader.map(|(route, entry)| (*route, Arc::clone(&entry.agent)))
+        else {
+            return;
+        };
+        if !self.memory.is_waited_for(tool, key, &route) {
+            self.out.push(Output::Cancel { route, agent });
+        }
+    }
+
+    fn on_up(&mut self, now: Now, agent: &str, tools: Vec<ToolSpec>) {
+        if !self.agents.contains_key(agent) && self.agents.len() >= self.config.max_agents {
+            return self.note(
+                now,
+                agent,
+                AuditName::MessageRejected,
+                "more agents than the router takes",
+            );
+        }
+        let name: Arc<str> = agent.into();
+        self.timers.set(&Timer::Launch(Arc::clone(&name)), None);
+        let policy = self.config.restart;
+        let entry = self
+            .agents
+            .entry(Arc::clone(&name))
+            .or_insert_with(|| Agent {
+                up: false,
+                health: Health::Ok,
+                tools: BTreeSet::new(),
+                routes: BTreeSet::new(),
+                meter: Meter::default(),
+                supervision: Supervision::new(policy),
+            });
+        (entry.up, entry.health) = (true, Health::Ok);
+        entry.supervision.came_up(now.mono);
+        self.on_tools(now, agent, tools);
+    }
+
+    /// Takes what an agent offers now. A tool that another agent has stays with that one.
+    fn on_tools(&mut self, now: Now, agent: &str, tools: Vec<ToolSpec>) {
+        let Some((name, entry)) = self
+            .agents
+            .get_key_value(agent)
+            .filter(|(_, entry)| entry.up)
+        else {
+            return;
+        };
+        let name = Arc::clone(name);
+        let mut meters = BTreeMap::new();
+        for id in entry.tools.clone() {
+            if let Some(tool) = self.tools.remove(&id) {
+                meters.insert(id, tool.meter);
+            }
+        }
+        let mut owned = BTreeSet::new();
+        let mut taken = false;
+        for spec in tools {
+            let id: Box<str> = spec.tool_id.as_str().into();
+            if self.tools.contains_key(&id) {
+                taken = true;
+                continue;
+            }
+            // What was used of a quota stays used, however often the tool is registered.
+            let meter = meters.remove(&id).unwrap_or_default();
+            self.tools.insert(
+                id.clone(),
+                Tool {
+                    agent: Arc::clone(&name),
+                    spec,
+                    meter,
+                },
+            );
+            owned.insert(id);
+        }
+        if let Some(entry) = self.agents.get_mut(&name) {
+            entry.tools = owned;
+        }
+        if taken {
+            self.note(
+                now,
+                &name,
+                AuditName::MessageRejected,
+                "a tool that another agent has",
+            );
+        }
+    }
+
+    fn on_health(&mut self, agent: &str, health: Health) {
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.health = health;
+        }
+        self.stop_if_unwell(agent);
+    }
+
+    /// An unhealthy agent whose policy wants another one is ended once none of its calls runs.
+    fn stop_if_unwell(&mut self, agent: &str) {
+        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+            return;
+        };
+        let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
+        if unwell && entry.supervision.replaces_unwell() {
+            let agent = Arc::clone(name);
+            self.out.push(Output::Stop { agent });
+        }
+    }
+
+    // impl: OSW-4.5-3
+    fn on_down(&mut self, now: Now, agent: &str, ended: Ended) {
+        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+            return;
+        };
+        let name = Arc::clone(name);
+        let (tools, routes) = (entry.tools.clone(), entry.routes.clone());
+        for tool in tools {
+            self.tools.remove(&tool);
+        }
+        for route in routes {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
+            self.on_ended(now, route, Outcome::failed(error.noticed_by("core.router")));
+        }
+        let Some(entry) = self.agents.get_mut(&name) else {
+            return;
+        };
+        let was_unwell = entry.health == Health::Unhealthy;
+        entry.up = false;
+        entry.tools.clear();
+        match entry.supervision.went_down(now.mono, ended, was_unwell) {
+            Some(delay) => {
+                let at = now.mono.saturating_add(delay);
+                self.timers.set(&Timer::Launch(name), Some(at));
+            }
+            None => drop(self.agents.remove(&name)),
+        }
+    }
+
+    /// What was sent for a call has ended: so have those that waited for it.
+    fn on_ended(&mut self, now: Now, route: RouteId, outcome: Outcome) {
+        let Some(entry) = self.routes.remove(&route) else {
+            return;
+        };
+        let outcome = self.within_quota(&entry.tool, outcome);
+        self.give_place_back(&entry, route);
+        if let Some(key) = &entry.key {
+            let lasting = outcome.status == Status::Succeeded
+                || (outcome.status == Status::Failed
+                    && outcome
+                        .error
+                        .as_ref()
+                        .is_some_and(|error| error.retryable != Some(true)));
+            let bytes = outcome
+                .output
+                .as_ref()
+                .map_or(256, |output| output.as_str().len());
+            let end = lasting.then(|| (outcome.clone(), bytes));
+            for follower in self.memory.end(&entry.tool, key, &route, end) {
+                if self.routes.remove(&follower).is_some() {
+                    self.tell(follower, outcome.clone());
+                }
+            }
+        }
+        if !entry.told {
+            self.tell(route, outcome);
+        }
+        let _ = now;
+        self.stop_if_unwell(&entry.agent);
+    }
+
+    fn tell(&mut self, route: RouteId, outcome: Outcome) {
+        self.out.push(Output::Ended {
+            route,
+            outcome: Box::new(outcome),
+        });
+    }
+
+    fn note(&mut self, now: Now, agent: &str, name: AuditName, detail: &'static str) {
+        let mut event = AuditEvent::of(name, now.wall).with_detail(detail);
+        event.agent_id = Some(agent.to_owned());
+        self.out.push(Output::Audit(Box::new(event)));
+    }
+}
+
+fn canceled() -> Outcome {
+    Outcome::canceled("canceled")
+}
+
+impl Machine for Router {
+    type Input<'a> = Input;
+    type Output = Output;
+    type Error = RouterError;
+
+    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), RouterError> {
+        match input {
+            Input::AgentUp { agent, tools } => self.on_up(now, &agent, tools),
+            Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
+            Input::Health { agent, health } => self.on_health(&agent, health),
+            Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
+            Input::NotSent { route, error } => {
+                let error =
+                    ErrorObject::of(error.code(), error.to_string()).noticed_by("core.router");
+                self.on_ended(now, route, Outcome::failed(error));
+            }
+            Input::Ended { route, outcome } => self.on_ended(now, route, *outcome),
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        while let Some(Timer::Launch(agent)) = self.timers.pop(now.mono) {
+            if let Some(entry) = self.agents.get_mut(&agent) {
+                let attempt = entry.supervision.attempt();
+                self.out.push(Output::Launch { agent, attempt });
+            }
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    fn accepts_input(&self) -> bool {
+        !self.out.is_full()
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,97 @@
+//! Whether and when an agent is launched again.
+
+use core::time::Duration;
+
+use ubos_common::machine::Backoff;
+use ubos_common::time::Mono;
+
+/// Whether an agent is launched again when it has ended.
+///
+/// Spec: OpenSentience 4.5
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the specification names these three"
+)]
+pub enum RestartPolicy {
+    /// It is not.
+    #[default]
+    Never,
+    /// When it failed: an exit with another code than 0, a signal, or because it was unhealthy.
+    OnFailure,
+    /// However it ended.
+    Always,
+}
+
+/// How an agent ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The process exited with 0, or the connection was closed in good order.
+    Well,
+    /// It exited with another code, died of a signal, or the connection broke.
+    Failed,
+    /// The core asked it to end for good.
+    Asked,
+}
+
+/// What is known of an agent's launches.
+#[derive(Debug)]
+pub(super) struct Supervision {
+    policy: RestartPolicy,
+    backoff: Backoff,
+    up_since: Option<Mono>,
+}
+
+impl Supervision {
+    pub(super) fn new(policy: RestartPolicy) -> Self {
+        Self {
+            policy,
+            backoff: Backoff::new(FIRST_DELAY, LONGEST_DELAY),
+            up_since: None,
+        }
+    }
+
+    pub(super) const fn came_up(&mut self, now: Mono) {
+        self.up_since = Some(now);
+    }
+
+    pub(super) fn replaces_unwell(&self) -> bool {
+        self.policy != RestartPolicy::Never
+    }
+
+    /// The delay before the next launch, if there is one.
+    pub(super) fn went_down(
+        &mut self,
+        now: Mono,
+        ended: Ended,
+        was_unwell: bool,
+    ) -> Option<Duration> {
+        let again = match (self.policy, ended) {
+            (_, Ended::Asked) if !was_unwell => false,
+            (RestartPolicy::Never, _) => false,
+            (RestartPolicy::OnFailure, Ended::Well) => was_unwell,
+            _ => true,
+        };
+        // One that was well for longer than the longest delay begins anew.
+        let lasted = self
+            .up_since
+            .take()
+            .map(|since| now.saturating_since(since));
+        if lasted.is_some_and(|lasted| lasted > LONGEST_DELAY) {
+            self.backoff.reset();
+        }
+        again.then(|| self.backoff.next_delay())
+    }
+
+    /// Launches since it last was well for a while.
+    pub(super) const fn attempt(&self) -> u32 {
+        self.backoff.attempts()
+    }
+}
+
+/// The delay before the first launch; each further one is twice as long.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
+/// The longest delay.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);

@@ -1,0 +1,104 @@
+//! Inputs held against the schema of their tool.
+
+use ubos_common::json::RawObject;
+
+#[cfg(feature = "schema")]
+use crate::error::ErrorCode;
+use crate::error::ErrorObject;
+use crate::message::ToolSpec;
+
+/// A tool's input schema, compiled once.
+#[derive(Clone, Debug)]
+pub(crate) struct InputCheck {
+    #[cfg(feature = "schema")]
+    schema: Result<ubos_common::schema::Schema, ubos_common::schema::SchemaError>,
+}
+
+impl InputCheck {
+    #[cfg_attr(
+        not(feature = "schema"),
+        expect(clippy::missing_const_for_fn, reason = "compiles nothing here")
+    )]
+    pub(crate) fn of(tool: &ToolSpec, max_bytes: usize) -> Self {
+        #[cfg(not(feature = "schema"))]
+        let _ = (tool, max_bytes);
+        Self {
+            #[cfg(feature = "schema")]
+            schema: ubos_common::schema::Schema::compile_within(
+                tool.input_schema.as_str(),
+                max_bytes,
+            ),
+        }
+    }
+
+    /// Why an input does not fit; never its text.
+    // impl: OSW-4.3-3
+    pub(crate) fn refusal(&self, input: &RawObject) -> Option<ErrorObject> {
+        #[cfg(feature = "schema")]
+        {
+            refusal(&self.schema, input)
+        }
+        #[cfg(not(feature = "schema"))]
+        {
+            let _ = input;
+            None
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+fn refusal(
+    schema: &Result<ubos_common::schema::Schema, ubos_common::schema::SchemaError>,
+    input: &RawObject,
+) -> Option<ErrorObject> {
+    use ubos_common::json::MemberWriter;
+
+    let schema = match schema {
+        Ok(schema) => schema,
+        Err(why) => {
+            return Some(ErrorObject::of(
+                ErrorCode::ToolInvalidSchema,
+                why.to_string(),
+            ));
+        }
+    };
+    let findings = schema.findings(input.as_raw());
+    let first = findings.first()?;
+    let message = format!(
+        "the input breaks {:?} at {:?}",
+        first.keyword, first.pointer
+    );
+    let mut error = ErrorObject::of(ErrorCode::ToolInvalidInput, message);
+    let mut details = Vec::new();
+    let mut object = MemberWriter::begin(&mut details);
+    let pointers: Vec<&str> = findings
+        .iter()
+        .map(|finding| finding.pointer.as_str())
+        .collect();
+    object.member("pointers", &pointers);
+    object.end();
+    let details = String::from_utf8(details).ok();
+    error.details = details
+        .and_then(|text| ubos_common::json::RawBuf::parse(&text).ok())
+        .and_then(RawObject::new);
+    Some(error)
+}
+
+/// Whether the schemas of a tool can be used.
+///
+/// # Errors
+///
+/// What is wrong, in a sentence.
+// impl: OSW-4.2-3
+pub(crate) fn check_schemas(tool: &ToolSpec, max_bytes: usize) -> Result<(), String> {
+    let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
+    for schema in schemas.into_iter().flatten() {
+        if schema.as_str().len() > max_bytes {
+            return Err("the schema is too large".to_owned());
+        }
+        #[cfg(feature = "schema")]
+        ubos_common::schema::Schema::compile_within(schema.as_str(), max_bytes)
+            .map_err(|why| why.to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Loopback TCP, for where there are no Unix sockets. Nothing listens unless it is asked to, and nobody beyond this machine is
+//! heard.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpStream};
+
+/// Why there is no TCP connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TcpError {
+    /// Every machine that reaches the address could connect.
+    #[error("{0} is no loopback address")]
+    NotLoopback(SocketAddr),
+    /// The system refuses.
+    #[error("no TCP connection")]
+    Io(#[source] io::Error),
+}
+
+/// Listens for agents on a loopback address. Give what it accepts to [`attach`](super::attach).
+///
+/// A loopback port is open to every user of the machine, and tells nothing of the process behind it: the token alone decides.
+/// Prefer [`Launcher`](super::Launcher) and its socket where there are Unix sockets.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use opensentience_wire::transport::tokio::Loopback;
+///
+/// let loopback = Loopback::bind("127.0.0.1:0".parse()?).await?;
+/// let address = loopback.address()?;
+/// let stream = loopback.accept().await?;
+/// # let _ = (address, stream);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Spec: OpenSentience 1
+// impl: OSW-1-1
+#[derive(Debug)]
+pub struct Loopback(TcpListener);
+
+impl Loopback {
+    /// Listens on an address; port 0 takes one that is free.
+    ///
+    /// # Errors
+    ///
+    /// The address is no loopback address, or is taken.
+    pub async fn bind(address: SocketAddr) -> Result<Self, TcpError> {
+        only_loopback(address)?;
+        TcpListener::bind(address)
+            .await
+            .map(Self)
+            .map_err(TcpError::Io)
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// The system does not tell.
+    pub fn address(&self) -> Result<SocketAddr, TcpError> {
+        self.0.local_addr().map_err(TcpError::Io)
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses it.
+    pub async fn accept(&self) -> Result<TcpStream, TcpError> {
+        let (stream, peer) = self.0.accept().await.map_err(TcpError::Io)?;
+        only_loopback(peer)?;
+        at_once(stream)
+    }
+
+    /// Connects an agent to its core.
+    ///
+    /// # Errors
+    ///
+    /// The address is no loopback address, or nobody listens there.
+    pub async fn connect(address: SocketAddr) -> Result<TcpStream, TcpError> {
+        only_loopback(address)?;
+        at_once(TcpStream::connect(address).await.map_err(TcpError::Io)?)
+    }
+}
+
+const fn only_loopback(address: SocketAddr) -> Result<(), TcpError> {
+    if address.ip().is_loopback() {
+        Ok(())
+    } else {
+        Err(TcpError::NotLoopback(address))
+    }
+}
+
+/// Small frames must not wait for the answer to the one before.
+fn at_once(stream: TcpStream) -> Result<TcpStream, TcpError> {
+    stream.set_nodelay(true).map_err(TcpError::Io)?;
+    Ok(stream)
+}

@@ -1,0 +1,195 @@
+//! Calls with one key have one effect, at the agent.
+
+use opensentience_wire::error::{CommandError, ErrorCode, ErrorObject};
+use opensentience_wire::limits::Limits;
+use opensentience_wire::role::CallId;
+use serde_json::{Value, json};
+use ubos_common::machine::Machine as _;
+
+use crate::kit::*;
+
+fn keyed(id: &str, n: u64) -> Value {
+    let mut call = call(id);
+    call["payload"]["idempotency_key"] = json!("k");
+    call["payload"]["input"] = json!({"n": n});
+    call["request_id"] = json!(format!("r-{id}"));
+    call
+}
+
+fn id(text: &str) -> CallId {
+    CallId::from(text)
+}
+
+/// Each result that was sent: call, request, status, code.
+fn results(said: &AgentSaid) -> Vec<String> {
+    let results = said
+        .sent
+        .iter()
+        .filter(|message| message["type"] == "agent.tool.result");
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    results
+        .map(|message| {
+            let payload = &message["payload"];
+            let code = text(&payload["error"]["code"]);
+            [
+                text(&payload["call_id"]),
+                text(&message["request_id"]),
+                text(&payload["status"]),
+                code,
+            ]
+            .join(" ")
+        })
+        .collect()
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn a_second_call_joins_the_first_or_gets_its_result_under_its_own_id() {
+    let mut conn = open_agent(Limits::default());
+    assert_eq!(tell_agent(&mut conn, 0, &keyed("a", 1)).calls.len(), 1);
+    let joined = tell_agent(&mut conn, 0, &keyed("b", 1));
+    assert!(joined.calls.is_empty() && joined.sent.is_empty());
+    assert_eq!(
+        results(&tell_agent(&mut conn, 0, &keyed("x", 2))),
+        ["x r-x failed tool.conflict"]
+    );
+    assert_eq!(conn.running_calls(), 2);
+    assert_eq!(
+        conn.finish(at(1), &id("b"), Ok(object(&json!({})))),
+        Err(CommandError::NoSuchCall),
+        "it has no tool"
+    );
+    conn.finish(at(1), &id("a"), Ok(object(&json!({"done": 1}))))
+        .unwrap();
+    let said = drain_agent(&mut conn);
+    assert_eq!(results(&said), ["b r-b succeeded -", "a r-a succeeded -"]);
+    let later = tell_agent(&mut conn, 9, &keyed("c", 1));
+    assert!(later.calls.is_empty());
+    assert_eq!(results(&later), ["c r-c succeeded -"]);
+    assert_eq!(later.sent[0]["payload"]["output"], json!({"done": 1}));
+    assert_eq!(
+        results(&tell_agent(&mut conn, 9, &keyed("y", 2))),
+        ["y r-y failed tool.conflict"]
+    );
+    assert_eq!(conn.running_calls(), 0);
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn lasting_failures_are_remembered_and_retryable_or_canceled_ones_are_not() {
+    for (code, again) in [
+        (ErrorCode::ToolFailed, 0),
+        (ErrorCode::ToolBusy, 1),
+        (ErrorCode::ToolCanceled, 1),
+    ] {
+        let mut conn = open_agent(Limits::default());
+        tell_agent(&mut conn, 0, &keyed("a", 1));
+        conn.finish(at(1), &id("a"), Err(ErrorObject::of(code.clone(), "no")))
+            .unwrap();
+        drain_agent(&mut conn);
+        assert_eq!(
+            tell_agent(&mut conn, 2, &keyed("b", 1)).calls.len(),
+            again,
+            "{code}"
+        );
+    }
+}
+
+fn cancel(id: &str) -> Value {
+    message("core.tool.cancel", json!({"call_id": id}))
+}
+
+// spec: OSW-4.3-10
+// spec: OSW-4.4-3
+#[test]
+fn a_tool_is_stopped_when_nobody_waits_for_it_any_more() {
+    let mut conn = open_agent(Limits::default());
+    tell_agent(&mut conn, 0, &keyed("a", 1));
+    tell_agent(&mut conn, 0, &keyed("b", 1));
+    tell_agent(&mut conn, 0, &keyed("c", 1));
+    // The first is canceled: it ends, and its tool runs on for the others.
+    let said = tell_agent(&mut conn, 1, &cancel("a"));
+    assert_eq!(
+        (results(&said), said.cancels),
+        (vec!["a r-a canceled tool.canceled".to_owned()], 0)
+    );
+    let said = tell_agent(&mut conn, 1, &cancel("b"));
+    assert_eq!(
+        (results(&said), said.cancels),
+        (vec!["b r-b canceled tool.canceled".to_owned()], 0)
+    );
+    let said = tell_agent(&mut conn, 1, &cancel("c"));
+    assert_eq!(
+        (results(&said), said.cancels),
+        (vec!["c r-c canceled tool.canceled".to_owned()], 1)
+    );
+    assert_eq!(
+        conn.finish(at(2), &id("a"), Ok(object(&json!({})))),
+        Err(CommandError::NoSuchCall)
+    );
+    assert_eq!(drain_agent(&mut conn).sent.len(), 0);
+    // What it came back with all the same is what the key did.
+    assert_eq!(
+        results(&tell_agent(&mut conn, 3, &keyed("d", 1))),
+        ["d r-d succeeded -"]
+    );
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn followers_get_the_end_of_a_tool_whose_first_call_timed_out() {
+    let mut conn = open_agent(Limits::default());
+    let mut first = keyed("a", 1);
+    first["payload"]["timeout_ms"] = json!(10);
+    tell_agent(&mut conn, 0, &first);
+    tell_agent(&mut conn, 0, &keyed("b", 1));
+    conn.handle_timeout(at(10));
+    let said = drain_agent(&mut conn);
+    assert_eq!((results(&said).len(), said.cancels), (1, 0));
+    assert!(
+        conn.finish(at(11), &id("a"), Ok(object(&json!({}))))
+            .is_err()
+    );
+    assert_eq!(results(&drain_agent(&mut conn)), ["b r-b succeeded -"]);
+    assert_eq!(conn.running_calls(), 0);
+}
+
+// spec: OSW-4.3-10
+#[test]
+fn the_memory_is_bounded() {
+    let mut conn = open_agent(Limits::default().with_remembered(2, 1_000_000));
+    let with_key = |id: &str, key: &str| {
+        let mut call = keyed(id, 1);
+        call["payload"]["idempotency_key"] = json!(key);
+        call
+    };
+    for key in ["k1", "k2", "k3"] {
+        tell_agent(&mut conn, 0, &with_key(key, key));
+        conn.finish(at(1), &id(key), Ok(object(&json!({}))))
+            .unwrap();
+    }
+    drain_agent(&mut conn);
+    assert_eq!(
+        tell_agent(&mut conn, 2, &with_key("x", "k3")).calls.len(),
+        0
+    );
+    assert_eq!(
+        tell_agent(&mut conn, 2, &with_key("y", "k1")).calls.len(),
+        1,
+        "the oldest is forgotten"
+    );
+    let mut conn = open_agent(Limits::default().with_remembered(9, 20));
+    tell_agent(&mut conn, 0, &keyed("a", 1));
+    conn.finish(
+        at(1),
+        &id("a"),
+        Ok(object(&json!({"long": "x".repeat(30)}))),
+    )
+    .unwrap();
+    drain_agent(&mut conn);
+    assert_eq!(
+        tell_agent(&mut conn, 2, &keyed("b", 1)).calls.len(),
+        1,
+        "too large to remember"
+    );
+}
