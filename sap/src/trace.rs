@@ -73,7 +73,7 @@ mod off {
     use crate::processor::{Answer, ProcessError};
     use crate::task::Task;
 
-    #[derive(Clone, Copy)]
+    #[derive(Clone)]
     pub(crate) struct Span;
 
     pub(crate) const fn task(_: &Task) -> Span {
