@@ -62,7 +62,15 @@ fn refusal(
             ));
         }
     };
-    let findings = schema.findings(input.as_raw());
+    let findings = match schema.findings(input.as_raw()) {
+        Ok(findings) => findings,
+        Err(why) => {
+            return Some(ErrorObject::of(
+                ErrorCode::ToolInvalidInput,
+                why.to_string(),
+            ));
+        }
+    };
     let first = findings.first()?;
     let message = format!(
         "the input breaks {:?} at {:?}",

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::json::Raw;
 
-/// Why a schema cannot be used. Nothing was compiled.
+/// Why a schema cannot be used, or not on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -29,6 +29,9 @@ pub enum SchemaError {
     /// It is no JSON Schema.
     #[error("no JSON Schema")]
     NoSchema,
+    /// The value has a number that cannot be held as one, such as `1e400`.
+    #[error("a number that cannot be held")]
+    Number,
 }
 
 /// Where a value does not fit its schema.
@@ -49,7 +52,7 @@ pub struct SchemaFinding {
 ///
 /// let schema = Schema::compile(r#"{"properties":{"n":{"type":"integer"}}}"#)?;
 /// let wrong = RawBuf::parse(r#"{"n":"1"}"#)?;
-/// let findings = schema.findings(wrong.as_raw());
+/// let findings = schema.findings(wrong.as_raw())?;
 /// assert_eq!((findings[0].pointer.as_str(), findings[0].keyword.as_str()), ("/n", "type"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -63,7 +66,7 @@ impl Schema {
     ///
     /// See [`SchemaError`].
     pub fn compile(schema: &str) -> Result<Self, SchemaError> {
-        Self::compile_within(schema, MAX_SCHEMA_BYTES)
+        Self::compile_within(schema, MAX_BYTES)
     }
 
     /// Compiles a schema of at most so many bytes.
@@ -90,18 +93,13 @@ impl Schema {
 
     /// Where a value does not fit; empty where it does. At most 16 are named.
     ///
-    /// A number that cannot be held as one, such as `1e400`, fits nothing.
-    #[must_use]
-    pub fn findings(&self, value: Raw<'_>) -> Vec<SchemaFinding> {
-        let Ok(value) = value.deserialize::<Value>() else {
-            let keyword = "number".to_owned();
-            return vec![SchemaFinding {
-                pointer: String::new(),
-                keyword,
-            }];
-        };
+    /// # Errors
+    ///
+    /// [`SchemaError::Number`]: nothing can be said of such a value.
+    pub fn findings(&self, value: Raw<'_>) -> Result<Vec<SchemaFinding>, SchemaError> {
+        let value: Value = value.deserialize().map_err(|_| SchemaError::Number)?;
         if self.0.is_valid(&value) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let finding = |error: jsonschema::ValidationError<'_>| SchemaFinding {
             pointer: error.instance_path().to_string(),
@@ -114,7 +112,7 @@ impl Schema {
             .map(finding)
             .collect();
         findings.dedup();
-        findings
+        Ok(findings)
     }
 }
 
@@ -204,7 +202,8 @@ impl References {
 }
 
 const REFERS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// Bytes of a schema that [`Schema::compile`] takes.
+pub const MAX_BYTES: usize = 64 << 10;
 const MAX_REFERENCES: usize = 16;
 const MAX_FINDINGS: usize = 16;
 
@@ -245,7 +244,7 @@ mod tests {
             refused(r#"{"pattern":"(?=a)b"}"#),
             Some(SchemaError::NoSchema)
         );
-        let long = format!(r#"{{"title":"{}"}}"#, "x".repeat(MAX_SCHEMA_BYTES));
+        let long = format!(r#"{{"title":"{}"}}"#, "x".repeat(MAX_BYTES));
         assert_eq!(refused(&long), Some(SchemaError::TooLarge));
         assert!(Schema::compile_within(&long, long.len()).is_ok());
     }
@@ -254,12 +253,12 @@ mod tests {
     fn findings_are_bounded_and_name_place_and_keyword() {
         let schema = Schema::compile(r#"{"items":{"type":"integer"},"maxItems":99}"#).unwrap();
         let of = |text: &str| schema.findings(crate::json::RawBuf::parse(text).unwrap().as_raw());
-        assert_eq!(of("[1,2]"), []);
-        assert_eq!(of("[1,\"x\"]")[0].pointer, "/1");
+        assert_eq!(of("[1,2]").unwrap(), []);
+        assert_eq!(of("[1,\"x\"]").unwrap()[0].pointer, "/1");
         assert_eq!(
-            of(&format!("[{}0.5]", "0.5,".repeat(50))).len(),
+            of(&format!("[{}0.5]", "0.5,".repeat(50))).unwrap().len(),
             MAX_FINDINGS
         );
-        assert_eq!(of("[1e400]")[0].keyword, "number");
+        assert_eq!(of("[1e400]"), Err(SchemaError::Number));
     }
 }

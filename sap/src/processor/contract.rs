@@ -1,12 +1,11 @@
 //! Outputs held against the JSON Schema of their contract.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use jsonschema::{PatternOptions, Validator};
-use serde_json::Value;
 use ubos_common::canon::Digest;
 use ubos_common::json::Raw;
+use ubos_common::schema::{Schema, SchemaError};
 
 use super::hooks::{ContractCheck, ContractFinding, NotEnforced};
 use crate::task::OutputContract;
@@ -44,7 +43,7 @@ pub struct Schemas(Mutex<Compiled>);
 
 #[derive(Debug, Default)]
 struct Compiled {
-    schemas: BTreeMap<Digest, Result<Arc<Validator>, NotEnforced>>,
+    schemas: BTreeMap<Digest, Result<Schema, NotEnforced>>,
     order: VecDeque<Digest>,
 }
 
@@ -58,11 +57,14 @@ impl ContractCheck for Schemas {
             Ok(validator) => validator,
             Err(why) => return ContractFinding::NotEnforced(why),
         };
-        let Ok(output) = output.deserialize::<Value>() else {
-            return ContractFinding::NotEnforced(NotEnforced::Number);
+        let findings = match validator.findings(output) {
+            Ok(findings) => findings,
+            Err(why) => return ContractFinding::NotEnforced(not_enforced(why)),
         };
-        let errors = validator.iter_errors(&output).take(MAX_POINTERS);
-        let mut pointers: Vec<String> = errors.map(|e| e.instance_path().to_string()).collect();
+        let mut pointers: Vec<String> = findings
+            .into_iter()
+            .map(|finding| finding.pointer)
+            .collect();
         pointers.dedup();
         if pointers.is_empty() {
             ContractFinding::Kept
@@ -73,8 +75,9 @@ impl ContractCheck for Schemas {
 }
 
 impl Schemas {
-    fn compiled(&self, schema: &str) -> Result<Arc<Validator>, NotEnforced> {
-        if schema.len() > MAX_SCHEMA_BYTES {
+    fn compiled(&self, schema: &str) -> Result<Schema, NotEnforced> {
+        // A long one is not even kept by its digest.
+        if schema.len() > ubos_common::schema::MAX_BYTES {
             return Err(NotEnforced::TooLarge);
         }
         let key = Digest::of_bytes(schema.as_bytes());
@@ -100,110 +103,20 @@ impl Schemas {
     }
 }
 
-fn compile(schema: &str) -> Result<Arc<Validator>, NotEnforced> {
-    let schema: Value = serde_json::from_str(schema).map_err(|_| NotEnforced::NoSchema)?;
-    let mut references = References::default();
-    references.collect(&schema, &mut String::new())?;
-    references.bound()?;
-    jsonschema::draft202012::options()
-        .offline()
-        .should_validate_formats(true)
-        .with_pattern_options(PatternOptions::regex())
-        .build(&schema)
-        .map(Arc::new)
-        .map_err(|_| NotEnforced::NoSchema)
+fn compile(schema: &str) -> Result<Schema, NotEnforced> {
+    Schema::compile(schema).map_err(not_enforced)
 }
 
-/// Where a schema refers to itself: `(place, target)`, both pointers.
-#[derive(Default)]
-struct References(Vec<(String, String)>);
-
-impl References {
-    fn collect(&mut self, schema: &Value, place: &mut String) -> Result<(), NotEnforced> {
-        let length = place.len();
-        match schema {
-            Value::Object(members) => {
-                for (name, value) in members {
-                    if let (true, Value::String(target)) = (REFERS.contains(&&**name), value) {
-                        self.add(place, target)?;
-                    }
-                    place.push('/');
-                    place.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                    self.collect(value, place)?;
-                    place.truncate(length);
-                }
-            }
-            Value::Array(items) => {
-                for (index, value) in items.iter().enumerate() {
-                    place.push_str(&format!("/{index}"));
-                    self.collect(value, place)?;
-                    place.truncate(length);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, place: &str, target: &str) -> Result<(), NotEnforced> {
-        let Some(target) = target.strip_prefix('#') else {
-            return Err(NotEnforced::Remote);
-        };
-        if self.0.len() == MAX_REFERENCES {
-            return Err(NotEnforced::TooLarge);
-        }
-        // An anchor may be anywhere, so it is taken to hold everything. So is a pointer with escapes of its own.
-        let is_plain = target.starts_with('/') && !target.contains('%');
-        let target = if is_plain { target } else { "" };
-        self.0.push((place.to_owned(), target.to_owned()));
-        Ok(())
-    }
-
-    /// Two ways from one place into a recursion double the work at every level of the output.
-    fn bound(&self) -> Result<(), NotEnforced> {
-        let recursive: Vec<bool> = (0..self.0.len()).map(|i| self.comes_back(i)).collect();
-        for one in 0..self.0.len() {
-            let ways = self.next(one).filter(|n| recursive.get(*n) == Some(&true));
-            if ways.count() > 1 {
-                return Err(NotEnforced::TooLarge);
-            }
-        }
-        Ok(())
-    }
-
-    /// The references inside of what this one refers to.
-    fn next(&self, one: usize) -> impl Iterator<Item = usize> + '_ {
-        let target = self.0.get(one).map_or("", |(_, target)| target.as_str());
-        let inside = move |place: &str| {
-            let rest = place.strip_prefix(target);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let places = self.0.iter().enumerate();
-        places.filter_map(move |(index, (place, _))| inside(place).then_some(index))
-    }
-
-    fn comes_back(&self, start: usize) -> bool {
-        let mut seen = vec![false; self.0.len()];
-        let mut open: Vec<usize> = self.next(start).collect();
-        while let Some(one) = open.pop() {
-            if one == start {
-                return true;
-            }
-            if let Some(seen) = seen.get_mut(one)
-                && !core::mem::replace(seen, true)
-            {
-                open.extend(self.next(one));
-            }
-        }
-        false
+const fn not_enforced(why: SchemaError) -> NotEnforced {
+    match why {
+        SchemaError::TooLarge => NotEnforced::TooLarge,
+        SchemaError::Remote => NotEnforced::Remote,
+        SchemaError::Number => NotEnforced::Number,
+        _ => NotEnforced::NoSchema,
     }
 }
 
-const REFERS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-const MAX_SCHEMA_BYTES: usize = 64 << 10;
-const MAX_REFERENCES: usize = 16;
 const MAX_COMPILED: usize = 256;
-const MAX_POINTERS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -241,7 +154,10 @@ mod tests {
             refused(r#"{"pattern":"(?=a)b"}"#),
             Some(NotEnforced::NoSchema)
         );
-        let long = format!(r#"{{"title":"{}"}}"#, "x".repeat(MAX_SCHEMA_BYTES));
+        let long = format!(
+            r#"{{"title":"{}"}}"#,
+            "x".repeat(ubos_common::schema::MAX_BYTES)
+        );
         let schemas = Schemas::default();
         assert_eq!(schemas.compiled(&long).err(), Some(NotEnforced::TooLarge));
         for n in 0..=MAX_COMPILED {
