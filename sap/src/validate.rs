@@ -82,22 +82,29 @@ impl Options {
 ///
 /// [`DecodeError`], with every finding. Spec: SAP 4.1
 pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), DecodeError> {
-    let (mut task, mut report) = json::decode::<Task>(bytes, &options.limits, options.profile)?;
+    // Looked at where it stands: a task is large to move.
+    let mut outcome = json::decode::<Task>(bytes, &options.limits, options.profile);
+    if let Ok((task, report)) = &mut outcome {
+        between_members(task, options, report);
+    }
+    outcome
+}
+
+fn between_members(task: &mut Task, options: &Options, report: &mut Report) {
     if report.iter().any(is_default_level) {
         task.constitutional_context.pressure_level = options.default_level;
     }
     let max_findings = options.limits.max_findings;
-    unlisted_principles(&task, max_findings, &mut report);
+    unlisted_principles(task, max_findings, report);
     let attachments = task.attachments.as_deref().unwrap_or_default();
     for (index, attachment) in attachments.iter().enumerate() {
         if report.len() >= max_findings {
             break;
         }
-        attachment_uri(index, attachment, &mut report);
+        attachment_uri(index, attachment, report);
     }
-    let found = secrets::scan(&task, secrets::SecretPolicy::Advise);
+    let found = secrets::scan(task, secrets::SecretPolicy::Advise);
     report.extend_under("", found);
-    Ok((task, report))
 }
 
 /// Reads a result.
