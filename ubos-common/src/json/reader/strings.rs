@@ -8,7 +8,7 @@ use super::Reader;
 
 impl<'a> Reader<'a> {
     /// A string, from its opening quote, which is known to be there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn quoted(&mut self) -> Result<Cow<'a, str>, Fault> {
         let start = self.at + 1;
         let plain = scan::plain_end(self.text.as_bytes(), start);
