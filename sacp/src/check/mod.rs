@@ -36,7 +36,6 @@ use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
 use crate::message::{Message, OutFmt};
-use crate::plan::Step;
 use crate::registry::{Registry, look_up};
 
 pub use repair::{Repair, RepairError, repair};
@@ -397,15 +396,13 @@ impl Gap {
 /// Spec: SACP 10, 11
 #[must_use]
 pub fn gaps(message: &Message, registry: &dyn Registry) -> Vec<Gap> {
-    message
-        .plan
-        .steps()
-        .iter()
-        .filter_map(|step| gap(step, registry))
-        .collect()
+    let graph = Graph::of_message(message);
+    // A step that holds a subtask is that message: nobody is asked for the step itself.
+    let own = graph.steps().iter().filter(|step| step.subtask.is_none());
+    own.filter_map(|step| gap(step, registry)).collect()
 }
 
-fn gap(step: &Step<'_>, registry: &dyn Registry) -> Option<Gap> {
+fn gap(step: &Node, registry: &dyn Registry) -> Option<Gap> {
     let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
     let code = match look_up(registry, verb, tool) {
         Err(code) => code,
@@ -414,7 +411,7 @@ fn gap(step: &Step<'_>, registry: &dyn Registry) -> Option<Gap> {
         Ok(()) => return None,
     };
     Some(Gap {
-        number: step.number,
+        number: step.place,
         pointer: step.pointer.clone(),
         verb: verb.into(),
         tool: tool.into(),

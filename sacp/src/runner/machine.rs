@@ -9,8 +9,9 @@ use ubos_common::time::{Mono, Now};
 
 use super::outcome::{End, Outcome};
 use super::schedule::{ScopeRun, Todo};
-use super::steps::{Gate, Given, Progress, StepRun, StepState, Ticket, lay_out};
+use super::steps::{Gate, Given, Progress, StepRun, Ticket, lay_out};
 use super::{Cause, Config, Failure};
+use crate::draw::{StepState, StepView};
 use crate::graph::Graph;
 use crate::message::{Message, State};
 use crate::plan::Act;
@@ -259,6 +260,34 @@ impl Runner {
     #[must_use]
     pub fn step_state(&self, step: usize) -> Option<StepState> {
         self.step_run(step).map(StepRun::state)
+    }
+
+    /// A step for a picture of the run: its state, and how long it took or has taken so far.
+    ///
+    /// ```
+    /// use sacp::Message;
+    /// use sacp::draw::mermaid;
+    /// use sacp::runner::{Config, Runner};
+    /// use ubos_common::time::{Mono, Now, Timestamp};
+    ///
+    /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    /// let message = Message::decode(br#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#)?;
+    /// let mut runner = Runner::new(&message, Config::default())?;
+    /// runner.start(now);
+    /// let picture = mermaid(runner.graph(), |step| runner.view(now, step));
+    /// assert!(picture.contains("running"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn view(&self, now: Now, step: usize) -> StepView {
+        let Some(run) = self.step_run(step) else {
+            return StepView::default();
+        };
+        let view = StepView::new(run.state());
+        match run.began {
+            Some(began) => view.took(run.ended.unwrap_or(now.mono).saturating_since(began)),
+            None => view,
+        }
     }
 
     /// The output of a step that has one: later acts may look at it.

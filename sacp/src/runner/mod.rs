@@ -32,12 +32,13 @@ mod resume;
 mod schedule;
 mod steps;
 
+pub use crate::draw::StepState;
 pub use config::{Config, Echo, Recovery, Rule, Simulate};
 pub use failure::{Cause, Failure};
 pub use machine::{Input, Output, Runner, RunnerError, StartError};
 pub use outcome::{End, Outcome, StepReport};
 pub use resume::ResumeError;
-pub use steps::{Given, StepState, Ticket};
+pub use steps::{Given, Ticket};
 
 #[cfg(test)]
 mod reference;

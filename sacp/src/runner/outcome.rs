@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf, Write};
 
-use super::steps::{StepRun, StepState};
+use super::steps::StepRun;
 use super::{Failure, Runner};
+use crate::draw::StepState;
 use crate::error::Code;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::reply::{self, ErrReply, Reply};

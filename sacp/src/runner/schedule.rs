@@ -6,8 +6,9 @@ use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now};
 
 use super::outcome::End;
-use super::steps::{Given, Progress, StepState, Ticket};
+use super::steps::{Given, Progress, Ticket};
 use super::{Cause, Failure, Output, Recovery, Runner};
+use crate::draw::StepState;
 use crate::graph::Retry;
 
 /// A message whose plan runs.

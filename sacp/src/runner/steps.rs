@@ -7,6 +7,7 @@ use ubos_common::json::RawBuf;
 use ubos_common::time::Mono;
 
 use super::{Cause, Config, Recovery};
+use crate::draw::StepState;
 use crate::graph::Graph;
 use crate::plan::Act;
 
@@ -62,24 +63,6 @@ impl Given {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-/// How far a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StepState {
-    /// It waits for others, for room, or, after a failure, for its time.
-    Waiting,
-    /// Somebody carries it out.
-    Running,
-    /// It has an output.
-    Done,
-    /// It has none, and nothing took its place.
-    Failed,
-    /// It did not run: something before it failed, or nobody needed it.
-    Skipped,
-    /// It was stopped with the run.
-    Cancelled,
 }
 
 #[derive(Clone, Debug)]

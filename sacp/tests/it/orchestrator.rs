@@ -421,3 +421,24 @@ fn cancel_stops_every_question() {
     );
     assert_eq!(error(&wanted).details, "cancelled");
 }
+
+// spec: SACP-3-7
+#[test]
+fn an_act_inside_a_subtask_is_checked_before_anybody_is_asked() {
+    let text = r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}],
+        ["any","THING",{"subtask":{"g":"H","plan":[["get","TWO",{}],["check","VISA",{"who":1}]]}}]]}"#;
+    let mut run = start(text, OrchestratorConfig::default());
+    let wanted = drain(&mut run);
+    let error = error(&wanted);
+    assert_eq!((wanted.len(), error.code), (1, Code::UnknownVerb));
+    assert_eq!(error.pointer.as_deref(), Some("/plan/1/2/subtask/plan/1"));
+    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let wanted = drain(&mut run);
+    let [Wanted::Spawn(request)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    assert_eq!(
+        request.context.as_ref().unwrap()["input_hints"].as_str(),
+        r#"["who"]"#
+    );
+}
