@@ -7,6 +7,7 @@
     reason = "parts of programs: nothing here is depended on from outside"
 )]
 
+pub mod conformance;
 pub mod mission;
 #[cfg(unix)]
 pub mod osw_agent;

@@ -10,6 +10,7 @@
 )]
 
 mod cache_keys;
+mod conformance;
 #[cfg(unix)]
 mod core;
 mod corpus;
