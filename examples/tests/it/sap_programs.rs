@@ -100,6 +100,10 @@ fn a_task_is_sent_and_its_progress_is_told() {
     );
     let (code, lines) = agent.send(&["--capability", "text.none"]);
     assert_eq!((code, statuses(&lines)), (1, vec!["NACK"]));
+    // A path where nobody takes tasks.
+    let wrong = format!("{}/none", agent.url);
+    let (code, lines, talk) = send(&[&wrong, "--capability", "text.upper"], "");
+    assert_eq!((code, lines.len(), talk.lines().count()), (3, 0, 1));
     assert_eq!(agent.end(Signal::INT), (130, String::new()));
 }
 

@@ -97,22 +97,30 @@ impl Client {
             .body(bytes);
         let response = request.send().await.map_err(carrier)?;
         echoed(task, &response)?;
-        let mut exchange = Exchange::new(task);
-        match response.status() {
-            StatusCode::OK | StatusCode::ACCEPTED => {}
-            status if status.is_client_error() => {}
-            status => {
-                return Err(SendError::NoAnswer {
-                    what: format!("status {}", status.as_u16()),
-                });
-            }
+        let status = response.status();
+        let refused = status.is_client_error();
+        if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
+            return Err(of_status(status));
         }
+        let mut exchange = Exchange::new(task);
         let mut lines = Lines::new(response, self.options.limits.max_bytes);
+        let mut is_silent = true;
         while let Some(line) = lines.next().await? {
             let message = Message::decode(&line, &self.options).map_err(SendError::Answer)?;
             exchange.take(message, told)?;
+            is_silent = false;
         }
-        Ok(exchange.end())
+        // Such as that of a path where nobody takes tasks.
+        if refused && is_silent {
+            return Err(of_status(status));
+        }
+        exchange.end()
+    }
+}
+
+fn of_status(status: StatusCode) -> SendError {
+    SendError::NoAnswer {
+        what: format!("status {}", status.as_u16()),
     }
 }
 

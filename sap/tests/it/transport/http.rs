@@ -186,6 +186,65 @@ async fn statuses_and_the_correlation_header() {
     assert_eq!(garbage.headers()["x-correlation-id"].to_str().unwrap(), id);
 }
 
+// spec: SAP-4.3-1
+#[tokio::test]
+async fn an_answer_that_does_not_end_the_task_is_none() {
+    use axum::http::StatusCode;
+    let task = ask(1, "test.echo");
+    let ids = json!({"messageId": task["taskId"], "correlationId": task["correlationId"]});
+    let ack = with(ids, "/status", Some(json!("ACK"))).to_string();
+    let running = json!({
+        "protocolVersion": "2.0", "taskId": task["taskId"], "correlationId": task["correlationId"],
+        "reportedAt": "2026-01-01T00:00:00Z", "producer": {"agentId": "A-1", "agentKind": "agent"},
+        "status": "RUNNING", "constitutionalEvidence": {"alignment": "VALID"},
+    })
+    .to_string();
+    let there = Some(json!({"endpoint": "test:inbox"}));
+    let elsewhere = with(task.clone(), "/replyTo", there);
+    let cases = [
+        (&task, StatusCode::OK, String::new(), Some("nothing")),
+        (&task, StatusCode::ACCEPTED, ack.clone(), Some("an Ack")),
+        (
+            &task,
+            StatusCode::OK,
+            format!("{ack}\n{running}\n"),
+            Some("results"),
+        ),
+        // The latest of a task that was sent before.
+        (&task, StatusCode::OK, running, None),
+        (
+            &task,
+            StatusCode::NOT_FOUND,
+            String::new(),
+            Some("status 404"),
+        ),
+        (
+            &elsewhere,
+            StatusCode::NOT_FOUND,
+            String::new(),
+            Some("status 404"),
+        ),
+        (&elsewhere, StatusCode::ACCEPTED, ack, None),
+        (&elsewhere, StatusCode::ACCEPTED, String::new(), None),
+    ];
+    for (task, status, body, missing) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let said = format!("{status} {body}");
+        let routes = axum::Router::new().fallback(async move || (status, body));
+        #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let client = Client::new(&url).unwrap();
+        let answer = client.send(&typed(&task.to_string()), &mut |_| {}).await;
+        match (answer, missing) {
+            (Err(SendError::NoAnswer { what }), Some(missing)) => {
+                assert!(what.starts_with(missing), "{what}");
+            }
+            (answer, missing) => assert!(answer.is_ok() && missing.is_none(), "{said}: {answer:?}"),
+        }
+    }
+}
+
 // spec: SAP-10-1, SAP-5-1
 #[tokio::test]
 async fn what_cannot_be_written_down_is_not_said() {
