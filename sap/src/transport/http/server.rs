@@ -5,6 +5,7 @@ use core::future::Future;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -85,31 +86,33 @@ impl Config {
 struct Server {
     service: Service,
     config: Config,
+    /// Set once no task is taken any more.
+    closed: Arc<AtomicBool>,
     /// Held by every task that runs, so that the end can be waited for.
     running: mpsc::Sender<Infallible>,
 }
 
 /// The routes of a service, for an application that has others too. Tasks run on tokio.
 pub fn router(service: Service, config: Config) -> Router {
-    router_of(service, config, mpsc::channel(1).0)
-}
-
-fn router_of(service: Service, config: Config, running: mpsc::Sender<Infallible>) -> Router {
-    let path = config.path.clone();
-    let server = Server {
+    router_of(Server {
         service,
         config,
-        running,
-    };
+        closed: Arc::default(),
+        running: mpsc::channel(1).0,
+    })
+}
+
+fn router_of(server: Server) -> Router {
     Router::new()
-        .route(&path, post(answer))
+        .route(&server.config.path.clone(), post(answer))
         .with_state(Arc::new(server))
 }
 
 /// Serves until `shutdown` is ready, then lets tasks end.
 ///
 /// No connection is taken any more then; tasks that run have the grace of the settings, after which they end
-/// CANCELLED. It returns when the last one has ended.
+/// CANCELLED and no further task is taken. It returns when the last one has ended and the connections are closed;
+/// those that are still open after as long again are left, so that a client that stalls keeps nobody waiting.
 ///
 /// # Errors
 ///
@@ -121,13 +124,20 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let (running, mut ended) = mpsc::channel(1);
+    let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
+    let closed = Arc::new(AtomicBool::new(false));
+    let server = Server {
+        service,
+        config,
+        closed: Arc::clone(&closed),
+        running,
+    };
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, router_of(service, config, running))
-        .with_graceful_shutdown(async move {
-            shutdown.await;
-            let _ = begin.send(());
-        });
+    let serving = axum::serve(listener, router_of(server)).with_graceful_shutdown(async move {
+        shutdown.await;
+        let _ = begin.send(());
+    });
     let serving = async {
         let served = serving.await;
         // Tasks whose client is gone, or whose results go elsewhere.
@@ -135,15 +145,22 @@ pub async fn serve(
         served
     };
     let impatience = async {
-        if begun.await.is_ok() {
-            tokio::time::sleep(grace).await;
-            processor.cancel_all();
+        if begun.await.is_err() {
+            return core::future::pending().await;
         }
-        core::future::pending::<Infallible>().await
+        tokio::time::sleep(grace).await;
+        closed.store(true, Ordering::SeqCst);
+        processor.cancel_all();
+        tokio::time::sleep(grace).await;
+        // The server itself holds one; more are tasks, the last of which came in as the door was closed.
+        while tasks.strong_count() > 1 {
+            processor.cancel_all();
+            tokio::time::sleep(POLL).await;
+        }
     };
     tokio::select! {
         served = serving => served,
-        never = impatience => match never {},
+        () = impatience => Ok(()),
     }
 }
 
@@ -153,6 +170,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         let nack = malformed("the body is longer than may be, or did not come whole");
         return server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
     };
+    if server.closed.load(Ordering::SeqCst) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let (_, correlation) = ids_of(&bytes, &Options::default().limits);
     // impl: SAP-10-2
     let mut claimed = head.headers.get_all(CORRELATION).iter();
@@ -324,5 +344,7 @@ fn malformed(why: &str) -> Nack {
     Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why)
 }
 
+/// Between two looks at whether the last tasks have ended.
+const POLL: Duration = Duration::from_millis(10);
 /// Messages that wait for a client; with as many, its task waits.
 const WAITING: usize = 16;

@@ -328,6 +328,37 @@ async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
     assert!(client.send(&task, &mut ignored).await.is_err());
 }
 
+#[tokio::test]
+async fn clients_that_stall_do_not_keep_the_server_from_its_end() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let seen = Seen::default();
+    let patience = http::Config::default().shutdown_grace(Duration::from_millis(50));
+    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let mut stalled = Vec::new();
+    let task = ask(1, "test.echo").to_string();
+    let head = format!(
+        "POST /sap/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        task.len()
+    );
+    for begun in [head + "{", "POST /sap".into(), String::new()] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        stalled.push(stream);
+    }
+    // Answered after them, so they were taken.
+    assert_eq!(server.post("{".into(), &[]).await.status().as_u16(), 400);
+    server.stop.take().unwrap().send(()).unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.server).await;
+    ended.expect("the server ends").unwrap().unwrap();
+    // What comes whole only now is not begun.
+    stalled[0].write_all(&task.as_bytes()[1..]).await.unwrap();
+    let mut answer = String::new();
+    stalled[0].read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert_eq!(seen.calls(), 0);
+}
+
 // spec: SAP-4.1-17
 #[tokio::test]
 async fn results_are_posted_to_endpoints_that_are_allowed() {
