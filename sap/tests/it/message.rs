@@ -118,10 +118,13 @@ fn every_required_member_is_missed_at_its_pointer_in_one_pass() {
 #[test]
 fn the_version_is_the_string_two_point_zero() {
     for (seen, shown) in [
-        (json!("2.1"), "2.1"),
-        (json!(2.0), "2.0"),
-        (json!("2"), "2"),
-        (Value::Null, "null"),
+        (json!("2.1"), "the string \"2.0\" wanted, \"2.1\" seen"),
+        (
+            json!(2.0),
+            "and no value of another type wanted, \"2.0\" seen",
+        ),
+        (json!("2"), "the string \"2.0\" wanted, \"2\" seen"),
+        (Value::Null, "wanted, \"null\" seen"),
     ] {
         for base in [task(), result()] {
             let changed = with(base, "/protocolVersion", Some(seen.clone())).to_string();
