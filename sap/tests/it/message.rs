@@ -114,6 +114,17 @@ fn every_required_member_is_missed_at_its_pointer_in_one_pass() {
     assert!(read_result(&user, &Options::lenient()).is_ok());
 }
 
+// spec: SAP-2-5
+#[test]
+fn a_message_that_is_no_object_breaks_a_clause() {
+    for value in [json!([]), json!("2.0"), Value::Null] {
+        for options in [Options::default(), Options::lenient()] {
+            assert_eq!(task_findings(&value, &options), ["MUST  SAP-2-5"]);
+            assert_eq!(result_findings(&value, &options), ["MUST  SAP-2-5"]);
+        }
+    }
+}
+
 // spec: SAP-2-1
 #[test]
 fn the_version_is_the_string_two_point_zero() {
