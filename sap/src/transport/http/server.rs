@@ -168,7 +168,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let (head, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, server.config.max_body_bytes).await else {
         let nack = malformed("the body is longer than may be, or did not come whole");
-        return server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
+        let mut response = server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
+        echo(&mut response, None, &head.headers);
+        return response;
     };
     if server.closed.load(Ordering::SeqCst) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -179,20 +181,27 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     if correlation.is_some() && claimed.any(|header| read_id(header) != correlation) {
         let mut nack = malformed("the correlation id of the header is not the task's");
         (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
-        return server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
+        let mut response = server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
+        echo(&mut response, correlation.as_ref(), &head.headers);
+        return response;
     }
     let messages = server.start(bytes, correlation.as_ref());
     let mut response = match wants_lines(&head.headers) {
         true => lines(messages).await,
         false => last(messages).await,
     };
-    let echoed = correlation.and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
-    if let Some(echoed) = echoed.or_else(|| head.headers.get(CORRELATION).cloned()) {
+    echo(&mut response, correlation.as_ref(), &head.headers);
+    response
+}
+
+/// Puts the task's correlation id on a response; where it is not known, what the request had.
+fn echo(response: &mut Response, known: Option<&CorrelationId>, request: &HeaderMap) {
+    let known = known.and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
+    if let Some(echoed) = known.or_else(|| request.get(CORRELATION).cloned()) {
         response
             .headers_mut()
             .insert(HeaderName::from_static(CORRELATION), echoed);
     }
-    response
 }
 
 impl Server {
@@ -219,17 +228,10 @@ impl Server {
     }
 
     fn turn_away(&self, nack: Nack, bytes: &[u8], status: StatusCode) -> Response {
-        let correlation = nack.correlation_id;
-        let Ok(message) = self.service.turn_away(nack, bytes) else {
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        };
-        let mut response = whole(status, &message);
-        if let Some(id) = correlation.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
-            response
-                .headers_mut()
-                .insert(HeaderName::from_static(CORRELATION), id);
+        match self.service.turn_away(nack, bytes) {
+            Ok(message) => whole(status, &message),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
-        response
     }
 }
 

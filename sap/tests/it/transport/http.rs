@@ -184,6 +184,10 @@ async fn statuses_and_the_correlation_header() {
     let garbage = server.post("{".into(), &[("X-Correlation-Id", &id)]).await;
     assert_eq!(garbage.status().as_u16(), 400);
     assert_eq!(garbage.headers()["x-correlation-id"].to_str().unwrap(), id);
+    let long = "x".repeat(5_000);
+    let long = server.post(long, &[("X-Correlation-Id", &id)]).await;
+    assert_eq!(long.status().as_u16(), 413);
+    assert_eq!(long.headers()["x-correlation-id"].to_str().unwrap(), id);
 }
 
 // spec: SAP-4.3-1
