@@ -2,6 +2,7 @@
 
 use core::convert::Infallible;
 use core::future::Future;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -218,8 +219,10 @@ impl Server {
         let (service, running) = (self.service.clone(), self.running.clone());
         let span = trace::carry("http", correlation);
         tokio::spawn(async move {
-            let served = trace::within(span, service.serve(&bytes, &mut caller)).await;
-            if let (Err(_), Some(lost)) = (served, lost.upgrade()) {
+            let served = trace::within(span, service.serve(&bytes, &mut caller));
+            // A policy or a store that panics ends the task as well; what was said last is not its answer.
+            let served = AssertUnwindSafe(served).catch_unwind().await;
+            if let (Err(_) | Ok(Err(_)), Some(lost)) = (served, lost.upgrade()) {
                 let _ = lost.try_send(Err(Lost));
             }
             drop(running);

@@ -278,6 +278,40 @@ async fn what_cannot_be_written_down_is_not_said() {
     }
 }
 
+// spec: SAP-5-2
+#[tokio::test]
+async fn what_panics_beside_the_handler_is_no_answer() {
+    #[derive(Debug)]
+    struct Faulty;
+    impl sap::alignment::Policy for Faulty {
+        fn assess(&self, _: &sap::alignment::Subject<'_>) -> sap::alignment::Assessment {
+            panic!("a policy's own fault")
+        }
+    }
+    let seen = Seen::default();
+    let processor = seen.processor(Config::default()).policy(Arc::new(Faulty));
+    let service =
+        sap::transport::Service::new(Arc::new(processor), Arc::new(super::world::Real::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let routes = router(service, http::Config::default());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let whole = plain().post(&url).body(ask(1, "test.echo").to_string());
+    assert_eq!(whole.send().await.unwrap().status().as_u16(), 500);
+    let client = Client::new(&url).unwrap();
+    let task = typed(&ask(2, "test.echo").to_string());
+    let answer = client.send(&task, &mut |_| {}).await;
+    assert!(
+        matches!(
+            answer,
+            Err(SendError::NoAnswer { .. } | SendError::Carrier(_))
+        ),
+        "{answer:?}"
+    );
+    assert_eq!(seen.written(0), ["task", "FAILED", "task", "FAILED"]);
+}
+
 // spec: SAP-5-2, SAP-5-10
 #[tokio::test]
 async fn a_client_that_goes_does_not_end_its_task() {
