@@ -618,6 +618,27 @@ fn a_part_that_breaks_a_principle_ends_the_task() {
     assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
 }
 
+// spec: SAP-5-1, SAP-5-3
+#[test]
+fn a_part_that_is_no_valid_result_ends_the_task() {
+    let log = Log::default();
+    let processor = processor(&log).handle(
+        "consult.align".parse().unwrap(),
+        |mut cx: Context| async move {
+            // As long as a message may be, so that the result around it is longer.
+            let long = "x".repeat(Options::default().limits.max_bytes - 2);
+            let long = RawBuf::from_serialize(&long).unwrap();
+            cx.report(Progress::running(Some(long))).await;
+            Ok(Outcome::new(text("1")))
+        },
+    );
+    let ended = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Internal));
+    let why = ended.error.unwrap().message.unwrap();
+    assert_eq!(why, "the handler made a result that is not valid");
+    assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
+}
+
 #[derive(Debug)]
 struct Never;
 
