@@ -1,5 +1,6 @@
 //! The asking side.
 
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::validate::Options;
 /// Sends tasks to one server. Clones share connections.
 ///
 /// Redirects are not followed, so that a task does not end up elsewhere.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
     url: Url,
@@ -121,6 +122,15 @@ impl Client {
 fn of_status(status: StatusCode) -> SendError {
     SendError::NoAnswer {
         what: format!("status {}", status.as_u16()),
+    }
+}
+
+impl fmt::Debug for Client {
+    /// An address may hold a password, and a token in its path: its origin is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("origin", &self.url.origin().ascii_serialization())
+            .finish_non_exhaustive()
     }
 }
 

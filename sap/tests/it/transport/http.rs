@@ -98,6 +98,17 @@ async fn the_suite_holds() {
     suite::run::<OverHttp>().await;
 }
 
+#[test]
+fn a_client_shows_nothing_of_its_address_but_the_origin() {
+    let client = Client::new("https://me:hunter2@prime.example:8443/t0ken?k=v").unwrap();
+    let shown = format!("{client:?}");
+    assert!(shown.contains("https://prime.example:8443\""), "{shown}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("t0ken"),
+        "{shown}"
+    );
+}
+
 // spec: SAP-10-2
 #[tokio::test]
 async fn statuses_and_the_correlation_header() {
