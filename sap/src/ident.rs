@@ -43,8 +43,10 @@ impl Read<'_> for Version {
         const WANTED: &str = "the string \"2.0\"";
         let at = reader.offset();
         if reader.peek()? != Kind::String {
+            // A number 2.0 is shown as its text, which is what is wanted.
+            const NO_STRING: &str = "the string \"2.0\" and no value of another type";
             let seen = reader.raw()?;
-            return Err(reader.bad_value_seen(at, WANTED, seen.as_str()));
+            return Err(reader.bad_value_seen(at, NO_STRING, seen.as_str()));
         }
         let text = reader.str()?;
         if text == Self::V2.as_str() {

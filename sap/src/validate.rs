@@ -87,7 +87,20 @@ pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), De
     if let Ok((task, report)) = &mut outcome {
         between_members(task, options, report);
     }
-    outcome
+    outcome.map_err(named)
+}
+
+/// A message that is no object has broken a clause as well.
+fn named(error: DecodeError) -> DecodeError {
+    let DecodeError::Invalid(report) = error else {
+        return error;
+    };
+    DecodeError::Invalid(report.map(|mut finding| {
+        if finding.clause.is_empty() {
+            finding.clause = NO_OBJECT.into();
+        }
+        finding
+    }))
 }
 
 fn between_members(task: &mut Task, options: &Options, report: &mut Report) {
@@ -129,7 +142,7 @@ pub fn decode_result(bytes: &[u8], options: &Options) -> Result<(TaskResult, Rep
             {
                 glance.facts().judge(options.profile, &mut report);
             }
-            Err(DecodeError::Invalid(report))
+            Err(named(DecodeError::Invalid(report)))
         }
         Err(other) => Err(other),
     }
@@ -234,6 +247,8 @@ fn attachment_uri(index: usize, attachment: &Attachment, report: &mut Report) {
 fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
+
+const NO_OBJECT: &str = "SAP-2-5";
 
 /// What the rules between a result's members look at.
 struct Facts<'a> {

@@ -17,7 +17,9 @@ use sap::alignment::Rules;
 use sap::cache::CacheStore;
 use sap::ident::{AgentId, Capability};
 use sap::processor::{Config, Processor, Schemas, Table};
-use sap::store::{FileCache, FileTranscript, MemoryCache, MemoryTranscript, Redacting};
+use sap::store::{
+    FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
+};
 use sap::transcript::Transcript;
 use sap::transport::{Service, TokioClock, http};
 use sap::{Producer, ProducerKind};
@@ -25,8 +27,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use ubos_common::id::IdSource;
 use ubos_common::json::MemberWriter;
-use ubos_common::log::{self, LogId};
+use ubos_common::log::{self, LogId, OpenError};
 
+use crate::mission::words::with_causes;
 use args::{Args, Parsed, USAGE};
 
 /// Runs the program.
@@ -95,8 +98,13 @@ pub async fn serve(args: &Args) -> Result<(), Problem> {
         config.path
     );
     listening(&url, &processor).map_err(failed)?;
-    let service = Service::new(processor, Arc::new(TokioClock::default()))
-        .on_warning(|warning| drop(writeln!(io::stderr(), "sap-agent: {warning}")));
+    let service = Service::new(processor, Arc::new(TokioClock::default())).on_warning(|warning| {
+        drop(writeln!(
+            io::stderr(),
+            "sap-agent: {}",
+            with_causes(warning)
+        ))
+    });
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -169,20 +177,22 @@ fn in_memory() -> Stores {
 }
 
 fn in_files(folder: &Path) -> Result<Stores, Problem> {
-    let failed = |error: &dyn std::fmt::Display| Problem::Failed(error.to_string());
+    let failed = |error: &dyn std::error::Error| Problem::Failed(with_causes(error));
     let mut ids = IdSource::from_os().map_err(|error| failed(&error))?;
-    let mut config = |name: &str| {
-        let path = folder.join(name);
-        // A log that is there keeps its id.
-        let is_new = !path.is_dir();
-        let id = LogId::from_bytes(*ids.uuid().as_bytes());
-        let config = log::Config::default();
-        (path, if is_new { config.log_id(id) } else { config })
+    // A log that is there keeps its id; a folder without one may be what an agent left that never got further.
+    let mut named = || log::Config::default().log_id(LogId::from_bytes(*ids.uuid().as_bytes()));
+    let path = folder.join("transcript");
+    let transcript = match FileTranscript::open(&path, log::Config::default()) {
+        Err(OpenError::NoId) => FileTranscript::open(path, named()),
+        opened => opened,
     };
-    let (path, settings) = config("transcript");
-    let transcript = FileTranscript::open(path, settings).map_err(|error| failed(&error))?;
-    let (path, settings) = config("cache");
-    let cache = FileCache::open(path, settings).map_err(|error| failed(&error))?;
+    let transcript = transcript.map_err(|error| failed(&error))?;
+    let path = folder.join("cache");
+    let cache = match FileCache::open(&path, log::Config::default()) {
+        Err(FileCacheError::Open(OpenError::NoId)) => FileCache::open(path, named()),
+        opened => opened,
+    };
+    let cache = cache.map_err(|error| failed(&error))?;
     Ok((Arc::new(Redacting::new(transcript)), Arc::new(cache)))
 }
 

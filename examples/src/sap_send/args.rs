@@ -67,8 +67,9 @@ usage: sap-send URL FILE
   --cache MODE       prefer, only or bypass
   --help             this text
 
-exit codes: 0 succeeded, or taken where results go elsewhere; 1 not valid, turned away, failed, escalated or
-            cancelled; 2 usage or an unreadable file; 3 no answer, or one that breaks the protocol; 130 interrupted
+exit codes: 0 succeeded, or taken where results go elsewhere, or sent before and still at work; 1 not valid,
+            turned away, failed, escalated or cancelled; 2 usage or an unreadable file; 3 no answer, or one that
+            breaks the protocol or does not end the task; 130 interrupted
 ";
 
 /// Reads the arguments behind the program's name.

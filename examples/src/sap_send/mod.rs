@@ -20,6 +20,7 @@ use sap::{Status, Task};
 use ubos_common::json::MemberWriter;
 use ubos_common::violation::Report;
 
+use crate::mission::words::with_causes;
 use args::{Args, Parsed, TaskFrom, USAGE};
 
 /// Runs the program.
@@ -67,10 +68,19 @@ pub fn run(args: &Args) -> Result<u8, Problem> {
         .build();
     let runtime = runtime.map_err(|error| Problem::Failed(error.to_string()))?;
     runtime.block_on(async {
-        let mut tell = |message: &Message| drop(line(&message.encode()));
-        tokio::select! {
+        let mut lost = None;
+        let mut tell = |message: &Message| {
+            if let Err(error) = line(&message.encode()) {
+                lost.get_or_insert(error);
+            }
+        };
+        let code = tokio::select! {
             answer = client.send(&task, &mut tell) => judge(answer),
-            _ = tokio::signal::ctrl_c() => Ok(INTERRUPTED),
+            _ = tokio::signal::ctrl_c() => return Ok(INTERRUPTED),
+        };
+        match lost {
+            Some(error) => Err(Problem::Failed(with_causes(&error))),
+            None => code,
         }
     })
 }
@@ -86,15 +96,7 @@ fn judge(answer: Result<Option<Message>, SendError>) -> Result<u8, Problem> {
         Err(SendError::Dispatch(
             DispatchError::Invalid(report) | DispatchError::Secret(report),
         )) => Err(Problem::Invalid(report)),
-        Err(error) => {
-            let mut why = error.to_string();
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                why = format!("{why}: {cause}");
-                source = cause.source();
-            }
-            Err(Problem::Failed(why))
-        }
+        Err(error) => Err(Problem::Failed(with_causes(&error))),
     }
 }
 

@@ -100,6 +100,10 @@ fn a_task_is_sent_and_its_progress_is_told() {
     );
     let (code, lines) = agent.send(&["--capability", "text.none"]);
     assert_eq!((code, statuses(&lines)), (1, vec!["NACK"]));
+    // A path where nobody takes tasks.
+    let wrong = format!("{}/none", agent.url);
+    let (code, lines, talk) = send(&[&wrong, "--capability", "text.upper"], "");
+    assert_eq!((code, lines.len(), talk.lines().count()), (3, 0, 1));
     assert_eq!(agent.end(Signal::INT), (130, String::new()));
 }
 
@@ -128,6 +132,51 @@ fn a_file_is_sent_with_its_cache_and_stores_survive() {
         assert_eq!((code, lines[0]["code"].as_str()), (1, Some("UNAUTHORIZED")));
         assert_eq!(agent.end(Signal::TERM).0, 130);
     }
+}
+
+#[test]
+fn what_cannot_be_told_or_opened_is_said_with_its_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    // What a killed agent may have left.
+    std::fs::create_dir_all(store.join("transcript")).unwrap();
+    let options = ["--store", store.to_str().unwrap()];
+    let agent = Agent::start(&options);
+    // Nobody reads what is told.
+    let full = Command::new("sh")
+        .args(["-c", "exec \"$0\" \"$@\" > /dev/full"])
+        .args([env!("CARGO_BIN_EXE_sap-send"), &agent.url])
+        .args(["--capability", "text.echo"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (full.status.code(), full.stderr.is_empty()),
+        (Some(3), false)
+    );
+    let task = json!({
+        "protocolVersion": "2.0",
+        "taskId": "7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
+        "correlationId": "a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11",
+        "issuedAt": "2025-09-28T10:15:23Z",
+        "issuer": { "agentId": "A-prime", "agentKind": "agent" },
+        "target": { "capability": "text.echo" },
+        "constitutionalContext": { "pressureLevel": "instant" },
+        "payload": {},
+        "replyTo": { "endpoint": "bus:nobody" },
+    });
+    let (code, lines, _) = send(&[&agent.url, "-"], &task.to_string());
+    assert_eq!((code, statuses(&lines)), (0, vec!["ACK"]));
+    let (_, talk) = agent.end(Signal::TERM);
+    assert!(talk.contains("no way to this endpoint"), "{talk}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_sap-agent"))
+        .args(["--store", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{talk}");
+    assert!(talk.contains("failed: "), "{talk}");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 mod constraints;
 mod predicate;
 mod rules;
+mod texts;
 mod what_if;
 
 use core::fmt;

@@ -1,5 +1,6 @@
 //! The policy of rules.
 
+use core::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 
 use super::constraints;
 use super::predicate::Predicate;
+use super::texts::texts_of;
 use super::{Assessment, Policy, Subject};
 use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
 use crate::evidence::{Alignment, PolicyCheck, PolicyViolation};
@@ -17,7 +19,7 @@ use crate::learning::Heuristics;
 /// | rule | broken by | severity | from level |
 /// |---|---|---|---|
 /// | [`threshold`](Self::threshold) | more pressure on the principle than the level is enough for | medium | instant |
-/// | [`forbid`](Self::forbid) | an output that contains the words, whatever their case | high | instant |
+/// | [`forbid`](Self::forbid) | an output with a text or a name that contains the words, whatever their case and however they are escaped | high | instant |
 /// | [`require`](Self::require) | an output for which the [`Predicate`] does not hold | as given | consulted |
 /// | [`cite`](Self::cite) | an output without a citation | medium | consulted |
 /// | [`constraint`](Self::constraint) | an output that breaks a constraint of the task | high | consulted |
@@ -198,7 +200,7 @@ impl Rules {
 
     fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>) {
         let Some(output) = subject.output else { return };
-        let lower = output.as_str().to_lowercase();
+        let texts = LazyCell::new(|| texts_of(output));
         for (principle, rule) in &self.rules {
             let is_quick = matches!(rule, Rule::Forbid(_));
             let is_instant = subject.context.pressure_level == PressureLevel::Instant;
@@ -206,7 +208,7 @@ impl Rules {
                 continue;
             }
             match rule {
-                Rule::Forbid(words) if lower.contains(words.as_str()) => {
+                Rule::Forbid(words) if texts.iter().any(|text| text.contains(words)) => {
                     let evidence = format!("the output contains {words:?}");
                     found.issue(principle, Severity::High, evidence);
                 }

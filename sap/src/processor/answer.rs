@@ -34,7 +34,7 @@ pub enum Warning {
     #[error("cache not used")]
     Cache(#[source] CacheError),
     /// The output was not held against its contract.
-    #[error("contract not enforced: {0}")]
+    #[error("contract not enforced")]
     Contract(#[source] NotEnforced),
     /// What a result says was not kept for learning.
     #[error("signal not kept")]

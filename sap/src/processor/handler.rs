@@ -151,6 +151,8 @@ pub struct Progress {
     pub next_actions: Option<Vec<RawObject>>,
     /// What was used up so far.
     pub metrics: Option<RawObject>,
+    /// What grounds what there is so far; a policy may demand it of a part, too.
+    pub citations: Vec<String>,
 }
 
 impl Progress {
@@ -162,6 +164,7 @@ impl Progress {
             output,
             next_actions: None,
             metrics: None,
+            citations: Vec::new(),
         }
     }
 
@@ -173,7 +176,15 @@ impl Progress {
             output: Some(output),
             next_actions: Some(next_actions),
             metrics: None,
+            citations: Vec::new(),
         }
+    }
+
+    /// Sets what grounds what there is so far.
+    #[must_use]
+    pub fn citing(mut self, citations: Vec<String>) -> Self {
+        self.citations = citations;
+        self
     }
 }
 

@@ -464,11 +464,13 @@ impl Processor {
         loop {
             match race.next().await {
                 Step::Progress(progress) => {
-                    let result = open.run.progress(open.clock.now(), progress);
-                    if result.status.is_terminal() {
-                        return Ok(result);
+                    let now = open.clock.now();
+                    let sound = open.run.sound(now, open.run.progress(now, progress));
+                    // A part that breaks a principle, or is no valid result.
+                    if sound.0.status.is_terminal() {
+                        return Ok(sound.0);
                     }
-                    let result = open.emit(result, sink)?;
+                    let result = open.emit_sound(sound, sink)?;
                     sink.deliver(Delivery::Result(&result));
                 }
                 Step::Ended(ended) => return Ok(open.run.end(open.clock.now(), ended, sink)),
@@ -528,8 +530,16 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
         result: TaskResult,
         sink: &mut dyn Sink,
     ) -> Result<TaskResult, ProcessError> {
+        let sound = self.run.sound(self.clock.now(), result);
+        self.emit_sound(sound, sink)
+    }
+
+    fn emit_sound(
+        &mut self,
+        (result, encoded): (TaskResult, Vec<u8>),
+        sink: &mut dyn Sink,
+    ) -> Result<TaskResult, ProcessError> {
         let now = self.clock.now();
-        let (result, encoded) = self.run.sound(now, result);
         if !result.status.may_follow(self.status.as_ref()) {
             return Err(LifecycleError::Transition {
                 from: self.status.clone().unwrap_or(Status::Queued),

@@ -176,17 +176,22 @@ impl<'p> Run<'p> {
             Some(_) => self
                 .processor
                 .policy
-                .assess(&self.subject().proposing(output, &[])),
+                .assess(&self.subject().proposing(output, &progress.citations)),
         };
         if assessment.alignment != Alignment::Valid {
             let outcome = Outcome {
                 output: progress.output,
+                citations: progress.citations,
                 next_actions: progress.next_actions,
                 ..Outcome::default()
             };
             return self.by_verdict(now, assessment, outcome);
         }
-        let mut result = self.result(now, progress.status, assessment.into_evidence());
+        let mut evidence = assessment.into_evidence();
+        if !progress.citations.is_empty() {
+            evidence.citations = Some(progress.citations);
+        }
+        let mut result = self.result(now, progress.status, evidence);
         result.output = progress.output;
         result.next_actions = progress.next_actions;
         result.metrics = progress.metrics;

@@ -12,6 +12,9 @@ pub(crate) struct Exchange {
     lifecycle: Lifecycle,
     ids: (crate::TaskId, crate::CorrelationId),
     acknowledged: bool,
+    /// Whether results go to an endpoint of the task.
+    elsewhere: bool,
+    told: usize,
     last: Option<Message>,
 }
 
@@ -21,6 +24,11 @@ impl Exchange {
             lifecycle: Lifecycle::new(task, Profile::Strict),
             ids: (task.task_id, task.correlation_id),
             acknowledged: false,
+            elsewhere: task
+                .reply_to
+                .as_ref()
+                .is_some_and(|to| to.endpoint.is_some()),
+            told: 0,
             last: None,
         }
     }
@@ -49,14 +57,27 @@ impl Exchange {
         let is_last = message.is_last();
         if is_new {
             told(&message);
+            self.told += 1;
             self.last = Some(message);
         }
         Ok(is_last)
     }
 
-    /// The last new message; `None` where nothing was said.
-    pub(crate) fn end(self) -> Option<Message> {
-        self.last
+    /// The last new message; `None` where nothing was said, because results go to an endpoint.
+    ///
+    /// One that does not end the task is an answer in two cases: where results go to an endpoint, and alone, as
+    /// the latest result of a task that was sent before and still runs.
+    // impl: SAP-4.3-1
+    pub(crate) fn end(self) -> Result<Option<Message>, SendError> {
+        let what = match &self.last {
+            _ if self.elsewhere => return Ok(self.last),
+            Some(message) if message.is_last() => return Ok(self.last),
+            Some(Message::Result(_)) if self.told == 1 => return Ok(self.last),
+            Some(Message::Result(_)) => "results without an end",
+            Some(_) => "an Ack without a result",
+            None => "nothing",
+        };
+        Err(SendError::NoAnswer { what: what.into() })
     }
 
     fn belongs(&self, message: &Message) -> Result<(), LifecycleError> {

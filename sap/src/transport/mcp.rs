@@ -271,7 +271,7 @@ impl Client {
             let message = Message::decode(text.text.as_bytes(), &self.options);
             exchange.take(message.map_err(SendError::Answer)?, told)?;
         }
-        Ok(exchange.end())
+        exchange.end()
     }
 }
 

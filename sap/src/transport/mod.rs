@@ -54,10 +54,10 @@ pub enum SendError {
     #[error("not delivered")]
     Process(#[from] ProcessError),
     /// What came back is no message of this protocol.
-    #[error("an answer that is none: {0}")]
+    #[error("an answer that is none")]
     Answer(#[source] ubos_common::json::DecodeError),
     /// What came back is not of this task, or may not follow what came before.
-    #[error("an answer that is refused: {0}")]
+    #[error("an answer that is refused")]
     Refused(#[source] LifecycleError),
     /// The other side ended without an answer.
     #[error("no answer: {what}")]

@@ -44,6 +44,29 @@ fn a_rule_binds_where_its_principle_is_named() {
     assert_eq!(none.checks[0].status.as_deref(), Some("FAIL"));
 }
 
+// spec: SAP-4.2-9
+#[test]
+fn words_are_forbidden_however_they_are_escaped() {
+    let rules = Rules::default()
+        .forbid("privacy", "home \"address\"")
+        .forbid("privacy", "1e3")
+        .forbid("privacy", "never");
+    let context = context(&["privacy"], RiskTolerance::High);
+    let capability = "a.b".parse().unwrap();
+    for (output, found) in [
+        (r#"["a",{"b":"The Home \"Address\" is"}]"#, 1),
+        (r#""h\u006fme \u0022ADDRESS\u0022""#, 1),
+        (r#"{"home \u0022address\"":[1E3]}"#, 2),
+        // What only the escapes spell is not there.
+        (r#"["a line\never","home","\"address\""]"#, 0),
+    ] {
+        let output = RawBuf::parse(output).unwrap();
+        let subject = Subject::admission(&capability, &context);
+        let assessment = rules.assess(&subject.proposing(Some(output.as_raw()), &[]));
+        assert_eq!(assessment.violations.len(), found, "{output:?}");
+    }
+}
+
 #[test]
 fn risk_tolerance_decides_about_lesser_breaches() {
     let rules = Rules::default().cite("sources");

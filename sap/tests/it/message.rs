@@ -114,14 +114,28 @@ fn every_required_member_is_missed_at_its_pointer_in_one_pass() {
     assert!(read_result(&user, &Options::lenient()).is_ok());
 }
 
+// spec: SAP-2-5
+#[test]
+fn a_message_that_is_no_object_breaks_a_clause() {
+    for value in [json!([]), json!("2.0"), Value::Null] {
+        for options in [Options::default(), Options::lenient()] {
+            assert_eq!(task_findings(&value, &options), ["MUST  SAP-2-5"]);
+            assert_eq!(result_findings(&value, &options), ["MUST  SAP-2-5"]);
+        }
+    }
+}
+
 // spec: SAP-2-1
 #[test]
 fn the_version_is_the_string_two_point_zero() {
     for (seen, shown) in [
-        (json!("2.1"), "2.1"),
-        (json!(2.0), "2.0"),
-        (json!("2"), "2"),
-        (Value::Null, "null"),
+        (json!("2.1"), "the string \"2.0\" wanted, \"2.1\" seen"),
+        (
+            json!(2.0),
+            "and no value of another type wanted, \"2.0\" seen",
+        ),
+        (json!("2"), "the string \"2.0\" wanted, \"2\" seen"),
+        (Value::Null, "wanted, \"null\" seen"),
     ] {
         for base in [task(), result()] {
             let changed = with(base, "/protocolVersion", Some(seen.clone())).to_string();

@@ -618,6 +618,58 @@ fn a_part_that_breaks_a_principle_ends_the_task() {
     assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
 }
 
+// spec: SAP-4.2-9
+#[test]
+fn a_part_cites_where_a_policy_demands_it() {
+    for (cited, wanted) in [(true, "PARTIAL"), (false, "ESCALATED")] {
+        let log = Log::default();
+        let sources = || vec!["ubos://a".to_owned()];
+        let processor = processor(&log)
+            .policy(Arc::new(Rules::default().cite("strategic_pause")))
+            .handle(
+                "consult.align".parse().unwrap(),
+                move |mut cx: Context| async move {
+                    let part = Progress::partial(text("1"), vec![RawObject::empty()]);
+                    let part = if cited { part.citing(sources()) } else { part };
+                    cx.report(part).await;
+                    Ok(Outcome::new(text("1")).citing(sources()))
+                },
+            );
+        let task = with(
+            no_cache(),
+            "/constitutionalContext/riskTolerance",
+            Some(json!("medium")),
+        );
+        run(&processor, &Jumping::new(), &task);
+        assert_eq!(kinds(&log)[2], wanted);
+        let part = log.read(2, 1).unwrap()[0].clone();
+        let (part, _) = decode_result(part.body.as_str().as_bytes(), &Options::default()).unwrap();
+        let said = part.constitutional_evidence.citations.unwrap_or_default();
+        assert_eq!(said.len(), usize::from(cited));
+    }
+}
+
+// spec: SAP-5-1, SAP-5-3
+#[test]
+fn a_part_that_is_no_valid_result_ends_the_task() {
+    let log = Log::default();
+    let processor = processor(&log).handle(
+        "consult.align".parse().unwrap(),
+        |mut cx: Context| async move {
+            // As long as a message may be, so that the result around it is longer.
+            let long = "x".repeat(Options::default().limits.max_bytes - 2);
+            let long = RawBuf::from_serialize(&long).unwrap();
+            cx.report(Progress::running(Some(long))).await;
+            Ok(Outcome::new(text("1")))
+        },
+    );
+    let ended = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Internal));
+    let why = ended.error.unwrap().message.unwrap();
+    assert_eq!(why, "the handler made a result that is not valid");
+    assert_eq!(kinds(&log), ["task", "RUNNING", "FAILED"]);
+}
+
 #[derive(Debug)]
 struct Never;
 

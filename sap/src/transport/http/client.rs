@@ -1,5 +1,6 @@
 //! The asking side.
 
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::validate::Options;
 /// Sends tasks to one server. Clones share connections.
 ///
 /// Redirects are not followed, so that a task does not end up elsewhere.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
     url: Url,
@@ -97,22 +98,39 @@ impl Client {
             .body(bytes);
         let response = request.send().await.map_err(carrier)?;
         echoed(task, &response)?;
-        let mut exchange = Exchange::new(task);
-        match response.status() {
-            StatusCode::OK | StatusCode::ACCEPTED => {}
-            status if status.is_client_error() => {}
-            status => {
-                return Err(SendError::NoAnswer {
-                    what: format!("status {}", status.as_u16()),
-                });
-            }
+        let status = response.status();
+        let refused = status.is_client_error();
+        if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
+            return Err(of_status(status));
         }
+        let mut exchange = Exchange::new(task);
         let mut lines = Lines::new(response, self.options.limits.max_bytes);
+        let mut is_silent = true;
         while let Some(line) = lines.next().await? {
             let message = Message::decode(&line, &self.options).map_err(SendError::Answer)?;
             exchange.take(message, told)?;
+            is_silent = false;
         }
-        Ok(exchange.end())
+        // Such as that of a path where nobody takes tasks.
+        if refused && is_silent {
+            return Err(of_status(status));
+        }
+        exchange.end()
+    }
+}
+
+fn of_status(status: StatusCode) -> SendError {
+    SendError::NoAnswer {
+        what: format!("status {}", status.as_u16()),
+    }
+}
+
+impl fmt::Debug for Client {
+    /// An address may hold a password, and a token in its path: its origin is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("origin", &self.url.origin().ascii_serialization())
+            .finish_non_exhaustive()
     }
 }
 

@@ -2,9 +2,11 @@
 
 use core::convert::Infallible;
 use core::future::Future;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -13,8 +15,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -85,31 +87,33 @@ impl Config {
 struct Server {
     service: Service,
     config: Config,
+    /// Set once no task is taken any more.
+    closed: Arc<AtomicBool>,
     /// Held by every task that runs, so that the end can be waited for.
     running: mpsc::Sender<Infallible>,
 }
 
 /// The routes of a service, for an application that has others too. Tasks run on tokio.
 pub fn router(service: Service, config: Config) -> Router {
-    router_of(service, config, mpsc::channel(1).0)
-}
-
-fn router_of(service: Service, config: Config, running: mpsc::Sender<Infallible>) -> Router {
-    let path = config.path.clone();
-    let server = Server {
+    router_of(Server {
         service,
         config,
-        running,
-    };
+        closed: Arc::default(),
+        running: mpsc::channel(1).0,
+    })
+}
+
+fn router_of(server: Server) -> Router {
     Router::new()
-        .route(&path, post(answer))
+        .route(&server.config.path.clone(), post(answer))
         .with_state(Arc::new(server))
 }
 
 /// Serves until `shutdown` is ready, then lets tasks end.
 ///
 /// No connection is taken any more then; tasks that run have the grace of the settings, after which they end
-/// CANCELLED. It returns when the last one has ended.
+/// CANCELLED and no further task is taken. It returns when the last one has ended and the connections are closed;
+/// those that are still open after as long again are left, so that a client that stalls keeps nobody waiting.
 ///
 /// # Errors
 ///
@@ -121,13 +125,20 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let (running, mut ended) = mpsc::channel(1);
+    let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
+    let closed = Arc::new(AtomicBool::new(false));
+    let server = Server {
+        service,
+        config,
+        closed: Arc::clone(&closed),
+        running,
+    };
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, router_of(service, config, running))
-        .with_graceful_shutdown(async move {
-            shutdown.await;
-            let _ = begin.send(());
-        });
+    let serving = axum::serve(listener, router_of(server)).with_graceful_shutdown(async move {
+        shutdown.await;
+        let _ = begin.send(());
+    });
     let serving = async {
         let served = serving.await;
         // Tasks whose client is gone, or whose results go elsewhere.
@@ -135,15 +146,22 @@ pub async fn serve(
         served
     };
     let impatience = async {
-        if begun.await.is_ok() {
-            tokio::time::sleep(grace).await;
-            processor.cancel_all();
+        if begun.await.is_err() {
+            return core::future::pending().await;
         }
-        core::future::pending::<Infallible>().await
+        tokio::time::sleep(grace).await;
+        closed.store(true, Ordering::SeqCst);
+        processor.cancel_all();
+        tokio::time::sleep(grace).await;
+        // The server itself holds one; more are tasks, the last of which came in as the door was closed.
+        while tasks.strong_count() > 1 {
+            processor.cancel_all();
+            tokio::time::sleep(POLL).await;
+        }
     };
     tokio::select! {
         served = serving => served,
-        never = impatience => match never {},
+        () = impatience => Ok(()),
     }
 }
 
@@ -151,28 +169,40 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let (head, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, server.config.max_body_bytes).await else {
         let nack = malformed("the body is longer than may be, or did not come whole");
-        return server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
+        let mut response = server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
+        echo(&mut response, None, &head.headers);
+        return response;
     };
+    if server.closed.load(Ordering::SeqCst) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let (_, correlation) = ids_of(&bytes, &Options::default().limits);
     // impl: SAP-10-2
     let mut claimed = head.headers.get_all(CORRELATION).iter();
     if correlation.is_some() && claimed.any(|header| read_id(header) != correlation) {
         let mut nack = malformed("the correlation id of the header is not the task's");
         (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
-        return server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
+        let mut response = server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
+        echo(&mut response, correlation.as_ref(), &head.headers);
+        return response;
     }
     let messages = server.start(bytes, correlation.as_ref());
     let mut response = match wants_lines(&head.headers) {
         true => lines(messages).await,
         false => last(messages).await,
     };
-    let echoed = correlation.and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
-    if let Some(echoed) = echoed.or_else(|| head.headers.get(CORRELATION).cloned()) {
+    echo(&mut response, correlation.as_ref(), &head.headers);
+    response
+}
+
+/// Puts the task's correlation id on a response; where it is not known, what the request had.
+fn echo(response: &mut Response, known: Option<&CorrelationId>, request: &HeaderMap) {
+    let known = known.and_then(|id| HeaderValue::from_str(&id.to_string()).ok());
+    if let Some(echoed) = known.or_else(|| request.get(CORRELATION).cloned()) {
         response
             .headers_mut()
             .insert(HeaderName::from_static(CORRELATION), echoed);
     }
-    response
 }
 
 impl Server {
@@ -189,8 +219,10 @@ impl Server {
         let (service, running) = (self.service.clone(), self.running.clone());
         let span = trace::carry("http", correlation);
         tokio::spawn(async move {
-            let served = trace::within(span, service.serve(&bytes, &mut caller)).await;
-            if let (Err(_), Some(lost)) = (served, lost.upgrade()) {
+            let served = trace::within(span, service.serve(&bytes, &mut caller));
+            // A policy or a store that panics ends the task as well; what was said last is not its answer.
+            let served = AssertUnwindSafe(served).catch_unwind().await;
+            if let (Err(_) | Ok(Err(_)), Some(lost)) = (served, lost.upgrade()) {
                 let _ = lost.try_send(Err(Lost));
             }
             drop(running);
@@ -199,17 +231,10 @@ impl Server {
     }
 
     fn turn_away(&self, nack: Nack, bytes: &[u8], status: StatusCode) -> Response {
-        let correlation = nack.correlation_id;
-        let Ok(message) = self.service.turn_away(nack, bytes) else {
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        };
-        let mut response = whole(status, &message);
-        if let Some(id) = correlation.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
-            response
-                .headers_mut()
-                .insert(HeaderName::from_static(CORRELATION), id);
+        match self.service.turn_away(nack, bytes) {
+            Ok(message) => whole(status, &message),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
-        response
     }
 }
 
@@ -324,5 +349,7 @@ fn malformed(why: &str) -> Nack {
     Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why)
 }
 
+/// Between two looks at whether the last tasks have ended.
+const POLL: Duration = Duration::from_millis(10);
 /// Messages that wait for a client; with as many, its task waits.
 const WAITING: usize = 16;

@@ -113,6 +113,6 @@ impl Client {
                 break;
             }
         }
-        Ok(exchange.end())
+        exchange.end()
     }
 }

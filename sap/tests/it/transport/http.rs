@@ -98,6 +98,17 @@ async fn the_suite_holds() {
     suite::run::<OverHttp>().await;
 }
 
+#[test]
+fn a_client_shows_nothing_of_its_address_but_the_origin() {
+    let client = Client::new("https://me:hunter2@prime.example:8443/t0ken?k=v").unwrap();
+    let shown = format!("{client:?}");
+    assert!(shown.contains("https://prime.example:8443\""), "{shown}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("t0ken"),
+        "{shown}"
+    );
+}
+
 // spec: SAP-10-2
 #[tokio::test]
 async fn statuses_and_the_correlation_header() {
@@ -184,6 +195,69 @@ async fn statuses_and_the_correlation_header() {
     let garbage = server.post("{".into(), &[("X-Correlation-Id", &id)]).await;
     assert_eq!(garbage.status().as_u16(), 400);
     assert_eq!(garbage.headers()["x-correlation-id"].to_str().unwrap(), id);
+    let long = "x".repeat(5_000);
+    let long = server.post(long, &[("X-Correlation-Id", &id)]).await;
+    assert_eq!(long.status().as_u16(), 413);
+    assert_eq!(long.headers()["x-correlation-id"].to_str().unwrap(), id);
+}
+
+// spec: SAP-4.3-1
+#[tokio::test]
+async fn an_answer_that_does_not_end_the_task_is_none() {
+    use axum::http::StatusCode;
+    let task = ask(1, "test.echo");
+    let ids = json!({"messageId": task["taskId"], "correlationId": task["correlationId"]});
+    let ack = with(ids, "/status", Some(json!("ACK"))).to_string();
+    let running = json!({
+        "protocolVersion": "2.0", "taskId": task["taskId"], "correlationId": task["correlationId"],
+        "reportedAt": "2026-01-01T00:00:00Z", "producer": {"agentId": "A-1", "agentKind": "agent"},
+        "status": "RUNNING", "constitutionalEvidence": {"alignment": "VALID"},
+    })
+    .to_string();
+    let there = Some(json!({"endpoint": "test:inbox"}));
+    let elsewhere = with(task.clone(), "/replyTo", there);
+    let cases = [
+        (&task, StatusCode::OK, String::new(), Some("nothing")),
+        (&task, StatusCode::ACCEPTED, ack.clone(), Some("an Ack")),
+        (
+            &task,
+            StatusCode::OK,
+            format!("{ack}\n{running}\n"),
+            Some("results"),
+        ),
+        // The latest of a task that was sent before.
+        (&task, StatusCode::OK, running, None),
+        (
+            &task,
+            StatusCode::NOT_FOUND,
+            String::new(),
+            Some("status 404"),
+        ),
+        (
+            &elsewhere,
+            StatusCode::NOT_FOUND,
+            String::new(),
+            Some("status 404"),
+        ),
+        (&elsewhere, StatusCode::ACCEPTED, ack, None),
+        (&elsewhere, StatusCode::ACCEPTED, String::new(), None),
+    ];
+    for (task, status, body, missing) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let said = format!("{status} {body}");
+        let routes = axum::Router::new().fallback(async move || (status, body));
+        #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let client = Client::new(&url).unwrap();
+        let answer = client.send(&typed(&task.to_string()), &mut |_| {}).await;
+        match (answer, missing) {
+            (Err(SendError::NoAnswer { what }), Some(missing)) => {
+                assert!(what.starts_with(missing), "{what}");
+            }
+            (answer, missing) => assert!(answer.is_ok() && missing.is_none(), "{said}: {answer:?}"),
+        }
+    }
 }
 
 // spec: SAP-10-1, SAP-5-1
@@ -213,6 +287,40 @@ async fn what_cannot_be_written_down_is_not_said() {
             "{answer:?}"
         );
     }
+}
+
+// spec: SAP-5-2
+#[tokio::test]
+async fn what_panics_beside_the_handler_is_no_answer() {
+    #[derive(Debug)]
+    struct Faulty;
+    impl sap::alignment::Policy for Faulty {
+        fn assess(&self, _: &sap::alignment::Subject<'_>) -> sap::alignment::Assessment {
+            panic!("a policy's own fault")
+        }
+    }
+    let seen = Seen::default();
+    let processor = seen.processor(Config::default()).policy(Arc::new(Faulty));
+    let service =
+        sap::transport::Service::new(Arc::new(processor), Arc::new(super::world::Real::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let routes = router(service, http::Config::default());
+    #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let whole = plain().post(&url).body(ask(1, "test.echo").to_string());
+    assert_eq!(whole.send().await.unwrap().status().as_u16(), 500);
+    let client = Client::new(&url).unwrap();
+    let task = typed(&ask(2, "test.echo").to_string());
+    let answer = client.send(&task, &mut |_| {}).await;
+    assert!(
+        matches!(
+            answer,
+            Err(SendError::NoAnswer { .. } | SendError::Carrier(_))
+        ),
+        "{answer:?}"
+    );
+    assert_eq!(seen.written(0), ["task", "FAILED", "task", "FAILED"]);
 }
 
 // spec: SAP-5-2, SAP-5-10
@@ -267,6 +375,37 @@ async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
     assert_eq!(result.status, Status::Cancelled);
     assert_eq!(seen.written(4), ["CANCELLED"; 2]);
     assert!(client.send(&task, &mut ignored).await.is_err());
+}
+
+#[tokio::test]
+async fn clients_that_stall_do_not_keep_the_server_from_its_end() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let seen = Seen::default();
+    let patience = http::Config::default().shutdown_grace(Duration::from_millis(50));
+    let mut server = OverHttp::with(&seen, Config::default(), patience).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let mut stalled = Vec::new();
+    let task = ask(1, "test.echo").to_string();
+    let head = format!(
+        "POST /sap/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        task.len()
+    );
+    for begun in [head + "{", "POST /sap".into(), String::new()] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        stalled.push(stream);
+    }
+    // Answered after them, so they were taken.
+    assert_eq!(server.post("{".into(), &[]).await.status().as_u16(), 400);
+    server.stop.take().unwrap().send(()).unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.server).await;
+    ended.expect("the server ends").unwrap().unwrap();
+    // What comes whole only now is not begun.
+    stalled[0].write_all(&task.as_bytes()[1..]).await.unwrap();
+    let mut answer = String::new();
+    stalled[0].read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert_eq!(seen.calls(), 0);
 }
 
 // spec: SAP-4.1-17
