@@ -97,7 +97,7 @@ ubos_common::wire! {
     /// Where results go. Spec: SAP 4.1
     pub struct ReplyTo {
         /// A URI or the key of a channel.
-        optional endpoint: String = "endpoint", "SAP-4.1-12";
+        optional @secret endpoint: String = "endpoint", "SAP-4.1-12";
         /// Whether an Ack is wanted; absent means yes.
         optional expect_ack: bool = "expectAck", "SAP-4.1-12";
     }
@@ -107,7 +107,7 @@ ubos_common::wire! {
     /// A payload kept elsewhere. Spec: SAP 4.1
     pub struct Attachment {
         /// Where it is.
-        optional uri: String = "uri", "SAP-4.1-13";
+        optional @secret uri: String = "uri", "SAP-4.1-13";
         /// What it is, an open word.
         optional kind: String = "kind", "SAP-4.1-13";
         /// Its digest.

@@ -41,7 +41,8 @@ usage: sap-agent [options]
 
 capabilities: text.upper {text}, text.echo {...}, text.count {to}, which reports each step
 
-exit codes: 2 usage or an address that cannot be used, 3 something failed, 130 interrupted
+exit codes: 2 usage or an address that cannot be used, 3 something failed, 130 interrupted,
+            143 terminated
 ";
 
 /// Reads the arguments behind the program's name.

@@ -12,6 +12,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use sap::alignment::Rules;
 use sap::cache::CacheStore;
@@ -60,7 +61,7 @@ pub fn main() -> ExitCode {
         }
     };
     match runtime.block_on(serve(&args)) {
-        Ok(()) => INTERRUPTED.into(),
+        Ok(code) => code.into(),
         Err(Problem::Usage(why)) => {
             told(&why);
             USAGE_ERROR.into()
@@ -81,8 +82,8 @@ pub enum Problem {
     Failed(String),
 }
 
-/// Serves until a signal comes.
-pub async fn serve(args: &Args) -> Result<(), Problem> {
+/// Serves until a signal comes; gives the exit code that tells which.
+pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let processor = Arc::new(processor(args)?);
     let failed = |error: io::Error| Problem::Failed(error.to_string());
     // Before the address is known, so that nobody's signal is missed.
@@ -105,15 +106,18 @@ pub async fn serve(args: &Args) -> Result<(), Problem> {
             with_causes(warning)
         ))
     });
+    let code = Arc::new(AtomicU8::new(INTERRUPTED));
+    let told = Arc::clone(&code);
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = terminate.recv() => told.store(TERMINATED, Ordering::Relaxed),
         }
     };
     http::serve(listener, service, config, shutdown)
         .await
-        .map_err(failed)
+        .map_err(failed)?;
+    Ok(code.load(Ordering::Relaxed))
 }
 
 fn listening(url: &str, processor: &Processor) -> io::Result<()> {
@@ -200,3 +204,4 @@ const NAMES: [&str; 3] = ["text.upper", "text.echo", "text.count"];
 const USAGE_ERROR: u8 = 2;
 const FAILED: u8 = 3;
 const INTERRUPTED: u8 = 130;
+const TERMINATED: u8 = 143;
