@@ -586,3 +586,13 @@ fn spawning_is_guarded_against_loops_and_names_that_look_alike() {
     assert!(refused(&path(r#"["v/T"]"#)).contains("while it is being made"));
     assert!(refused(&path(r#"["a","b","c","d"]"#)).contains("4 deep"));
 }
+
+// spec: SACP-10-1
+#[test]
+fn a_verb_that_lists_its_own_name_as_an_alias_can_be_replaced() {
+    let mut registry = registry();
+    registry.add_verb(verb("find", &["find", "f"])).unwrap();
+    registry.add_verb(verb("find", &["find"])).unwrap();
+    assert!(registry.verb("find").is_some());
+    assert!(registry.verb("f").is_none());
+}
