@@ -310,7 +310,7 @@ impl Runner {
         let Some(run) = self.step_mut(step) else {
             return false;
         };
-        if !cause.is_retryable() || run.tries + 1 >= retry.max_attempts {
+        if !cause.is_retryable() || run.tries.saturating_add(1) >= retry.max_attempts {
             return false;
         }
         run.tries += 1;

@@ -1,0 +1,73 @@
+//! Runs with subtasks inside one another, and runs that are taken up elsewhere.
+
+use core::time::Duration;
+
+use sacp::Message;
+use sacp::graph::Retry;
+use sacp::runner::{Cause, Config, End, Input, Output, Recovery, Rule, Runner, StepState, Ticket};
+use ubos_common::json::RawBuf;
+use ubos_common::machine::Machine as _;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+fn at(millis: u64) -> Now {
+    Now::new(Mono::from_millis(millis), Timestamp::EPOCH)
+}
+
+fn run(text: &str, config: Config) -> Runner {
+    let message = Message::decode(text.as_bytes()).unwrap();
+    Runner::new(&message, config).unwrap()
+}
+
+fn begun(text: &str, config: Config) -> Runner {
+    let mut run = run(text, config);
+    run.start(at(0));
+    run
+}
+
+fn drain(run: &mut Runner) -> Vec<Output> {
+    core::iter::from_fn(|| run.poll_output()).collect()
+}
+
+fn asked(run: &mut Runner) -> Vec<Ticket> {
+    let ticket = |output: Output| match output {
+        Output::Dispatch { ticket, .. } => Some(ticket),
+        _ => None,
+    };
+    drain(run).into_iter().filter_map(ticket).collect()
+}
+
+fn one(run: &mut Runner) -> Ticket {
+    let asked = asked(run);
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    asked[0]
+}
+
+fn done(run: &mut Runner, now: Now, ticket: Ticket, output: &str) {
+    let output = RawBuf::parse(output).unwrap();
+    run.handle_input(now, Input::Succeeded { ticket, output })
+        .unwrap();
+}
+
+fn fail(run: &mut Runner, ticket: Ticket) {
+    let cause = Cause::tool("no route");
+    run.handle_input(at(0), Input::Failed { ticket, cause })
+        .unwrap();
+}
+
+#[test]
+fn a_saved_count_of_tries_that_no_run_reaches_ends_the_tries() {
+    let text = r#"{"g":"G","plan":[["a","T",{}]]}"#;
+    let retry = Rule::verb("a", vec![Recovery::Retry(Retry::fixed(9, Duration::ZERO))]);
+    let config = Config::default().with_rule(retry);
+    let mut before = begun(text, config.clone());
+    let a = one(&mut before);
+    fail(&mut before, a);
+    let saved = String::from_utf8(before.save(at(0)).unwrap()).unwrap();
+    let forged = saved.replace("\"tries\":1", "\"tries\":4294967295");
+    assert_ne!(saved, forged);
+    let mut after = run(text, config);
+    after.restore(at(0), forged.as_bytes()).unwrap();
+    let again = one(&mut after);
+    fail(&mut after, again);
+    assert_eq!(after.end(), Some(&End::Failed));
+}
