@@ -31,6 +31,9 @@ pub(super) enum Todo {
 impl Runner {
     /// Works out what follows, starts what may start, and ends the run where nothing is left.
     pub(super) fn advance(&mut self, now: Now) {
+        if self.end.is_some() {
+            return;
+        }
         loop {
             while let Some(todo) = self.todo.pop_front() {
                 match todo {

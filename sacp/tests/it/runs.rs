@@ -71,3 +71,12 @@ fn a_saved_count_of_tries_that_no_run_reaches_ends_the_tries() {
     fail(&mut after, again);
     assert_eq!(after.end(), Some(&End::Failed));
 }
+
+#[test]
+fn nothing_is_told_after_the_end() {
+    let mut run = begun(r#"{"g":"G","plan":[["a","T",{}]]}"#, Config::default());
+    run.handle_input(at(0), Input::Pause).unwrap();
+    run.handle_input(at(0), Input::Cancel).unwrap();
+    let outputs = drain(&mut run);
+    assert!(matches!(outputs.last(), Some(Output::Ended(_))), "{outputs:?}");
+}
