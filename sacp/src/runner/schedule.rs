@@ -451,6 +451,10 @@ impl Runner {
         };
         if let (Some(last), false) = (node.last, run.last_begun) {
             (run.last_begun, run.open) = (true, 1);
+            if let Some(run) = self.step_mut(last) {
+                // It has been called: a saved run must know.
+                run.stands_by = false;
+            }
             // It follows the plan as a whole, even where a part of it failed and was let be.
             return self.again(last);
         }

@@ -80,3 +80,28 @@ fn nothing_is_told_after_the_end() {
     let outputs = drain(&mut run);
     assert!(matches!(outputs.last(), Some(Output::Ended(_))), "{outputs:?}");
 }
+
+// spec: SACP-2-9
+#[test]
+fn a_run_that_was_saved_inside_the_subtask_behind_the_plan_goes_on_there() {
+    let text = r#"{"g":"G","plan":[["a","T",{}]],"subtask":{"g":"H","plan":[["b","T",{}],["c","T",{}]]}}"#;
+    let mut before = begun(text, Config::default());
+    let a = one(&mut before);
+    done(&mut before, at(0), a, "1");
+    let b = one(&mut before);
+    done(&mut before, at(0), b, "2");
+    let c = one(&mut before);
+    let saved = before.save(at(0)).unwrap();
+    let mut after = run(text, Config::default());
+    after.restore(at(0), &saved).unwrap();
+    let again = one(&mut after);
+    assert_eq!(again.step, c.step);
+    assert_eq!(after.end(), None);
+    done(&mut after, at(0), again, "3");
+    let outputs = drain(&mut after);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(outcome.end, End::Done);
+    assert!(outcome.steps.iter().all(|step| step.state == StepState::Done));
+}
