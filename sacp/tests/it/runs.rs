@@ -105,3 +105,25 @@ fn a_run_that_was_saved_inside_the_subtask_behind_the_plan_goes_on_there() {
     assert_eq!(outcome.end, End::Done);
     assert!(outcome.steps.iter().all(|step| step.state == StepState::Done));
 }
+
+#[test]
+fn a_subtask_that_is_tried_again_runs_the_subtasks_inside_it_again() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[
+        ["y","T",{"subtask":{"g":"I","plan":[["a","T",{}]]}}],["b","T",{}]]}}]]}"#;
+    let retry = Rule::verb("x", vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))]);
+    let config = Config::default().with_rule(retry).with_max_bytes(1000, 600);
+    let mut run = begun(text, config);
+    let inmost = one(&mut run);
+    // Its output is given up with the attempt: twice as much would be over the bound.
+    let long = format!("\"{}\"", "x".repeat(150));
+    done(&mut run, at(0), inmost, &long);
+    let second = one(&mut run);
+    fail(&mut run, second);
+    let again = one(&mut run);
+    assert_eq!((again.step, again.attempt), (inmost.step, 2));
+    done(&mut run, at(0), again, "1");
+    let second = one(&mut run);
+    done(&mut run, at(0), second, "2");
+    assert_eq!(run.end(), Some(&End::Done));
+    assert_eq!(run.step_state(1), Some(StepState::Done));
+}
