@@ -156,9 +156,14 @@ impl Runner {
         if self.began.is_some() {
             return Err(ResumeError::Begun);
         }
+        // Outputs stand in it that were taken under bounds of their own, and may be larger than the plan.
+        let all = saved.len().max(1);
         let limits = Limits::default()
-            .with_max_bytes(saved.len().max(1))
-            .with_max_array_len(self.steps.len().max(1).saturating_add(1));
+            .with_max_bytes(all)
+            .with_max_depth(Limits::DEEPEST)
+            .with_max_members(all)
+            .with_max_array_len(all)
+            .with_max_string_bytes(all);
         let (saved, _) = json::decode::<Saved>(saved, &limits, Profile::Strict)
             .map_err(|err: DecodeError| ResumeError::Unreadable(err.to_string()))?;
         if saved.version != VERSION {

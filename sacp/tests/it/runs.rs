@@ -127,3 +127,15 @@ fn a_subtask_that_is_tried_again_runs_the_subtasks_inside_it_again() {
     assert_eq!(run.end(), Some(&End::Done));
     assert_eq!(run.step_state(1), Some(StepState::Done));
 }
+
+#[test]
+fn an_output_longer_than_the_plan_is_taken_up_again() {
+    let text = r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#;
+    let mut before = begun(text, Config::default());
+    let a = one(&mut before);
+    done(&mut before, at(0), a, "[1,2,3,4,5,6,7,8,9]");
+    let saved = before.save(at(0)).unwrap();
+    let mut after = run(text, Config::default());
+    after.restore(at(0), &saved).unwrap();
+    assert_eq!(after.output(1).map(RawBuf::as_str), Some("[1,2,3,4,5,6,7,8,9]"));
+}
