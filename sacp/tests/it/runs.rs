@@ -139,3 +139,21 @@ fn an_output_longer_than_the_plan_is_taken_up_again() {
     after.restore(at(0), &saved).unwrap();
     assert_eq!(after.output(1).map(RawBuf::as_str), Some("[1,2,3,4,5,6,7,8,9]"));
 }
+
+// spec: SACP-3-5
+#[test]
+fn a_step_that_holds_a_subtask_has_its_time_limit_also_where_it_is_taken_up() {
+    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[["a","T",{}],["b","T",{}]]}}]]}"#;
+    let config = Config::default().with_step_timeout(Duration::from_millis(100));
+    let mut before = begun(text, config.clone());
+    let saved = before.save(at(0)).unwrap();
+    drain(&mut before);
+    let mut after = run(text, config);
+    after.restore(at(0), &saved).unwrap();
+    let a = one(&mut after);
+    done(&mut after, at(60), a, "1");
+    one(&mut after);
+    assert_eq!(after.poll_timeout(), Some(Mono::from_millis(100)));
+    after.handle_timeout(at(100));
+    assert_eq!(after.end(), Some(&End::Failed));
+}
