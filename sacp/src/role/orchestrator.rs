@@ -450,6 +450,14 @@ impl<R: Registry> Orchestrator<R> {
                     ticket,
                     cause: refused(Code::StepFailed, "the agent failed".to_owned()),
                 },
+                // A message without a state is taken for an answer; one that says it is under way is none.
+                Reply::Message(answer) if answer.state.as_ref().is_some_and(|state| *state != State::Done) => {
+                    let why = format!("an answer that is {}", answer.state());
+                    Input::Failed {
+                        ticket,
+                        cause: refused(Code::InvalidState, why),
+                    }
+                }
                 Reply::Message(answer) => Input::Succeeded {
                     ticket,
                     output: output_of(&answer),

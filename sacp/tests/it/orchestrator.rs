@@ -421,3 +421,17 @@ fn cancel_stops_every_question() {
     );
     assert_eq!(error(&wanted).details, "cancelled");
 }
+
+// spec: SACP-2-6
+#[test]
+fn an_answer_that_is_not_at_its_end_is_none() {
+    let mut run = start(
+        r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
+        OrchestratorConfig::default(),
+    );
+    let asked = asks(&drain(&mut run));
+    // The question itself, sent back.
+    let echo = String::from_utf8(asked[0].message.encode()).unwrap();
+    answer(&mut run, asked[0].ticket, &echo);
+    assert!(error(&drain(&mut run)).details.contains("PENDING"));
+}
