@@ -11,6 +11,7 @@ use ubos_common::time::Timestamp;
 
 use crate::check::{Gap, gaps};
 use crate::error::Code;
+use crate::graph::Graph;
 use crate::limits::{MAX_SPAWN_DEPTH, MAX_SPAWNS};
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};
@@ -83,13 +84,10 @@ struct Wanted {
 
 impl Wanted {
     fn of(gap: &Gap, message: &Message) -> Self {
-        let steps = message.plan.steps();
-        let act = steps
-            .iter()
-            .find(|step| step.number == gap.number)
-            .map(|step| step.act);
-        let params = act.and_then(|act| {
-            act.params
+        let graph = Graph::of_message(message);
+        let params = graph.step(gap.number).and_then(|step| {
+            step.act
+                .params
                 .deserialize::<serde_json::Map<_, serde_json::Value>>()
                 .ok()
         });

@@ -36,7 +36,6 @@ use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
 use crate::message::{Message, OutFmt};
-use crate::plan::Step;
 use crate::registry::{Registry, look_up};
 
 pub use repair::{Repair, RepairError, repair};
@@ -369,7 +368,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// The act's number, from 1.
+    /// The act's number over the message and its subtasks, from 1: that of its step in a [`Graph`].
     pub number: usize,
     /// The act's pointer.
     pub pointer: String,
@@ -392,20 +391,19 @@ impl Gap {
     }
 }
 
-/// Every act of a plan that the registry cannot serve, in order.
+/// Every act of a message, those of its subtasks included, that the registry cannot serve, in order.
 ///
 /// Spec: SACP 10, 11
 #[must_use]
 pub fn gaps(message: &Message, registry: &dyn Registry) -> Vec<Gap> {
-    message
-        .plan
-        .steps()
-        .iter()
-        .filter_map(|step| gap(step, registry))
-        .collect()
+    let graph = Graph::of_message(message);
+    // The step that stands for the subtask behind a plan is not the sender's and has no agent.
+    let is_act = |step: &&Node| !step.pointer.ends_with("/subtask");
+    let steps = graph.steps().iter().filter(is_act);
+    steps.filter_map(|step| gap(step, registry)).collect()
 }
 
-fn gap(step: &Step<'_>, registry: &dyn Registry) -> Option<Gap> {
+fn gap(step: &Node, registry: &dyn Registry) -> Option<Gap> {
     let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
     let code = match look_up(registry, verb, tool) {
         Err(code) => code,

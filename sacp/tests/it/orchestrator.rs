@@ -435,3 +435,20 @@ fn an_answer_that_is_not_at_its_end_is_none() {
     answer(&mut run, asked[0].ticket, &echo);
     assert!(error(&drain(&mut run)).details.contains("PENDING"));
 }
+
+// spec: SACP-3-7
+#[test]
+fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
+    let inside = r#"{"g":"G","plan":[["get","ONE",{}],["get","TWO",{"subtask":{"g":"H","plan":[["fly","ONE",{}]]}}]]}"#;
+    let mut run = start(inside, OrchestratorConfig::default());
+    let wanted = drain(&mut run);
+    assert!(asks(&wanted).is_empty(), "{wanted:?}");
+    let error = error(&wanted);
+    assert_eq!(
+        (error.code.clone(), error.pointer.as_deref()),
+        (Code::UnknownVerb, Some("/plan/1/2/subtask/plan/0"))
+    );
+    let behind = r#"{"g":"G","plan":[["get","ONE",{}]],"subtask":{"g":"H","plan":[["get","SIX",{}]]}}"#;
+    let mut run = start(behind, OrchestratorConfig::default());
+    assert_eq!(self::error(&drain(&mut run)).code, Code::UnknownTool);
+}
