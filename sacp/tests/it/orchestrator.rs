@@ -452,3 +452,24 @@ fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
     let mut run = start(behind, OrchestratorConfig::default());
     assert_eq!(self::error(&drain(&mut run)).code, Code::UnknownTool);
 }
+
+// spec: SACP-2-9, SACP-4-2
+#[test]
+fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw() {
+    let text = r#"{"msg_id":"m","g":"G","ctx":{"a":1},"out_fmt":"human","plan":[["get","ONE",{}],
+        ["get","TWO",{"subtask":{"g":"H","ctx":{"b":2},"plan":[["get","TWO",{}],["present","PRES",{}]]}}]]}"#;
+    let config = OrchestratorConfig::default().with_speaker("PRES_AGENT");
+    let mut run = start(text, config);
+    let asked = asks(&drain(&mut run));
+    answer(&mut run, asked[0].ticket, &result("1"));
+    let asked = asks(&drain(&mut run));
+    let inner = &asked[0].message;
+    let ctx = inner.context.as_ref().unwrap();
+    assert_eq!((inner.goal(), ctx["b"].as_str()), ("H", "2"));
+    assert!(!ctx.contains_key("a") && !ctx.contains_key("results"), "{ctx:?}");
+    answer(&mut run, asked[0].ticket, &result("5"));
+    let asked = asks(&drain(&mut run));
+    let inner = &asked[0].message;
+    assert_eq!(inner.context.as_ref().unwrap()["results"].as_str(), r#"{"1":5}"#);
+    assert_eq!(inner.out_fmt(), OutFmt::Raw);
+}
