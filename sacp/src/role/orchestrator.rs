@@ -202,6 +202,8 @@ pub struct Orchestrator<R> {
     stage: Stage,
     spawned: usize,
     closed: Option<(Gap, String)>,
+    /// Verbs and tools whose agents were spawned in test mode: nothing is registered for them.
+    rehearsed: Vec<(String, String)>,
     asked: BTreeMap<Ticket, (String, Voice)>,
     out: Outbox<Wanted>,
 }
@@ -234,6 +236,7 @@ impl<R: Registry> Orchestrator<R> {
             stage: Stage::Finished,
             spawned: 0,
             closed: None,
+            rehearsed: Vec::new(),
             asked: BTreeMap::new(),
             out: Outbox::new(bound),
         };
@@ -263,7 +266,10 @@ impl<R: Registry> Orchestrator<R> {
             Err(refused) => return self.finish(Finished::Reply(refused.reply(&self.request))),
         };
         let missing = gaps(&self.request, &self.registry);
-        let open = |gap: &&Gap| !(is_merge(&gap.verb, &gap.tool));
+        let open = |gap: &&Gap| {
+            let rehearsed = |(verb, tool): &(String, String)| (verb, tool) == (&gap.verb, &gap.tool);
+            !is_merge(&gap.verb, &gap.tool) && !self.rehearsed.iter().any(rehearsed)
+        };
         if let Some(gap) = missing.iter().find(open) {
             if !self.config.spawns {
                 let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
@@ -298,8 +304,13 @@ impl<R: Registry> Orchestrator<R> {
             return Err(OrchestratorError::NotAsked);
         };
         let (gap, request) = asked.as_ref().clone();
-        let made = spawn::confirmed(&request, reply)
-            .and_then(|record| spawn::take_in(&request, record, &mut self.registry));
+        let made = spawn::confirmed(&request, reply).and_then(|record| {
+            if request.is_test() {
+                self.rehearsed.push((gap.verb.clone(), gap.tool.clone()));
+                return Ok(record.agent_name);
+            }
+            spawn::take_in(&request, record, &mut self.registry)
+        });
         match made {
             Ok(name) => {
                 self.closed = Some((gap, name));

@@ -473,3 +473,25 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
     assert_eq!(inner.context.as_ref().unwrap()["results"].as_str(), r#"{"1":5}"#);
     assert_eq!(inner.out_fmt(), OutFmt::Raw);
 }
+
+// spec: SACP-3-4
+#[test]
+fn a_rehearsal_leaves_the_registry_as_it_is() {
+    let text = r#"{"g":"TRIP","plan":[["check","VISA",{}],["check","VISA",{}]],"test_mode":true}"#;
+    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let wanted = drain(&mut run);
+    let [Wanted::Spawn(request)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    let mut service = MemoryRegistry::default();
+    let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
+    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let wanted = drain(&mut run);
+    let [Wanted::Finish(finished)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    assert!(matches!(&**finished, Finished::Reply(Reply::Message(_))));
+    assert_eq!(run.registry().agent("VISA_AGENT"), None);
+    assert_eq!(run.registry().tool("VISA"), None);
+}
