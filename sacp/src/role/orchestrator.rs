@@ -267,7 +267,8 @@ impl<R: Registry> Orchestrator<R> {
         };
         let missing = gaps(&self.request, &self.registry);
         let open = |gap: &&Gap| {
-            let rehearsed = |(verb, tool): &(String, String)| (verb, tool) == (&gap.verb, &gap.tool);
+            let rehearsed =
+                |(verb, tool): &(String, String)| (verb, tool) == (&gap.verb, &gap.tool);
             !is_merge(&gap.verb, &gap.tool) && !self.rehearsed.iter().any(rehearsed)
         };
         if let Some(gap) = missing.iter().find(open) {
@@ -361,7 +362,9 @@ impl<R: Registry> Orchestrator<R> {
             };
             return self.tell(now, Input::Failed { ticket, cause });
         };
-        let whole = self.scope_of(ticket).is_none_or(|scope| scope.parent.is_none());
+        let whole = self
+            .scope_of(ticket)
+            .is_none_or(|scope| scope.parent.is_none());
         let human = whole && self.request.out_fmt() == OutFmt::Human;
         let speaks = human && self.config.speaks(&agent);
         let message = self.delegated(ticket, act, given, speaks);
@@ -394,7 +397,9 @@ impl<R: Registry> Orchestrator<R> {
     fn delegated(&mut self, ticket: Ticket, act: &Act, given: &Given, speaks: bool) -> Message {
         let mut plan = Plan::default();
         plan.push(act.clone());
-        let subtask = self.scope_of(ticket).and_then(|scope| scope.message.as_deref());
+        let subtask = self
+            .scope_of(ticket)
+            .and_then(|scope| scope.message.as_deref());
         let own = subtask.unwrap_or(&self.request);
         let mut message = Message::with_goal(own.goal(), plan);
         message.context = Some(own.context.clone().unwrap_or_default());
@@ -472,7 +477,12 @@ impl<R: Registry> Orchestrator<R> {
                     cause: refused(Code::StepFailed, "the agent failed".to_owned()),
                 },
                 // A message without a state is taken for an answer; one that says it is under way is none.
-                Reply::Message(answer) if answer.state.as_ref().is_some_and(|state| *state != State::Done) => {
+                Reply::Message(answer)
+                    if answer
+                        .state
+                        .as_ref()
+                        .is_some_and(|state| *state != State::Done) =>
+                {
                     let why = format!("an answer that is {}", answer.state());
                     Input::Failed {
                         ticket,

@@ -515,7 +515,9 @@ impl Runner {
             .iter()
             .flat_map(|scope| scope.steps.iter().chain(&scope.last))
         {
-            let holds = graph.step(*inner).is_some_and(|node| node.subtask.is_some());
+            let holds = graph
+                .step(*inner)
+                .is_some_and(|node| node.subtask.is_some());
             if holds && self.done(*inner).is_some() {
                 // What is inside it would pass for run when it is tried again.
                 self.stop_inner(*inner);

@@ -448,7 +448,8 @@ fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
         (error.code.clone(), error.pointer.as_deref()),
         (Code::UnknownVerb, Some("/plan/1/2/subtask/plan/0"))
     );
-    let behind = r#"{"g":"G","plan":[["get","ONE",{}]],"subtask":{"g":"H","plan":[["get","SIX",{}]]}}"#;
+    let behind =
+        r#"{"g":"G","plan":[["get","ONE",{}]],"subtask":{"g":"H","plan":[["get","SIX",{}]]}}"#;
     let mut run = start(behind, OrchestratorConfig::default());
     assert_eq!(self::error(&drain(&mut run)).code, Code::UnknownTool);
 }
@@ -466,11 +467,17 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
     let inner = &asked[0].message;
     let ctx = inner.context.as_ref().unwrap();
     assert_eq!((inner.goal(), ctx["b"].as_str()), ("H", "2"));
-    assert!(!ctx.contains_key("a") && !ctx.contains_key("results"), "{ctx:?}");
+    assert!(
+        !ctx.contains_key("a") && !ctx.contains_key("results"),
+        "{ctx:?}"
+    );
     answer(&mut run, asked[0].ticket, &result("5"));
     let asked = asks(&drain(&mut run));
     let inner = &asked[0].message;
-    assert_eq!(inner.context.as_ref().unwrap()["results"].as_str(), r#"{"1":5}"#);
+    assert_eq!(
+        inner.context.as_ref().unwrap()["results"].as_str(),
+        r#"{"1":5}"#
+    );
     assert_eq!(inner.out_fmt(), OutFmt::Raw);
 }
 

@@ -78,13 +78,17 @@ fn nothing_is_told_after_the_end() {
     run.handle_input(at(0), Input::Pause).unwrap();
     run.handle_input(at(0), Input::Cancel).unwrap();
     let outputs = drain(&mut run);
-    assert!(matches!(outputs.last(), Some(Output::Ended(_))), "{outputs:?}");
+    assert!(
+        matches!(outputs.last(), Some(Output::Ended(_))),
+        "{outputs:?}"
+    );
 }
 
 // spec: SACP-2-9
 #[test]
 fn a_run_that_was_saved_inside_the_subtask_behind_the_plan_goes_on_there() {
-    let text = r#"{"g":"G","plan":[["a","T",{}]],"subtask":{"g":"H","plan":[["b","T",{}],["c","T",{}]]}}"#;
+    let text =
+        r#"{"g":"G","plan":[["a","T",{}]],"subtask":{"g":"H","plan":[["b","T",{}],["c","T",{}]]}}"#;
     let mut before = begun(text, Config::default());
     let a = one(&mut before);
     done(&mut before, at(0), a, "1");
@@ -103,7 +107,12 @@ fn a_run_that_was_saved_inside_the_subtask_behind_the_plan_goes_on_there() {
         panic!("{outputs:?}")
     };
     assert_eq!(outcome.end, End::Done);
-    assert!(outcome.steps.iter().all(|step| step.state == StepState::Done));
+    assert!(
+        outcome
+            .steps
+            .iter()
+            .all(|step| step.state == StepState::Done)
+    );
 }
 
 #[test]
@@ -137,13 +146,17 @@ fn an_output_longer_than_the_plan_is_taken_up_again() {
     let saved = before.save(at(0)).unwrap();
     let mut after = run(text, Config::default());
     after.restore(at(0), &saved).unwrap();
-    assert_eq!(after.output(1).map(RawBuf::as_str), Some("[1,2,3,4,5,6,7,8,9]"));
+    assert_eq!(
+        after.output(1).map(RawBuf::as_str),
+        Some("[1,2,3,4,5,6,7,8,9]")
+    );
 }
 
 // spec: SACP-3-5
 #[test]
 fn a_step_that_holds_a_subtask_has_its_time_limit_also_where_it_is_taken_up() {
-    let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[["a","T",{}],["b","T",{}]]}}]]}"#;
+    let text =
+        r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[["a","T",{}],["b","T",{}]]}}]]}"#;
     let config = Config::default().with_step_timeout(Duration::from_millis(100));
     let mut before = begun(text, config.clone());
     let saved = before.save(at(0)).unwrap();
