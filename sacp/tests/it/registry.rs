@@ -616,3 +616,10 @@ fn two_verbs_of_one_missing_tool_are_spawned_once_each_and_nobody_is_replaced() 
     assert!(error.details.contains("taken"), "{error}");
     assert_eq!(with.agent("SEA_AGENT").unwrap().supported_verbs, ["swim"]);
 }
+
+#[test]
+fn a_revision_that_never_was_has_no_changes() {
+    let registry = registry();
+    let none = sacp::registry::Changes::All(vec![]);
+    assert_eq!(registry.changes_since(u64::MAX), none);
+}
