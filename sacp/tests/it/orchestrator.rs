@@ -445,7 +445,7 @@ fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
     assert!(asks(&wanted).is_empty(), "{wanted:?}");
     let error = error(&wanted);
     assert_eq!(
-        (error.code.clone(), error.pointer.as_deref()),
+        (error.code, error.pointer.as_deref()),
         (Code::UnknownVerb, Some("/plan/1/2/subtask/plan/0"))
     );
     let behind =

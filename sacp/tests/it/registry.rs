@@ -620,6 +620,6 @@ fn two_verbs_of_one_missing_tool_are_spawned_once_each_and_nobody_is_replaced() 
 #[test]
 fn a_revision_that_never_was_has_no_changes() {
     let registry = registry();
-    let none = sacp::registry::Changes::All(vec![]);
+    let none = Changes::All(vec![]);
     assert_eq!(registry.changes_since(u64::MAX), none);
 }
