@@ -42,7 +42,12 @@ pub trait Spawner {
 // impl: SACP-14-1
 #[must_use]
 pub fn spawn_request(gap: &Gap, message: &Message) -> Message {
-    let wanted = Wanted::of(gap, message);
+    request_as(gap, message, format!("{}_AGENT", gap.tool))
+}
+
+/// The message that asks for an agent of that name.
+fn request_as(gap: &Gap, message: &Message, agent: String) -> Message {
+    let wanted = Wanted::of(gap, message, agent);
     let mut plan = Plan::default();
     plan.push(
         Act::new("define", &wanted.tool).with_params(object(&serde_json::json!({
@@ -83,13 +88,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(gap: &Gap, message: &Message) -> Self {
+    fn of(gap: &Gap, message: &Message, agent: String) -> Self {
         let graph = Graph::of_message(message);
-        let step = graph
-            .steps()
-            .iter()
-            .find(|step| step.pointer == gap.pointer);
-        let params = step.and_then(|step| {
+        let params = graph.step(gap.number).and_then(|step| {
             step.act
                 .params
                 .deserialize::<serde_json::Map<_, serde_json::Value>>()
@@ -98,7 +99,7 @@ impl Wanted {
         Self {
             verb: gap.verb.clone(),
             tool: gap.tool.clone(),
-            agent: format!("{}_AGENT", gap.tool),
+            agent,
             description: format!(
                 "Carries out {} with {} for {}",
                 gap.verb,
@@ -321,7 +322,17 @@ pub(crate) fn next_request(
         ));
     }
     may_spawn(gap, message, registry)?;
-    Ok(spawn_request(gap, message))
+    let agent = free_name(gap, registry)
+        .ok_or_else(|| failed(gap, message, "every name for its agent is taken"))?;
+    Ok(request_as(gap, message, agent))
+}
+
+/// A name that no agent has: registering one that is taken would replace its agent, which serves something else.
+fn free_name(gap: &Gap, registry: &dyn Registry) -> Option<String> {
+    let (verb, tool) = (&gap.verb, &gap.tool);
+    let names = [format!("{tool}_AGENT"), format!("{tool}_{verb}_AGENT")];
+    let free = |name: &String| registry.agent(name).is_none();
+    names.into_iter().find(free)
 }
 
 fn failed(gap: &Gap, message: &Message, why: &str) -> ErrReply {

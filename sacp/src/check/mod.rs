@@ -368,7 +368,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// The act's number, from 1.
+    /// The act's number over the message and its subtasks, from 1: that of its step in a [`Graph`].
     pub number: usize,
     /// The act's pointer.
     pub pointer: String,
@@ -391,15 +391,16 @@ impl Gap {
     }
 }
 
-/// Every act of a plan that the registry cannot serve, in order.
+/// Every act of a message, those of its subtasks included, that the registry cannot serve, in order.
 ///
 /// Spec: SACP 10, 11
 #[must_use]
 pub fn gaps(message: &Message, registry: &dyn Registry) -> Vec<Gap> {
     let graph = Graph::of_message(message);
-    // A step that holds a subtask is that message: nobody is asked for the step itself.
-    let own = graph.steps().iter().filter(|step| step.subtask.is_none());
-    own.filter_map(|step| gap(step, registry)).collect()
+    // The step that stands for the subtask behind a plan is not the sender's and has no agent.
+    let is_act = |step: &&Node| !step.pointer.ends_with("/subtask");
+    let steps = graph.steps().iter().filter(is_act);
+    steps.filter_map(|step| gap(step, registry)).collect()
 }
 
 fn gap(step: &Node, registry: &dyn Registry) -> Option<Gap> {

@@ -95,9 +95,13 @@ fn conflict(
     Some(finding.mended_by(in_order(plan, first, second)))
 }
 
-/// Makes the second wait for the first.
+/// Makes one wait for the other: the second for the first, where a fallback does not make that a cycle.
 fn in_order(plan: &Plan<'_>, first: &Step, second: &Step) -> Option<Repair> {
     if plan.message.edition() == Edition::V10 {
+        let ways = [(first, second), (second, first)];
+        let (first, second) = ways
+            .into_iter()
+            .find(|(first, second)| !may_wait_for(plan, first.number, second.number))?;
         return Some(Repair::DependOn {
             at: second.pointer.clone(),
             id: first.id.clone(),
@@ -115,6 +119,32 @@ fn in_order(plan: &Plan<'_>, first: &Step, second: &Step) -> Option<Repair> {
     } else {
         Repair::Split { at, most: 1 }
     })
+}
+
+/// Whether who waits for a step may wait for another, also by way of fallbacks. Where too much would have to be looked at,
+/// it may.
+fn may_wait_for(plan: &Plan<'_>, step: usize, other: usize) -> bool {
+    /// Dependencies that are looked at.
+    const FOLLOWED: usize = 20_000;
+    let (mut seen, mut stack, mut left) = (BTreeSet::new(), vec![step], FOLLOWED);
+    while let Some(number) = stack.pop() {
+        if number == other {
+            return true;
+        }
+        let Some(step) = plan.graph.step(number).filter(|_| seen.insert(number)) else {
+            continue;
+        };
+        let Some(rest) = left.checked_sub(step.after.len()) else {
+            return true;
+        };
+        left = rest;
+        // A fallback runs behind the step that it stands in for.
+        stack.extend(step.after.iter().chain(&step.policy.replaces));
+        if let Some(OnError::Fallback(fallback)) = step.policy.on_error {
+            stack.push(fallback);
+        }
+    }
+    false
 }
 
 /// The pointer of the entry of the plan that a step stands in.

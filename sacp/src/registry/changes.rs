@@ -77,7 +77,7 @@ impl Journal {
             .newest
             .front()
             .map_or(self.revision + 1, |change| change.revision);
-        if revision + 1 < first {
+        if revision.saturating_add(1) < first {
             return Changes::TooOld;
         }
         let newer = self

@@ -276,7 +276,8 @@ impl Registry for MemoryRegistry {
 
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
         room(&self.verbs, &verb.name)?;
-        if let Some(owner) = self.aliases.get(&verb.name) {
+        let owner = self.aliases.get(&verb.name);
+        if let Some(owner) = owner.filter(|owner| **owner != verb.name) {
             return Err(RegistryError::AliasTaken {
                 alias: verb.name.clone(),
                 verb: owner.clone(),

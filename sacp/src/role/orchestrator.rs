@@ -11,6 +11,7 @@ use ubos_common::time::{Mono, Now};
 use super::discipline::{Admitted, Voice, admit};
 use crate::check::{Gap, gaps};
 use crate::error::Code;
+use crate::graph::Scope;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};
 use crate::registry::{AgentRecord, Registry};
@@ -201,6 +202,8 @@ pub struct Orchestrator<R> {
     stage: Stage,
     spawned: usize,
     closed: Option<(Gap, String)>,
+    /// Verbs and tools whose agents were spawned in test mode: nothing is registered for them.
+    rehearsed: Vec<(String, String)>,
     asked: BTreeMap<Ticket, (String, Voice)>,
     out: Outbox<Wanted>,
 }
@@ -233,6 +236,7 @@ impl<R: Registry> Orchestrator<R> {
             stage: Stage::Finished,
             spawned: 0,
             closed: None,
+            rehearsed: Vec::new(),
             asked: BTreeMap::new(),
             out: Outbox::new(bound),
         };
@@ -262,7 +266,11 @@ impl<R: Registry> Orchestrator<R> {
             Err(refused) => return self.finish(Finished::Reply(refused.reply(&self.request))),
         };
         let missing = gaps(&self.request, &self.registry);
-        let open = |gap: &&Gap| !(is_merge(&gap.verb, &gap.tool));
+        let open = |gap: &&Gap| {
+            let rehearsed =
+                |(verb, tool): &(String, String)| (verb, tool) == (&gap.verb, &gap.tool);
+            !is_merge(&gap.verb, &gap.tool) && !self.rehearsed.iter().any(rehearsed)
+        };
         if let Some(gap) = missing.iter().find(open) {
             if !self.config.spawns {
                 let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
@@ -297,8 +305,13 @@ impl<R: Registry> Orchestrator<R> {
             return Err(OrchestratorError::NotAsked);
         };
         let (gap, request) = asked.as_ref().clone();
-        let made = spawn::confirmed(&request, reply)
-            .and_then(|record| spawn::take_in(&request, record, &mut self.registry));
+        let made = spawn::confirmed(&request, reply).and_then(|record| {
+            if request.is_test() {
+                self.rehearsed.push((gap.verb.clone(), gap.tool.clone()));
+                return Ok(record.agent_name);
+            }
+            spawn::take_in(&request, record, &mut self.registry)
+        });
         match made {
             Ok(name) => {
                 self.closed = Some((gap, name));
@@ -349,7 +362,11 @@ impl<R: Registry> Orchestrator<R> {
             };
             return self.tell(now, Input::Failed { ticket, cause });
         };
-        let speaks = self.request.out_fmt() == OutFmt::Human && self.config.speaks(&agent);
+        let whole = self
+            .scope_of(ticket)
+            .is_none_or(|scope| scope.parent.is_none());
+        let human = whole && self.request.out_fmt() == OutFmt::Human;
+        let speaks = human && self.config.speaks(&agent);
         let message = self.delegated(ticket, act, given, speaks);
         let id = message
             .msg_id
@@ -369,18 +386,28 @@ impl<R: Registry> Orchestrator<R> {
         })));
     }
 
-    /// The message for one act: goal and context of the whole, the outputs so far, the act alone.
+    /// The message that a step belongs to: the request, or a subtask.
+    fn scope_of(&self, ticket: Ticket) -> Option<&Scope> {
+        let graph = self.runner()?.graph();
+        graph.scopes().get(graph.step(ticket.step)?.scope)
+    }
+
+    /// The message for one act: goal and context of its message, the outputs so far, the act alone.
     // impl: SACP-4-2
     fn delegated(&mut self, ticket: Ticket, act: &Act, given: &Given, speaks: bool) -> Message {
         let mut plan = Plan::default();
         plan.push(act.clone());
-        let mut message = Message::with_goal(self.request.goal(), plan);
-        message.context = Some(self.request.context.clone().unwrap_or_default());
+        let subtask = self
+            .scope_of(ticket)
+            .and_then(|scope| scope.message.as_deref());
+        let own = subtask.unwrap_or(&self.request);
+        let mut message = Message::with_goal(own.goal(), plan);
+        message.context = Some(own.context.clone().unwrap_or_default());
         let inputs: Vec<&RawBuf> = given.iter().map(|(_, output)| output).collect();
         if !inputs.is_empty() {
             message.set_context("inputs", crate::reply::list(&inputs));
         }
-        if let Some(results) = self.results_so_far() {
+        if let Some(results) = self.results_so_far(ticket) {
             message.set_context("results", results);
         }
         // The request's name, the step and the attempt make the name; one without a name gets one of its own.
@@ -392,11 +419,10 @@ impl<R: Registry> Orchestrator<R> {
         message
     }
 
-    /// Outputs of the message's own acts, by number: the newest, as far as their bound lets.
+    /// Outputs of the acts of a step's message, by number: the newest, as far as their bound lets.
     // impl: SACP-3-8
-    fn results_so_far(&self) -> Option<RawBuf> {
-        let runner = self.runner()?;
-        let own = runner.graph().scopes().first()?;
+    fn results_so_far(&self, ticket: Ticket) -> Option<RawBuf> {
+        let (runner, own) = (self.runner()?, self.scope_of(ticket)?);
         let (mut room, mut results) = (self.config.max_shared_bytes, Vec::new());
         for step in own.steps.iter().rev() {
             let Some(output) = runner.output(*step) else {
@@ -450,6 +476,19 @@ impl<R: Registry> Orchestrator<R> {
                     ticket,
                     cause: refused(Code::StepFailed, "the agent failed".to_owned()),
                 },
+                // A message without a state is taken for an answer; one that says it is under way is none.
+                Reply::Message(answer)
+                    if answer
+                        .state
+                        .as_ref()
+                        .is_some_and(|state| *state != State::Done) =>
+                {
+                    let why = format!("an answer that is {}", answer.state());
+                    Input::Failed {
+                        ticket,
+                        cause: refused(Code::InvalidState, why),
+                    }
+                }
                 Reply::Message(answer) => Input::Succeeded {
                     ticket,
                     output: output_of(&answer),

@@ -156,9 +156,14 @@ impl Runner {
         if self.began.is_some() {
             return Err(ResumeError::Begun);
         }
+        // Outputs stand in it that were taken under bounds of their own, and may be larger than the plan.
+        let all = saved.len().max(1);
         let limits = Limits::default()
-            .with_max_bytes(saved.len().max(1))
-            .with_max_array_len(self.steps.len().max(1).saturating_add(1));
+            .with_max_bytes(all)
+            .with_max_depth(Limits::DEEPEST)
+            .with_max_members(all)
+            .with_max_array_len(all)
+            .with_max_string_bytes(all);
         let (saved, _) = json::decode::<Saved>(saved, &limits, Profile::Strict)
             .map_err(|err: DecodeError| ResumeError::Unreadable(err.to_string()))?;
         if saved.version != VERSION {
@@ -175,7 +180,7 @@ impl Runner {
             restore_step(run, saved, now.mono);
         }
         let before = core::mem::replace(&mut self.steps, steps);
-        if let Err(err) = self.rebuild() {
+        if let Err(err) = self.rebuild(now.mono) {
             self.steps = before;
             self.gates.iter_mut().for_each(super::steps::Gate::reset);
             (self.ready, self.timers, self.bytes) = Default::default();
@@ -192,7 +197,7 @@ impl Runner {
     }
 
     /// Everything that follows from how far the steps are.
-    fn rebuild(&mut self) -> Result<(), ResumeError> {
+    fn rebuild(&mut self, now: Mono) -> Result<(), ResumeError> {
         for gate in &mut self.gates {
             let ended = |member: &&usize| {
                 let run = member.checked_sub(1).and_then(|n| self.steps.get(n));
@@ -235,6 +240,11 @@ impl Runner {
                     self.ready.insert(step);
                 }
                 Progress::Resting { until } => self.set_timer(step, Some(until)),
+                Progress::Inner => {
+                    let own = graph.step(step).and_then(|node| node.policy.timeout);
+                    let limit = own.or(self.config.step_timeout);
+                    self.set_timer(step, limit.map(|limit| now.saturating_add(limit)));
+                }
                 _ => {}
             }
         }

@@ -32,6 +32,9 @@ pub(super) enum Todo {
 impl Runner {
     /// Works out what follows, starts what may start, and ends the run where nothing is left.
     pub(super) fn advance(&mut self, now: Now) {
+        if self.end.is_some() {
+            return;
+        }
         loop {
             while let Some(todo) = self.todo.pop_front() {
                 match todo {
@@ -311,7 +314,7 @@ impl Runner {
         let Some(run) = self.step_mut(step) else {
             return false;
         };
-        if !cause.is_retryable() || run.tries + 1 >= retry.max_attempts {
+        if !cause.is_retryable() || run.tries.saturating_add(1) >= retry.max_attempts {
             return false;
         }
         run.tries += 1;
@@ -449,6 +452,10 @@ impl Runner {
         };
         if let (Some(last), false) = (node.last, run.last_begun) {
             (run.last_begun, run.open) = (true, 1);
+            if let Some(run) = self.step_mut(last) {
+                // It has been called: a saved run must know.
+                run.stands_by = false;
+            }
             // It follows the plan as a whole, even where a part of it failed and was let be.
             return self.again(last);
         }
@@ -509,6 +516,13 @@ impl Runner {
             .iter()
             .flat_map(|scope| scope.steps.iter().chain(&scope.last))
         {
+            let holds = graph
+                .step(*inner)
+                .is_some_and(|node| node.subtask.is_some());
+            if holds && self.done(*inner).is_some() {
+                // What is inside it would pass for run when it is tried again.
+                self.stop_inner(*inner);
+            }
             self.stop(*inner);
             let stands_by = graph.stands_by(*inner);
             let bytes = self.done(*inner).map_or(0, |output| output.as_str().len());

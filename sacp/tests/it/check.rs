@@ -472,7 +472,8 @@ fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
         let code = finding.violation.code.as_ref();
         let Some(first) = finding.repairs.first() else {
             // The one step of a message of 1.0 cannot be taken away, and fallbacks may wait for anything.
-            if code == "fan_out" && message.to_string().contains("fallback") {
+            let by_order = matches!(code, "fan_out" | "conflicting_writes");
+            if by_order && message.to_string().contains("fallback") {
                 continue;
             }
             prop_assert!(
@@ -526,4 +527,29 @@ fn wide_and_hostile_plans_are_checked_within_bounds() {
     let at = sacp::v1::Ts::from(ubos_common::time::Timestamp::EPOCH);
     let config = sacp::v1::adapter::Up::new(name("a"), at, name("m"));
     assert!(sacp::v1::adapter::up(&old, &config).is_err());
+}
+
+#[test]
+fn two_writers_are_put_in_the_order_that_no_fallback_makes_a_cycle() {
+    let step = |id: &str, verb: &str, after: &[&str]| json!({"id": id, "verb": verb, "tool": "H_API", "params": {}, "depends_on": after});
+    let mut first = step("s0", "search", &[]);
+    first["on_error"] = json!("fallback");
+    first["fallback_step"] = json!("s4");
+    let message = new(&[
+        first,
+        step("s3", "search", &[]),
+        step("s4", "rank", &["s3", "s0"]),
+    ]);
+    let (read, _) = AnyMessage::decode(message.to_string().as_bytes()).unwrap();
+    let findings = check_plan(&read, Some(&library()), &Config::default());
+    let clash = |findings: &[Finding]| {
+        let clash = |finding: &&Finding| finding.violation.code == "conflicting_writes";
+        findings.iter().find(clash).cloned()
+    };
+    let finding = clash(&findings).unwrap();
+    let mended = repair(&read, &finding.repairs[0]).unwrap();
+    assert_eq!(
+        clash(&check_plan(&mended, Some(&library()), &Config::default())),
+        None
+    );
 }

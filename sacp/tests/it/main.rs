@@ -25,4 +25,5 @@ mod prompt;
 mod registry;
 mod roles;
 mod run_v1;
+mod runs;
 mod v1;

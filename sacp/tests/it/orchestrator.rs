@@ -422,23 +422,83 @@ fn cancel_stops_every_question() {
     assert_eq!(error(&wanted).details, "cancelled");
 }
 
+// spec: SACP-2-6
+#[test]
+fn an_answer_that_is_not_at_its_end_is_none() {
+    let mut run = start(
+        r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
+        OrchestratorConfig::default(),
+    );
+    let asked = asks(&drain(&mut run));
+    // The question itself, sent back.
+    let echo = String::from_utf8(asked[0].message.encode()).unwrap();
+    answer(&mut run, asked[0].ticket, &echo);
+    assert!(error(&drain(&mut run)).details.contains("PENDING"));
+}
+
 // spec: SACP-3-7
 #[test]
-fn an_act_inside_a_subtask_is_checked_before_anybody_is_asked() {
-    let text = r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}],
-        ["any","THING",{"subtask":{"g":"H","plan":[["get","TWO",{}],["check","VISA",{"who":1}]]}}]]}"#;
-    let mut run = start(text, OrchestratorConfig::default());
+fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
+    let inside = r#"{"g":"G","plan":[["get","ONE",{}],["get","TWO",{"subtask":{"g":"H","plan":[["fly","ONE",{}]]}}]]}"#;
+    let mut run = start(inside, OrchestratorConfig::default());
     let wanted = drain(&mut run);
+    assert!(asks(&wanted).is_empty(), "{wanted:?}");
     let error = error(&wanted);
-    assert_eq!((wanted.len(), error.code), (1, Code::UnknownVerb));
-    assert_eq!(error.pointer.as_deref(), Some("/plan/1/2/subtask/plan/1"));
+    assert_eq!(
+        (error.code, error.pointer.as_deref()),
+        (Code::UnknownVerb, Some("/plan/1/2/subtask/plan/0"))
+    );
+    let behind =
+        r#"{"g":"G","plan":[["get","ONE",{}]],"subtask":{"g":"H","plan":[["get","SIX",{}]]}}"#;
+    let mut run = start(behind, OrchestratorConfig::default());
+    assert_eq!(self::error(&drain(&mut run)).code, Code::UnknownTool);
+}
+
+// spec: SACP-2-9, SACP-4-2
+#[test]
+fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw() {
+    let text = r#"{"msg_id":"m","g":"G","ctx":{"a":1},"out_fmt":"human","plan":[["get","ONE",{}],
+        ["get","TWO",{"subtask":{"g":"H","ctx":{"b":2},"plan":[["get","TWO",{}],["present","PRES",{}]]}}]]}"#;
+    let config = OrchestratorConfig::default().with_speaker("PRES_AGENT");
+    let mut run = start(text, config);
+    let asked = asks(&drain(&mut run));
+    answer(&mut run, asked[0].ticket, &result("1"));
+    let asked = asks(&drain(&mut run));
+    let inner = &asked[0].message;
+    let ctx = inner.context.as_ref().unwrap();
+    assert_eq!((inner.goal(), ctx["b"].as_str()), ("H", "2"));
+    assert!(
+        !ctx.contains_key("a") && !ctx.contains_key("results"),
+        "{ctx:?}"
+    );
+    answer(&mut run, asked[0].ticket, &result("5"));
+    let asked = asks(&drain(&mut run));
+    let inner = &asked[0].message;
+    assert_eq!(
+        inner.context.as_ref().unwrap()["results"].as_str(),
+        r#"{"1":5}"#
+    );
+    assert_eq!(inner.out_fmt(), OutFmt::Raw);
+}
+
+// spec: SACP-3-4
+#[test]
+fn a_rehearsal_leaves_the_registry_as_it_is() {
+    let text = r#"{"g":"TRIP","plan":[["check","VISA",{}],["check","VISA",{}]],"test_mode":true}"#;
     let mut run = start(text, OrchestratorConfig::default().spawning());
     let wanted = drain(&mut run);
     let [Wanted::Spawn(request)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
-    assert_eq!(
-        request.context.as_ref().unwrap()["input_hints"].as_str(),
-        r#"["who"]"#
-    );
+    let mut service = MemoryRegistry::default();
+    let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
+    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let wanted = drain(&mut run);
+    let [Wanted::Finish(finished)] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    assert!(matches!(&**finished, Finished::Reply(Reply::Message(_))));
+    assert_eq!(run.registry().agent("VISA_AGENT"), None);
+    assert_eq!(run.registry().tool("VISA"), None);
 }

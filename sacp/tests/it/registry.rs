@@ -586,3 +586,40 @@ fn spawning_is_guarded_against_loops_and_names_that_look_alike() {
     assert!(refused(&path(r#"["v/T"]"#)).contains("while it is being made"));
     assert!(refused(&path(r#"["a","b","c","d"]"#)).contains("4 deep"));
 }
+
+// spec: SACP-10-1
+#[test]
+fn a_verb_that_lists_its_own_name_as_an_alias_can_be_replaced() {
+    let mut registry = registry();
+    registry.add_verb(verb("find", &["find", "f"])).unwrap();
+    registry.add_verb(verb("find", &["find"])).unwrap();
+    assert!(registry.verb("find").is_some());
+    assert!(registry.verb("f").is_none());
+}
+
+// spec: SACP-14-1
+#[test]
+fn two_verbs_of_one_missing_tool_are_spawned_once_each_and_nobody_is_replaced() {
+    let plan = message(r#"[["check","VISA",{}],["renew","VISA",{}]]"#);
+    let mut with = registry();
+    let mut spawner = sacp::spawn::PromptSpawner::default();
+    let made = spawn_missing(&plan, &mut with, &mut spawner).unwrap();
+    assert_eq!(made, ["VISA_AGENT", "VISA_renew_AGENT"]);
+    assert!(gaps(&plan, &with).is_empty());
+    // Where both names are taken nobody loses theirs.
+    let plan = message(r#"[["check","SEA",{}]]"#);
+    for name in ["SEA_AGENT", "SEA_check_AGENT"] {
+        with.add_agent(agent(name, "swim", "SEA", None)).unwrap();
+    }
+    let error = spawn_missing(&plan, &mut with, &mut spawner).unwrap_err();
+    assert_eq!(error.code, Code::SpawnFailed);
+    assert!(error.details.contains("taken"), "{error}");
+    assert_eq!(with.agent("SEA_AGENT").unwrap().supported_verbs, ["swim"]);
+}
+
+#[test]
+fn a_revision_that_never_was_has_no_changes() {
+    let registry = registry();
+    let none = Changes::All(vec![]);
+    assert_eq!(registry.changes_since(u64::MAX), none);
+}
