@@ -17,6 +17,10 @@ ubos_common::wire! {
 pub fn read(bytes: &[u8]) -> Result<MemoryRegistry, String> {
     let (library, _) = json::decode::<Library>(bytes, &Limits::default(), Profile::Strict)
         .map_err(|refused| refused.to_string())?;
+    // A message, or a word misspelt, must not pass for a library without anything in it.
+    if let Some((name, _)) = library.extra.iter().next() {
+        return Err(format!("{name:?} is none of verbs, tools and agents"));
+    }
     let mut registry = MemoryRegistry::default();
     let merge = ToolDef::new("MERGE".into(), "Merges outputs".into(), vec!["join".into()]);
     let register = || {

@@ -328,7 +328,12 @@ impl Registry for MemoryRegistry {
             .map(|vector| self.vectors.sound(&vector));
         let vector = vector.transpose()?;
         let name = agent.agent_name.clone();
+        // How it is stands apart from what it is: a new record changes the catalogue alone.
+        let health = self.health.get(&name).copied();
         self.take(&name);
+        if let Some(health) = health {
+            self.health.insert(name.clone(), health);
+        }
         let agent = Arc::new(agent);
         self.indexes.add(&agent);
         if let Some(vector) = vector {

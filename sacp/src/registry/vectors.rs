@@ -86,7 +86,8 @@ impl Vectors {
         let mut floor = threshold;
         for (row, name) in self.rows.chunks_exact(self.dimension).zip(&self.names) {
             let cosine = product(row, unit);
-            if cosine < floor {
+            // A threshold that is no number lets nothing through.
+            if cosine < floor || floor.is_nan() {
                 continue;
             }
             best.push(Near { cosine, name });
@@ -242,5 +243,6 @@ mod tests {
         assert_eq!(names(9, 0.5), ["A", "B"]);
         assert_eq!(names(9, -1.0), ["A", "B", "C"]);
         assert_eq!(names(0, -1.0), [""; 0]);
+        assert_eq!(names(9, f32::NAN), [""; 0]);
     }
 }
