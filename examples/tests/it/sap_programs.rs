@@ -130,7 +130,7 @@ fn a_file_is_sent_with_its_cache_and_stores_survive() {
         assert_eq!(last["constitutionalEvidence"]["cache"]["hit"], json!(hit));
         let (code, lines) = agent.send(&["--capability", "text.echo"]);
         assert_eq!((code, lines[0]["code"].as_str()), (1, Some("UNAUTHORIZED")));
-        assert_eq!(agent.end(Signal::TERM).0, 130);
+        assert_eq!(agent.end(Signal::TERM).0, 143);
     }
 }
 
