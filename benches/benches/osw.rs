@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use futures::future::join_all;
 use opensentience_wire::message::{SemVer, Status, ToolSpec};
-use opensentience_wire::role::core::{CallRequest, Config, Outcome};
 use opensentience_wire::role::agent;
+use opensentience_wire::role::core::{CallRequest, Config, Outcome};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, CoreHandle, attach};
 use opensentience_wire::{Grant, SessionToken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -34,7 +34,8 @@ const AGENT: &str = "com.example.graph";
 const TOOL: &str = "com.example.graph/search";
 const SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","maxLength":200},"limit":{"type":"integer","minimum":1}},"required":["query"],"additionalProperties":false}"#;
 /// These make a call of 424 bytes and a result of 409, as compact JSON without the length.
-const INPUT: &str = r#"{"query":"agents that can plan","limit":20}"#;
+const INPUT: &str = r#"{"query":"agents that can plan, and what they were asked to do before they were told to stop, with the tools that they had at hand by then, newest first..","limit":20}"#;
+const REQUEST_ID: &str = "chat_session:0197-0000000000001";
 const OUTPUT: &str = r#"{"hits":3}"#;
 const CALL_BYTES: usize = 424;
 const RESULT_BYTES: usize = 409;
@@ -92,15 +93,21 @@ async fn connect() -> CoreHandle {
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let ids = IdSource::from_os().expect("random");
-    let core = attach(here, clock, Config::default(), ids, grant, AuditSink::default());
+    let core = attach(
+        here,
+        clock,
+        Config::default(),
+        ids,
+        grant,
+        AuditSink::default(),
+    );
     let mut core = core.await.expect("taken in");
     assert!(core.tools_changed().await, "an agent without tools");
     core
 }
 
 fn request() -> CallRequest {
-    CallRequest::new(TOOL, object(INPUT))
-        .with_correlation_id("chat_session:0197")
+    CallRequest::new(TOOL, object(INPUT)).with_request_id(REQUEST_ID)
 }
 
 async fn call(core: &CoreHandle) -> Outcome {
