@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
@@ -56,6 +58,31 @@ pub enum ServeError {
 }
 
 /// An agent: tools, ready to be served.
+///
+/// ```no_run
+/// use opensentience_wire::message::{SemVer, ToolSpec};
+/// use opensentience_wire::transport::tokio::{Agent, ToolError};
+/// use ubos_common::json::{RawBuf, RawObject};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Greet { name: String }
+/// #[derive(serde::Serialize)]
+/// struct Greeting { text: String }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+/// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
+/// Agent::builder(SemVer::parse("1.0.0").ok_or("no version")?)
+///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
+///         context.log("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
+///         Ok(Greeting { text: format!("hello, {name}") })
+///     })
+///     .build()
+///     .serve_from_env()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Agent {
     version: SemVer,
     tools: Vec<(ToolSpec, Handler)>,
@@ -148,6 +175,33 @@ impl AgentBuilder {
         let handler: Handler = Arc::new(move |context, input| Box::pin(run(context, input)));
         self.0.tools.push((spec, handler));
         self
+    }
+
+    /// Adds an asynchronous tool whose input and output are types of its own.
+    ///
+    /// An input that the type refuses ends the call `tool.invalid_input` without running the tool; the type may demand
+    /// what a schema cannot say. The output must be written as an object.
+    #[must_use]
+    pub fn typed_tool<I, O, F, R>(self, spec: ToolSpec, run: F) -> Self
+    where
+        I: DeserializeOwned,
+        O: Serialize,
+        F: Fn(ToolContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    {
+        self.tool(spec, move |context, input| {
+            let begun = input.deserialize().map(|input| run(context, input));
+            async move {
+                // What it was told to refuse may be in the text of the error.
+                let unfit = |_| ToolError::invalid_input("the input does not fit the tool's type");
+                let output = begun.map_err(unfit)?.await?;
+                let output = RawObject::from_serialize(&output).ok().flatten();
+                output.ok_or_else(|| {
+                    let message = "the output cannot be written as an object";
+                    ErrorObject::of(ErrorCode::ToolInternal, message).into()
+                })
+            }
+        })
     }
 
     /// Adds a tool that blocks: each call runs on a thread of its own.
@@ -297,10 +351,14 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         };
         let (cancel, cancelled) = watch::channel(false);
         let input = call.call.input.clone();
+        let span = call.call.timeout_ms.map(Duration::from_millis);
+        let due = span.map(|span| self.wire.now().mono.saturating_add(span));
         let context = ToolContext {
             call: Arc::new(call),
             pieces: self.pieces.clone(),
             cancel: cancelled,
+            clock: self.wire.clock(),
+            due,
         };
         match begin(&handler, &context, input) {
             Begun::Ended(result) => {

@@ -53,6 +53,10 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         self.clock.now()
     }
 
+    pub(super) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8]) {
         if self.sent > HIGH_WATER {
             self.unsent.drain(..core::mem::take(&mut self.sent));
