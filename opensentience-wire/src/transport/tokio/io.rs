@@ -138,3 +138,22 @@ impl Alarm {
         self.set = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An alarm that kept to the first deadline would not ring within an hour.
+    #[tokio::test]
+    async fn an_alarm_rings_for_a_deadline_that_came_closer() {
+        let clock = Clock::start();
+        let mut alarm = Alarm::new(clock);
+        let late = clock.now().mono.saturating_add(Duration::from_secs(3_600));
+        tokio::select! {
+            biased;
+            () = alarm.ring(Some(late)) => panic!("it rang at once"),
+            () = std::future::ready(()) => {}
+        }
+        alarm.ring(Some(clock.now().mono)).await;
+    }
+}
