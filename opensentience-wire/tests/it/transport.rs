@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use opensentience_wire::error::CommandError;
 use opensentience_wire::limits::Limits;
-use opensentience_wire::message::{SemVer, Status};
+use opensentience_wire::message::{Channel, SemVer, Status};
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::agent;
 use opensentience_wire::role::core::{CallRequest, Config, Outcome};
@@ -22,6 +22,11 @@ use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 
 use crate::kit::{AGENT, object, spec, token};
+
+#[derive(serde::Deserialize)]
+struct Numbers {
+    numbers: Vec<u32>,
+}
 
 fn tools() -> Agent {
     Agent::builder(SemVer::parse("1.0.0").unwrap())
@@ -47,6 +52,12 @@ fn tools() -> Agent {
             std::thread::sleep(Duration::from_secs(600));
             Ok(RawObject::empty())
         })
+        .typed_tool(spec("typed"), async |context, numbers: Numbers| {
+            let left = context.time_left().map(|left| left.as_secs());
+            context.log("adding").await.map_err(|_| ToolError::canceled())?;
+            Ok(json!({"sum": numbers.numbers.iter().sum::<u32>(), "timed": left.is_some_and(|left| left <= 60)}))
+        })
+        .typed_tool(spec("no_object"), async |_, _: Numbers| Ok(7))
         .tool(spec("panic"), async |_, _| {
             panic!("the stack is nobody's business")
         })
@@ -154,7 +165,7 @@ async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_argu
     want.push("PATH".into());
     assert_eq!(names_seen, want);
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
-    assert_eq!(handle.tools().len(), 7);
+    assert_eq!(handle.tools().len(), 9);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
     assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
@@ -397,4 +408,30 @@ async fn a_launched_process_is_gone_after_its_handle_is_dropped() {
     drop(handle);
     names(audit).await;
     assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn a_typed_tool_has_its_types_its_log_and_its_time() {
+    let mut core = connect(Limits::default(), token()).await.unwrap();
+    assert!(core.tools_changed().await);
+    let input = json!({"numbers": [1, 2]});
+    let asked = request("typed", input.clone()).with_timeout(Duration::from_secs(60));
+    let mut call = core.call(asked).await.unwrap();
+    let log = call.next_chunk().await.unwrap();
+    assert_eq!(log.channel, Channel::Log);
+    let output = call.result().await.output.unwrap();
+    assert_eq!(output.as_str(), r#"{"sum":3,"timed":true}"#);
+    let outcome = core.call(request("no_object", input)).await.unwrap();
+    assert_eq!(code(&outcome.result().await), "tool.internal");
+}
+
+#[tokio::test]
+async fn an_input_of_another_type_is_refused_and_not_repeated() {
+    let mut core = connect(Limits::default(), token()).await.unwrap();
+    assert!(core.tools_changed().await);
+    let input = json!({"numbers": ["hidden"]});
+    let call = core.call(request("typed", input)).await.unwrap();
+    let outcome = call.result().await;
+    assert_eq!(code(&outcome), "tool.invalid_input");
+    assert!(!format!("{outcome:?}").contains("hidden"));
 }

@@ -1,12 +1,16 @@
 //! Being an agent: tools, and the driver that runs them.
 
 use core::fmt;
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
@@ -16,7 +20,7 @@ use ubos_common::machine::Machine as _;
 use ubos_common::os::{Clock, OsError};
 
 use super::context::{BlockingContext, Piece, ToolContext, ToolError};
-use super::io::{Moved, Wire};
+use super::io::{Alarm, Moved, Wire};
 use crate::error::{EncodeError, ErrorCode, ErrorObject};
 use crate::message::{SemVer, ToolSpec};
 use crate::role::agent::{AgentConnection, Config, Event, IncomingCall, Output};
@@ -54,6 +58,31 @@ pub enum ServeError {
 }
 
 /// An agent: tools, ready to be served.
+///
+/// ```no_run
+/// use opensentience_wire::message::{SemVer, ToolSpec};
+/// use opensentience_wire::transport::tokio::{Agent, ToolError};
+/// use ubos_common::json::{RawBuf, RawObject};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Greet { name: String }
+/// #[derive(serde::Serialize)]
+/// struct Greeting { text: String }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+/// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
+/// Agent::builder(SemVer::parse("1.0.0").ok_or("no version")?)
+///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
+///         context.log("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
+///         Ok(Greeting { text: format!("hello, {name}") })
+///     })
+///     .build()
+///     .serve_from_env()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Agent {
     version: SemVer,
     tools: Vec<(ToolSpec, Handler)>,
@@ -103,11 +132,13 @@ impl Agent {
     where
         S: AsyncRead + AsyncWrite,
     {
-        let wire = Wire::new(stream, Clock::start());
+        let clock = Clock::start();
+        let wire = Wire::new(stream, clock);
         let conn = AgentConnection::new(wire.now(), config, IdSource::from_os()?)?;
         let (pieces, pieces_rx) = mpsc::channel(PIECES);
         let driver = Driver {
             wire,
+            alarm: Alarm::new(clock),
             conn,
             specs: self.tools.iter().map(|(spec, _)| spec.clone()).collect(),
             handlers: self
@@ -131,7 +162,10 @@ impl Agent {
 impl AgentBuilder {
     /// Adds an asynchronous tool. Made with [`ToolSpec::local`], it gets the agent's id.
     ///
-    /// The input is an object; check it against the schema and answer [`ToolError::invalid_input`].
+    /// The input is an object that fits the schema; what the schema cannot say is answered with
+    /// [`ToolError::invalid_input`]. The tool begins on the task that reads from the core, and goes on there until it
+    /// first waits: one that blocks holds up heartbeats and other calls, and belongs to
+    /// [`AgentBuilder::blocking_tool`].
     #[must_use]
     pub fn tool<F, R>(mut self, spec: ToolSpec, run: F) -> Self
     where
@@ -141,6 +175,33 @@ impl AgentBuilder {
         let handler: Handler = Arc::new(move |context, input| Box::pin(run(context, input)));
         self.0.tools.push((spec, handler));
         self
+    }
+
+    /// Adds an asynchronous tool whose input and output are types of its own.
+    ///
+    /// An input that the type refuses ends the call `tool.invalid_input` without running the tool; the type may demand
+    /// what a schema cannot say. The output must be written as an object.
+    #[must_use]
+    pub fn typed_tool<I, O, F, R>(self, spec: ToolSpec, run: F) -> Self
+    where
+        I: DeserializeOwned,
+        O: Serialize,
+        F: Fn(ToolContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    {
+        self.tool(spec, move |context, input| {
+            let begun = input.deserialize().map(|input| run(context, input));
+            async move {
+                // What it was told to refuse may be in the text of the error.
+                let unfit = |_| ToolError::invalid_input("the input does not fit the tool's type");
+                let output = begun.map_err(unfit)?.await?;
+                let output = RawObject::from_serialize(&output).ok().flatten();
+                output.ok_or_else(|| {
+                    let message = "the output cannot be written as an object";
+                    ErrorObject::of(ErrorCode::ToolInternal, message).into()
+                })
+            }
+        })
     }
 
     /// Adds a tool that blocks: each call runs on a thread of its own.
@@ -192,6 +253,7 @@ fn internal() -> ErrorObject {
 
 struct Driver<S> {
     wire: Wire<S>,
+    alarm: Alarm,
     conn: AgentConnection,
     specs: Vec<ToolSpec>,
     handlers: HashMap<String, Handler>,
@@ -211,7 +273,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             }
             let room = self.wire.has_room();
             let reading = room && self.conn.accepts_input();
-            let timer = self.wire.until(self.conn.poll_timeout());
+            let timer = self.alarm.ring(self.conn.poll_timeout());
             tokio::select! {
                 moved = self.wire.move_bytes(reading) => self.on_moved(moved),
                 Some(piece) = pieces.recv(), if room => {
@@ -289,30 +351,57 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         };
         let (cancel, cancelled) = watch::channel(false);
         let input = call.call.input.clone();
+        let span = call.call.timeout_ms.map(Duration::from_millis);
+        let due = span.map(|span| self.wire.now().mono.saturating_add(span));
         let context = ToolContext {
             call: Arc::new(call),
             pieces: self.pieces.clone(),
             cancel: cancelled,
+            clock: self.wire.clock(),
+            due,
         };
-        let task = self.running.spawn(run_tool(handler, context, input)).id();
-        self.calls.insert(task, id.clone());
-        self.cancels.insert(id, cancel);
+        match begin(&handler, &context, input) {
+            Begun::Ended(result) => {
+                let result = result.map_err(ToolError::into_inner);
+                // The call may have had its result before.
+                let _ = self.conn.finish(self.wire.now(), &id, result);
+            }
+            Begun::Waits(tool) => {
+                let task = self.running.spawn(go_on(tool, context)).id();
+                self.calls.insert(task, id.clone());
+                self.cancels.insert(id, cancel);
+            }
+        }
     }
 }
 
+/// What a tool did when it was run for the first time.
+enum Begun {
+    Ended(Result<RawObject, ToolError>),
+    Waits(ToolFuture),
+}
+
+/// Runs a tool until it first waits: most never do, and a task costs more than they do.
+fn begin(handler: &Handler, context: &ToolContext, input: RawObject) -> Begun {
+    let first = AssertUnwindSafe(|| {
+        let mut tool = handler(context.clone(), input);
+        // Whoever it waits for learns of the task when that runs it again, at once.
+        match tool.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Begun::Ended(result),
+            Poll::Pending => Begun::Waits(tool),
+        }
+    });
+    catch_unwind(first).unwrap_or_else(|_| Begun::Ended(Err(internal().into())))
+}
+
 /// Runs a tool to its end, or drops it a moment after it was cancelled.
-async fn run_tool(
-    handler: Handler,
-    context: ToolContext,
-    input: RawObject,
-) -> Result<RawObject, ToolError> {
-    let watched = context.clone();
+async fn go_on(tool: ToolFuture, context: ToolContext) -> Result<RawObject, ToolError> {
     let late = async {
-        watched.cancelled().await;
+        context.cancelled().await;
         tokio::time::sleep(TIDY_UP).await;
     };
     tokio::select! {
-        result = handler(context, input) => result,
+        result = tool => result,
         () = late => Err(ToolError::canceled()),
     }
 }

@@ -1,9 +1,12 @@
 //! What a tool's author sees of a call.
 
 use core::fmt;
+use core::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use ubos_common::json::RawObject;
+use ubos_common::os::Clock;
+use ubos_common::time::Mono;
 
 use crate::error::{CommandError, ErrorCode, ErrorObject};
 use crate::message::{Channel, ToolCall};
@@ -65,6 +68,8 @@ pub struct ToolContext {
     pub(super) call: std::sync::Arc<IncomingCall>,
     pub(super) pieces: mpsc::Sender<Piece>,
     pub(super) cancel: watch::Receiver<bool>,
+    pub(super) clock: Clock,
+    pub(super) due: Option<Mono>,
 }
 
 impl fmt::Debug for ToolContext {
@@ -109,6 +114,15 @@ impl ToolContext {
         self.send(Chunk::text(Channel::Stdout, text)).await
     }
 
+    /// Writes to the tool's log, which the core keeps apart from its output.
+    ///
+    /// # Errors
+    ///
+    /// As [`ToolContext::send`].
+    pub async fn log(&self, text: impl Into<String>) -> Result<(), CommandError> {
+        self.send(Chunk::text(Channel::Log, text)).await
+    }
+
     /// Says what the tool is doing.
     ///
     /// # Errors
@@ -125,6 +139,13 @@ impl ToolContext {
     /// As [`ToolContext::send`].
     pub async fn partial(&self, json: RawObject) -> Result<(), CommandError> {
         self.send(Chunk::partial(json)).await
+    }
+
+    /// What is left of the call's timeout; nothing once it is over, `None` where there is none.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        let due = self.due?;
+        Some(due.saturating_since(self.clock.now().mono))
     }
 
     /// Waits until the call is cancelled, or nobody waits for it any more.
@@ -173,6 +194,15 @@ impl BlockingContext {
         self.send(Chunk::text(Channel::Stdout, text))
     }
 
+    /// Writes to the tool's log, which the core keeps apart from its output.
+    ///
+    /// # Errors
+    ///
+    /// As [`BlockingContext::send`].
+    pub fn log(&self, text: impl Into<String>) -> Result<(), CommandError> {
+        self.send(Chunk::text(Channel::Log, text))
+    }
+
     /// Says what the tool is doing.
     ///
     /// # Errors
@@ -189,6 +219,12 @@ impl BlockingContext {
     /// As [`BlockingContext::send`].
     pub fn partial(&self, json: RawObject) -> Result<(), CommandError> {
         self.send(Chunk::partial(json))
+    }
+
+    /// As [`ToolContext::time_left`].
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.0.time_left()
     }
 
     /// Whether the call is cancelled: ask often, and return [`ToolError::canceled`] then.

@@ -9,7 +9,7 @@ use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
-use super::io::{Moved, Wire};
+use super::io::{Alarm, Moved, Wire};
 use crate::error::CommandError;
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Outcome, Output};
@@ -19,6 +19,9 @@ use crate::token::Grant;
 /// Pieces of output of one call that wait for their reader. When they are this many nothing more is read
 /// from the agent.
 pub(super) const CHUNKS: usize = 64;
+
+/// Commands that are taken before what they want sent is sent.
+const BATCH: usize = 64;
 
 /// What handles ask of the driver.
 pub(super) enum Command {
@@ -32,20 +35,23 @@ pub(super) enum Command {
 /// A call that was taken.
 pub(super) struct Started {
     pub(super) id: CallId,
-    pub(super) chunks: mpsc::Receiver<ToolStream>,
+    pub(super) chunks: mpsc::Receiver<Box<ToolStream>>,
     pub(super) outcome: oneshot::Receiver<Outcome>,
 }
 
 struct Slot {
-    chunks: mpsc::Sender<ToolStream>,
+    chunks: mpsc::Sender<Box<ToolStream>>,
     outcome: Option<oneshot::Sender<Outcome>>,
-    pending: VecDeque<ToolStream>,
+    pending: VecDeque<Box<ToolStream>>,
 }
 
 pub(super) struct Driver<S> {
     wire: Wire<S>,
+    alarm: Alarm,
     pub(super) conn: CoreConnection,
     slots: HashMap<CallId, Slot>,
+    /// Some slot holds output that its reader has no room for.
+    blocked: bool,
     audit: AuditSink,
     pub(super) observer: Observer,
     tools: watch::Sender<Arc<[ToolSpec]>>,
@@ -72,8 +78,10 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     ) -> Self {
         Self {
             wire: Wire::new(stream, clock),
+            alarm: Alarm::new(clock),
             conn,
             slots: HashMap::new(),
+            blocked: false,
             audit,
             observer: Observer::default(),
             tools,
@@ -85,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     /// Drives until the handshake is decided; gives whether it succeeded.
     pub(super) async fn handshake(&mut self) -> bool {
         while !self.conn.is_open() && self.closed.is_none() {
-            let timer = self.wire.until(self.conn.poll_timeout());
+            let timer = self.alarm.ring(self.conn.poll_timeout());
             tokio::select! {
                 moved = self.wire.move_bytes(true) => self.on_moved(moved),
                 () = timer => self.conn.handle_timeout(self.wire.now()),
@@ -127,15 +135,17 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     }
 
     async fn step(&mut self, inbox: &mut Inbox) {
-        let blocked = self.slots.values().any(|slot| !slot.pending.is_empty());
         let now = self.wire.now();
-        self.conn.set_reading(now, !blocked);
-        let reading = !blocked && self.conn.accepts_input() && self.wire.has_room();
+        self.conn.set_reading(now, !self.blocked);
+        let reading = !self.blocked && self.conn.accepts_input() && self.wire.has_room();
         let commanding = self.wire.has_room() && !self.abandoned;
-        let timer = self.wire.until(self.conn.poll_timeout());
+        let timer = self.alarm.ring(self.conn.poll_timeout());
         tokio::select! {
             moved = self.wire.move_bytes(reading) => self.on_moved(moved),
-            command = inbox.commands.recv(), if commanding => self.on_command(command),
+            command = inbox.commands.recv(), if commanding => {
+                self.on_command(command);
+                self.on_more_commands(inbox);
+            }
             Some(id) = inbox.cancels.recv() => {
                 // A call that has ended needs no cancel.
                 let _ = self.conn.cancel(self.wire.now(), &id, None);
@@ -156,6 +166,20 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             }
             Moved::Sent => Ok(()),
         };
+    }
+
+    /// What else waits goes out in the same write.
+    fn on_more_commands(&mut self, inbox: &mut Inbox) {
+        for _ in 1..BATCH {
+            self.drain();
+            if !self.wire.has_room() {
+                return;
+            }
+            let Ok(command) = inbox.commands.try_recv() else {
+                return;
+            };
+            self.on_command(Some(command));
+        }
     }
 
     fn on_command(&mut self, command: Option<Command>) {
@@ -203,7 +227,10 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                 Output::Close(reason) => self.closed = Some(reason),
             }
         }
-        self.slots.retain(|_, slot| !flush(slot));
+        if self.blocked {
+            self.slots.retain(|_, slot| !flush(slot));
+            self.blocked = self.slots.values().any(|slot| !slot.pending.is_empty());
+        }
     }
 
     fn on_event(&mut self, event: Event) {
@@ -211,13 +238,21 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         match event {
             Event::Stream(id, chunk) => {
                 if let Some(slot) = self.slots.get_mut(&id) {
-                    slot.pending.push_back(chunk);
+                    slot.pending.push_back(Box::new(chunk));
+                    flush(slot);
+                    self.blocked |= !slot.pending.is_empty();
                 }
             }
             Event::Ended(id, outcome) => {
-                if let Some(tx) = self.slots.get_mut(&id).and_then(|slot| slot.outcome.take()) {
+                let Some(slot) = self.slots.get_mut(&id) else {
+                    return;
+                };
+                if let Some(tx) = slot.outcome.take() {
                     // Who dropped the call does not want to know.
                     let _ = tx.send(*outcome);
+                }
+                if flush(slot) {
+                    self.slots.remove(&id);
                 }
             }
             Event::ToolsChanged => {

@@ -99,7 +99,7 @@ impl Call {
     pub async fn next_chunk(&mut self) -> Option<ToolStream> {
         let chunk = self.started.chunks.recv().await;
         self.taken.notify_one();
-        chunk
+        chunk.map(|chunk| *chunk)
     }
 
     /// Asks the agent to stop. The result still comes; asking again changes nothing.

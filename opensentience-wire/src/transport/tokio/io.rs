@@ -1,11 +1,12 @@
 //! What both drivers share: the clock, the two halves of a stream, the bytes that wait to be sent.
 
+use core::pin::Pin;
 use core::time::Duration;
-use std::future::Future;
 
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf,
 };
+use tokio::time::Sleep;
 use ubos_common::os::Clock;
 use ubos_common::time::{Mono, Now};
 
@@ -50,6 +51,10 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
 
     pub(super) fn now(&self) -> Now {
         self.clock.now()
+    }
+
+    pub(super) const fn clock(&self) -> Clock {
+        self.clock
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) {
@@ -99,15 +104,56 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
         // A peer that is gone hears no farewell.
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
+}
 
-    /// Waits until a deadline of the machine.
-    pub(super) fn until(&self, deadline: Option<Mono>) -> impl Future<Output = ()> + use<S> {
-        let span = deadline.map(|at| at.saturating_since(self.clock.now().mono));
-        async move {
-            match span {
-                Some(span) => tokio::time::sleep(span).await,
-                None => std::future::pending().await,
-            }
+/// Waits for the deadlines of a machine.
+pub(super) struct Alarm {
+    clock: Clock,
+    sleep: Pin<Box<Sleep>>,
+    /// When it rings, if it was set: never later than the machine's deadline.
+    set: Option<Mono>,
+}
+
+impl Alarm {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            set: None,
         }
+    }
+
+    /// Waits until a deadline, or to an earlier one that was dropped since: setting the timer anew for every call
+    /// would cost more than a ring too many. May be dropped at any time.
+    pub(super) async fn ring(&mut self, deadline: Option<Mono>) {
+        let Some(at) = deadline else {
+            return std::future::pending().await;
+        };
+        if self.set.is_none_or(|set| at < set) {
+            let span = at.saturating_since(self.clock.now().mono);
+            self.sleep.set(tokio::time::sleep(span));
+            self.set = Some(at);
+        }
+        self.sleep.as_mut().await;
+        self.set = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An alarm that kept to the first deadline would not ring within an hour.
+    #[tokio::test]
+    async fn an_alarm_rings_for_a_deadline_that_came_closer() {
+        let clock = Clock::start();
+        let mut alarm = Alarm::new(clock);
+        let late = clock.now().mono.saturating_add(Duration::from_secs(3_600));
+        tokio::select! {
+            biased;
+            () = alarm.ring(Some(late)) => panic!("it rang at once"),
+            () = std::future::ready(()) => {}
+        }
+        alarm.ring(Some(clock.now().mono)).await;
     }
 }
