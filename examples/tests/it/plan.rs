@@ -117,6 +117,7 @@ fn what_cannot_be_read_is_two() {
         &["plan.json", "plan.json"],
         &["--library", "nowhere.json", "plan.json"],
         &["--library", "bad.json", "plan.json"],
+        &["--library", "plan.json", "plan.json"],
         &["--library"],
     ] {
         let (code, out, talk) = run(&dir, arguments, "");
