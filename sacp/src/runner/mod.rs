@@ -28,9 +28,11 @@ mod config;
 mod failure;
 mod machine;
 mod outcome;
+mod recover;
 mod resume;
 mod schedule;
 mod steps;
+mod stop;
 
 pub use crate::draw::StepState;
 pub use config::{Config, Echo, Recovery, Rule, Simulate};

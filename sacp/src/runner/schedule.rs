@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::Now;
 
-use super::outcome::End;
 use super::steps::{Given, Progress, Ticket};
-use super::{Cause, Failure, Output, Recovery, Runner};
+use super::{Cause, Output, Runner};
 use crate::draw::StepState;
-use crate::graph::Retry;
 
 /// A message whose plan runs.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +60,7 @@ impl Runner {
     }
 
     /// Starts the first step that may; gives whether there was one.
-    fn start_next(&mut self, now: Now) -> bool {
+    pub(super) fn start_next(&mut self, now: Now) -> bool {
         if self.paused || self.running >= self.config.max_running {
             return false;
         }
@@ -73,12 +71,12 @@ impl Runner {
         true
     }
 
-    fn rests(&self) -> bool {
+    pub(super) fn rests(&self) -> bool {
         // Only attempts that run and steps that rest have timers, and none runs when this is asked.
         !self.timers.is_empty()
     }
 
-    fn begin(&mut self, now: Now, step: usize) {
+    pub(super) fn begin(&mut self, now: Now, step: usize) {
         let graph = Arc::clone(&self.graph);
         let Some(node) = graph.step(step) else { return };
         let given = self.given(step);
@@ -128,7 +126,7 @@ impl Runner {
     }
 
     /// What a step is given: made once for all that wait at the same gate.
-    fn given(&mut self, step: usize) -> Given {
+    pub(super) fn given(&mut self, step: usize) -> Given {
         let Some(run) = self.step_run(step) else {
             return Given::default();
         };
@@ -201,181 +199,15 @@ impl Runner {
         self.finish(step, Progress::Done(Arc::new(output)));
     }
 
-    fn finish(&mut self, step: usize, progress: Progress) {
+    pub(super) fn finish(&mut self, step: usize, progress: Progress) {
         if let Some(run) = self.step_mut(step) {
             run.progress = progress;
             self.todo.push_back(Todo::Ended(step));
         }
     }
 
-    pub(super) fn on_progress(&mut self, now: Now, step: usize) {
-        let idle_after = self
-            .config
-            .idle_timeout
-            .map(|timeout| now.mono.saturating_add(timeout));
-        let Some(run) = self.step_mut(step) else {
-            return;
-        };
-        if let Progress::Running { hard, idle } = &mut run.progress {
-            *idle = idle_after;
-            let next = hard.iter().chain(idle.iter()).min().copied();
-            self.set_timer(step, next);
-        }
-    }
-
-    pub(super) fn on_timer(&mut self, now: Now, step: usize) {
-        self.set_timer(step, None);
-        let Some(run) = self.step_mut(step) else {
-            return;
-        };
-        let ticket = Ticket {
-            step,
-            attempt: run.attempt,
-        };
-        match run.progress {
-            Progress::Resting { .. } => {
-                run.progress = Progress::Ready;
-                self.ready.insert(step);
-            }
-            Progress::Running { hard, .. } => {
-                let idle = hard.is_none_or(|hard| hard > now.mono);
-                self.leave_running(step);
-                self.out.push(Output::Cancel { ticket });
-                let after = self.time_limit(step, idle);
-                self.todo
-                    .push_back(Todo::Failed(step, Cause::Timeout { after, idle }));
-            }
-            Progress::Inner => {
-                self.stop_inner(step);
-                let after = self.time_limit(step, false);
-                self.todo
-                    .push_back(Todo::Failed(step, Cause::Timeout { after, idle: false }));
-            }
-            _ => {}
-        }
-    }
-
-    fn time_limit(&self, step: usize, idle: bool) -> core::time::Duration {
-        let own = self.graph.step(step).and_then(|step| step.policy.timeout);
-        let limit = if idle {
-            self.config.idle_timeout
-        } else {
-            own.or(self.config.step_timeout)
-        };
-        limit.unwrap_or_default()
-    }
-
-    /// An attempt failed: the next recovery that can still do something has its turn.
-    fn on_failure(&mut self, now: Now, step: usize, cause: Cause) {
-        loop {
-            let Some(run) = self.step_mut(step) else {
-                return;
-            };
-            run.cause = Some(cause.clone());
-            let recoveries = Arc::clone(&run.recoveries);
-            let Some(recovery) = recoveries.get(run.recovery) else {
-                return self.fail_scope(now, step, cause);
-            };
-            let taken = match recovery {
-                Recovery::Retry(retry) => self.retry(now, step, retry, &cause),
-                Recovery::OtherAgents { up_to } if run.rank < *up_to => {
-                    run.rank += 1;
-                    self.again(step);
-                    true
-                }
-                Recovery::OtherAgents { .. } => false,
-                Recovery::OtherAct(act) => {
-                    (run.instead, run.rank, run.tries) = (Some(act.clone()), 0, 0);
-                    run.recovery += 1;
-                    self.again(step);
-                    true
-                }
-                Recovery::Skip(value) => {
-                    self.finish(step, Progress::Done(Arc::new(value.clone())));
-                    true
-                }
-                Recovery::Continue => {
-                    self.finish(step, Progress::Failed);
-                    true
-                }
-                Recovery::StandIn(other) => self.call_in(step, *other),
-            };
-            if taken {
-                return;
-            }
-            if let Some(run) = self.step_mut(step) {
-                run.recovery += 1;
-                run.tries = 0;
-            }
-        }
-    }
-
-    fn retry(&mut self, now: Now, step: usize, retry: &Retry, cause: &Cause) -> bool {
-        let Some(run) = self.step_mut(step) else {
-            return false;
-        };
-        if !cause.is_retryable() || run.tries.saturating_add(1) >= retry.max_attempts {
-            return false;
-        }
-        run.tries += 1;
-        let wait = retry.wait_after(run.tries);
-        if wait.is_zero() {
-            self.again(step);
-        } else {
-            let until = now.mono.saturating_add(wait);
-            run.progress = Progress::Resting { until };
-            self.set_timer(step, Some(until));
-            self.tell(step, StepState::Waiting);
-        }
-        true
-    }
-
-    fn again(&mut self, step: usize) {
-        if let Some(run) = self.step_mut(step) {
-            run.progress = Progress::Ready;
-            self.ready.insert(step);
-            self.tell(step, StepState::Waiting);
-        }
-    }
-
-    /// Has another step stand in; gives whether it still can.
-    fn call_in(&mut self, step: usize, other: usize) -> bool {
-        let Some(run) = self.step_mut(other) else {
-            return false;
-        };
-        match &run.progress {
-            Progress::Done(output) => {
-                let output = Arc::clone(output);
-                self.finish(step, Progress::Done(output));
-                return true;
-            }
-            Progress::Failed | Progress::Skipped | Progress::Cancelled => return false,
-            _ => {}
-        }
-        run.for_steps.push(step);
-        let first = core::mem::replace(&mut run.stands_by, false);
-        let (gate, scope) = (
-            run.gate,
-            self.graph.step(other).map_or(0, |node| node.scope),
-        );
-        if let Some(run) = self.step_mut(step) {
-            run.progress = Progress::Replaced;
-        }
-        if first {
-            if let Some(scope) = self.scopes.get_mut(scope) {
-                scope.open += 1;
-            }
-            if self.gates.get(gate).is_some_and(|gate| gate.broken) {
-                self.finish(other, Progress::Skipped);
-            } else {
-                self.make_ready(other);
-            }
-        }
-        true
-    }
-
     /// A step has come to its end: what waited for it starts or is skipped.
-    fn on_end(&mut self, now: Now, step: usize) {
+    pub(super) fn on_end(&mut self, now: Now, step: usize) {
         self.set_timer(step, None);
         let Some(run) = self.step_mut(step) else {
             return;
@@ -405,7 +237,7 @@ impl Runner {
         self.close_scope_if_done(scope);
     }
 
-    fn on_gate(&mut self, place: usize, good: bool) {
+    pub(super) fn on_gate(&mut self, place: usize, good: bool) {
         let Some(gate) = self.gates.get_mut(place) else {
             return;
         };
@@ -432,7 +264,7 @@ impl Runner {
         }
     }
 
-    fn skip(&mut self, step: usize) {
+    pub(super) fn skip(&mut self, step: usize) {
         if let Some(run) = self.step_mut(step) {
             run.cause = Some(Cause::Dependency);
         }
@@ -469,195 +301,7 @@ impl Runner {
         }
     }
 
-    /// A step failed for good, and with it its message.
-    fn fail_scope(&mut self, now: Now, step: usize, cause: Cause) {
-        if let Some(run) = self.step_mut(step) {
-            run.progress = Progress::Failed;
-            run.cause = Some(cause.clone());
-            run.ended = Some(now.mono);
-        }
-        self.tell(step, StepState::Failed);
-        let scope = self.graph.step(step).map_or(0, |node| node.scope);
-        let parent = self
-            .graph
-            .scopes()
-            .get(scope)
-            .and_then(|scope| scope.parent);
-        match parent {
-            Some(parent) => {
-                self.stop_inner(parent);
-                let why = self
-                    .graph
-                    .step(step)
-                    .map(|node| format!("act {} of its subtask: {cause}", node.place));
-                let cause = Cause::tool(why.unwrap_or_default());
-                self.todo.push_back(Todo::Failed(parent, cause));
-            }
-            None => self.end_run(
-                now,
-                End::Failed,
-                Some(Failure {
-                    step: Some(step),
-                    cause,
-                }),
-            ),
-        }
-    }
-
-    /// Stops the subtask of a step, and makes it as it was before.
-    fn stop_inner(&mut self, step: usize) {
-        self.set_timer(step, None);
-        let graph = Arc::clone(&self.graph);
-        let scope = graph
-            .step(step)
-            .and_then(|node| node.subtask)
-            .and_then(|scope| graph.scopes().get(scope));
-        for inner in scope
-            .iter()
-            .flat_map(|scope| scope.steps.iter().chain(&scope.last))
-        {
-            let holds = graph
-                .step(*inner)
-                .is_some_and(|node| node.subtask.is_some());
-            if holds && self.done(*inner).is_some() {
-                // What is inside it would pass for run when it is tried again.
-                self.stop_inner(*inner);
-            }
-            self.stop(*inner);
-            let stands_by = graph.stands_by(*inner);
-            let bytes = self.done(*inner).map_or(0, |output| output.as_str().len());
-            self.bytes = self.bytes.saturating_sub(bytes);
-            let Some(run) = self.step_mut(*inner) else {
-                continue;
-            };
-            run.reset(stands_by);
-            let gate = run.gate;
-            if let Some(gate) = self.gates.get_mut(gate) {
-                gate.reset();
-            }
-        }
-        self.todo.retain(|todo| {
-            let (Todo::Failed(about, _) | Todo::Ended(about)) = todo;
-            !scope.is_some_and(|scope| scope.steps.contains(about) || scope.last == Some(*about))
-        });
-    }
-
-    /// Stops a step that has begun, with all inside it.
-    fn stop(&mut self, step: usize) {
-        self.set_timer(step, None);
-        self.ready.remove(&step);
-        let Some(run) = self.step_run(step) else {
-            return;
-        };
-        let ticket = Ticket {
-            step,
-            attempt: run.attempt,
-        };
-        match run.progress {
-            Progress::Running { .. } => {
-                self.leave_running(step);
-                self.out.push(Output::Cancel { ticket });
-            }
-            Progress::Inner => self.stop_inner(step),
-            _ => {}
-        }
-    }
-
-    /// An attempt no longer runs; what its step is now is for the caller to say.
-    pub(super) fn leave_running(&mut self, step: usize) {
-        self.set_timer(step, None);
-        if let Some(run) = self.step_mut(step) {
-            run.progress = Progress::Ready;
-            self.running -= 1;
-        }
-    }
-
-    pub(super) fn end_run(&mut self, now: Now, end: End, failure: Option<Failure>) {
-        let graph = Arc::clone(&self.graph);
-        let outermost = graph.scopes().first();
-        for step in outermost
-            .iter()
-            .flat_map(|scope| scope.steps.iter().chain(&scope.last))
-        {
-            self.stop(*step);
-        }
-        for step in 1..=self.steps.len() {
-            let Some(run) = self.step_mut(step) else {
-                continue;
-            };
-            if matches!(run.state(), StepState::Waiting | StepState::Running) {
-                run.progress = Progress::Cancelled;
-                run.ended = run.began.map(|_| now.mono);
-                self.tell(step, StepState::Cancelled);
-            }
-        }
-        self.todo.clear();
-        let failure = failure.or_else(|| {
-            (end == End::Cancelled).then_some(Failure {
-                step: None,
-                cause: Cause::Cancelled,
-            })
-        });
-        self.end = Some(end);
-        self.say_end(failure);
-    }
-
-    /// Nothing runs, rests or may start: what still waits is for a step that nobody needed.
-    fn skip_rest(&mut self, now: Now) {
-        if self.end.is_some() {
-            return;
-        }
-        let graph = Arc::clone(&self.graph);
-        let waiting = |step: &&usize| {
-            self.step_run(**step)
-                .is_some_and(|run| matches!(run.progress, Progress::Waiting) && !run.stands_by)
-        };
-        let outermost = graph.scopes().first();
-        let stuck: Vec<usize> = outermost
-            .iter()
-            .flat_map(|scope| &scope.steps)
-            .filter(waiting)
-            .copied()
-            .collect();
-        if stuck.is_empty() {
-            return self.conclude();
-        }
-        for step in stuck {
-            self.skip(step);
-        }
-        self.advance(now);
-    }
-
-    /// The run ended well. Steps that stood by for nothing are skipped.
-    fn conclude(&mut self) {
-        for run in &mut self.steps {
-            if matches!(run.progress, Progress::Waiting) {
-                run.progress = Progress::Skipped;
-            }
-        }
-        self.end = Some(End::Done);
-        self.say_end(None);
-    }
-
-    fn say_end(&mut self, failure: Option<Failure>) {
-        let outcome = self.outcome(failure);
-        self.out.push(Output::Ended(Box::new(outcome)));
-    }
-
-    pub(super) fn set_timer(&mut self, step: usize, at: Option<Mono>) {
-        let Some(run) = self.step_mut(step) else {
-            return;
-        };
-        let before = core::mem::replace(&mut run.timer, at);
-        if let Some(before) = before {
-            self.timers.remove(&(before, step));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, step));
-        }
-    }
-
-    fn tell(&mut self, step: usize, state: StepState) {
+    pub(super) fn tell(&mut self, step: usize, state: StepState) {
         if self.config.tells_steps {
             self.out.push(Output::Step { step, state });
         }

@@ -6,18 +6,23 @@
 //!
 //! Spec: SACP 14
 
-use ubos_common::json::{RawBuf, RawObject, to_string};
+mod service;
+
+use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Timestamp;
 
 use crate::check::{Gap, gaps};
 use crate::error::Code;
 use crate::graph::Graph;
 use crate::limits::{MAX_SPAWN_DEPTH, MAX_SPAWNS};
-use crate::message::{Message, NonEmpty, OutFmt, State};
+use crate::message::{Message, NonEmpty, OutFmt};
 use crate::plan::{Act, Plan};
-use crate::registry::{AgentRecord, Registry, ToolDef, VerbDef};
-use crate::reply::{ErrReply, Reply};
+use crate::registry::Registry;
+use crate::reply::ErrReply;
 use crate::v1;
+
+pub(crate) use service::take_in;
+pub use service::{Definition, PromptSpawner, confirmed, definition, serve};
 
 /// The goal of a message that asks for an agent.
 pub const SPAWN_GOAL: &str = "SPAWN_AGENT";
@@ -340,243 +345,6 @@ fn failed(gap: &Gap, message: &Message, why: &str) -> ErrReply {
     ErrReply::new(Code::SpawnFailed, what)
         .at(&gap.pointer)
         .to(message)
-}
-
-/// The spawning service's side: what a `SPAWN_AGENT` message defines, as a record to be registered.
-///
-/// The definition and the instance stand in the plan; what they leave out comes from the context.
-///
-/// # Errors
-///
-/// [`Code::MalformedPlan`] for a message that asks for no agent.
-///
-/// Spec: SACP 14
-pub fn definition(request: &Message) -> Result<Definition, ErrReply> {
-    let refuse = |what: &str| {
-        ErrReply::new(Code::MalformedPlan, what)
-            .at("/plan")
-            .to(request)
-    };
-    if request.goal() != SPAWN_GOAL {
-        return Err(refuse("no request for an agent"));
-    }
-    let steps = request.plan.steps();
-    let step = |verb: &str| {
-        steps
-            .iter()
-            .find(|step| step.act.verb == verb)
-            .map(|step| step.act)
-    };
-    let define = step("define").ok_or_else(|| refuse("no act that defines a tool"))?;
-    let instance = step("instantiate").ok_or_else(|| refuse("no act that makes an agent"))?;
-    let defined: serde_json::Value = define.params.deserialize().unwrap_or_default();
-    let made: serde_json::Value = instance.params.deserialize().unwrap_or_default();
-    let text = |value: &serde_json::Value, name: &str| value.get(name)?.as_str().map(str::to_owned);
-    let texts = |name: &str| -> Vec<String> {
-        let list = defined.get(name).and_then(serde_json::Value::as_array);
-        list.into_iter()
-            .flatten()
-            .filter_map(|value| value.as_str().map(str::to_owned))
-            .collect()
-    };
-    let verb = text(&made, "verb").ok_or_else(|| refuse("an agent without a verb"))?;
-    let tool = text(&made, "tool").unwrap_or_else(|| define.tool.clone());
-    let description =
-        text(&defined, "description").unwrap_or_else(|| format!("Carries out {verb} with {tool}"));
-    let inputs: Vec<RawBuf> = texts("inputs")
-        .iter()
-        .filter_map(|name| RawBuf::from_serialize(name).ok())
-        .collect();
-    let outputs = texts("outputs");
-    let gives =
-        RawBuf::from_serialize(&outputs).map_err(|_| refuse("outputs that cannot be written"))?;
-    let record = AgentRecord::new(
-        instance.tool.clone(),
-        vec![verb.clone()],
-        vec![tool.clone()],
-        texts("inputs"),
-        outputs,
-        description.clone(),
-    );
-    Ok(Definition {
-        verb: VerbDef::new(verb.clone(), description.clone(), inputs, gives),
-        tool: ToolDef::new(tool, description, vec![verb]),
-        prompt: crate::prompt::agent_prompt(&crate::prompt::AgentRole::from(&record), request),
-        agent: record,
-    })
-}
-
-/// An agent to be made: its record, what it does, and the prompt that makes a model act as it.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Definition {
-    /// Its verb.
-    pub verb: VerbDef,
-    /// Its tool.
-    pub tool: ToolDef,
-    /// Its record.
-    pub agent: AgentRecord,
-    /// The prompt template, filled in for its role.
-    pub prompt: String,
-}
-
-/// A spawner whose agents are models: it registers what is asked for and keeps the prompt of each for the host.
-///
-/// ```
-/// use sacp::check::gaps;
-/// use sacp::registry::MemoryRegistry;
-/// use sacp::spawn::{PromptSpawner, spawn_missing};
-/// use sacp::Message;
-///
-/// let message = Message::decode(br#"{"g":"TRIP","plan":[["check","VISA",{"citizenship":"PT"}]]}"#)?;
-/// let mut registry = MemoryRegistry::default();
-/// let mut spawner = PromptSpawner::default();
-/// assert_eq!(spawn_missing(&message, &mut registry, &mut spawner)?, ["VISA_AGENT"]);
-/// assert!(gaps(&message, &registry).is_empty());
-/// assert!(spawner.prompts["VISA_AGENT"].contains("VISA"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// Spec: SACP 14
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct PromptSpawner {
-    /// The prompt of each agent that was made, by name.
-    pub prompts: std::collections::BTreeMap<String, String>,
-}
-
-impl Spawner for PromptSpawner {
-    fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String> {
-        let made = definition(request).map_err(|error| error.details)?;
-        let name = made.agent.agent_name.clone();
-        register(&made, registry).map_err(|err| err.to_string())?;
-        self.prompts.insert(name.clone(), made.prompt);
-        Ok(name)
-    }
-}
-
-/// Registers verb, tool and agent. A verb or tool that is known stays as it is, but for the new pair.
-///
-/// # Errors
-///
-/// The registry refuses one of them.
-fn register(
-    made: &Definition,
-    registry: &mut dyn Registry,
-) -> Result<(), crate::registry::RegistryError> {
-    if registry.verb(&made.verb.name).is_none() {
-        registry.add_verb(made.verb.clone())?;
-    }
-    let tool = match registry.tool(&made.tool.id) {
-        Some(known) if known.supported_verbs.contains(&made.verb.name) => None,
-        Some(known) => {
-            let mut tool = ToolDef::clone(&known);
-            tool.supported_verbs.push(made.verb.name.clone());
-            Some(tool)
-        }
-        None => Some(made.tool.clone()),
-    };
-    if let Some(tool) = tool {
-        registry.add_tool(tool)?;
-    }
-    registry.add_agent(made.agent.clone())
-}
-
-/// What the spawning service answers to a request: the agent's record in `ctx.agent`, `DONE`; or `SPAWN_FAILED`.
-///
-/// Spec: SACP 14
-#[must_use]
-pub fn serve(
-    request: &Message,
-    registry: &mut dyn Registry,
-    spawner: &mut dyn Spawner,
-    msg_id: &str,
-) -> Reply {
-    if let Err(error) = definition(request) {
-        return Reply::Err(error);
-    }
-    let failed = |why: String| Reply::Err(ErrReply::new(Code::SpawnFailed, why).to(request));
-    // In test mode nothing is registered: the answer says what would be.
-    let made = if request.is_test() {
-        definition(request)
-            .map(|made| made.agent)
-            .map_err(|error| error.details)
-    } else {
-        spawner.spawn(request, registry).and_then(|name| {
-            let record = registry
-                .agent(&name)
-                .ok_or_else(|| format!("{name} was made and is not registered"))?;
-            Ok(AgentRecord::clone(&record))
-        })
-    };
-    let record = match made {
-        Ok(record) => record,
-        Err(why) => return failed(why),
-    };
-    let mut confirmation = Message::with_goal(SPAWN_GOAL, request.plan.clone());
-    confirmation.msg_id = NonEmpty::new(msg_id);
-    confirmation.reply_to.clone_from(&request.msg_id);
-    confirmation.state = Some(State::Done);
-    confirmation.out_fmt = Some(OutFmt::Raw);
-    if let Ok(record) = RawBuf::parse(&to_string(&record)) {
-        confirmation.set_context("agent", record);
-    }
-    Reply::Message(Box::new(confirmation))
-}
-
-/// Reads the spawning service's answer: the record of the agent that was made.
-///
-/// # Errors
-///
-/// [`Code::SpawnFailed`] for any answer that names no agent with the verb and tool that were asked for.
-///
-/// Spec: SACP 14
-pub fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrReply> {
-    let refuse = |why: String| ErrReply::new(Code::SpawnFailed, why).to(request);
-    let wanted = definition(request)?;
-    let answer = match reply {
-        Reply::Message(answer) => answer,
-        Reply::Err(error) => return Err(refuse(error.details.clone())),
-        _ => return Err(refuse("an answer that is no confirmation".to_owned())),
-    };
-    if answer.goal() != SPAWN_GOAL || answer.state() != State::Done {
-        return Err(refuse("an answer that is no confirmation".to_owned()));
-    }
-    if answer.reply_to.as_deref() != request.msg_id.as_deref() {
-        return Err(refuse("a confirmation of another request".to_owned()));
-    }
-    let record = answer.context.as_ref().and_then(|ctx| ctx.get("agent"));
-    let record = record.ok_or_else(|| refuse("a confirmation without an agent".to_owned()))?;
-    let record: AgentRecord =
-        crate::reply::read(record).map_err(|why| refuse(format!("the agent's record: {why}")))?;
-    let serves = record.supported_verbs.contains(&wanted.verb.name)
-        && record.supported_tools.contains(&wanted.tool.id);
-    if record.agent_name == wanted.agent.agent_name && serves {
-        Ok(record)
-    } else {
-        Err(refuse(format!(
-            "{:?} was made, which is not what was asked for",
-            record.agent_name
-        )))
-    }
-}
-
-/// Registers the agent of a confirmation, with verb and tool where they are new.
-///
-/// # Errors
-///
-/// [`Code::SpawnFailed`]: the registry refuses it.
-pub(crate) fn take_in(
-    request: &Message,
-    record: AgentRecord,
-    registry: &mut dyn Registry,
-) -> Result<String, ErrReply> {
-    let mut made = definition(request)?;
-    let name = record.agent_name.clone();
-    made.agent = record;
-    register(&made, registry)
-        .map_err(|err| ErrReply::new(Code::SpawnFailed, err.to_string()).to(request))?;
-    Ok(name)
 }
 
 fn object(value: &serde_json::Value) -> RawObject {

@@ -1,0 +1,158 @@
+//! What is done about an attempt that failed.
+
+use std::sync::Arc;
+
+use ubos_common::time::Now;
+
+use super::outcome::End;
+use super::schedule::Todo;
+use super::steps::Progress;
+use super::{Cause, Failure, Recovery, Runner};
+use crate::draw::StepState;
+use crate::graph::Retry;
+
+impl Runner {
+    /// An attempt failed: the next recovery that can still do something has its turn.
+    pub(super) fn on_failure(&mut self, now: Now, step: usize, cause: Cause) {
+        loop {
+            let Some(run) = self.step_mut(step) else {
+                return;
+            };
+            run.cause = Some(cause.clone());
+            let recoveries = Arc::clone(&run.recoveries);
+            let Some(recovery) = recoveries.get(run.recovery) else {
+                return self.fail_scope(now, step, cause);
+            };
+            let taken = match recovery {
+                Recovery::Retry(retry) => self.retry(now, step, retry, &cause),
+                Recovery::OtherAgents { up_to } if run.rank < *up_to => {
+                    run.rank += 1;
+                    self.again(step);
+                    true
+                }
+                Recovery::OtherAgents { .. } => false,
+                Recovery::OtherAct(act) => {
+                    (run.instead, run.rank, run.tries) = (Some(act.clone()), 0, 0);
+                    run.recovery += 1;
+                    self.again(step);
+                    true
+                }
+                Recovery::Skip(value) => {
+                    self.finish(step, Progress::Done(Arc::new(value.clone())));
+                    true
+                }
+                Recovery::Continue => {
+                    self.finish(step, Progress::Failed);
+                    true
+                }
+                Recovery::StandIn(other) => self.call_in(step, *other),
+            };
+            if taken {
+                return;
+            }
+            if let Some(run) = self.step_mut(step) {
+                run.recovery += 1;
+                run.tries = 0;
+            }
+        }
+    }
+
+    pub(super) fn retry(&mut self, now: Now, step: usize, retry: &Retry, cause: &Cause) -> bool {
+        let Some(run) = self.step_mut(step) else {
+            return false;
+        };
+        if !cause.is_retryable() || run.tries.saturating_add(1) >= retry.max_attempts {
+            return false;
+        }
+        run.tries += 1;
+        let wait = retry.wait_after(run.tries);
+        if wait.is_zero() {
+            self.again(step);
+        } else {
+            let until = now.mono.saturating_add(wait);
+            run.progress = Progress::Resting { until };
+            self.set_timer(step, Some(until));
+            self.tell(step, StepState::Waiting);
+        }
+        true
+    }
+
+    pub(super) fn again(&mut self, step: usize) {
+        if let Some(run) = self.step_mut(step) {
+            run.progress = Progress::Ready;
+            self.ready.insert(step);
+            self.tell(step, StepState::Waiting);
+        }
+    }
+
+    /// Has another step stand in; gives whether it still can.
+    pub(super) fn call_in(&mut self, step: usize, other: usize) -> bool {
+        let Some(run) = self.step_mut(other) else {
+            return false;
+        };
+        match &run.progress {
+            Progress::Done(output) => {
+                let output = Arc::clone(output);
+                self.finish(step, Progress::Done(output));
+                return true;
+            }
+            Progress::Failed | Progress::Skipped | Progress::Cancelled => return false,
+            _ => {}
+        }
+        run.for_steps.push(step);
+        let first = core::mem::replace(&mut run.stands_by, false);
+        let (gate, scope) = (
+            run.gate,
+            self.graph.step(other).map_or(0, |node| node.scope),
+        );
+        if let Some(run) = self.step_mut(step) {
+            run.progress = Progress::Replaced;
+        }
+        if first {
+            if let Some(scope) = self.scopes.get_mut(scope) {
+                scope.open += 1;
+            }
+            if self.gates.get(gate).is_some_and(|gate| gate.broken) {
+                self.finish(other, Progress::Skipped);
+            } else {
+                self.make_ready(other);
+            }
+        }
+        true
+    }
+
+    /// A step failed for good, and with it its message.
+    pub(super) fn fail_scope(&mut self, now: Now, step: usize, cause: Cause) {
+        if let Some(run) = self.step_mut(step) {
+            run.progress = Progress::Failed;
+            run.cause = Some(cause.clone());
+            run.ended = Some(now.mono);
+        }
+        self.tell(step, StepState::Failed);
+        let scope = self.graph.step(step).map_or(0, |node| node.scope);
+        let parent = self
+            .graph
+            .scopes()
+            .get(scope)
+            .and_then(|scope| scope.parent);
+        match parent {
+            Some(parent) => {
+                self.stop_inner(parent);
+                let why = self
+                    .graph
+                    .step(step)
+                    .map(|node| format!("act {} of its subtask: {cause}", node.place));
+                let cause = Cause::tool(why.unwrap_or_default());
+                self.todo.push_back(Todo::Failed(parent, cause));
+            }
+            None => self.end_run(
+                now,
+                End::Failed,
+                Some(Failure {
+                    step: Some(step),
+                    cause,
+                }),
+            ),
+        }
+    }
+}
