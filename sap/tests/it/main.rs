@@ -16,6 +16,8 @@ mod checklist;
 mod files;
 #[cfg(feature = "arbitrary")]
 mod generated;
+#[cfg(feature = "driver")]
+mod judged;
 mod learning;
 mod lifecycle;
 mod message;
