@@ -176,6 +176,48 @@ pub fn findings<T>(outcome: &Result<(T, Report), DecodeError>) -> Report {
     }
 }
 
+/// Says of a task whose contract's schema is none, or is not to be used, that nothing will be held against it: a descriptor
+/// is kept as it is.
+///
+/// Apart from reading, for compiling a schema costs more than all of that.
+///
+/// ```
+/// use sap::validate::{Options, contract_advice, decode_task};
+/// # let text = include_str!("../vectors/valid.jsonl").lines().next().unwrap();
+/// # let vector: serde_json::Value = serde_json::from_str(text)?;
+/// # let mut task: serde_json::Value = serde_json::from_str(vector["text"].as_str().unwrap())?;
+/// # task["outputContract"] = serde_json::json!({"schema": {"type": "jsonish"}, "format": "json"});
+/// # let text = task.to_string();
+///
+/// let (task, _) = decode_task(text.as_bytes(), &Options::default())?;
+/// let advice = contract_advice(&task);
+/// assert_eq!(advice.iter().next().unwrap().pointer, "/outputContract/schema");
+/// assert!(advice.is_valid());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Spec: SAP 4.1
+// impl: SAP-4.1-10
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn contract_advice(task: &Task) -> Report {
+    let contract = task.output_contract.as_ref();
+    let schema = contract.and_then(|contract| contract.schema.as_ref());
+    let refused =
+        schema.and_then(|schema| ubos_common::schema::Schema::compile(schema.as_str()).err());
+    let mut report = Report::default();
+    if let Some(why) = refused {
+        report.push(Violation::new(
+            "/outputContract/schema",
+            "descriptor",
+            "SAP-4.1-10",
+            Level::Advice,
+            format!("kept, and not enforced: {why}"),
+        ));
+    }
+    report
+}
+
 /// The ids of a message that may be invalid, as far as they can be read.
 #[must_use]
 pub fn ids_of(bytes: &[u8], limits: &Limits) -> (Option<TaskId>, Option<CorrelationId>) {

@@ -1,7 +1,7 @@
 //! `sap-task` and `sap-result`: the messages of SAP V2.0.
 
-use sap::validate::{Options, decode_result, decode_task, findings};
-use ubos_common::violation::Profile;
+use sap::validate::{Options, contract_advice, decode_result, decode_task, findings};
+use ubos_common::violation::{Profile, Report};
 
 use super::kind::Kind;
 
@@ -11,7 +11,7 @@ pub const TASK: Kind = Kind {
     about: "a task of SAP V2.0",
     profiles: &[STRICT, LENIENT],
     max_bytes: MAX_BYTES,
-    judge: |bytes, profile| findings(&decode_task(bytes, &options(profile))),
+    judge: task,
 };
 
 /// A result.
@@ -22,6 +22,15 @@ pub const RESULT: Kind = Kind {
     max_bytes: MAX_BYTES,
     judge: |bytes, profile| findings(&decode_result(bytes, &options(profile))),
 };
+
+fn task(bytes: &[u8], profile: Option<&str>) -> Report {
+    let outcome = decode_task(bytes, &options(profile));
+    let mut report = findings(&outcome);
+    if let Ok((task, _)) = &outcome {
+        report.extend_under("", contract_advice(task));
+    }
+    report
+}
 
 fn options(profile: Option<&str>) -> Options {
     let profile = match profile {

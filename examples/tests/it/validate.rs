@@ -192,3 +192,29 @@ fn a_message_of_sacp_is_judged_by_its_own_edition_or_the_one_asked_for() {
     assert_eq!(code, 2);
     assert!(talk.contains("0.1"), "{talk}");
 }
+
+// spec: SAP-4.1-10
+#[test]
+fn a_contract_whose_schema_is_none_is_advice() {
+    let mut descriptor = task();
+    descriptor["constitutionalContext"]["pressureLevel"] = json!("instant");
+    let advised = |schema: Value| {
+        let mut task = descriptor.clone();
+        task["outputContract"] = json!({ "schema": schema, "format": "json" });
+        let dir = place(&[("task.json", task.to_string().as_bytes())]);
+        let (code, lines, _) = validate(&dir, &["sap-task", "task.json"]);
+        assert_eq!((code, &lines[0]["valid"]), (0, &json!(true)), "{lines:?}");
+        let findings = lines[0]["findings"].as_array().unwrap().clone();
+        let mut about = findings.into_iter().filter(|f| f["clause"] == "SAP-4.1-10");
+        about
+            .next()
+            .map(|f| (f["pointer"].clone(), f["level"].clone()))
+    };
+    let told = Some((json!("/outputContract/schema"), json!("ADVICE")));
+    assert_eq!(advised(json!({ "type": "jsonish" })), told);
+    assert_eq!(
+        advised(json!({ "$ref": "https://example.com/s.json" })),
+        told
+    );
+    assert_eq!(advised(json!({ "type": "object" })), None);
+}
