@@ -73,6 +73,17 @@ pub enum Side {
     Agent,
 }
 
+impl Side {
+    /// The other side.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Core => Self::Agent,
+            Self::Agent => Self::Core,
+        }
+    }
+}
+
 impl MessageType {
     /// Which side may send it, by its first part; `None` where that says nothing.
     #[must_use]

@@ -1,0 +1,485 @@
+//! Rules for cores.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use crate::conformance::course::{Call, Course, Offer, Tool};
+use crate::conformance::line::{Line, SLACK, Said, What};
+use crate::conformance::rule::Tally;
+use crate::error::ErrorCode;
+use crate::limits::{CALL_GRACE, Limits};
+use crate::message::{Message, MessageType, Registered, Side, ToolCall, ToolCancel, is_tool_name};
+
+/// A connection that must be refused: with a welcome of this code (any where it is `None`), then closed.
+fn refuses(
+    at: ubos_common::time::Mono,
+    code: Option<&ErrorCode>,
+    course: &Course,
+    line: &Line,
+    me: Side,
+    tally: &mut Tally,
+) {
+    if course.has_ended(me).is_some() {
+        return;
+    }
+    match line.said_by(me).and_then(|said| said.content.as_ref()) {
+        Some(Message::Welcome(_)) => tally.broken("welcome", "the agent was taken in"),
+        Some(Message::Refused(error)) if code.is_some_and(|code| *code != error.code) => {
+            let wanted = code.map_or("", |code| code.as_str());
+            tally.broken(
+                "/error/code",
+                format!("{} where {wanted} is wanted", error.code),
+            );
+        }
+        _ => {}
+    }
+    if line.is_end_of(me) {
+        let told = course.refused.is_some();
+        tally.is(told, "end", || {
+            "closed without a core.welcome that says why".to_owned()
+        });
+    } else if line.at > at.saturating_add(SLACK) {
+        tally.broken("refusal", "the connection is still open");
+    }
+}
+
+/// Anything before the hello is refused.
+pub(super) fn hello_first(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if let Some((at, true)) = course.stranger {
+        refuses(
+            at,
+            Some(&ErrorCode::HandshakeRequired),
+            course,
+            line,
+            me,
+            tally,
+        );
+    }
+}
+
+/// A hello that lacks a member is refused.
+pub(super) fn hello_members(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if let Some(hello) = course.hello.as_ref().filter(|hello| !hello.sound) {
+        refuses(hello.at, None, course, line, me, tally);
+    }
+}
+
+/// A token opens one connection, for its agent; every failure looks the same.
+pub(super) fn token(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some(hello) = &course.hello else {
+        // A core that listens no more has refused a second connection, too.
+        if course.used && line.is_end_of(me) {
+            tally.held();
+        }
+        return;
+    };
+    if course.used && line.is_end_of(me) && course.welcome.is_none() && course.refused.is_none() {
+        return tally.held();
+    }
+    if course.used || hello.sound && !hello.ours {
+        refuses(
+            hello.at,
+            Some(&ErrorCode::Unauthorized),
+            course,
+            line,
+            me,
+            tally,
+        );
+    }
+}
+
+/// Before a valid hello nothing is answered but with a refusal.
+pub(super) fn nothing_before(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if course.welcome.is_some() {
+        return;
+    }
+    if let Some(said) = line.said_by(me) {
+        let refusal = said.kind == MessageType::Welcome || said.kind == MessageType::Goodbye;
+        tally.is(refusal, "before the welcome", || {
+            format!("{} was sent", said.kind)
+        });
+    }
+}
+
+/// A welcome has its members.
+pub(super) fn welcome(_: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some(said) = line
+        .said_by(me)
+        .filter(|said| said.kind == MessageType::Welcome)
+    else {
+        return;
+    };
+    match &said.content {
+        Some(Message::Welcome(welcome)) => {
+            let good = welcome.heartbeat_interval_ms > 0
+                && welcome.max_frame_bytes > 0
+                && !welcome.session_id.is_empty();
+            tally.is(good, "/payload", || {
+                "a cadence, limit or session of nothing".to_owned()
+            });
+        }
+        Some(_) => {}
+        None => {
+            let first = said.findings.iter().next();
+            let pointer = first.map_or("", |found| &found.pointer);
+            tally.broken(pointer, "wrong or lacking");
+        }
+    }
+}
+
+/// A core and an agent without a version in common part.
+pub(super) fn versions(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let hello = course
+        .hello
+        .as_ref()
+        .filter(|hello| hello.sound && hello.ours);
+    if let Some(hello) = hello.filter(|hello| !hello.speaks && !course.used) {
+        refuses(
+            hello.at,
+            Some(&ErrorCode::UnsupportedVersion),
+            course,
+            line,
+            me,
+            tally,
+        );
+    } else if let Some(Message::Welcome(welcome)) =
+        line.said_by(me).and_then(|said| said.content.as_ref())
+    {
+        let right = welcome.accepted_version == 1;
+        tally.is(right, "/payload/accepted_version", || {
+            "not offered".to_owned()
+        });
+    }
+}
+
+/// After its goodbye a core calls nothing.
+pub(super) fn goodbye(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if course.goodbye.is_none() {
+        return;
+    }
+    if call(line, me).is_some() {
+        tally.broken("behind the goodbye", "a call");
+    } else if line.is_end_of(me) || line.is_end_of(me.other()) {
+        tally.held();
+    }
+}
+
+fn call(line: &Line, me: Side) -> Option<&ToolCall> {
+    match &line.said_by(me)?.content {
+        Some(Message::ToolCall(call)) => Some(call),
+        _ => None,
+    }
+}
+
+fn cancel(line: &Line, me: Side) -> Option<&ToolCancel> {
+    match &line.said_by(me)?.content {
+        Some(Message::ToolCancel(cancel)) => Some(cancel),
+        _ => None,
+    }
+}
+
+/// The answer to a registration, and what it answers.
+fn registered<'a>(
+    course: &'a Course,
+    line: &'a Line,
+    me: Side,
+) -> Option<(&'a Offer, &'a Registered)> {
+    let said: &Said = line.said_by(me)?;
+    let Some(Message::Registered(reply)) = &said.content else {
+        return None;
+    };
+    let (_, offer) = course.answered_offer(said)?;
+    Some((offer, reply))
+}
+
+/// The code that a tool is rejected with; `None` where it is not.
+fn rejection<'a>(reply: &'a Registered, id: &str) -> Option<&'a ErrorCode> {
+    let rejected = reply.rejected.iter().flatten();
+    let mut of_id = rejected.filter(|rejected| rejected.tool_id == id);
+    of_id.next().map(|rejected| &rejected.error.code)
+}
+
+/// Each registration is answered, and each of its tools is in the answer.
+pub(super) fn lists_all(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if let Some((offer, reply)) = registered(course, line, me) {
+        let rejected = reply.rejected.as_ref().map_or(0, Vec::len);
+        let all = offer.tools.len() == reply.registered.len() + rejected;
+        let known = |tool: &Tool| {
+            reply.registered.contains(&tool.id) || rejection(reply, &tool.id).is_some()
+        };
+        let each = offer
+            .tools
+            .iter()
+            .filter(|tool| !tool.id.is_empty())
+            .all(known);
+        tally.is(all && each, "/payload", || {
+            "not every tool is listed once".to_owned()
+        });
+    }
+    let patience = if line.is_end_of(me) {
+        Duration::from_millis(200)
+    } else {
+        SLACK
+    };
+    let late = |offer: &Offer| line.at > offer.at.saturating_add(patience);
+    let welcomed = course.welcome.is_some() && course.has_ended(me).is_none();
+    if welcomed && course.offers.values().any(late) {
+        tally.broken("registration", "no answer");
+    }
+}
+
+/// A tool whose id is not the agent's, a slash and its name is rejected alone.
+pub(super) fn tool_ids(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some(launch) = &course.launch else { return };
+    let Some((offer, reply)) = registered(course, line, me) else {
+        return;
+    };
+    for tool in offer.tools.iter() {
+        let Some(spec) = &tool.spec else { continue };
+        let own = spec.tool_id.strip_prefix(launch.agent_id.as_str());
+        let name = own.and_then(|rest| rest.strip_prefix('/'));
+        if name == Some(spec.name.as_str()) && is_tool_name(&spec.name) {
+            continue;
+        }
+        let code = rejection(reply, &tool.id);
+        tally.is(
+            code == Some(&ErrorCode::ToolInvalidId),
+            "/payload/rejected",
+            || "a tool of a wrong id is not rejected as tool.invalid_id".to_owned(),
+        );
+    }
+}
+
+/// A tool that lacks a member, has no usable schema or a name that is taken is rejected alone.
+pub(super) fn tool_members(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some((offer, reply)) = registered(course, line, me) else {
+        return;
+    };
+    let mut seen = BTreeSet::new();
+    for tool in &offer.tools {
+        let rejected = rejection(reply, &tool.id);
+        let Some(spec) = &tool.spec else {
+            tally.is(rejected.is_some(), "/payload/rejected", || {
+                "a tool without its members is not rejected".to_owned()
+            });
+            continue;
+        };
+        if crate::schema::check_schemas(spec, Limits::default().max_schema_bytes).is_err() {
+            let right = rejected == Some(&ErrorCode::ToolInvalidSchema);
+            tally.is(right, "/payload/rejected", || {
+                "a schema that cannot be used is not rejected as tool.invalid_schema".to_owned()
+            });
+        } else if !seen.insert(&spec.tool_id) {
+            let right = rejected == Some(&ErrorCode::ToolConflict);
+            tally.is(right, "/payload/rejected", || {
+                "a name that is taken is not rejected as tool.conflict".to_owned()
+            });
+        } else if rejected.is_none() {
+            tally.held();
+        }
+    }
+}
+
+/// `replace` drops the tools that were there; without it they stay, and keep their names.
+pub(super) fn replaces(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some((offer, reply)) = registered(course, line, me) else {
+        return;
+    };
+    for tool in offer
+        .tools
+        .iter()
+        .filter(|tool| course.tools.contains_key(&tool.id))
+    {
+        let taken = reply.registered.contains(&tool.id);
+        tally.is(taken == offer.replace, "/payload", || {
+            let how = if offer.replace { "with" } else { "without" };
+            format!("a tool that was there, offered again {how} replace")
+        });
+    }
+}
+
+/// A withdrawn tool is gone; ids that were not there are passed over.
+pub(super) fn unregisters(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let said = line.said_by(me);
+    if let Some(said) = said
+        && let Some(Message::Unregistered(reply)) = &said.content
+        && let Some(ids) = course
+            .withdrawals
+            .get(said.in_reply_to.as_deref().unwrap_or_default())
+    {
+        let there = |id: &String| course.tools.contains_key(id) && ids.contains(id);
+        let mut wanted: Vec<_> = ids
+            .iter()
+            .filter(|id| course.tools.contains_key(*id))
+            .collect();
+        wanted.dedup();
+        let right = reply.tool_ids.iter().all(there) && reply.tool_ids.len() == wanted.len();
+        tally.is(right, "/payload/tool_ids", || {
+            "not the tools that were there and withdrawn".to_owned()
+        });
+    }
+}
+
+/// A call names its chain of requests.
+pub(super) fn request_ids(_: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if call(line, me).is_some() {
+        let named = line
+            .said_by(me)
+            .is_some_and(|said| said.ids.request_id.is_some());
+        tally.is(named, "/request_id", || "a call without one".to_owned());
+    }
+}
+
+/// Calls are sound, and each has an id of its own.
+pub(super) fn calls(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some(said) = line
+        .said_by(me)
+        .filter(|said| said.kind == MessageType::ToolCall)
+    else {
+        return;
+    };
+    match &said.content {
+        Some(Message::ToolCall(call)) => {
+            let fresh = !course.calls.contains_key(&call.call_id);
+            tally.is(fresh, "/payload/call_id", || {
+                "an id that another call has".to_owned()
+            });
+        }
+        _ => {
+            let first = said.findings.iter().next();
+            let pointer = first.map_or("", |found| &found.pointer);
+            tally.broken(pointer, "wrong or lacking");
+        }
+    }
+}
+
+/// Only tools that are registered are called.
+pub(super) fn known_tools(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if let Some(call) = call(line, me) {
+        let known = course.tools.contains_key(&call.tool_id);
+        tally.is(known, "/payload/tool_id", || {
+            "a tool that is not registered".to_owned()
+        });
+    }
+}
+
+/// No more calls run at once than may.
+pub(super) fn inflight(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if call(line, me).is_some() {
+        let most = Limits::default().max_inflight_requests;
+        let fits = course.running() < most;
+        tally.is(fits, "call", || format!("more than {most} calls at once"));
+    }
+}
+
+/// A call that is not answered in its time, and a second more, is cancelled.
+pub(super) fn timeouts(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let due = |call: &Call| Some(call.at.saturating_add(call.timeout()?));
+    if let Some(cancel) = cancel(line, me)
+        && let Some(call) = course.calls.get(&cancel.call_id)
+        && due(call).is_some_and(|due| line.at >= due)
+    {
+        tally.held();
+    }
+    // A core that is about to go has nothing more to wait for.
+    let parts = line
+        .said_by(me)
+        .is_some_and(|said| said.kind == MessageType::Goodbye);
+    let slack = if parts { Duration::ZERO } else { SLACK };
+    let grace = CALL_GRACE.saturating_add(slack);
+    let overdue = |call: &Call| {
+        call.end.is_none()
+            && call.canceled.is_none()
+            && due(call).is_some_and(|due| line.at > due.saturating_add(grace))
+    };
+    if course.goes_on(me) && course.has_ended(me).is_none() && course.calls.values().any(overdue) {
+        tally.broken("call", "no result in time, and no cancel");
+    }
+}
+
+/// A cancel is for a call that was made.
+pub(super) fn cancels(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    if let Some(cancel) = cancel(line, me) {
+        let there = course.calls.contains_key(&cancel.call_id);
+        tally.is(there, "/payload/call_id", || {
+            "a call that never was".to_owned()
+        });
+    }
+}
+
+/// An agent that says it is unhealthy, or nothing at all, gets no calls.
+pub(super) fn health(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
+    let Some((since, welcome)) = &course.welcome else {
+        return;
+    };
+    let unwell = course
+        .is_unhealthy()
+        .filter(|at| line.at > at.saturating_add(HEARD));
+    let last = course.beat.as_ref().map_or(*since, |(at, _)| *at);
+    let interval = Duration::from_millis(welcome.heartbeat_interval_ms);
+    let silence = last
+        .saturating_add(interval.saturating_mul(3))
+        .saturating_add(HEARD);
+    let silent = line.at > silence;
+    if call(line, me).is_some() {
+        let well = unwell.is_none() && !silent;
+        if !well {
+            tally.broken("call", "the agent is unhealthy");
+        }
+    } else if unwell.is_some() && matches!(line.what, What::Silence | What::End { .. }) {
+        tally.held();
+    }
+}
+
+/// What happened this lately may not have been heard.
+const HEARD: Duration = Duration::from_millis(500);
+
+/// Tokens are long, and never the same.
+pub(super) fn fresh_tokens(course: &Course, line: &Line, _: Side, tally: &mut Tally) {
+    if let What::Begun(launch) = &line.what {
+        let long = launch.token.expose().len() >= 43;
+        tally.is(long, "token", || {
+            "shorter than 256 bits in base64".to_owned()
+        });
+        let current = course.launch.iter();
+        let mut earlier = course.launches.iter().chain(current);
+        if earlier.any(|earlier| earlier.token == launch.token) {
+            tally.broken("token", "that of an earlier launch");
+        }
+    }
+}
+
+/// The socket and its folder are the user's alone.
+pub(super) fn modes(_: &Course, line: &Line, _: Side, tally: &mut Tally) {
+    if let What::Begun(launch) = &line.what
+        && let Some((folder, socket)) = launch.modes
+    {
+        let alone = folder & 0o077 == 0 && socket & 0o077 == 0;
+        tally.is(alone, "socket", || {
+            format!("folder {:o}, socket {:o}", folder & 0o777, socket & 0o777)
+        });
+    }
+}
+
+/// The agent's environment has its variables.
+pub(super) fn environment(_: &Course, line: &Line, _: Side, tally: &mut Tally) {
+    if let What::Begun(launch) = &line.what
+        && let Some(names) = &launch.variables
+    {
+        for wanted in VARIABLES {
+            let there = names.iter().any(|name| name == wanted);
+            tally.is(there, "environment", || format!("{wanted} is not set"));
+        }
+    }
+}
+
+/// What a launched agent finds in its environment.
+const VARIABLES: [&str; 7] = [
+    "OPENSENTIENCE_SOCKET_PATH",
+    "OPENSENTIENCE_SESSION_TOKEN",
+    "OPENSENTIENCE_AGENT_ID",
+    "OPENSENTIENCE_RUN_ID",
+    "OPENSENTIENCE_HOME",
+    "OPENSENTIENCE_INSTALL_PATH",
+    "PATH",
+];
