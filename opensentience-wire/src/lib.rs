@@ -64,6 +64,8 @@
 //! See [`limits::Limits`]; every queue and table has a bound and says what happens there.
 
 pub mod audit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod envelope;
 pub mod error;
 pub mod frame;

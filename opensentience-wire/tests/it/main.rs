@@ -13,6 +13,8 @@
 
 mod agent_role;
 mod bytes;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod core_handshake;
 mod core_role;
 mod idempotency;
