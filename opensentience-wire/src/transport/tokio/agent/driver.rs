@@ -16,7 +16,8 @@ use ubos_common::os::Clock;
 
 use super::super::context::{Piece, ToolContext, ToolError};
 use super::super::io::{Alarm, Moved, Wire};
-use super::{Agent, Handler, ServeError, ToolFuture, internal};
+use super::control::Update;
+use super::{Agent, AgentControl, Handler, ServeError, Tool, ToolFuture, internal};
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::ToolSpec;
 use crate::role::agent::{AgentConnection, Config, Event, IncomingCall, Output};
@@ -40,6 +41,10 @@ pub(super) struct Driver<S> {
     cancels: HashMap<CallId, watch::Sender<bool>>,
     pieces: mpsc::Sender<Piece>,
     said: mpsc::Receiver<Piece>,
+    updates: mpsc::Receiver<Update>,
+    /// Held so that the updates never end.
+    _control: AgentControl,
+    welcomed: bool,
     closed: Option<CloseReason>,
 }
 
@@ -49,20 +54,30 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let wire = Wire::new(stream, clock);
         let conn = AgentConnection::new(wire.now(), config, IdSource::from_os()?)?;
         let (pieces, said) = mpsc::channel(PIECES);
-        let named = |(spec, run): (ToolSpec, Handler)| (spec.name, run);
-        Ok(Self {
+        let mut driver = Self {
             wire,
             alarm: Alarm::new(clock),
             conn,
-            specs: agent.tools.iter().map(|(spec, _)| spec.clone()).collect(),
-            handlers: agent.tools.into_iter().map(named).collect(),
+            specs: Vec::new(),
+            handlers: HashMap::new(),
             running: JoinSet::new(),
             calls: HashMap::new(),
             cancels: HashMap::new(),
             pieces,
             said,
+            updates: agent.updates,
+            _control: agent.control,
+            welcomed: false,
             closed: None,
-        })
+        };
+        driver.take_tools(agent.tools);
+        Ok(driver)
+    }
+
+    fn take_tools(&mut self, tools: Vec<Tool>) {
+        self.specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+        let named = |tool: Tool| (tool.spec.name, tool.run);
+        self.handlers = tools.into_iter().map(named).collect();
     }
 
     pub(super) async fn run(mut self) -> CloseReason {
@@ -82,6 +97,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                     // A tool that was dropped asks no more.
                     let _ = piece.reply.send(result);
                 }
+                Some(update) = self.updates.recv(), if room => self.on_update(update),
                 Some(ended) = self.running.join_next_with_id() => self.on_ended(ended),
                 () = timer => self.conn.handle_timeout(self.wire.now()),
             }
@@ -102,6 +118,26 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             }
             Moved::Sent => Ok(()),
         };
+    }
+
+    fn on_update(&mut self, update: Update) {
+        let now = self.wire.now();
+        match update {
+            Update::Shutdown => self.conn.shutdown(now),
+            Update::Tools(tools, reply) => {
+                let done = if self.welcomed {
+                    let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+                    self.conn.register(now, specs, true)
+                } else {
+                    Ok(())
+                };
+                if done.is_ok() {
+                    self.take_tools(tools);
+                }
+                // Who asked may be gone.
+                let _ = reply.send(done);
+            }
+        }
     }
 
     fn on_ended(
@@ -130,6 +166,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                     }
                 }
                 Output::Event(Event::Welcomed { .. }) => {
+                    self.welcomed = true;
                     let specs = core::mem::take(&mut self.specs);
                     if self.conn.register(self.wire.now(), specs, false).is_err() {
                         self.conn.shutdown(self.wire.now());

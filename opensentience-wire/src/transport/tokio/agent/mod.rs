@@ -1,5 +1,6 @@
 //! Being an agent: its tools, put together and served.
 
+mod control;
 mod driver;
 mod pool;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
 use ubos_common::json::RawObject;
 use ubos_common::os::OsError;
 
@@ -20,6 +22,8 @@ use crate::message::{SemVer, ToolSpec};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
 use crate::token::SessionToken;
+pub use control::AgentControl;
+use control::Update;
 use driver::Driver;
 use pool::Pool;
 
@@ -75,8 +79,30 @@ pub enum ServeError {
 /// ```
 pub struct Agent {
     version: SemVer,
-    tools: Vec<(ToolSpec, Handler)>,
+    tools: Vec<Tool>,
     pool: Pool,
+    control: AgentControl,
+    updates: mpsc::Receiver<Update>,
+}
+
+/// A tool: what it is, and what runs when it is called.
+#[derive(Clone)]
+pub struct Tool {
+    spec: ToolSpec,
+    run: Handler,
+}
+
+impl Tool {
+    /// An asynchronous tool: see [`AgentBuilder::tool`].
+    #[must_use]
+    pub fn new<F, R>(spec: ToolSpec, run: F) -> Self
+    where
+        F: Fn(ToolContext, RawObject) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<RawObject, ToolError>> + Send + 'static,
+    {
+        let run: Handler = Arc::new(move |context, input| Box::pin(run(context, input)));
+        Self { spec, run }
+    }
 }
 
 /// Puts an [`Agent`] together.
@@ -86,11 +112,20 @@ impl Agent {
     /// An agent of a version, without tools yet.
     #[must_use]
     pub fn builder(version: SemVer) -> AgentBuilder {
+        let (control, updates) = control::channel();
         AgentBuilder(Self {
             version,
             tools: Vec::new(),
             pool: Pool::default(),
+            control,
+            updates,
         })
+    }
+
+    /// A handle that offers other tools, or ends the agent, while it serves.
+    #[must_use]
+    pub fn control(&self) -> AgentControl {
+        self.control.clone()
     }
 
     /// Serves the core that launched this process, until it says goodbye or vanishes.
@@ -139,13 +174,18 @@ impl AgentBuilder {
     /// first waits: one that blocks holds up heartbeats and other calls, and belongs to
     /// [`AgentBuilder::blocking_tool`].
     #[must_use]
-    pub fn tool<F, R>(mut self, spec: ToolSpec, run: F) -> Self
+    pub fn tool<F, R>(self, spec: ToolSpec, run: F) -> Self
     where
         F: Fn(ToolContext, RawObject) -> R + Send + Sync + 'static,
         R: Future<Output = Result<RawObject, ToolError>> + Send + 'static,
     {
-        let handler: Handler = Arc::new(move |context, input| Box::pin(run(context, input)));
-        self.0.tools.push((spec, handler));
+        self.offer(Tool::new(spec, run))
+    }
+
+    /// Adds a tool that is put together elsewhere.
+    #[must_use]
+    pub fn offer(mut self, tool: Tool) -> Self {
+        self.0.tools.push(tool);
         self
     }
 
@@ -223,7 +263,7 @@ fn internal() -> ErrorObject {
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.tools.iter().map(|(spec, _)| &spec.name);
+        let names = self.tools.iter().map(|tool| &tool.spec.name);
         f.debug_set().entries(names).finish()
     }
 }
@@ -231,5 +271,11 @@ impl fmt::Debug for Agent {
 impl fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tool").field(&self.spec.name).finish()
     }
 }
