@@ -26,6 +26,8 @@ mod junk;
 mod line;
 mod rule;
 mod session;
+mod tap;
+mod vectors;
 
 use ::core::time::Duration;
 
@@ -34,6 +36,8 @@ use ubos_common::time::Now;
 pub use agents::{AGENTS, Agents};
 pub use cores::{CORES, Cores};
 pub use line::{Broken, Launch, Line, Said, What};
+pub use tap::{Tap, Verdicts};
+pub use vectors::{FILES, Kind, VECTORS, Validators, Vector};
 
 /// What is tested: an agent or a core at the other end of a connection.
 ///

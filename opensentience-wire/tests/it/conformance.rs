@@ -1,7 +1,11 @@
 //! The kits hold what they say.
 
-use opensentience_wire::conformance::{AGENTS, CORES};
+use opensentience_wire::conformance::{AGENTS, CORES, FILES, Kind, VECTORS};
+use opensentience_wire::limits::Limits;
+use opensentience_wire::validate::{message, stream};
+use serde_json::{Value, json};
 use ubos_common::conformance::{Case, Protocol, prove};
+use ubos_common::violation::Level;
 
 fn proved<P: Protocol>(cases: &[Case<P>]) {
     let faults = prove(cases).err().unwrap_or_default();
@@ -19,4 +23,33 @@ fn the_kit_for_agents_holds() {
 #[test]
 fn the_kit_for_cores_holds() {
     proved(CORES);
+}
+
+#[test]
+fn the_kit_for_validators_holds() {
+    proved(VECTORS);
+}
+
+// spec: OSW-8-2
+#[test]
+fn the_index_lists_the_vectors_with_the_pointers_of_their_findings() {
+    let index = include_str!("../../vectors/index.json");
+    let index: Vec<Value> = serde_json::from_str(index).unwrap();
+    let limits = Limits::default();
+    for (line, vector) in index.iter().zip(FILES) {
+        let report = match vector.kind {
+            Kind::Message => message(vector.bytes, &limits),
+            Kind::Stream => stream(vector.bytes, &limits),
+        };
+        let musts = report.iter().filter(|found| found.level == Level::Must);
+        let pointers: Vec<&str> = musts.map(|found| found.pointer.as_str()).collect();
+        let (file, kind, clause) = (vector.file, vector.kind.as_str(), vector.clause);
+        let mut wanted =
+            json!({"file": file, "kind": kind, "clause": clause, "valid": vector.valid});
+        if !vector.valid {
+            wanted["pointers"] = pointers.into();
+        }
+        assert_eq!(*line, wanted);
+    }
+    assert_eq!(index.len(), FILES.len());
 }

@@ -103,7 +103,12 @@ pub(super) fn told_limit(course: &Course, line: &Line, me: Side, tally: &mut Tal
 /// After a goodbye the agent ends its calls and closes.
 pub(super) fn goodbye(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
     let Some(at) = course.goodbye else { return };
-    if course.has_ended(me).is_some() || course.has_broken(me.other()).is_some() {
+    let other = me.other();
+    if [me, other]
+        .iter()
+        .any(|side| course.has_ended(*side).is_some())
+        || course.has_broken(other).is_some()
+    {
         return;
     }
     if line.is_end_of(me) {

@@ -2,6 +2,8 @@
 
 mod agent;
 mod audit;
+#[cfg(all(feature = "conformance", unix))]
+mod conformance;
 mod context;
 mod core;
 mod handle;
@@ -12,6 +14,8 @@ mod tcp;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
+#[cfg(all(feature = "conformance", unix))]
+pub use conformance::{AgentUnderTest, CoreUnderTest, relay, take_seat};
 pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]

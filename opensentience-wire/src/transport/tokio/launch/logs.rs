@@ -88,7 +88,7 @@ impl Captured {
     }
 
     /// Keeps a token out of the log.
-    pub(super) fn guard(&self, token: &SessionToken) {
+    pub(in crate::transport::tokio) fn guard(&self, token: &SessionToken) {
         self.lock().token = Some(token.clone());
     }
 

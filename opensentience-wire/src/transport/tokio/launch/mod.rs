@@ -17,7 +17,7 @@ use ubos_common::os::{Clock, OsError};
 pub use logs::{Captured, LogLimits};
 pub use process::Exit;
 
-use process::Process;
+pub(super) use process::Process;
 
 use super::audit::{AuditSink, Observer};
 use super::core::Driver;
@@ -281,7 +281,7 @@ impl Launcher {
 
 /// A socket that only this user reaches.
 // impl: OSW-5-2
-fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
+pub(super) fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
     let mode = std::fs::Permissions::from_mode;
     let folder = tempfile::Builder::new()
         .prefix("osw")

@@ -18,15 +18,15 @@ use crate::token::SessionToken;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A launched process, the leader of a group of its own.
-pub(super) struct Process {
-    pub(super) child: Child,
+pub(in crate::transport::tokio) struct Process {
+    pub(in crate::transport::tokio) child: Child,
     group: Option<Pid>,
     pipes: [Option<JoinHandle<()>>; 2],
 }
 
 impl Process {
     // impl: OSW-5-2, OSW-5-3
-    pub(super) fn start(
+    pub(in crate::transport::tokio) fn start(
         launcher: &Launcher,
         socket: &Path,
         token: &SessionToken,
@@ -71,7 +71,7 @@ impl Process {
     }
 
     /// Whether the other end of a stream is this process or one of its group.
-    pub(super) fn owns(&self, stream: &UnixStream) -> bool {
+    pub(in crate::transport::tokio) fn owns(&self, stream: &UnixStream) -> bool {
         let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
             return false;
         };
@@ -81,7 +81,10 @@ impl Process {
     }
 
     /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
-    pub(super) async fn stop(&mut self, patience: Duration) -> Option<ExitStatus> {
+    pub(in crate::transport::tokio) async fn stop(
+        &mut self,
+        patience: Duration,
+    ) -> Option<ExitStatus> {
         // After a clean goodbye it ends by itself, or it has ended already.
         let grace = patience.min(Duration::from_millis(500));
         let mut status = tokio::time::timeout(grace, self.child.wait()).await;
