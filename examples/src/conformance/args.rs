@@ -7,10 +7,16 @@ use std::path::PathBuf;
 pub(super) const USAGE: &str = "\
 Judges somebody else's implementation, clause by clause.
 
-usage: conformance sap [--report FORM] FILES...         a recorded exchange, by the checklist of section 12
-       conformance sap [--report FORM] -- COMMAND...    a validator of SAP
-       conformance sacp [--report FORM] -- COMMAND...   a validator of SACP
-       conformance self-test                            shows that the kits hold
+usage: conformance sap [--report FORM] FILES...             a recorded exchange, by the checklist of section 12
+       conformance sap [--report FORM] -- COMMAND...        a validator of SAP
+       conformance sacp [--report FORM] -- COMMAND...       a validator of SACP
+       conformance osw [--report FORM] -- COMMAND...        a validator of OpenSentience messages and streams
+       conformance osw-agent [--report FORM] -- COMMAND...  an OpenSentience agent, which is launched and driven
+       conformance osw-core [--report FORM] --launch COMMAND...
+                                                            an OpenSentience core, which launches an agent of ours
+       conformance osw-tap [--report FORM] [--to FILE] -- COMMAND...
+                                                            an agent and the core that launches this program for it
+       conformance self-test                                shows that the kits hold
 
 A file of an exchange has a JSON object a line: {\"task\":{...}}, {\"result\":{...}}, {\"nack\":{...}}, in the order in
 which they were seen; {\"record\":{...}} and {\"signal\":{...}} are entries of the logs of cache and learning.
@@ -19,12 +25,23 @@ A validator of SAP is run once for each message: {} among its arguments becomes 
 standard input, and it exits with 0 where the message is valid, else with 1:
     conformance sap -- validate sap-{} -
 A validator of SACP gets the message in the same way and writes the answer of the protocol, VALID, ERR or REQ_CLARIFY, to its
-standard output.
+standard output. A validator of OpenSentience is run as one of SAP is, {} being message or stream.
+
+An agent is launched anew for each case. With the five reference tools (hello_world, stream_counter, sleep, invalid_input,
+large_output) all of it is judged, without them the rest is.
+
+In the command of a core {} becomes the path of the agent that it is to launch. That agent offers the reference tools; what
+the core calls is judged, so let it call hello_world and stream_counter, and sleep with a timeout and with a cancel:
+    conformance osw-core --launch core --script opensentience-wire/vectors/calls.jsonl -- {}
+
+A tap stands in for an agent in the command line of a core, launches the agent itself, lets everything pass and judges it.
+When both have ended it writes its report to FILE, else to standard output:
+    core --script calls -- conformance osw-tap --to report -- agent
 
   --report FORM   table (the default), json or junit
   --help          this text
 
-exit codes: 0 it conforms, 1 it does not, 2 usage or an unreadable file, 3 a kit does not hold
+exit codes: 0 it conforms, 1 it does not, 2 usage or what cannot be read or started, 3 a kit does not hold, or a fault of ours
 ";
 
 /// What was asked for.
@@ -36,6 +53,8 @@ pub(super) struct Args {
     pub(super) subject: Subject,
     /// How the verdicts are shown.
     pub(super) form: Form,
+    /// Where they go; to standard output where it is `None`.
+    pub(super) to: Option<PathBuf>,
 }
 
 /// A protocol whose kit is here.
@@ -43,6 +62,10 @@ pub(super) struct Args {
 pub(super) enum Kit {
     Sap,
     Sacp,
+    Osw,
+    OswAgent,
+    OswCore,
+    OswTap,
 }
 
 /// What is judged.
@@ -74,6 +97,24 @@ impl Kit {
         match self {
             Self::Sap => "sap",
             Self::Sacp => "sacp",
+            Self::Osw => "osw",
+            Self::OswAgent => "osw-agent",
+            Self::OswCore => "osw-core",
+            Self::OswTap => "osw-tap",
+        }
+    }
+
+    fn of(word: &str) -> Option<Self> {
+        use Kit::{Osw, OswAgent, OswCore, OswTap, Sacp, Sap};
+        let kits = [Sap, Sacp, Osw, OswAgent, OswCore, OswTap];
+        kits.into_iter().find(|kit| kit.name() == word)
+    }
+
+    /// What stands before a command.
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::OswCore => "--launch",
+            _ => "--",
         }
     }
 }
@@ -83,7 +124,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     let mut arguments = arguments.into_iter();
     let kit = arguments
         .next()
-        .ok_or("a kit is wanted: sap, sacp or self-test")?;
+        .ok_or("a kit is wanted: sap, sacp, osw, osw-agent, osw-core, osw-tap or self-test")?;
     let kit = match kit.to_string_lossy().as_ref() {
         "--help" | "-h" => return Ok(Parsed::Help),
         "self-test" => {
@@ -95,24 +136,27 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
                 )),
             };
         }
-        "sap" => Kit::Sap,
-        "sacp" => Kit::Sacp,
-        other => return Err(format!("no kit {other}; there are sap, sacp and self-test")),
+        other => Kit::of(other).ok_or_else(|| format!("no kit {other}"))?,
     };
-    let (mut form, mut files) = (Form::Table, Vec::new());
+    let (mut form, mut to, mut files) = (Form::Table, None, Vec::new());
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--help" | "-h") => return Ok(Parsed::Help),
             Some("--report") => form = form_of(arguments.next())?,
-            Some("--") => {
+            Some("--to") => to = Some(PathBuf::from(arguments.next().ok_or("--to needs a file")?)),
+            Some(mark) if mark == kit.mark() => {
                 let command: Vec<OsString> = arguments.collect();
                 if command.is_empty() || !files.is_empty() {
-                    return Err("files or a command behind --, not both and not neither".to_owned());
+                    return Err(format!(
+                        "files or a command behind {mark}, not both and not neither"
+                    ));
                 }
+                let subject = Subject::Command(command);
                 return Ok(Parsed::Run(Args {
                     kit,
-                    subject: Subject::Command(command),
+                    subject,
                     form,
+                    to,
                 }));
             }
             Some(option) if option.starts_with('-') && option.len() > 1 => {
@@ -122,12 +166,17 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
         }
     }
     if files.is_empty() {
-        return Err("files are wanted, or a command behind --".to_owned());
+        return Err(format!(
+            "files are wanted, or a command behind {}",
+            kit.mark()
+        ));
     }
+    let subject = Subject::Files(files);
     Ok(Parsed::Run(Args {
         kit,
-        subject: Subject::Files(files),
+        subject,
         form,
+        to,
     }))
 }
 

@@ -1,10 +1,14 @@
 //! `conformance KIT ...`: judges validators and recorded exchanges, a verdict a clause.
 //!
 //! ```text
-//! args     the command line
-//! sap      a validator of SAP, or an exchange in files
-//! sacp     a validator of SACP
-//! command  a stranger's program that answers one message at a time
+//! args       the command line
+//! sap        a validator of SAP, or an exchange in files
+//! sacp       a validator of SACP
+//! osw        a validator of OpenSentience messages and streams
+//! osw_agent  an OpenSentience agent
+//! osw_core   an OpenSentience core
+//! osw_tap    what passes between the two
+//! command    a stranger's program that answers one message at a time
 //! ```
 
 #![expect(
@@ -15,6 +19,13 @@
 
 mod args;
 mod command;
+mod osw;
+#[cfg(unix)]
+mod osw_agent;
+#[cfg(unix)]
+mod osw_core;
+#[cfg(unix)]
+mod osw_tap;
 mod sacp;
 mod sap;
 
@@ -27,6 +38,10 @@ use args::{Args, Form, Kit, Parsed, Subject};
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = osw_core::seat() {
+        return code;
+    }
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Run(args)) => args,
         Ok(Parsed::SelfTest) => return self_test(),
@@ -39,41 +54,111 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match judge(&args) {
-        Ok(report) => {
-            show(&report, args.kit, args.form);
-            ExitCode::from(u8::from(!report.is_conformant()))
-        }
-        Err(why) => {
+    let shown = judge(&args).and_then(|told| told.show(&args).map(|()| told));
+    match shown {
+        Ok(told) => ExitCode::from(u8::from(!told.is_good())),
+        Err(Stop::Usage(why)) => {
             eprintln!("conformance: {why}");
             ExitCode::from(2)
         }
-    }
-}
-
-fn judge(args: &Args) -> Result<ConformanceReport, String> {
-    match (args.kit, &args.subject) {
-        (Kit::Sap, Subject::Files(files)) => sap::exchange(files),
-        (Kit::Sap, Subject::Command(command)) => sap::validator(command),
-        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command),
-        (Kit::Sacp, Subject::Files(_)) => {
-            Err("sacp judges a command, which stands behind --".to_owned())
+        Err(Stop::Fault(why)) => {
+            eprintln!("conformance: {why}");
+            ExitCode::from(3)
         }
     }
 }
 
-fn show(report: &ConformanceReport, kit: Kit, form: Form) {
-    match form {
-        Form::Table => println!("{report}"),
-        Form::Json => println!("{}", ubos_common::json::to_string(report)),
-        Form::Junit => print!("{}", report.to_junit(kit.name())),
+/// Why there are no verdicts.
+enum Stop {
+    /// What was asked for cannot be done.
+    Usage(String),
+    /// Something of ours failed.
+    Fault(String),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::Usage(why)
     }
+}
+
+/// What a judgement came to: a report for each who was judged, by name.
+struct Told(Vec<(&'static str, ConformanceReport)>);
+
+impl Told {
+    fn is_good(&self) -> bool {
+        self.0.iter().all(|(_, report)| report.is_conformant())
+    }
+
+    fn show(&self, args: &Args) -> Result<(), Stop> {
+        let text = self.text(args.form);
+        match &args.to {
+            None => print!("{text}"),
+            Some(file) => std::fs::write(file, text)
+                .map_err(|err| Stop::Usage(format!("{}: {err}", file.display())))?,
+        }
+        Ok(())
+    }
+
+    fn text(&self, form: Form) -> String {
+        let one = self.0.len() == 1;
+        let mut parts = self.0.iter().map(|(name, report)| match form {
+            Form::Table if one => format!("{report}\n"),
+            Form::Table => format!("{name}\n{report}\n"),
+            Form::Json if one => ubos_common::json::to_string(report),
+            Form::Json => format!("\"{name}\":{}", ubos_common::json::to_string(report)),
+            Form::Junit => report.to_junit(name),
+        });
+        match form {
+            Form::Json if one => parts.collect::<String>() + "\n",
+            Form::Json => format!("{{{}}}\n", parts.collect::<Vec<_>>().join(",")),
+            Form::Table => parts.collect::<Vec<_>>().join("\n"),
+            Form::Junit if one => parts.collect(),
+            Form::Junit => suites(&mut parts),
+        }
+    }
+}
+
+/// Many suites in one document.
+fn suites(parts: &mut dyn Iterator<Item = String>) -> String {
+    let bare = parts.map(|part| {
+        part.lines()
+            .skip(1)
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    });
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n",
+        bare.collect::<String>()
+    )
+}
+
+fn judge(args: &Args) -> Result<Told, Stop> {
+    let report = match (args.kit, &args.subject) {
+        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?,
+        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?,
+        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?,
+        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?,
+        #[cfg(unix)]
+        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?,
+        #[cfg(unix)]
+        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?,
+        #[cfg(unix)]
+        (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
+        (kit, _) => {
+            let name = kit.name();
+            return Err(Stop::Usage(format!(
+                "{name} judges a command; --help tells more"
+            )));
+        }
+    };
+    Ok(Told(vec![(args.kit.name(), report)]))
 }
 
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
 fn self_test() -> ExitCode {
     let mut code = 0;
-    for (name, cases, proof) in [sap::proof(), sacp::proof(), sap::checklist_proof()] {
+    for (name, cases, proof) in proofs() {
         match proof {
             Ok(()) => println!("{name}: {cases} cases hold"),
             Err(errors) => {
@@ -85,6 +170,18 @@ fn self_test() -> ExitCode {
         }
     }
     ExitCode::from(code)
+}
+
+fn proofs() -> Vec<Proof> {
+    let mut proofs = vec![
+        sap::proof(),
+        sacp::proof(),
+        sap::checklist_proof(),
+        osw::proof(),
+    ];
+    #[cfg(unix)]
+    proofs.extend([osw_agent::proof(), osw_core::proof()]);
+    proofs
 }
 
 /// A kit's name, how many cases it has, and whether they hold.

@@ -1,0 +1,61 @@
+//! `osw-agent`: an OpenSentience agent, launched and driven.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use opensentience_wire::conformance::AGENTS;
+use opensentience_wire::transport::tokio::{AgentUnderTest, Launcher};
+use ubos_common::conformance::{ConformanceReport, prove, run};
+
+use super::{Proof, command};
+
+/// Under which the agent is launched.
+const AGENT_ID: &str = "com.example.agent";
+
+/// Cases that any agent puts to the test, whatever its tools.
+const FLOOR: usize = 14;
+
+/// Judges an agent that is a program.
+pub(super) fn judge(program: &[OsString]) -> Result<ConformanceReport, String> {
+    command::is_there(program)?;
+    let name = program.first().ok_or("no command")?;
+    let launcher = Launcher::new(AGENT_ID, name);
+    let launcher = program.iter().skip(1).fold(launcher, Launcher::arg);
+    let agent = AgentUnderTest::new(AGENT_ID, launcher);
+    let mut time = Time::start();
+    Ok(run(AGENTS, FLOOR, |_| {
+        time.is_left()?;
+        agent.peer()
+    }))
+}
+
+pub(super) fn proof() -> Proof {
+    ("osw-agent", AGENTS.len(), prove(AGENTS))
+}
+
+/// What a run may take: one that is this long has found that hardly anything comes in time.
+pub(super) struct Time(ubos_common::os::Clock);
+
+impl Time {
+    const MOST: Duration = Duration::from_secs(240);
+
+    pub(super) fn start() -> Self {
+        Self(ubos_common::os::Clock::start())
+    }
+
+    pub(super) fn is_left(&mut self) -> Result<(), String> {
+        let spent = self
+            .0
+            .now()
+            .mono
+            .saturating_since(ubos_common::time::Mono::ZERO);
+        if spent < Self::MOST {
+            Ok(())
+        } else {
+            Err(format!(
+                "the {} seconds of a run are over",
+                Self::MOST.as_secs()
+            ))
+        }
+    }
+}
