@@ -434,7 +434,10 @@ pub(super) fn unknown(agent: Agent<'_>, recorder: Record<'_>) {
             .correlation(&ids)
             .error(&error);
         s.say(&error, &RawObject::empty());
-        s.rest(PATIENCE);
+        s.until(PATIENCE, |course| {
+            !course.unknown.values().any(|unknown| unknown.wants_answer)
+        });
+        s.rest(ms(200));
     }
     part(s);
 }
@@ -540,25 +543,34 @@ pub(super) fn early_goodbye(agent: Agent<'_>, recorder: Record<'_>) {
     part(s);
 }
 
-/// A short cadence while a tool runs, and a ping.
+/// A short cadence while a tool runs.
 pub(super) fn beats(agent: Agent<'_>, recorder: Record<'_>) {
     let Some(mut session) = session(agent, recorder) else {
         return;
     };
     let s = &mut session;
     open_with(s, 300, MAX_FRAME_BYTES);
-    call_if(
-        s,
-        "long",
-        "sleep",
-        r#"{"ms":60000}"#,
-        &Ask {
-            timeout_ms: None,
-            ..ask("req-1")
-        },
-    );
+    let ask = Ask {
+        timeout_ms: None,
+        ..ask("req-1")
+    };
+    if call_if(s, "long", "sleep", r#"{"ms":60000}"#, &ask) {
+        s.rest(ms(2_500));
+        cancel(s, "long", None);
+        all_ended(s);
+    }
+    part(s);
+}
+
+/// A ping.
+pub(super) fn ping(agent: Agent<'_>, recorder: Record<'_>) {
+    let Some(mut session) = session(agent, recorder) else {
+        return;
+    };
+    let s = &mut session;
+    open(s);
     s.plain(MessageType::Ping, "{}");
-    s.rest(ms(2_500));
+    s.until(ms(500), |course| course.pings.is_empty());
     part(s);
 }
 

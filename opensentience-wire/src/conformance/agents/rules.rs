@@ -102,7 +102,9 @@ pub(super) fn told_limit(course: &Course, line: &Line, me: Side, tally: &mut Tal
 
 /// After a goodbye the agent ends its calls and closes.
 pub(super) fn goodbye(course: &Course, line: &Line, me: Side, tally: &mut Tally) {
-    let Some(at) = course.goodbye else { return };
+    let Some(at) = course.goodbye.filter(|_| course.welcome.is_some()) else {
+        return;
+    };
     let other = me.other();
     if [me, other]
         .iter()

@@ -92,6 +92,8 @@ macro_rules! breaks_at {
 }
 
 cores! {
+    "OSW-5-3" "an agent's environment has its variables", plays::work, rules::environment,
+        "no agent was launched, or nobody looked", [], Twin::launching(|launch| drop(launch.variables.as_mut().map(Vec::pop)));
     "OSW-2-1" "a frame that is no JSON object ends the connection", plays::no_objects, ends_after!("OSW-2-1"),
         "no such frame was sent", [], deaf!(|bytes: &[u8]| junk::no_objects().iter().any(|junk| junk == bytes));
     "OSW-2-2" "however the stream is cut, the messages are the same", plays::pieces, rules::lists_all,
@@ -163,16 +165,16 @@ cores! {
     "OSW-4.3-4" "only tools that are registered are called", plays::work, rules::known_tools,
         "no call was made", [], says!("twin/stream_counter\",\"input" => "twin/no_such_tool\",\"input");
     "OSW-4.3-5" "output out of order is dropped, and the call goes on", plays::bad_numbers, survives!("OSW-4.3-5"),
-        "no call was made", [], breaks_at!(|bytes: &[u8]| contains(bytes, "\"seq\":7,"));
+        "no output was out of order", [], breaks_at!(|bytes: &[u8]| contains(bytes, "\"seq\":7,"));
     "OSW-4.3-6" "output behind the last piece is dropped", plays::behind_the_last, survives!("OSW-4.3-6"),
-        "no call was made", [],
+        "no output came behind the last piece", [],
         Twin::boxed(Fault::hears(|memo, bytes| {
             let behind = memo.count > 0 && is(&bytes, "agent.tool.stream");
             memo.count += usize::from(contains(&bytes, "\"done\":true"));
             if behind { vec![0; 4] } else { bytes }
         }));
     "OSW-4.3-7" "a second result is dropped", plays::second_results, survives!("OSW-4.3-7"),
-        "no call was made", [],
+        "no result came twice", [],
         Twin::boxed(Fault::hears(|memo, bytes| {
             let result = is(&bytes, "agent.tool.result");
             let again = result && memo.count > 0 && contains(&bytes, &memo.text);
@@ -203,8 +205,6 @@ cores! {
         "nothing was launched", ["OSW-4.1-3", "OSW-4.1-6"], Twin::launching(|launch| launch.token = String::from("short").into());
     "OSW-5-2" "the socket is the user's alone", plays::work, rules::modes,
         "nobody looked", [], Twin::launching(|launch| launch.modes = Some((0o755, 0o666)));
-    "OSW-5-3" "an agent's environment has its variables", plays::work, rules::environment,
-        "nobody looked", [], Twin::launching(|launch| drop(launch.variables.as_mut().map(Vec::pop)));
     "OSW-7-1" "the token is in the hello alone", plays::work, both::token_kept,
         "no message came", [],
         Twin::boxed(Fault {

@@ -61,7 +61,7 @@ impl AgentUnderTest {
             silent: Rc::clone(&self.silent),
             launched: None,
             wire: Wire::default(),
-            waited: Duration::ZERO,
+            waited: None,
         }))
     }
 }
@@ -77,8 +77,8 @@ struct AgentPeer {
     silent: Rc<Cell<bool>>,
     launched: Option<Launched>,
     wire: Wire,
-    /// How long this launch was waited for.
-    waited: Duration,
+    /// How long this launch was waited for, until its first word.
+    waited: Option<Duration>,
 }
 
 struct Launched {
@@ -135,19 +135,28 @@ impl AgentPeer {
         match self.runtime.block_on(connected) {
             Ok(Some(stream)) => self.wire = Wire::new(stream),
             Ok(None) => return Received::End,
-            Err(_) => {
-                self.waited += within;
-                self.silent.set(self.waited >= FIRST_WORD);
-            }
+            Err(_) => {}
         }
         Received::Nothing
+    }
+
+    /// Notes an agent that says nothing at all.
+    fn note_silence(&mut self, received: &Received, span: Duration) {
+        match received {
+            Received::Nothing => {
+                self.waited = self.waited.map(|waited| waited.saturating_add(span));
+                let silent = self.waited.is_some_and(|waited| waited >= FIRST_WORD);
+                self.silent.set(self.silent.get() || silent);
+            }
+            _ => self.waited = None,
+        }
     }
 }
 
 impl Peer for AgentPeer {
     fn launch(&mut self) -> Option<Launch> {
         self.stop();
-        self.waited = Duration::ZERO;
+        self.waited = Some(Duration::ZERO);
         let (launched, token) = self.start()?;
         self.launched = Some(launched);
         Some(Launch::new(self.agent_id.clone(), token))
@@ -167,11 +176,16 @@ impl Peer for AgentPeer {
     }
 
     fn receive(&mut self, within: Duration) -> Received {
-        if self.wire.stream.is_none() {
-            return self.accept(within);
-        }
-        let Self { runtime, wire, .. } = self;
-        runtime.block_on(wire.receive(within))
+        let asked = self.clock.now().mono;
+        let received = if self.wire.stream.is_none() {
+            self.accept(within)
+        } else {
+            let Self { runtime, wire, .. } = self;
+            runtime.block_on(wire.receive(within))
+        };
+        let waited = self.clock.now().mono.saturating_since(asked);
+        self.note_silence(&received, waited);
+        received
     }
 
     fn close(&mut self) {
