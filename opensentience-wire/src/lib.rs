@@ -69,6 +69,7 @@ pub mod envelope;
 pub mod error;
 pub mod frame;
 pub mod limits;
+pub mod manifest;
 pub mod message;
 pub mod redact;
 pub mod role;

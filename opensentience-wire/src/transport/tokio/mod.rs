@@ -8,6 +8,7 @@ mod handle;
 mod io;
 #[cfg(unix)]
 mod launch;
+mod manifest;
 mod tcp;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
@@ -16,4 +17,5 @@ pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{Captured, Exit, LaunchError, Launcher, LogLimits};
+pub use manifest::{manifest_hash, permissions_hash, read_manifest};
 pub use tcp::{Loopback, TcpError};
