@@ -29,6 +29,8 @@ mod same_bytes;
 mod simulation;
 mod tables;
 #[cfg(all(feature = "tokio", unix))]
+mod tool_router;
+#[cfg(all(feature = "tokio", unix))]
 mod transport;
 mod validate;
 mod vectors;

@@ -9,6 +9,8 @@ mod io;
 #[cfg(unix)]
 mod launch;
 mod manifest;
+#[cfg(unix)]
+mod router;
 mod tcp;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
@@ -18,4 +20,6 @@ pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{Captured, Exit, LaunchError, Launcher, LogLimits};
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};
+#[cfg(unix)]
+pub use router::{RouteError, RoutedCall, ToolRouter, ToolRouterBuilder, View};
 pub use tcp::{Loopback, TcpError};
