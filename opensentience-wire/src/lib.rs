@@ -59,6 +59,7 @@
 //! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
 //! | `mcp` | an MCP server's tools as an agent |
 //! | `tokio` | launching agents, calling their tools, being an agent |
+//! | `tracing` | spans with ids for handshakes, calls and tools; the audit and the queues as events |
 //!
 //! # Limits
 //!

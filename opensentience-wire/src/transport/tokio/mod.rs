@@ -12,6 +12,7 @@ mod manifest;
 #[cfg(unix)]
 mod router;
 mod tcp;
+mod trace;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
