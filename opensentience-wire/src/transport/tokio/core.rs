@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -68,6 +69,7 @@ pub(super) struct Inbox {
     /// At most one for each call that was taken.
     pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
     pub(super) taken: Arc<Notify>,
+    pub(super) pending: Arc<AtomicUsize>,
 }
 
 impl<S: AsyncRead + AsyncWrite> Driver<S> {
@@ -129,6 +131,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             }
             self.step(inbox).await;
             self.drain();
+            inbox.pending.store(self.slots.len(), Ordering::Relaxed);
         };
         self.wire.close().await;
         reason
@@ -137,10 +140,11 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     /// Hands out the output that is still to be taken, until it is or nobody wants it.
     pub(super) async fn deliver(mut self, inbox: Inbox) {
         // Who still asks for something learns at once that the connection has ended.
-        let Inbox { taken, .. } = inbox;
+        let Inbox { taken, pending, .. } = inbox;
         while !self.slots.is_empty() {
             taken.notified().await;
             self.slots.retain(|_, slot| !flush(slot));
+            pending.store(self.slots.len(), Ordering::Relaxed);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an application holds: the agent, and each call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -35,6 +35,7 @@ pub(super) struct Caller {
     /// At most one for each call that was taken.
     cancels: mpsc::UnboundedSender<CallId>,
     taken: Arc<Notify>,
+    pending: Arc<AtomicUsize>,
 }
 
 impl Caller {
@@ -67,6 +68,12 @@ impl CoreHandle {
     /// The call is refused, and was not sent: see [`CommandError`].
     pub async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
         self.caller.call(request).await
+    }
+
+    /// Calls whose end has not come, or whose output is still to be taken.
+    #[must_use]
+    pub fn pending_calls(&self) -> usize {
+        self.caller.pending.load(Ordering::Relaxed)
     }
 
     /// The tools that the agent offers now.
@@ -159,16 +166,19 @@ pub(super) fn channels() -> (Handles, Inbox) {
     let (commands, commands_rx) = mpsc::channel(COMMANDS);
     let (cancels, cancels_rx) = mpsc::unbounded_channel();
     let taken = Arc::new(Notify::new());
+    let pending = Arc::new(AtomicUsize::new(0));
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
     let inbox = Inbox {
         commands: commands_rx,
         cancels: cancels_rx,
         taken: Arc::clone(&taken),
+        pending: Arc::clone(&pending),
     };
     let caller = Caller {
         commands,
         cancels,
         taken,
+        pending,
     };
     let handles = Handles {
         caller,
