@@ -59,11 +59,14 @@
 //! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
 //! | `mcp` | an MCP server's tools as an agent |
 //! | `tokio` | launching agents, calling their tools, being an agent |
+//! | `tracing` | spans with ids for handshakes, calls and tools; the audit and the queues as events |
 //!
 //! # Limits
 //!
 //! See [`limits::Limits`]; every queue and table has a bound and says what happens there.
 
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -71,6 +74,7 @@ pub mod envelope;
 pub mod error;
 pub mod frame;
 pub mod limits;
+pub mod manifest;
 pub mod message;
 pub mod redact;
 pub mod role;

@@ -24,6 +24,27 @@ mod json;
     reason = "the target is a crate of its own"
 )]
 mod log;
+#[path = "../../../fuzz/bodies/osw_agent.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod osw_agent;
+#[path = "../../../fuzz/bodies/osw_core.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod osw_core;
+#[path = "../../../fuzz/bodies/osw_frames.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod osw_frames;
 #[path = "../../../fuzz/bodies/sacp.rs"]
 #[allow(
     unreachable_pub,
@@ -83,4 +104,19 @@ fn sap_corpus() {
 #[test]
 fn sacp_corpus() {
     replay("sacp", sacp::check);
+}
+
+#[test]
+fn osw_agent_corpus() {
+    replay("osw-agent", osw_agent::check);
+}
+
+#[test]
+fn osw_core_corpus() {
+    replay("osw-core", osw_core::check);
+}
+
+#[test]
+fn osw_frames_corpus() {
+    replay("osw-frames", osw_frames::check);
 }
