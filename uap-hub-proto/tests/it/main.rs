@@ -6,4 +6,10 @@ mod generated;
 #[cfg(all(feature = "client", feature = "server"))]
 mod loopback;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server", feature = "tls"))]
+mod secured;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod wires;
+#[cfg(test)]
 mod world;

@@ -131,6 +131,18 @@ impl Shared {
         (stream, inbox)
     }
 
+    /// A call broke: nobody hears its end, unless it broke for a message that cannot be read.
+    pub(super) fn broke(self: &Arc<Self>, stream: StreamId, status: Status) {
+        let mut core = lock(&self.core);
+        let reason = status.message.clone();
+        // A closed hub has no streams left to reset.
+        let _ = core
+            .hub
+            .handle_input(self.clock.now(), Input::Reset { stream, reason });
+        self.carry_out(&mut core);
+        core.end(stream, status);
+    }
+
     /// Wakes the machine when it wants to be.
     pub(super) async fn tick(self: Arc<Self>) {
         let mut closed = self.closed.subscribe();
