@@ -10,6 +10,7 @@ pub mod state;
 pub mod status;
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport;
+pub mod validate;
 
 /// The protobuf types of package `uap.v1`, and the gRPC client and server by feature.
 ///

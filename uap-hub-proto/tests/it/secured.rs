@@ -261,12 +261,13 @@ async fn health_and_reflection_tell_of_the_hub() {
         Some(uap_hub_proto::role::hub::JobEvent::Started { .. })
     ) {}
     let leaving = hub.clone();
-    let leaving = tokio::spawn(async move { leaving.shutdown(Duration::from_secs(60)).await });
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { leaving.shutdown(Duration::from_secs(60)).await });
     while health(&channel).await != Ok(NOT_SERVING) {
         tokio::task::yield_now().await;
     }
     hangs.cancel().unwrap();
-    within(leaving).await.unwrap().unwrap();
+    within(tasks.join_next()).await.unwrap().unwrap().unwrap();
 
     let silent = ServerConfig::default().health(false).reflection(false);
     let hub = serve_on(listener().await, silent).await.unwrap();

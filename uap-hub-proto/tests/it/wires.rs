@@ -1,5 +1,10 @@
 //! What connections do: limits, dead peers, floods.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test of wires starts tasks and looks at a clock"
+)]
+
 use std::{
     sync::{
         Arc,
@@ -32,7 +37,7 @@ async fn strangers_register_with_small_messages_only() {
         .await
         .unwrap();
     let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
-    let mut named = |bytes| {
+    let named = |bytes| {
         let registration = AgentRegistration {
             display_name: "x".repeat(bytes),
             capabilities: vec![],

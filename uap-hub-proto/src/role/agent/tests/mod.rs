@@ -1,5 +1,7 @@
 //! The agent machine, one clause at a time, in virtual time.
 
+mod table;
+
 use std::time::Duration;
 
 use ubos_common::time::{Mono, Now, Timestamp};
