@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod capability;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod convert;
 mod generated;
 pub mod id;

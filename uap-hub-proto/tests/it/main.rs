@@ -1,6 +1,9 @@
 //! Integration tests: the wire files, the machines in virtual time, and the transports over loopback.
 
 #[cfg(test)]
+#[cfg(feature = "conformance")]
+mod conformance;
+#[cfg(test)]
 mod generated;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
