@@ -6,6 +6,9 @@ mod conformance;
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "conformance", feature = "server"))]
+mod judged;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod loopback;
 #[cfg(test)]

@@ -264,8 +264,12 @@ fn says_ready(line: &Line) -> bool {
 
 pub(super) fn offered_anew(lines: &[Line]) -> Verdict {
     with_proposal(lines, |first| {
-        let others: Vec<_> = proposals(lines).into_iter().skip(1).collect();
-        let Some((_, second)) = others.first() else {
+        let proposals = proposals(lines);
+        let asked = proposals.first().map(|(listen, _)| *listen);
+        let mut others = proposals
+            .iter()
+            .filter(|(listen, _)| Some(*listen) != asked);
+        let Some((_, second)) = others.next() else {
             return Verdict::fail("the second agent", "the job was not offered to it");
         };
         all([(

@@ -85,13 +85,20 @@ impl Play<'_> {
             .send(listen, Outbound::Listen(ListenRequest { event }));
     }
 
+    /// Waits for ready, past proposals of other jobs.
     fn is_ready(&mut self, listen: StreamId) -> bool {
-        let said = self.next(listen, SOON);
-        matches!(
-            said,
-            Some(Said::Message(Inbound::Listen(message)))
-                if matches!(message.event, Some(listen_response::Event::SessionReady(_)))
-        )
+        /// More proposals than any hub makes to one agent at once.
+        const MANY: usize = 1_000;
+        for _ in 0..MANY {
+            let event = match self.next(listen, SOON) {
+                Some(Said::Message(Inbound::Listen(message))) => message.event,
+                _ => return false,
+            };
+            if let Some(listen_response::Event::SessionReady(_)) = event {
+                return true;
+            }
+        }
+        false
     }
 
     /// Brings a session to the point where its stream may be opened.

@@ -2,6 +2,8 @@
 
 mod call;
 mod handler;
+#[cfg(feature = "conformance")]
+pub mod probe;
 mod shared;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

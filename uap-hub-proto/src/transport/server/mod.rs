@@ -17,6 +17,8 @@ mod handle;
 mod prepare;
 mod service;
 mod shared;
+#[cfg(feature = "conformance")]
+pub mod stage;
 
 use std::{io, net::SocketAddr, time::Duration};
 
