@@ -60,6 +60,8 @@ struct Inner {
     runtime: Runtime,
     clock: Clock,
     news: mpsc::Receiver<News>,
+    /// What came before anybody looked.
+    early: Option<News>,
     /// The `Register` that waits.
     registering: Option<oneshot::Sender<Result<String, status::Status>>>,
     calls: HashMap<StreamId, Call>,
@@ -113,6 +115,7 @@ impl AgentStage {
             runtime,
             clock: Clock::start(),
             news,
+            early: None,
             registering: None,
             calls: HashMap::new(),
         };
@@ -126,6 +129,16 @@ impl AgentStage {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
+    }
+
+    /// Waits for an agent; its `Register` is kept for the next case.
+    #[must_use]
+    pub fn wait_for_agent(&self, patience: Duration) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let Inner { runtime, news, .. } = &mut *inner;
+        let came = runtime.block_on(async { tokio::time::timeout(patience, news.recv()).await });
+        inner.early = came.ok().flatten();
+        inner.early.is_some()
     }
 
     /// The agent, for the next case: whatever it had open is ended `UNAVAILABLE`, so that it comes again.
@@ -187,6 +200,9 @@ struct OnStage(Rc<RefCell<Inner>>);
 impl AgentPeer for OnStage {
     fn next(&mut self, patience: Duration) -> Option<Did> {
         let mut inner = self.0.borrow_mut();
+        if let Some(news) = inner.early.take() {
+            return Some(inner.take(news));
+        }
         let Inner { runtime, news, .. } = &mut *inner;
         let news = runtime
             .block_on(async { tokio::time::timeout(patience, news.recv()).await })
