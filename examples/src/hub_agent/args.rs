@@ -17,7 +17,7 @@ usage: hub-agent --hub URL [OPTIONS]
   --token-file FILE  a token to show on every call, the file's first line
   --help             this text
 
-tests:        echo   completes with its payloads of type text: the first as words, all as attachments
+tests:        echo   completes with its payloads of type text: the first as words if it is short, all as attachments
               sleep  completes after so many milliseconds as its payload of type text says, 1000 without one
               fail   fails, with its payload of type text as words
 translations: upper  gives its payloads of type text back in capitals

@@ -8,6 +8,9 @@ use uap_hub_proto::wire::{
     TranslationCapability, TranslationResult,
 };
 
+/// Bytes that are echoed as words, too.
+const MAX_WORDS: usize = 1_000;
+
 /// The payload type of all that it does.
 const TEXT: &str = "text";
 
@@ -43,7 +46,10 @@ async fn echo(payloads: Vec<Payload>, context: Context) -> Result<TestResult, Ha
     let first = texts
         .first()
         .ok_or_else(|| HandlerError::invalid("no text"))?;
-    let words = String::from_utf8_lossy(first.data()).into_owned();
+    let words = match first.data() {
+        short if short.len() <= MAX_WORDS => String::from_utf8_lossy(short).into_owned(),
+        long => format!("{} bytes", long.len()),
+    };
     let mut result = TestResult::completed(words);
     for (n, text) in texts.iter().enumerate() {
         context.progress(n + 1, texts.len(), "echoed").await?;
