@@ -48,9 +48,9 @@ class Hub(wire.service.AgentHubServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, "Invalid Client ID")
         said = queue.Queue()
         self.agents[client_id] = said
+        self.tell("listening")
         reader = threading.Thread(target=self.hear, args=(requests, said), daemon=True)
         reader.start()
-        self.tell("listening")
         try:
             yield from iter(said.get, END)
         finally:

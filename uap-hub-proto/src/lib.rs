@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod capability;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -101,19 +101,17 @@ async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
 }
 
 fn tell(event: &Event) {
-    match event {
-        Event::Listening { client_id } => eprintln!("hub-agent: listening as {client_id}"),
+    let line = match event {
+        Event::Listening { client_id } => format!("listening as {client_id}"),
         Event::Retrying { after, reason } => {
-            eprintln!(
-                "hub-agent: trying again in {after:?}: {}",
-                reason.escape_debug()
-            );
+            format!("trying again in {after:?}: {}", reason.escape_debug())
         }
-        Event::Refused { session, reason } => eprintln!("hub-agent: {session:?} refused: {reason}"),
+        Event::Refused { session, reason } => format!("{session:?} refused: {reason}"),
         Event::SessionOver { session, status } => match status {
-            Some(status) => eprintln!("hub-agent: {session:?} over: {:?}", status.code),
-            None => eprintln!("hub-agent: {session:?} given up"),
+            Some(status) => format!("{session:?} over: {:?}", status.code),
+            None => format!("{session:?} given up"),
         },
-        other => eprintln!("hub-agent: {other:?}"),
-    }
+        other => format!("{other:?}"),
+    };
+    eprintln!("hub-agent: {line}");
 }

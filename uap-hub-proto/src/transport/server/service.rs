@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::sync::{Notify, mpsc};
@@ -15,16 +16,19 @@ use super::{
     shared::{Shared, Sink, SinkSender},
 };
 use crate::{
+    capability::Kind,
     id::StreamId,
     role::{
         CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Input},
     },
+    state::State,
     status,
     transport::{inbox::Inbox, lock, spawn},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
+        test_response, translation_response,
     },
 };
 
@@ -154,6 +158,8 @@ impl Reader {
             inbox,
             gone,
         } = self;
+        // Whether a session needs nothing more, and how its call ends means nothing.
+        let mut is_over = inbox.is_none();
         let broken = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
@@ -169,15 +175,19 @@ impl Reader {
             };
             match read {
                 Ok(Some(message)) => {
-                    let input = Input::Message {
-                        stream,
-                        message: inbound(message),
-                    };
+                    let message = inbound(message);
+                    is_over |= ends_session(&message);
+                    let input = Input::Message { stream, message };
                     if shared.act(|hub, now| hub.handle_input(now, input)).is_err() {
                         return;
                     }
                 }
                 Ok(None) => {
+                    // The library tells a cancelled call as a half-closed one, and drops its answers then.
+                    let cancelled = tokio::time::timeout(CANCELLED, gone.notified());
+                    if !is_over && cancelled.await.is_ok() {
+                        break Status::cancelled("the call was cancelled");
+                    }
                     // A closed hub wants to know nothing.
                     let last = Input::HalfClosed { stream };
                     let _ = shared.act(|hub, now| hub.handle_input(now, last));
@@ -187,6 +197,29 @@ impl Reader {
             }
         };
         shared.broke(stream, broken.into());
+    }
+}
+
+/// How long it takes at most until a cancelled call's answers are dropped.
+const CANCELLED: Duration = Duration::from_millis(100);
+
+/// Whether a message says how its session ended.
+fn ends_session(message: &Inbound) -> bool {
+    let is_terminal = |kind, state| State::from_wire(kind, state).is_some_and(State::is_terminal);
+    match message {
+        Inbound::Test(message) => match &message.event {
+            Some(test_response::Event::Status(status)) => is_terminal(Kind::Test, status.state),
+            Some(test_response::Event::Result(_)) => true,
+            _ => false,
+        },
+        Inbound::Translation(message) => match &message.event {
+            Some(translation_response::Event::Status(status)) => {
+                is_terminal(Kind::Translation, status.state)
+            }
+            Some(translation_response::Event::Result(_)) => true,
+            _ => false,
+        },
+        Inbound::Listen(_) => false,
     }
 }
 
