@@ -8,6 +8,7 @@ mod inbox;
 pub mod server;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod trace;
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

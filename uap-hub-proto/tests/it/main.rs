@@ -15,6 +15,9 @@ mod loopback;
 #[cfg(all(feature = "client", feature = "server", feature = "tls"))]
 mod secured;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
+mod tracing;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod wires;
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::{
     },
     state::State,
     status::{Code, Status},
-    transport::{lock, spawn},
+    transport::{lock, spawn, trace},
     wire::{AgentRegistration, Payload, agent_hub_client::AgentHubClient},
 };
 
@@ -55,7 +55,7 @@ pub(super) struct Shared {
     pub(super) route: Route,
     handlers: HashMap<Skill, Handler>,
     /// Reports of one session that may wait to be sent.
-    max_waiting: usize,
+    pub(super) max_waiting: usize,
     max_message_bytes: usize,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
@@ -151,6 +151,7 @@ impl Shared {
 
     /// A call ended.
     pub(super) fn ended(self: &Arc<Self>, stream: StreamId, status: Status) {
+        trace::ended("agent", stream, status.code);
         let mut core = lock(&self.core);
         core.calls.remove(&stream);
         // An agent that has left wants to know nothing.
@@ -234,6 +235,7 @@ impl Shared {
     }
 
     fn event(&self, core: &mut Core, event: Event) {
+        trace::agent(&event);
         if event == Event::Closed {
             core.calls.clear();
             self.closed.send_replace(true);
@@ -286,6 +288,7 @@ impl Shared {
         } else {
             self.max_waiting + OWN_MESSAGES
         };
+        trace::opened("agent", rpc, stream);
         core.calls.insert(
             stream,
             Call::open(self.clone(), hub, stream, rpc, key, most),
@@ -328,8 +331,11 @@ impl Shared {
             room,
         };
         let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
+        let span = trace::session(&session, skill);
+        let running = async move { run_handler(handler, payloads, context, kind).await };
         let task = spawn(async move {
-            let result = run_handler(handler, payloads, context, kind).await;
+            let result = trace::within(span.clone(), running).await;
+            trace::finished(&span, result.state());
             shared.finish(&id, kind, result);
         });
         core.handlers.insert(session, task.abort_handle());
@@ -366,7 +372,11 @@ async fn run_handler(
     kind: Kind,
 ) -> JobResult {
     let mut task = JoinSet::new();
-    task.spawn(async move { handler.run(payloads, context).await });
+    // A span is no task's but its future's.
+    let span = trace::current();
+    task.spawn(trace::within(span, async move {
+        handler.run(payloads, context).await
+    }));
     match task.join_next().await {
         Some(Ok(Ok(result))) => result,
         Some(Ok(Err(error))) => error.into_result(kind),

@@ -24,7 +24,7 @@ use crate::{
     },
     state::State,
     status,
-    transport::{inbox::Inbox, lock, spawn},
+    transport::{inbox::Inbox, lock, spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
@@ -75,6 +75,7 @@ impl Service {
             hub.handle_input(now, Input::Opened { stream, rpc, key })
                 .is_ok()
         });
+        trace::opened("hub", rpc, stream);
         if let Some(refused) = lock(&end).take() {
             return Err(refused.into());
         }

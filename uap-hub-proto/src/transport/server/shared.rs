@@ -19,7 +19,7 @@ use crate::{
     id::{JobId, SessionId, StreamId},
     role::hub::{Event, Hub, Input, JobEvent, Outbound, Output},
     status::{Code, Status},
-    transport::{inbox::Inbox, lock, spawn},
+    transport::{inbox::Inbox, lock, spawn, trace},
     wire::{ListenResponse, TestInit, TranslationInit},
 };
 
@@ -254,6 +254,7 @@ impl Shared {
 impl Core {
     fn end(&mut self, stream: StreamId, status: Status) {
         if let Some(sink) = self.sinks.remove(&stream) {
+            trace::ended("hub", stream, status.code);
             *lock(&sink.end) = Some(status);
         }
     }
