@@ -238,9 +238,9 @@ macro_rules! plays {
         pub(super) fn $name(agent: &mut (dyn AgentPeer + 'static), lines: &mut Recorder<Line>) {
             let registration = AgentRegistration::default();
             let mut play = Play { agent, lines, registration };
-            let $play = &mut play;
+            fn go($play: &mut Play<'_>) -> Option<()> $body
             // A play that cannot go on ends; its judge sees how far it came.
-            let _: Option<()> = (|| $body)();
+            let _: Option<()> = go(&mut play);
         }
     )*};
 }

@@ -70,7 +70,6 @@ impl Default for Reference {
 impl Reference {
     /// An agent that runs tests of one type.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "it cannot")]
     pub fn new() -> Self {
         Self::made(None)
     }
@@ -153,10 +152,10 @@ impl Reference {
         match (self.breach, rpc) {
             (Some(Breach::OtherClientId), Rpc::Listen)
             | (Some(Breach::OtherSessionId), Rpc::Execute) => key.push('x'),
-            (Some(Breach::OneAtATime), Rpc::Execute) => {
-                if self.rpcs.values().any(|open| *open == Rpc::Execute) {
-                    return;
-                }
+            (Some(Breach::OneAtATime), Rpc::Execute)
+                if self.rpcs.values().any(|open| *open == Rpc::Execute) =>
+            {
+                return;
             }
             _ => {}
         }

@@ -158,9 +158,9 @@ macro_rules! plays {
         $(#[$doc])*
         pub(super) fn $name(hub: &mut (dyn HubPeer + 'static), lines: &mut Recorder<Line>) {
             let mut play = Play { hub, lines };
-            let $play = &mut play;
+            fn go($play: &mut Play<'_>) -> Option<()> $body
             // A play that cannot go on ends; its judge sees how far it came.
-            let _: Option<()> = (|| $body)();
+            let _: Option<()> = go(&mut play);
         }
     )*};
 }
