@@ -227,7 +227,7 @@ impl World {
     /// Everybody leaves, and all waits end.
     fn come_to_rest(&mut self) {
         self.drain();
-        for (stream, _) in core::mem::take(&mut self.open) {
+        while let Some((stream, _)) = self.open.pop_first() {
             let reason = "over".to_owned();
             let _ = self
                 .hub
