@@ -20,12 +20,18 @@ mod idempotency;
 mod inputs;
 mod kit;
 mod lab;
+#[cfg(feature = "mcp")]
+mod mcp_bridge;
 mod redaction;
 mod router;
 #[cfg(all(feature = "tokio", unix))]
 mod same_bytes;
 mod simulation;
 mod tables;
+#[cfg(all(feature = "tokio", unix))]
+mod tool_router;
+#[cfg(all(feature = "tokio", feature = "tracing"))]
+mod tracing;
 #[cfg(all(feature = "tokio", unix))]
 mod transport;
 mod validate;
