@@ -8,6 +8,8 @@
 )]
 
 pub mod conformance;
+#[cfg(unix)]
+pub mod hub_agent;
 pub mod mission;
 #[cfg(unix)]
 pub mod osw_agent;

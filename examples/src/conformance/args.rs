@@ -16,6 +16,8 @@ usage: conformance sap [--report FORM] FILES...             a recorded exchange,
                                                             an OpenSentience core, which launches an agent of ours
        conformance osw-tap [--report FORM] [--to FILE] -- COMMAND...
                                                             an agent and the core that launches this program for it
+       conformance hub --url URL, conformance hub-agent --listen ADDRESS
+                                                            a hub of UAP, or an agent that calls one; --help behind them
        conformance self-test                                shows that the kits hold
 
 A file of an exchange has a JSON object a line: {\"task\":{...}}, {\"result\":{...}}, {\"nack\":{...}}, in the order in
@@ -180,7 +182,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     }))
 }
 
-fn form_of(word: Option<OsString>) -> Result<Form, String> {
+pub(super) fn form_of(word: Option<OsString>) -> Result<Form, String> {
     match word.as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("table") => Ok(Form::Table),
         Some("json") => Ok(Form::Json),

@@ -8,6 +8,7 @@
 //! osw_agent  an OpenSentience agent
 //! osw_core   an OpenSentience core
 //! osw_tap    what passes between the two
+//! hub        a hub on a port, an agent that calls one
 //! command    a stranger's program that answers one message at a time
 //! ```
 
@@ -26,6 +27,7 @@ mod osw_agent;
 mod osw_core;
 #[cfg(unix)]
 mod osw_tap;
+mod hub;
 mod sacp;
 mod sap;
 
@@ -40,6 +42,9 @@ use args::{Args, Form, Kit, Parsed, Subject};
 pub fn main() -> ExitCode {
     #[cfg(unix)]
     if let Some(code) = osw_core::seat() {
+        return code;
+    }
+    if let Some(code) = hub::main(std::env::args_os().skip(1)) {
         return code;
     }
     let args = match args::parse(std::env::args_os().skip(1)) {
@@ -178,6 +183,8 @@ fn proofs() -> Vec<Proof> {
         sacp::proof(),
         sap::checklist_proof(),
         osw::proof(),
+        hub::proof(),
+        hub::agent_proof(),
     ];
     #[cfg(unix)]
     proofs.extend([osw_agent::proof(), osw_core::proof()]);

@@ -10,6 +10,30 @@ use std::path::Path;
     reason = "the target is a crate of its own"
 )]
 mod canon;
+#[path = "../../../fuzz/bodies/hub_agent.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod hub_agent;
+#[path = "../../../fuzz/bodies/hub_machine.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod hub_machine;
+#[path = "../../../fuzz/bodies/hub_messages.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod hub_messages;
 #[path = "../../../fuzz/bodies/json.rs"]
 #[allow(
     unreachable_pub,
@@ -119,4 +143,19 @@ fn osw_core_corpus() {
 #[test]
 fn osw_frames_corpus() {
     replay("osw-frames", osw_frames::check);
+}
+
+#[test]
+fn hub_agent_corpus() {
+    replay("hub-agent", hub_agent::check);
+}
+
+#[test]
+fn hub_machine_corpus() {
+    replay("hub-machine", hub_machine::check);
+}
+
+#[test]
+fn hub_messages_corpus() {
+    replay("hub-messages", hub_messages::check);
 }

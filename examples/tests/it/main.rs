@@ -14,6 +14,10 @@ mod conformance;
 #[cfg(unix)]
 mod core;
 mod corpus;
+#[cfg(unix)]
+mod hub_agent;
+#[cfg(all(unix, feature = "external-tests"))]
+mod hub_python;
 mod mission;
 mod plan;
 mod registers;
