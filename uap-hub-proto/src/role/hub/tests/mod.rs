@@ -10,8 +10,10 @@ use ubos_common::time::{Mono, Now, Timestamp};
 
 use super::*;
 use crate::{
+    capability::Skill,
     message::JobResult,
     state::State,
+    status::Code,
     wire::{
         Capability, ListenRequest, PayloadRequirement, SessionAcceptance, Telemetry,
         TestCapability, TestResponse, TestResult, TestStatus, TranslationResponse,
@@ -218,6 +220,13 @@ fn word(output: Output) -> String {
             .trim()
             .to_owned(),
         Output::Prepare { .. } => "prepare".into(),
+        Output::Pause { .. } => "pause".into(),
+        Output::Resume { .. } => "resume".into(),
+        Output::Store { record, .. } => match record {
+            Record::Accepted(_) => "store job".into(),
+            Record::Ended(outcome) => format!("store {:?}", outcome.verdict),
+        },
+        Output::Event(Event::AgentAway { .. }) => "away".into(),
         Output::Event(Event::AgentAvailable { .. }) => "available".into(),
         Output::Event(Event::AgentGone { .. }) => "gone".into(),
         Output::Event(Event::Audit(audit)) => format!("audit {:?}", audit.kind),
@@ -225,6 +234,8 @@ fn word(output: Output) -> String {
         Output::Event(Event::Job { event, .. }) => match event {
             JobEvent::Offered { .. } => "offered".into(),
             JobEvent::Declined { reason, .. } => format!("declined {reason}"),
+            JobEvent::Accepted => "stored".into(),
+            JobEvent::Requeued { reason, .. } => format!("requeued {reason}"),
             JobEvent::Ready { .. } => "told ready".into(),
             JobEvent::Started { .. } => "started".into(),
             JobEvent::Status { state, .. } => format!("status {state:?}"),
