@@ -169,7 +169,12 @@ impl JobHandle {
 
     /// The next event; `None` after [`JobEvent::Ended`], or when the hub is gone.
     pub async fn next_event(&mut self) -> Option<JobEvent> {
-        self.inbox.next().await
+        let (event, taken) = self.inbox.next().await;
+        if let Some(taken) = taken {
+            self.shared
+                .act(|hub, now| hub.taken(now, self.id, taken.events, taken.bytes));
+        }
+        event
     }
 
     /// Waits for the end, passing over all other events.
@@ -195,5 +200,7 @@ impl JobHandle {
 impl Drop for JobHandle {
     fn drop(&mut self) {
         self.inbox.detach();
+        // It may have ended.
+        let _ = self.shared.act(|hub, now| hub.mute(now, self.id));
     }
 }

@@ -2,11 +2,14 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering, fence},
+    },
     task::{Context, Poll},
 };
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
@@ -18,7 +21,7 @@ use crate::{
         hub::{Inbound, Input},
     },
     status,
-    transport::{inbox::Inbox, lock, spawn},
+    transport::{lock, spawn},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
@@ -59,18 +62,22 @@ impl Service {
             .and_then(|value| value.to_str().ok());
         let (messages, answers) = mpsc::channel(most);
         let (end, gone) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));
+        let (pause, paused) = watch::channel(false);
         let sink = Sink {
             messages: sender(messages),
             end: end.clone(),
+            pause,
+            is_blocked: Arc::default(),
         };
-        let (stream, inbox) = self.shared.open(sink, |hub, now, stream| {
+        let blocked = sink.is_blocked.clone();
+        let stream = self.shared.open(sink, |hub, now, stream| {
             hub.handle_input(now, Input::Opened { stream, rpc, key })
                 .is_ok()
         });
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
-            inbox,
+            paused,
             gone: gone.clone(),
         };
         spawn(reader.run(request.into_inner(), inbound));
@@ -79,6 +86,9 @@ impl Service {
             end,
             gone,
             is_ended: false,
+            stream,
+            shared: self.shared.clone(),
+            blocked,
         })
     }
 }
@@ -132,7 +142,8 @@ impl AgentHub for Service {
 struct Reader {
     shared: Arc<Shared>,
     stream: StreamId,
-    inbox: Option<Arc<Inbox>>,
+    /// Whether the hub wants the call not to be read.
+    paused: watch::Receiver<bool>,
     gone: Arc<Notify>,
 }
 
@@ -141,15 +152,14 @@ impl Reader {
         let Self {
             shared,
             stream,
-            inbox,
+            mut paused,
             gone,
         } = self;
         let last = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
-                if let Some(inbox) = &inbox {
-                    inbox.has_room().await;
-                }
+                // A call that was ended is read on, until its peer has seen that.
+                let _ = paused.wait_for(|paused| !*paused).await;
                 messages.message().await
             };
             let read = tokio::select! {
@@ -188,6 +198,10 @@ pub(super) struct Answers<T> {
     end: Arc<Mutex<Option<status::Status>>>,
     gone: Arc<Notify>,
     is_ended: bool,
+    stream: StreamId,
+    shared: Arc<Shared>,
+    /// The hub was told that no more messages are taken.
+    blocked: Arc<AtomicBool>,
 }
 
 impl<T> Stream for Answers<T> {
@@ -198,6 +212,14 @@ impl<T> Stream for Answers<T> {
             return Poll::Ready(None);
         }
         let message = std::task::ready!(self.messages.poll_recv(cx));
+        fence(Ordering::SeqCst);
+        if self.blocked.swap(false, Ordering::SeqCst) {
+            let stream = self.stream;
+            // A closed hub has nothing more to say.
+            let _ = self
+                .shared
+                .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));
+        }
         Poll::Ready(message.map(Ok).or_else(|| {
             self.is_ended = true;
             let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");

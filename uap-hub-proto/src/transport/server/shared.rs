@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
 };
 
@@ -57,6 +57,10 @@ pub(super) struct Sink {
     pub(super) messages: SinkSender,
     /// How the call ends once `messages` is dropped.
     pub(super) end: Arc<Mutex<Option<Status>>>,
+    /// Stops its reader.
+    pub(super) pause: watch::Sender<bool>,
+    /// The hub was told that `messages` is full.
+    pub(super) is_blocked: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -67,7 +71,9 @@ pub(super) enum SinkSender {
 }
 
 impl Shared {
-    pub(super) fn new(config: ServerConfig) -> Arc<Self> {
+    pub(super) fn new(mut config: ServerConfig) -> Arc<Self> {
+        config.hub.max_unread_events = config.max_waiting_events;
+        config.hub.max_unread_bytes = config.max_waiting_bytes;
         Arc::new(Self {
             clock: Clock::start(),
             earlier: Notify::new(),
@@ -108,12 +114,12 @@ impl Shared {
         Ok((job, inbox))
     }
 
-    /// Opens a call: its name, and the inbox of its job if it has one. The machine says whether it did.
+    /// Opens a call and names it. The machine says whether it did.
     pub(super) fn open(
         self: &Arc<Self>,
         sink: Sink,
         open: impl FnOnce(&mut Hub, Now, StreamId) -> bool,
-    ) -> (StreamId, Option<Arc<Inbox>>) {
+    ) -> StreamId {
         let stream = StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed));
         let mut core = lock(&self.core);
         core.sinks.insert(stream, sink);
@@ -123,12 +129,8 @@ impl Shared {
                 Status::new(Code::Unavailable, "the hub is shut down"),
             );
         }
-        let inbox = core
-            .hub
-            .job_of(stream)
-            .and_then(|job| core.inboxes.get(&job).cloned());
         self.carry_out(&mut core);
-        (stream, inbox)
+        stream
     }
 
     /// Wakes the machine when it wants to be.
@@ -163,6 +165,12 @@ impl Shared {
             match output {
                 Output::Send { stream, message } => self.send(core, stream, message),
                 Output::End { stream, status } => core.end(stream, status),
+                Output::Pause { stream } => core.pause(stream, true),
+                Output::Resume { stream } => core.pause(stream, false),
+                Output::Store { job, .. } => {
+                    // Asked for by nobody as yet: without a store a hub is not durable.
+                    let _ = core.hub.stored(self.clock.now(), job, Ok(()));
+                }
                 Output::Prepare { session, job } => self.prepare(session, job),
                 Output::Event(event) => self.event(core, event),
             }
@@ -176,28 +184,27 @@ impl Shared {
         }
     }
 
-    /// A call whose agent does not read is ended: nothing here waits for a peer.
+    /// Nothing here waits for a peer: what a full call does not take, the hub keeps.
     fn send(&self, core: &mut Core, stream: StreamId, message: Outbound) {
         let Some(sink) = core.sinks.get(&stream) else {
             return;
         };
-        let is_sent = match (&sink.messages, message) {
-            (SinkSender::Listen(to), Outbound::Listen(message)) => to.try_send(message).is_ok(),
-            (SinkSender::Test(to), Outbound::Test(message)) => to.try_send(message).is_ok(),
-            (SinkSender::Translation(to), Outbound::Translation(message)) => {
-                to.try_send(message).is_ok()
-            }
-            _ => false,
-        };
-        if !is_sent {
-            let reason = "the agent does not read";
-            core.end(stream, Status::new(Code::ResourceExhausted, reason));
-            let reset = Input::Reset {
-                stream,
-                reason: reason.to_owned(),
-            };
-            // A closed hub has no streams left to reset.
-            let _ = core.hub.handle_input(self.clock.now(), reset);
+        match (&sink.messages, message) {
+            (SinkSender::Listen(to), Outbound::Listen(message)) => pass(to, message),
+            (SinkSender::Test(to), Outbound::Test(message)) => pass(to, message),
+            (SinkSender::Translation(to), Outbound::Translation(message)) => pass(to, message),
+            _ => {}
+        }
+        if sink.messages.has_room() {
+            return;
+        }
+        sink.is_blocked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        // It may have been read meanwhile, before its reader could see that somebody waits.
+        let is_still = !sink.messages.has_room() || !sink.is_blocked.swap(false, Ordering::SeqCst);
+        if is_still {
+            // A closed hub has nothing more to say.
+            let _ = (core.hub).handle_input(self.clock.now(), Input::Blocked { stream });
         }
     }
 
@@ -226,7 +233,7 @@ impl Shared {
                 }
                 return;
             }
-            Event::AgentAvailable { .. } | Event::AgentGone { .. } => {
+            Event::AgentAvailable { .. } | Event::AgentAway { .. } | Event::AgentGone { .. } => {
                 self.available.send_replace(core.hub.available_count());
             }
             Event::Closed => {
@@ -239,7 +246,30 @@ impl Shared {
     }
 }
 
+/// Passes a message on. The hub sends none where there is no room, and a call whose receiver is gone is reset
+/// by its reader.
+fn pass<T>(to: &mpsc::Sender<T>, message: T) {
+    let _ = to.try_send(message);
+}
+
+impl SinkSender {
+    fn has_room(&self) -> bool {
+        let room = match self {
+            Self::Listen(to) => to.capacity(),
+            Self::Test(to) => to.capacity(),
+            Self::Translation(to) => to.capacity(),
+        };
+        room > 0
+    }
+}
+
 impl Core {
+    fn pause(&self, stream: StreamId, is_paused: bool) {
+        if let Some(sink) = self.sinks.get(&stream) {
+            sink.pause.send_replace(is_paused);
+        }
+    }
+
     fn end(&mut self, stream: StreamId, status: Status) {
         if let Some(sink) = self.sinks.remove(&stream) {
             *lock(&sink.end) = Some(status);
