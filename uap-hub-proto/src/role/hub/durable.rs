@@ -41,12 +41,12 @@ impl Hub {
             }
             (Stage::Storing, Err(reason)) => {
                 let mut outcome = Outcome::new(Verdict::Failed, "the job could not be stored");
-                outcome.store_error = Some(reason);
+                outcome.store_error = Some(reason.into());
                 self.tell_end(now, job, outcome);
             }
             (Stage::Ending(outcome), done) => {
                 if let Err(reason) = done {
-                    outcome.store_error = Some(reason);
+                    outcome.store_error = Some(reason.into());
                 }
                 if entry.unstored == 0 {
                     let outcome = (**outcome).clone();

@@ -120,7 +120,7 @@ pub struct Outcome {
     /// The agent that ran it, if one did.
     pub agent: Option<ClientId>,
     /// Why a durable hub could not store this end: it may run the job again after a restart.
-    pub store_error: Option<String>,
+    pub store_error: Option<Box<str>>,
 }
 
 impl Outcome {

@@ -68,7 +68,8 @@ impl Hub {
         };
         self.job_event(now, job, event);
         self.begin_waiting(now, job);
-        self.offer_to(now, &agent, true);
+        // Not for the same job at once: what broke the stream may well break the next.
+        self.offer_to(now, &agent, false);
     }
 
     /// Says that a session was heard of, so that it does not count as stuck; one that is not read is not

@@ -1,4 +1,6 @@
 //! The hub: registers agents, offers them jobs, follows their sessions.
+//!
+#![doc = include_str!("TRANSITIONS.md")]
 
 mod config;
 mod control;

@@ -1,8 +1,12 @@
 //! The hub machine, one clause at a time, in virtual time.
 
 mod control;
+mod durable;
 mod execution;
+mod leave;
+mod loss;
 mod placement;
+mod table;
 
 use std::time::Duration;
 
