@@ -102,7 +102,7 @@ pub enum CommandError {
     ShuttingDown,
 }
 
-/// Why an input is refused: faults of the driver, for peers' faults are [`Audit`]s and statuses.
+/// Why an input is refused: faults of the driver, for peers' faults are [`Audit`](super::Audit)s and statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {

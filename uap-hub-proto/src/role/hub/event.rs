@@ -143,10 +143,6 @@ pub enum Record {
 
 /// News of the hub.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "news of jobs is most of it, and is moved on at once"
-)]
 #[non_exhaustive]
 pub enum Event {
     /// An agent may be offered jobs.

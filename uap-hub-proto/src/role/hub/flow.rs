@@ -6,8 +6,8 @@ use prost::Message as _;
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, CommandError, Event, Hub, JobEvent, Outbound, Output, Use, queue::Unread,
-    session::Stage,
+    AuditKind, CommandError, Event, Hub, JobEvent, Outbound, Outcome, Output, Record, Use,
+    queue::Unread, session::Stage,
 };
 use crate::{
     id::{JobId, SessionId, StreamId},
@@ -192,6 +192,27 @@ impl Hub {
     }
 }
 
+impl Record {
+    /// About how many bytes of payloads and results the record holds.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Accepted(job) => super::init_bytes(job.skill.name(), &job.payloads),
+            Self::Ended(outcome) => outcome.weight(),
+        }
+    }
+}
+
+impl Outcome {
+    fn weight(&self) -> usize {
+        match &self.result {
+            Some(JobResult::Test(result)) => result.encoded_len(),
+            Some(JobResult::Translation(result)) => result.encoded_len(),
+            None => 0,
+        }
+    }
+}
+
 impl JobEvent {
     /// About how many bytes of an agent's words and data the event holds.
     #[must_use]
@@ -199,11 +220,7 @@ impl JobEvent {
         match self {
             Self::Status { message, .. } => message.len(),
             Self::Telemetry { telemetry, .. } => telemetry.encoded_len(),
-            Self::Ended(outcome) => match &outcome.result {
-                Some(JobResult::Test(result)) => result.encoded_len(),
-                Some(JobResult::Translation(result)) => result.encoded_len(),
-                None => 0,
-            },
+            Self::Ended(outcome) => outcome.weight(),
             _ => 0,
         }
     }

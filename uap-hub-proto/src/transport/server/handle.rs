@@ -21,14 +21,16 @@ use crate::{
 
 /// A hub that runs; clones name the same hub, which stops when the last one is dropped.
 #[derive(Clone, Debug)]
-pub struct HubHandle(Arc<Running>);
+pub struct HubHandle(pub(super) Arc<Running>);
 
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     server: Mutex<Option<Server>>,
     timer: JoinHandle<()>,
+    /// Jobs of an earlier process, until somebody asks for them.
+    pub(super) restored: Mutex<Vec<JobHandle>>,
 }
 
 /// The task that serves, and what stops it.
@@ -41,12 +43,14 @@ impl HubHandle {
         server: JoinHandle<io::Result<()>>,
         timer: JoinHandle<()>,
         stop: oneshot::Sender<()>,
+        restored: Vec<JobHandle>,
     ) -> Self {
         Self(Arc::new(Running {
             addr,
             shared,
             server: Mutex::new(Some((server, stop))),
             timer,
+            restored: Mutex::new(restored),
         }))
     }
 
@@ -68,12 +72,9 @@ impl HubHandle {
     ///
     /// As [`Hub::submit`](crate::role::hub::Hub::submit).
     pub fn submit(&self, job: Job) -> Result<JobHandle, CommandError> {
-        let (id, inbox) = self.0.shared.submit(|hub, now| hub.submit(now, job))?;
-        Ok(JobHandle {
-            id,
-            inbox,
-            shared: self.0.shared.clone(),
-        })
+        let shared = &self.0.shared;
+        let (id, inbox) = shared.submit(|hub, now| hub.submit(now, job))?;
+        Ok(JobHandle::new(id, inbox, shared))
     }
 
     /// Ends a job that waits or runs.
@@ -161,6 +162,14 @@ pub struct JobHandle {
 }
 
 impl JobHandle {
+    pub(super) fn new(id: JobId, inbox: Arc<Inbox>, shared: &Arc<Shared>) -> Self {
+        Self {
+            id,
+            inbox,
+            shared: shared.clone(),
+        }
+    }
+
     /// The job's name.
     #[must_use]
     pub const fn id(&self) -> JobId {

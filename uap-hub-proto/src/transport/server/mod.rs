@@ -1,8 +1,10 @@
 //! The hub on a port.
 
 mod handle;
+mod keep;
 mod service;
 mod shared;
+mod steer;
 
 use std::{fmt, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -16,6 +18,7 @@ use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW
 use crate::{
     id::{JobId, SessionId},
     role::{hub, settings::settings},
+    store::JobStore,
     wire::agent_hub_server::AgentHubServer,
 };
 
@@ -35,6 +38,8 @@ settings! {
         max_control_messages: usize = 1024,
         /// Streams of one connection at once; 256, which keeps their windows within the connection's.
         max_streams: u32 = 256,
+        /// Where jobs and their ends are kept, so that they survive this process; nowhere.
+        store: Option<Arc<dyn JobStore>> = None,
         /// What is done between an agent's acceptance and its session being ready; nothing.
         prepare: Option<Prepare> = None,
     }
@@ -75,12 +80,18 @@ impl fmt::Debug for Prepare {
 pub async fn serve(addr: SocketAddr, mut config: ServerConfig) -> io::Result<HubHandle> {
     config.hub.ids = IdSource::from_os().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
+    config.hub.durable = config.store.is_some();
+    let store = config.store.clone();
     let most = config.hub.max_message_bytes;
     let keep_alive = config.keep_alive.max(MIN_KEEP_ALIVE);
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
     let max_streams = config.max_streams;
-    let shared = Shared::new(config);
+    let (shared, records) = Shared::new(config);
+    let restored = match store {
+        Some(store) => keep::start(&shared, store, records).await?,
+        None => Vec::new(),
+    };
     let service = AgentHubServer::new(Service::new(shared.clone()))
         .max_decoding_message_size(most)
         .max_encoding_message_size(most);
@@ -97,7 +108,7 @@ pub async fn serve(addr: SocketAddr, mut config: ServerConfig) -> io::Result<Hub
         });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
     let timer = spawn(shared.clone().tick());
-    Ok(HubHandle::new(addr, shared, server, timer, stop))
+    Ok(HubHandle::new(addr, shared, server, timer, stop, restored))
 }
 
 /// Accepted sockets send at once: else each small message waits 40 ms for the acknowledgement of the last.

@@ -17,7 +17,7 @@ use ubos_common::{
 use super::{Prepare, ServerConfig};
 use crate::{
     id::{JobId, SessionId, StreamId},
-    role::hub::{Event, Hub, Input, JobEvent, Outbound, Output},
+    role::hub::{Event, Hub, Input, JobEvent, Outbound, Output, Record},
     status::{Code, Status},
     transport::{inbox::Inbox, lock, spawn},
     wire::{ListenResponse, TestInit, TranslationInit},
@@ -25,6 +25,9 @@ use crate::{
 
 /// Hub news that wait for a slow subscriber; older news is dropped for it.
 const MAX_NEWS: usize = 1024;
+
+/// What a durable hub wants to be stored.
+pub(super) type Records = mpsc::UnboundedReceiver<(JobId, Record)>;
 
 /// What all calls of a hub share.
 #[derive(Debug)]
@@ -35,6 +38,7 @@ pub(super) struct Shared {
     earlier: Notify,
     next_stream: AtomicU64,
     prepare: Option<Prepare>,
+    records: mpsc::UnboundedSender<(JobId, Record)>,
     pub(super) available: watch::Sender<usize>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
@@ -71,10 +75,13 @@ pub(super) enum SinkSender {
 }
 
 impl Shared {
-    pub(super) fn new(mut config: ServerConfig) -> Arc<Self> {
+    /// And what is to be stored, for whoever does that.
+    pub(super) fn new(mut config: ServerConfig) -> (Arc<Self>, Records) {
         config.hub.max_unread_events = config.max_waiting_events;
         config.hub.max_unread_bytes = config.max_waiting_bytes;
-        Arc::new(Self {
+        let (records, to_be_stored) = mpsc::unbounded_channel();
+        let shared = Self {
+            records,
             clock: Clock::start(),
             earlier: Notify::new(),
             next_stream: AtomicU64::new(1),
@@ -90,7 +97,8 @@ impl Shared {
                 inboxes: HashMap::new(),
                 armed: Mono::ZERO,
             }),
-        })
+        };
+        (Arc::new(shared), to_be_stored)
     }
 
     /// Does something with the machine and carries out what it says.
@@ -167,10 +175,8 @@ impl Shared {
                 Output::End { stream, status } => core.end(stream, status),
                 Output::Pause { stream } => core.pause(stream, true),
                 Output::Resume { stream } => core.pause(stream, false),
-                Output::Store { job, .. } => {
-                    // Asked for by nobody as yet: without a store a hub is not durable.
-                    let _ = core.hub.stored(self.clock.now(), job, Ok(()));
-                }
+                // It is read for as long as this is there; two for each job at most wait in it.
+                Output::Store { job, record } => drop(self.records.send((job, record))),
                 Output::Prepare { session, job } => self.prepare(session, job),
                 Output::Event(event) => self.event(core, event),
             }
