@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "log", feature = "server"))]
+mod kill;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod loopback;
 #[cfg(test)]
