@@ -51,12 +51,9 @@ pub fn check(bytes: &[u8]) {
 fn any_value(text: &[u8], limits: &Limits) {
     let ours = json::decode::<RawBuf>(text, limits, Profile::Strict);
     if let Ok((value, _)) = &ours {
-        let parsed: Result<serde_json::Value, _> = serde_json::from_str(value.as_str());
-        // The one thing that only they refuse: a number beyond the range of a double.
-        assert!(
-            parsed.is_ok() || value.as_str().contains(['e', 'E', '0', '9']),
-            "taken, and no JSON to serde_json"
-        );
+        // As text: a number beyond the range of a double is no value to them.
+        let parsed: Result<&serde_json::value::RawValue, _> = serde_json::from_str(value.as_str());
+        assert!(parsed.is_ok(), "taken, and no JSON to serde_json");
     } else if let Err(error) = ours {
         assert!(!error.to_string().is_empty());
     }

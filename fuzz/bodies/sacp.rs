@@ -50,7 +50,7 @@ fn any_message(text: &[u8], choice: u8) {
 fn other_forms(message: &AnyMessage) {
     let told = line::write(message);
     let again = line::read(&told).expect("its own form");
-    assert_eq!(again.encode(), message.encode());
+    assert_eq!(tokens(&again.encode()), tokens(&message.encode()));
     let graph = message.graph();
     assert!(!mermaid(&graph, |_| StepView::default()).is_empty());
     assert!(!dot(&graph, |_| StepView::default()).is_empty());
@@ -82,10 +82,25 @@ fn line_form(text: &[u8]) {
     match line::read(text) {
         Ok(message) => {
             let again = line::read(&line::write(&message)).expect("its own form");
-            assert_eq!(again.encode(), message.encode());
+            assert_eq!(tokens(&again.encode()), tokens(&message.encode()));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+}
+
+/// The text without the white space between its tokens, which the line form does not carry.
+fn tokens(json: &[u8]) -> Vec<u8> {
+    let (mut quoted, mut escaped) = (false, false);
+    let kept = json.iter().copied().filter(|byte| {
+        if quoted {
+            quoted = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+            return true;
+        }
+        quoted = *byte == b'"';
+        !byte.is_ascii_whitespace()
+    });
+    kept.collect()
 }
 
 fn parts(text: &[u8]) {

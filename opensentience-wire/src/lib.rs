@@ -57,6 +57,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
+//! | `mcp` | an MCP server's tools as an agent |
 //! | `tokio` | launching agents, calling their tools, being an agent |
 //!
 //! # Limits

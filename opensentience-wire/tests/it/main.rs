@@ -20,6 +20,8 @@ mod idempotency;
 mod inputs;
 mod kit;
 mod lab;
+#[cfg(feature = "mcp")]
+mod mcp_bridge;
 mod redaction;
 mod router;
 #[cfg(all(feature = "tokio", unix))]

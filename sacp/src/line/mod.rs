@@ -1,6 +1,7 @@
 //! The line form: a message as a model reads and writes it, without the punctuation of JSON.
 //!
-//! It says all that the JSON form says and is read back into the same message. The first line is the goal
+//! It says all that the JSON form says and is read back into the same message; only the white space between
+//! the tokens of a kept value is not carried. The first line is the goal
 //! and what is short about the message; `ctx` has a line, and every act has one:
 //!
 //! ```text

@@ -10,10 +10,10 @@ mod io;
 mod launch;
 mod tcp;
 
-pub use agent::{Agent, AgentBuilder, ServeError};
+pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
 pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
-pub use launch::{Captured, Exit, LaunchError, Launcher};
+pub use launch::{Captured, Exit, LaunchError, Launcher, LogLimits};
 pub use tcp::{Loopback, TcpError};

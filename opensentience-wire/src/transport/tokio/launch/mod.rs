@@ -1,20 +1,23 @@
 //! Launching agents as processes of their own.
 
+mod logs;
+mod process;
+
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
 
-use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 use ubos_common::os::{Clock, OsError};
+
+pub use logs::{Captured, LogLimits};
+pub use process::Exit;
+
+use process::Process;
 
 use super::audit::{AuditSink, Observer};
 use super::core::Driver;
@@ -24,12 +27,6 @@ use crate::error::ErrorCode;
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
-
-/// Bytes of a process's standard output and error that are kept: the last ones.
-const KEPT_OUTPUT: usize = 64 << 10;
-
-/// How long to wait for the rest of a dead process's output.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// The longest socket path that every Unix takes, its end counted.
 const PATH_BYTES: usize = 104;
@@ -162,7 +159,14 @@ impl Launcher {
         self
     }
 
-    /// What the process writes to standard output and error, the last 64 KiB of it.
+    /// Sets how much of what the process writes is kept.
+    #[must_use]
+    pub fn log_limits(self, limits: LogLimits) -> Self {
+        self.output.set_limits(limits);
+        self
+    }
+
+    /// What the process writes to standard output and error, within [`LogLimits`] and without what looks like a secret.
     #[must_use]
     pub fn output(&self) -> Captured {
         self.output.clone()
@@ -184,6 +188,7 @@ impl Launcher {
         let clock = Clock::start();
         let (folder, path, listener) = socket()?;
         let token = SessionToken::generate()?;
+        self.output.guard(&token);
         let mut process = Process::start(&self, &path, &token)?;
         self.audit.take(self.event(AuditName::RunStarted, &clock));
         let mut grant = Grant::new(clock.now().mono, token, &self.agent_id);
@@ -292,149 +297,4 @@ fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
     let listener = UnixListener::bind(&path).map_err(LaunchError::Socket)?;
     std::fs::set_permissions(&path, mode(0o600)).map_err(LaunchError::Socket)?;
     Ok((folder, path, listener))
-}
-
-/// A launched process, the leader of a group of its own.
-struct Process {
-    child: Child,
-    group: Option<Pid>,
-    pipes: [Option<JoinHandle<()>>; 2],
-}
-
-impl Process {
-    // impl: OSW-5-2, OSW-5-3
-    fn start(
-        launcher: &Launcher,
-        socket: &Path,
-        token: &SessionToken,
-    ) -> Result<Self, LaunchError> {
-        let run_id = IdSource::from_os()?.uuid().to_string();
-        let install = launcher.install_path.clone();
-        let beside = || Path::new(&launcher.program).parent().map(Path::to_owned);
-        let install = install.or_else(beside).unwrap_or_default();
-        let home = launcher
-            .home
-            .clone()
-            .or_else(default_home)
-            .unwrap_or_default();
-        let mut command = Command::new(&launcher.program);
-        command
-            .args(&launcher.args)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .envs(launcher.envs.iter().map(|(name, value)| (name, value)))
-            .env("OPENSENTIENCE_SOCKET_PATH", socket)
-            .env("OPENSENTIENCE_SESSION_TOKEN", token.expose())
-            .env("OPENSENTIENCE_AGENT_ID", &launcher.agent_id)
-            .env("OPENSENTIENCE_RUN_ID", run_id)
-            .env("OPENSENTIENCE_HOME", home)
-            .env("OPENSENTIENCE_INSTALL_PATH", install)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(LaunchError::Spawn)?;
-        let stdout = child.stdout.take().map(|pipe| launcher.output.follow(pipe));
-        let stderr = child.stderr.take().map(|pipe| launcher.output.follow(pipe));
-        let group = child.id().and_then(|id| i32::try_from(id).ok());
-        let group = group.and_then(Pid::from_raw);
-        let pipes = [stdout, stderr];
-        Ok(Self {
-            child,
-            group,
-            pipes,
-        })
-    }
-
-    /// Whether the other end of a stream is this process or one of its group.
-    fn owns(&self, stream: &UnixStream) -> bool {
-        let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
-            return false;
-        };
-        let same_user = peer.uid == rustix::process::getuid();
-        let group = rustix::process::getpgid(Some(peer.pid)).ok();
-        same_user && group.is_some() && group == self.group
-    }
-
-    /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
-    async fn stop(&mut self, patience: Duration) -> Option<ExitStatus> {
-        // After a clean goodbye it ends by itself, or it has ended already.
-        let grace = patience.min(Duration::from_millis(500));
-        let mut status = tokio::time::timeout(grace, self.child.wait()).await;
-        if status.is_err() {
-            self.signal(Signal::TERM);
-            status = tokio::time::timeout(patience, self.child.wait()).await;
-        }
-        // Whatever the process left behind goes with it.
-        self.signal(Signal::KILL);
-        let status = match status {
-            Ok(status) => status.ok(),
-            Err(_) => self.child.wait().await.ok(),
-        };
-        // Its last words count, unless somebody outside the group still holds the pipe.
-        for pipe in self.pipes.iter_mut().filter_map(Option::take) {
-            let _ = tokio::time::timeout(LAST_WORDS, pipe).await;
-        }
-        status
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = self.group {
-            // A group that is gone needs no signal.
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
-    }
-}
-
-fn default_home() -> Option<PathBuf> {
-    let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
-    own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
-}
-
-/// How a process ended, for when it has.
-#[derive(Clone, Debug, Default)]
-pub struct Exit(Arc<std::sync::OnceLock<ExitStatus>>);
-
-impl Exit {
-    /// The status; `None` while the process runs.
-    #[must_use]
-    pub fn status(&self) -> Option<ExitStatus> {
-        self.0.get().copied()
-    }
-
-    fn set(&self, status: Option<ExitStatus>) {
-        if let Some(status) = status {
-            // It ends once.
-            let _ = self.0.set(status);
-        }
-    }
-}
-
-/// The last 64 KiB that a process wrote.
-#[derive(Clone, Debug, Default)]
-pub struct Captured(Arc<Mutex<VecDeque<u8>>>);
-
-impl Captured {
-    /// The text; what is no UTF-8 is replaced.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes: Vec<u8> = kept.iter().copied().collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a pipe is read by a task")]
-    fn follow(&self, mut pipe: impl AsyncRead + Send + Unpin + 'static) -> JoinHandle<()> {
-        let kept = Arc::clone(&self.0);
-        tokio::spawn(async move {
-            let mut buffer = [0; 4096];
-            while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend(buffer.get(..count).unwrap_or_default());
-                let over = kept.len().saturating_sub(KEPT_OUTPUT);
-                kept.drain(..over);
-            }
-        })
-    }
 }

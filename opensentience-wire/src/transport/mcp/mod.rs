@@ -1,0 +1,310 @@
+//! An MCP server as an agent: its tools under any core.
+//!
+//! | MCP | OpenSentience |
+//! |---|---|
+//! | a tool, its input schema, its annotations | a registered tool; one that is not marked read-only has side effects |
+//! | the list of tools changes | the tools are registered anew |
+//! | arguments | the input, its numbers as 64-bit integers and doubles |
+//! | the result, whole | the output: `content`, `structuredContent`, … |
+//! | a result marked as an error | `tool.failed` with its text |
+//! | progress | pieces of output on the channel `status` |
+//! | the request is cancelled | the call is cancelled, late, or its core is gone |
+//! | the connection ends | the agent ends |
+//!
+//! What has no counterpart is in [`Bridge::not_carried`]: resources, prompts and the like, and tools whose names no tool of
+//! an agent may have, which get another.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use opensentience_wire::transport::mcp::Bridge;
+//!
+//! let mut server = tokio::process::Command::new("some-mcp-server");
+//! server.arg("--stdio");
+//! let bridge = Bridge::launch(server).await?;
+//! for loss in bridge.not_carried() {
+//!     eprintln!("{loss}");
+//! }
+//! bridge.serve_from_env().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod call;
+mod tools;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use rmcp::model::{ClientConfig, Implementation, ProgressNotificationParam, ProgressToken};
+use rmcp::service::{
+    ClientInitializeError, NotificationContext, RoleClient, RunningService, ServiceError,
+};
+use rmcp::transport::IntoTransport;
+use rmcp::{ClientHandler, ServiceExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::process::{Child, Command};
+use tokio::sync::{Mutex, Notify, mpsc};
+
+use super::tokio::{Agent, AgentControl, ServeError};
+use crate::message::SemVer;
+use crate::role::CloseReason;
+use crate::role::agent::Config;
+
+/// How long a server may take to say who it is and what it offers.
+const START: Duration = Duration::from_secs(30);
+
+/// Why a server is not bridged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BridgeError {
+    /// The server's program cannot be started.
+    #[error("the MCP server cannot be started")]
+    Spawn(#[source] std::io::Error),
+    /// The server did not answer in time.
+    #[error("the MCP server did not answer within {0:?}")]
+    Silent(Duration),
+    /// The server did not begin a session.
+    #[error("the MCP server does not begin a session")]
+    Initialize(#[source] Box<ClientInitializeError>),
+    /// The server does not say what tools it has.
+    #[error("the MCP server does not list its tools")]
+    Tools(#[source] Box<ServiceError>),
+    /// The server has more tools than a session takes.
+    #[error("the MCP server has more than {0} tools")]
+    TooMany(usize),
+}
+
+/// Something of a server that an agent cannot pass on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotCarried {
+    /// A feature of the server has no counterpart.
+    Feature(&'static str),
+    /// A tool has another name here.
+    Renamed {
+        /// What the server calls it.
+        from: String,
+        /// What the agent calls it.
+        to: String,
+    },
+    /// A tool is left out.
+    LeftOut {
+        /// What the server calls it.
+        tool: String,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl fmt::Display for NotCarried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Feature(name) => write!(f, "{name} of the MCP server are not carried"),
+            Self::Renamed { from, to } => write!(f, "the MCP tool {from:?} is offered as {to}"),
+            Self::LeftOut { tool, why } => write!(f, "the MCP tool {tool:?} is left out: {why}"),
+        }
+    }
+}
+
+/// Progress on its way to the call that it belongs to.
+type Progress = Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>>>;
+
+/// What the server says without being asked.
+#[derive(Clone, Default)]
+struct Listener {
+    progress: Progress,
+    changed: Arc<Notify>,
+}
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let name = env!("CARGO_PKG_NAME");
+        let own = Implementation::new(name, env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(Default::default(), own)
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let calls = self.progress.lock().await;
+        if let Some(call) = calls.get(&progress.progress_token) {
+            // One that says more follows; a slow core need not hear them all.
+            let _ = call.try_send(progress);
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}
+
+/// A session with an MCP server, ready to be served as an agent.
+pub struct Bridge {
+    service: RunningService<RoleClient, Listener>,
+    agent: Agent,
+    not_carried: Vec<NotCarried>,
+    child: Option<Child>,
+}
+
+impl Bridge {
+    /// Starts a server as a process that speaks on its standard input and output. It ends with the bridge; of the launch of
+    /// this agent it learns nothing.
+    ///
+    /// # Errors
+    ///
+    /// See [`BridgeError`].
+    // impl: OSW-5-1
+    pub async fn launch(mut command: Command) -> Result<Self, BridgeError> {
+        let set = command.as_std().get_envs();
+        let set: Vec<_> = set.map(|(name, _)| name.to_owned()).collect();
+        let inherited = std::env::vars_os().map(|(name, _)| name);
+        let own = |name: &OsString| name.to_string_lossy().starts_with("OPENSENTIENCE_");
+        for name in inherited.chain(set).filter(own) {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(BridgeError::Spawn)?;
+        let (Some(input), Some(output)) = (child.stdout.take(), child.stdin.take()) else {
+            return Err(BridgeError::Spawn(std::io::ErrorKind::BrokenPipe.into()));
+        };
+        let mut bridge = Self::connect((input, output)).await?;
+        bridge.child = Some(child);
+        Ok(bridge)
+    }
+
+    /// Begins a session with a server over a transport of `rmcp`, such as a pair of a reader and a writer.
+    ///
+    /// # Errors
+    ///
+    /// See [`BridgeError`].
+    pub async fn connect<T, E, A>(transport: T) -> Result<Self, BridgeError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let start = async {
+            let service = Listener::default().serve(transport).await;
+            let service = service.map_err(|err| BridgeError::Initialize(Box::new(err)))?;
+            let offered = tools::offered(&service).await?;
+            Ok((service, offered))
+        };
+        let started = tokio::time::timeout(START, start).await;
+        let (service, offered) = started.map_err(|_| BridgeError::Silent(START))??;
+        let info = service.peer_info();
+        let version = info.as_ref().and_then(|info| info.server_info.as_ref());
+        let version = version.and_then(|server| SemVer::parse(&server.version));
+        let version = version.or_else(|| SemVer::parse("0.0.0"));
+        let mut not_carried: Vec<_> = info
+            .map(|info| tools::features(&info.capabilities))
+            .unwrap_or_default();
+        not_carried.extend(offered.not_carried);
+        #[expect(clippy::expect_used, reason = "three numbers are a version")]
+        let agent = Agent::builder(version.expect("a version of its own"));
+        let agent = offered
+            .tools
+            .into_iter()
+            .fold(agent, |agent, tool| agent.offer(tool));
+        Ok(Self {
+            service,
+            agent: agent.build(),
+            not_carried,
+            child: None,
+        })
+    }
+
+    /// What of the server is not passed on.
+    #[must_use]
+    pub fn not_carried(&self) -> &[NotCarried] {
+        &self.not_carried
+    }
+
+    /// Serves the core that launched this process: as [`Agent::serve_from_env`].
+    ///
+    /// # Errors
+    ///
+    /// See [`ServeError`].
+    #[cfg(unix)]
+    pub async fn serve_from_env(self) -> Result<CloseReason, ServeError> {
+        let Self {
+            service,
+            agent,
+            child,
+            ..
+        } = self;
+        let control = agent.control();
+        beside(service, control, agent.serve_from_env(), child).await
+    }
+
+    /// Serves a core over any stream: as [`Agent::serve`].
+    ///
+    /// # Errors
+    ///
+    /// See [`ServeError`].
+    pub async fn serve<S>(self, stream: S, config: Config) -> Result<CloseReason, ServeError>
+    where
+        S: AsyncRead + AsyncWrite,
+    {
+        let Self {
+            service,
+            agent,
+            child,
+            ..
+        } = self;
+        let control = agent.control();
+        beside(service, control, agent.serve(stream, config), child).await
+    }
+}
+
+/// Serves, follows the server's tools, and ends when the server does.
+async fn beside(
+    service: RunningService<RoleClient, Listener>,
+    control: AgentControl,
+    serving: impl Future<Output = Result<CloseReason, ServeError>>,
+    child: Option<Child>,
+) -> Result<CloseReason, ServeError> {
+    let changed = Arc::clone(&service.service().changed);
+    let peer = service.peer().clone();
+    let progress = Arc::clone(&service.service().progress);
+    let end = service.cancellation_token();
+    let following = async {
+        loop {
+            changed.notified().await;
+            // A server that cannot say what it has keeps what it had.
+            if let Ok(offered) = tools::offered_by(&peer, &progress).await {
+                let _ = control.replace_tools(offered.tools).await;
+            }
+        }
+    };
+    let ending = async {
+        // However it ended.
+        let _ = service.waiting().await;
+        control.shutdown().await;
+        core::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = serving => ended,
+        () = following => Ok(CloseReason::Shutdown),
+        () = ending => Ok(CloseReason::Shutdown),
+    };
+    end.cancel();
+    if let Some(mut child) = child {
+        // It sees the end of its input first; what is still there after that goes with the handle.
+        let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
+    }
+    ended
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bridge").field(&self.agent).finish()
+    }
+}

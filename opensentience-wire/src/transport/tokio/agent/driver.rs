@@ -1,0 +1,244 @@
+//! What moves bytes for an agent's connection and runs its tools.
+
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{Id, JoinSet};
+use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
+use ubos_common::machine::Machine as _;
+use ubos_common::os::Clock;
+
+use super::super::context::{Piece, ToolContext, ToolError};
+use super::super::io::{Alarm, Moved, Wire};
+use super::control::Update;
+use super::{Agent, AgentControl, Handler, ServeError, Tool, ToolFuture, internal};
+use crate::error::{ErrorCode, ErrorObject};
+use crate::message::ToolSpec;
+use crate::role::agent::{AgentConnection, Config, Event, IncomingCall, Output};
+use crate::role::{CallId, CloseReason, Input};
+
+/// How long a cancelled asynchronous tool may tidy up before it is dropped.
+const TIDY_UP: Duration = Duration::from_millis(500);
+
+/// Pieces of output that wait for the driver, of all calls together.
+const PIECES: usize = 64;
+
+/// Drives an [`AgentConnection`]: one task, and one for each tool that waits.
+pub(super) struct Driver<S> {
+    wire: Wire<S>,
+    alarm: Alarm,
+    conn: AgentConnection,
+    specs: Vec<ToolSpec>,
+    handlers: HashMap<String, Handler>,
+    running: JoinSet<Result<RawObject, ToolError>>,
+    calls: HashMap<Id, CallId>,
+    cancels: HashMap<CallId, watch::Sender<bool>>,
+    pieces: mpsc::Sender<Piece>,
+    said: mpsc::Receiver<Piece>,
+    updates: mpsc::Receiver<Update>,
+    /// Held so that the updates never end.
+    _control: AgentControl,
+    welcomed: bool,
+    closed: Option<CloseReason>,
+}
+
+impl<S: AsyncRead + AsyncWrite> Driver<S> {
+    pub(super) fn new(agent: Agent, stream: S, config: Config) -> Result<Self, ServeError> {
+        let clock = Clock::start();
+        let wire = Wire::new(stream, clock);
+        let conn = AgentConnection::new(wire.now(), config, IdSource::from_os()?)?;
+        let (pieces, said) = mpsc::channel(PIECES);
+        let mut driver = Self {
+            wire,
+            alarm: Alarm::new(clock),
+            conn,
+            specs: Vec::new(),
+            handlers: HashMap::new(),
+            running: JoinSet::new(),
+            calls: HashMap::new(),
+            cancels: HashMap::new(),
+            pieces,
+            said,
+            updates: agent.updates,
+            _control: agent.control,
+            welcomed: false,
+            closed: None,
+        };
+        driver.take_tools(agent.tools);
+        Ok(driver)
+    }
+
+    fn take_tools(&mut self, tools: Vec<Tool>) {
+        self.specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+        let named = |tool: Tool| (tool.spec.name, tool.run);
+        self.handlers = tools.into_iter().map(named).collect();
+    }
+
+    pub(super) async fn run(mut self) -> CloseReason {
+        self.drain();
+        let reason = loop {
+            if let Some(reason) = self.closed.take() {
+                break reason;
+            }
+            let room = self.wire.has_room();
+            let reading = room && self.conn.accepts_input();
+            let timer = self.alarm.ring(self.conn.poll_timeout());
+            tokio::select! {
+                moved = self.wire.move_bytes(reading) => self.on_moved(moved),
+                Some(piece) = self.said.recv(), if room => {
+                    let now = self.wire.now();
+                    let result = self.conn.stream(now, &piece.id, piece.chunk);
+                    // A tool that was dropped asks no more.
+                    let _ = piece.reply.send(result);
+                }
+                Some(update) = self.updates.recv(), if room => self.on_update(update),
+                Some(ended) = self.running.join_next_with_id() => self.on_ended(ended),
+                () = timer => self.conn.handle_timeout(self.wire.now()),
+            }
+            self.drain();
+        };
+        self.wire.close().await;
+        reason
+    }
+
+    fn on_moved(&mut self, moved: Moved) {
+        let now = self.wire.now();
+        // A fault is among the outputs too.
+        let _ = match moved {
+            Moved::Read(0) | Moved::Broken => self.conn.handle_input(now, Input::Eof),
+            Moved::Read(count) => {
+                let bytes = Input::Bytes(self.wire.received(count));
+                self.conn.handle_input(now, bytes)
+            }
+            Moved::Sent => Ok(()),
+        };
+    }
+
+    fn on_update(&mut self, update: Update) {
+        let now = self.wire.now();
+        match update {
+            Update::Shutdown => self.conn.shutdown(now),
+            Update::Tools(tools, reply) => {
+                let done = if self.welcomed {
+                    let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+                    self.conn.register(now, specs, true)
+                } else {
+                    Ok(())
+                };
+                if done.is_ok() {
+                    self.take_tools(tools);
+                }
+                // Who asked may be gone.
+                let _ = reply.send(done);
+            }
+        }
+    }
+
+    fn on_ended(
+        &mut self,
+        ended: Result<(Id, Result<RawObject, ToolError>), tokio::task::JoinError>,
+    ) {
+        let (task, result) = match ended {
+            Ok((task, result)) => (task, result.map_err(ToolError::into_inner)),
+            Err(error) => (error.id(), Err(internal())),
+        };
+        if let Some(id) = self.calls.remove(&task) {
+            self.cancels.remove(&id);
+            // The call may have had its result before.
+            let _ = self.conn.finish(self.wire.now(), &id, result);
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.conn.poll_output() {
+            match output {
+                Output::Transmit(bytes) => self.wire.send(&bytes),
+                Output::Call(call) => self.start(*call),
+                Output::Cancel(id) => {
+                    if let Some(cancel) = self.cancels.get(&id) {
+                        cancel.send_replace(true);
+                    }
+                }
+                Output::Event(Event::Welcomed { .. }) => {
+                    self.welcomed = true;
+                    let specs = core::mem::take(&mut self.specs);
+                    if self.conn.register(self.wire.now(), specs, false).is_err() {
+                        self.conn.shutdown(self.wire.now());
+                    }
+                }
+                Output::Event(_) => {}
+                Output::Close(reason) => self.closed = Some(reason),
+            }
+        }
+    }
+
+    fn start(&mut self, call: IncomingCall) {
+        let id = call.call_id.clone();
+        let name = call.call.tool_id.rsplit('/').next().unwrap_or_default();
+        let Some(handler) = self.handlers.get(name).cloned() else {
+            let error = ErrorObject::of(ErrorCode::ToolNotFound, "no such tool");
+            let _ = self.conn.finish(self.wire.now(), &id, Err(error));
+            return;
+        };
+        let (cancel, cancelled) = watch::channel(false);
+        let input = call.call.input.clone();
+        let span = call.call.timeout_ms.map(Duration::from_millis);
+        let due = span.map(|span| self.wire.now().mono.saturating_add(span));
+        let context = ToolContext {
+            call: Arc::new(call),
+            pieces: self.pieces.clone(),
+            cancel: cancelled,
+            clock: self.wire.clock(),
+            due,
+        };
+        match begin(&handler, &context, input) {
+            Begun::Ended(result) => {
+                let result = result.map_err(ToolError::into_inner);
+                // The call may have had its result before.
+                let _ = self.conn.finish(self.wire.now(), &id, result);
+            }
+            Begun::Waits(tool) => {
+                let task = self.running.spawn(go_on(tool, context)).id();
+                self.calls.insert(task, id.clone());
+                self.cancels.insert(id, cancel);
+            }
+        }
+    }
+}
+
+/// What a tool did when it was run for the first time.
+enum Begun {
+    Ended(Result<RawObject, ToolError>),
+    Waits(ToolFuture),
+}
+
+/// Runs a tool until it first waits: most never do, and a task costs more than they do.
+fn begin(handler: &Handler, context: &ToolContext, input: RawObject) -> Begun {
+    let first = AssertUnwindSafe(|| {
+        let mut tool = handler(context.clone(), input);
+        // Whoever it waits for learns of the task when that runs it again, at once.
+        match tool.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Begun::Ended(result),
+            Poll::Pending => Begun::Waits(tool),
+        }
+    });
+    catch_unwind(first).unwrap_or_else(|_| Begun::Ended(Err(internal().into())))
+}
+
+/// Runs a tool to its end, or drops it a moment after it was cancelled.
+async fn go_on(tool: ToolFuture, context: ToolContext) -> Result<RawObject, ToolError> {
+    let late = async {
+        context.cancelled().await;
+        tokio::time::sleep(TIDY_UP).await;
+    };
+    tokio::select! {
+        result = tool => result,
+        () = late => Err(ToolError::canceled()),
+    }
+}

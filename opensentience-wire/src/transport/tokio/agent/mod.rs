@@ -1,0 +1,281 @@
+//! Being an agent: its tools, put together and served.
+
+mod control;
+mod driver;
+mod pool;
+
+use core::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use ubos_common::json::RawObject;
+use ubos_common::os::OsError;
+
+use super::context::{BlockingContext, ToolContext, ToolError};
+use crate::error::{EncodeError, ErrorCode, ErrorObject};
+use crate::message::{SemVer, ToolSpec};
+use crate::role::CloseReason;
+use crate::role::agent::Config;
+use crate::token::SessionToken;
+pub use control::AgentControl;
+use control::Update;
+use driver::Driver;
+use pool::Pool;
+
+type ToolFuture = Pin<Box<dyn Future<Output = Result<RawObject, ToolError>> + Send>>;
+type Handler = Arc<dyn Fn(ToolContext, RawObject) -> ToolFuture + Send + Sync>;
+
+/// Why an agent does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The environment lacks what the core passes at a launch.
+    #[error("{0} is not set: an agent is launched by a core")]
+    Environment(&'static str),
+    /// The core's socket cannot be reached.
+    #[error("the core's socket cannot be reached")]
+    Connect(#[source] std::io::Error),
+    /// No randomness.
+    #[error(transparent)]
+    Random(#[from] OsError),
+    /// The hello is too long.
+    #[error(transparent)]
+    Hello(#[from] EncodeError),
+    /// The core refused the agent, or broke the protocol.
+    #[error("the connection ended with {0}")]
+    Protocol(ErrorCode),
+}
+
+/// An agent: tools, ready to be served.
+///
+/// ```no_run
+/// use opensentience_wire::message::{SemVer, ToolSpec};
+/// use opensentience_wire::transport::tokio::{Agent, ToolError};
+/// use ubos_common::json::{RawBuf, RawObject};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Greet { name: String }
+/// #[derive(serde::Serialize)]
+/// struct Greeting { text: String }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+/// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
+/// Agent::builder(SemVer::parse("1.0.0").ok_or("no version")?)
+///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
+///         context.log("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
+///         Ok(Greeting { text: format!("hello, {name}") })
+///     })
+///     .build()
+///     .serve_from_env()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Agent {
+    version: SemVer,
+    tools: Vec<Tool>,
+    pool: Pool,
+    control: AgentControl,
+    updates: mpsc::Receiver<Update>,
+}
+
+/// A tool: what it is, and what runs when it is called.
+#[derive(Clone)]
+pub struct Tool {
+    spec: ToolSpec,
+    run: Handler,
+}
+
+impl Tool {
+    /// An asynchronous tool: see [`AgentBuilder::tool`].
+    #[must_use]
+    pub fn new<F, R>(spec: ToolSpec, run: F) -> Self
+    where
+        F: Fn(ToolContext, RawObject) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<RawObject, ToolError>> + Send + 'static,
+    {
+        let run: Handler = Arc::new(move |context, input| Box::pin(run(context, input)));
+        Self { spec, run }
+    }
+}
+
+/// Puts an [`Agent`] together.
+pub struct AgentBuilder(Agent);
+
+impl Agent {
+    /// An agent of a version, without tools yet.
+    #[must_use]
+    pub fn builder(version: SemVer) -> AgentBuilder {
+        let (control, updates) = control::channel();
+        AgentBuilder(Self {
+            version,
+            tools: Vec::new(),
+            pool: Pool::default(),
+            control,
+            updates,
+        })
+    }
+
+    /// A handle that offers other tools, or ends the agent, while it serves.
+    #[must_use]
+    pub fn control(&self) -> AgentControl {
+        self.control.clone()
+    }
+
+    /// Serves the core that launched this process, until it says goodbye or vanishes.
+    ///
+    /// # Errors
+    ///
+    /// See [`ServeError`].
+    ///
+    /// Spec: OpenSentience 5.2
+    // impl: OSW-5-3
+    #[cfg(unix)]
+    pub async fn serve_from_env(self) -> Result<CloseReason, ServeError> {
+        let var =
+            |name: &'static str| std::env::var(name).map_err(|_| ServeError::Environment(name));
+        let path = var("OPENSENTIENCE_SOCKET_PATH")
+            .or_else(|missing| std::env::var("OPENSENTIENCE_SOCKET").map_err(|_| missing))?;
+        let token = SessionToken::from(var("OPENSENTIENCE_SESSION_TOKEN")?);
+        let agent_id = var("OPENSENTIENCE_AGENT_ID")?;
+        let stream = tokio::net::UnixStream::connect(path).await;
+        let stream = stream.map_err(ServeError::Connect)?;
+        let config = Config::new(agent_id, self.version.clone(), token);
+        self.serve(stream, config).await
+    }
+
+    /// Serves a core over any stream.
+    ///
+    /// # Errors
+    ///
+    /// See [`ServeError`].
+    pub async fn serve<S>(self, stream: S, config: Config) -> Result<CloseReason, ServeError>
+    where
+        S: AsyncRead + AsyncWrite,
+    {
+        match Driver::new(self, stream, config)?.run().await {
+            CloseReason::Protocol(code) => Err(ServeError::Protocol(code)),
+            reason => Ok(reason),
+        }
+    }
+}
+
+impl AgentBuilder {
+    /// Adds an asynchronous tool. Made with [`ToolSpec::local`], it gets the agent's id.
+    ///
+    /// The input is an object that fits the schema; what the schema cannot say is answered with
+    /// [`ToolError::invalid_input`]. The tool begins on the task that reads from the core, and goes on there until it
+    /// first waits: one that blocks holds up heartbeats and other calls, and belongs to
+    /// [`AgentBuilder::blocking_tool`].
+    #[must_use]
+    pub fn tool<F, R>(self, spec: ToolSpec, run: F) -> Self
+    where
+        F: Fn(ToolContext, RawObject) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<RawObject, ToolError>> + Send + 'static,
+    {
+        self.offer(Tool::new(spec, run))
+    }
+
+    /// Adds a tool that is put together elsewhere.
+    #[must_use]
+    pub fn offer(mut self, tool: Tool) -> Self {
+        self.0.tools.push(tool);
+        self
+    }
+
+    /// Adds an asynchronous tool whose input and output are types of its own.
+    ///
+    /// An input that the type refuses ends the call `tool.invalid_input` without running the tool; the type may demand
+    /// what a schema cannot say. The output must be written as an object.
+    #[must_use]
+    pub fn typed_tool<I, O, F, R>(self, spec: ToolSpec, run: F) -> Self
+    where
+        I: DeserializeOwned,
+        O: Serialize,
+        F: Fn(ToolContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    {
+        self.tool(spec, move |context, input| {
+            let begun = input.deserialize().map(|input| run(context, input));
+            async move {
+                // What it was told to refuse may be in the text of the error.
+                let unfit = |_| ToolError::invalid_input("the input does not fit the tool's type");
+                let output = begun.map_err(unfit)?.await?;
+                let output = RawObject::from_serialize(&output).ok().flatten();
+                output.ok_or_else(|| {
+                    let message = "the output cannot be written as an object";
+                    ErrorObject::of(ErrorCode::ToolInternal, message).into()
+                })
+            }
+        })
+    }
+
+    /// Adds a tool that blocks: its calls run on threads beside the task that reads from the core, at most
+    /// [`AgentBuilder::blocking_threads`] at once; others wait for a thread, and their time runs.
+    ///
+    /// A thread cannot be stopped: ask [`BlockingContext::is_cancelled`]. It is taken until the tool returns.
+    #[must_use]
+    pub fn blocking_tool<F>(self, spec: ToolSpec, run: F) -> Self
+    where
+        F: Fn(BlockingContext, RawObject) -> Result<RawObject, ToolError> + Send + Sync + 'static,
+    {
+        let run = Arc::new(run);
+        let pool = self.0.pool.clone();
+        self.tool(spec, move |context, input| {
+            let (run, pool) = (Arc::clone(&run), pool.clone());
+            async move {
+                let context = BlockingContext(context);
+                pool.run(move || {
+                    if context.is_cancelled() {
+                        return Err(ToolError::canceled());
+                    }
+                    run(context, input)
+                })
+                .await
+            }
+        })
+    }
+
+    /// Sets how many calls of blocking tools run at once, at least one. Default: 32.
+    #[must_use]
+    pub fn blocking_threads(self, threads: usize) -> Self {
+        self.0.pool.set_threads(threads);
+        self
+    }
+
+    /// The agent.
+    #[must_use]
+    pub fn build(self) -> Agent {
+        self.0
+    }
+}
+
+// impl: OSW-7-4
+fn internal() -> ErrorObject {
+    ErrorObject::of(ErrorCode::ToolInternal, "the tool panicked").noticed_by("agent.runtime")
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.tools.iter().map(|tool| &tool.spec.name);
+        f.debug_set().entries(names).finish()
+    }
+}
+
+impl fmt::Debug for AgentBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tool").field(&self.spec.name).finish()
+    }
+}

@@ -1,0 +1,157 @@
+//! Threads for tools that block.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::super::context::ToolError;
+use super::internal;
+use crate::error::{ErrorCode, ErrorObject};
+
+/// Threads that run at once, unless another number is set.
+const THREADS: usize = 32;
+
+/// How long a thread waits for more work.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that come with the work and go without it. Unlike a runtime's own, nothing waits for them at the end: a tool
+/// that hangs cannot hold up its process.
+#[derive(Clone, Default)]
+pub(super) struct Pool(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+struct State {
+    /// At most one for each call that is open.
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    max: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            jobs: VecDeque::new(),
+            threads: 0,
+            idle: 0,
+            max: THREADS,
+        }
+    }
+}
+
+impl Pool {
+    pub(super) fn set_threads(&self, threads: usize) {
+        self.0.lock().max = threads.max(1);
+    }
+
+    /// Runs a job on one of the threads, and gives what it gave.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let (tx, rx) = oneshot::channel();
+        // Nobody may wait for the answer any more.
+        self.0.push(Box::new(move || drop(tx.send(job()))));
+        if !self.0.staff() {
+            return Err(ErrorObject::of(ErrorCode::ToolBusy, "no thread is to be had").into());
+        }
+        // A panic drops the sender.
+        rx.await.unwrap_or_else(|_| Err(internal().into()))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: Job) {
+        self.lock().jobs.push_back(job);
+        self.work.notify_one();
+    }
+
+    /// Sees to it that somebody will take what waits; gives whether somebody will.
+    fn staff(self: &Arc<Self>) -> bool {
+        let mut state = self.lock();
+        if state.jobs.len() <= state.idle || state.threads >= state.max {
+            return true;
+        }
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("tool".into());
+        if thread.spawn(move || shared.work()).is_ok() {
+            state.threads += 1;
+            return true;
+        }
+        let others = state.threads > 0;
+        if !others {
+            state.jobs.clear();
+        }
+        others
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            // Who waits for it learns of a panic by the end of its channel.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+
+    /// The next job; `None` when none came for a while, and the thread is not counted any more.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        state.idle += 1;
+        let waited = self
+            .work
+            .wait_timeout_while(state, IDLE, |state| state.jobs.is_empty());
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.idle -= 1;
+        let job = state.jobs.pop_front();
+        if job.is_none() {
+            state.threads -= 1;
+        }
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_more_run_at_once_than_threads_and_all_run() {
+        let pool = Pool::default();
+        pool.set_threads(3);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut calls = tokio::task::JoinSet::new();
+        for n in 0..20 {
+            let (pool, running, most) = (pool.clone(), Arc::clone(&running), Arc::clone(&most));
+            calls.spawn(async move {
+                let job = move || {
+                    let at_once = running.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(at_once, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(10));
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    assert!(n != 7, "one panics");
+                    Ok(n)
+                };
+                (n, pool.run(job).await.ok())
+            });
+        }
+        for (n, ended) in calls.join_all().await {
+            assert_eq!(ended, (n != 7).then_some(n));
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 3);
+        assert!(pool.0.lock().threads <= 3);
+    }
+}

@@ -1,0 +1,232 @@
+//! What a launched process writes to standard output and error, kept line by line.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::task::JoinHandle;
+use ubos_common::secret::redact_text;
+
+use crate::token::SessionToken;
+
+/// How much of what a process writes is kept.
+///
+/// | limit | default | at the bound |
+/// |---|---|---|
+/// | `line_bytes` | 8,192 | the line is cut and ends with `…` |
+/// | `run_bytes` | 5,000,000 | the oldest lines go, and are counted |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogLimits {
+    /// Bytes of one line, its end not counted.
+    pub line_bytes: usize,
+    /// Bytes of all lines that are kept.
+    pub run_bytes: usize,
+}
+
+impl LogLimits {
+    /// Sets the bytes of one line.
+    #[must_use]
+    pub const fn with_line_bytes(mut self, bytes: usize) -> Self {
+        self.line_bytes = bytes;
+        self
+    }
+
+    /// Sets the bytes of all lines that are kept.
+    #[must_use]
+    pub const fn with_run_bytes(mut self, bytes: usize) -> Self {
+        self.run_bytes = bytes;
+        self
+    }
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            line_bytes: 8_192,
+            run_bytes: 5_000_000,
+        }
+    }
+}
+
+/// What a process wrote, both its streams in the order in which lines ended.
+///
+/// Its session token and what looks like another secret is replaced before a line is kept; what is no UTF-8 is replaced too.
+#[derive(Clone, Debug, Default)]
+pub struct Captured(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    limits: LogLimits,
+    token: Option<SessionToken>,
+    lines: VecDeque<Box<str>>,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl Captured {
+    /// The lines that are kept, each with its end.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let kept = self.lock();
+        let mut text = String::with_capacity(kept.bytes.saturating_add(kept.lines.len()));
+        for line in &kept.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Lines that had to go because of [`LogLimits::run_bytes`].
+    #[must_use]
+    pub fn dropped_lines(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    pub(super) fn set_limits(&self, limits: LogLimits) {
+        self.lock().limits = limits;
+    }
+
+    /// Keeps a token out of the log.
+    pub(super) fn guard(&self, token: &SessionToken) {
+        self.lock().token = Some(token.clone());
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a pipe is read by a task")]
+    pub(super) fn follow(
+        &self,
+        mut pipe: impl AsyncRead + Send + Unpin + 'static,
+    ) -> JoinHandle<()> {
+        let captured = self.clone();
+        tokio::spawn(async move {
+            let mut buffer = [0; 4096];
+            let mut line = Line::default();
+            while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+                line.read(buffer.get(..count).unwrap_or_default(), &captured);
+            }
+            if line.begun {
+                line.end(&captured);
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line that has not ended yet.
+#[derive(Default)]
+struct Line {
+    bytes: Vec<u8>,
+    begun: bool,
+}
+
+impl Line {
+    fn read(&mut self, bytes: &[u8], captured: &Captured) {
+        // Beyond the limit as much again, so that a secret on the border is still known for one.
+        let limit = captured.lock().limits.line_bytes.saturating_mul(2);
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (head, tail) = rest.split_at(end);
+            self.take(head, limit);
+            self.end(captured);
+            rest = tail.get(1..).unwrap_or_default();
+        }
+        if !rest.is_empty() {
+            self.take(rest, limit);
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], limit: usize) {
+        self.begun = true;
+        let room = limit.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes
+            .extend_from_slice(bytes.get(..room).unwrap_or_default());
+    }
+
+    fn end(&mut self, captured: &Captured) {
+        captured.lock().keep(&self.bytes);
+        self.bytes.clear();
+        self.begun = false;
+    }
+}
+
+impl Kept {
+    // impl: OSW-7-2
+    fn keep(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let text = match &self.token {
+            Some(token) if token.is_in(bytes) => text.replace(token.expose(), "[REDACTED]"),
+            _ => text.into_owned(),
+        };
+        let mut line = redact_text(&text, usize::MAX).into_owned();
+        if line.len() > self.limits.line_bytes {
+            let ends = |at: &usize| line.is_char_boundary(*at);
+            let end = (0..=self.limits.line_bytes).rev().find(ends);
+            line.truncate(end.unwrap_or_default());
+            line.push('…');
+        }
+        self.bytes = self.bytes.saturating_add(line.len());
+        self.lines.push_back(line.into());
+        while self.bytes > self.limits.run_bytes {
+            let Some(oldest) = self.lines.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.len();
+            self.dropped += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn written(text: &str, limits: LogLimits, token: &SessionToken) -> Captured {
+        let captured = Captured::default();
+        captured.set_limits(limits);
+        captured.guard(token);
+        let pipe = std::io::Cursor::new(text.as_bytes().to_vec());
+        captured.follow(pipe).await.unwrap();
+        captured
+    }
+
+    fn token() -> SessionToken {
+        SessionToken::from_random([7; 32])
+    }
+
+    #[tokio::test]
+    async fn lines_and_runs_are_cut_at_their_bounds() {
+        let limits = LogLimits::default().with_line_bytes(4).with_run_bytes(12);
+        let log = written("ab\n\nécoutez\n1\n22\nlast", limits, &token()).await;
+        assert_eq!(log.text(), "1\n22\nlast\n");
+        assert_eq!(log.dropped_lines(), 3);
+        let log = written("écoutez\n", limits, &token()).await;
+        assert_eq!(log.text(), "éco…\n");
+    }
+
+    // A line without an end takes no more memory than two at the bound.
+    #[tokio::test]
+    async fn a_line_that_never_ends_is_cut() {
+        let text = "x".repeat(100_000);
+        let log = written(&text, LogLimits::default(), &token()).await;
+        assert_eq!(log.text().len(), 8_192 + "…\n".len());
+    }
+
+    // spec: OSW-7-2
+    #[tokio::test]
+    async fn neither_token_nor_password_is_kept_not_even_across_a_bound() {
+        let token = token();
+        for before in 8_140..8_200 {
+            let text = format!(
+                "{}{}\npassword=hunter2hunter2\n",
+                "-".repeat(before),
+                token.expose()
+            );
+            let log = written(&text, LogLimits::default(), &token).await;
+            assert!(!log.text().contains(&token.expose()[..8]), "{before}");
+            assert!(!log.text().contains("hunter2"));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A launched process: its environment, its group, its end.
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use ubos_common::id::IdSource;
+
+use super::{LaunchError, Launcher};
+use crate::token::SessionToken;
+
+/// How long to wait for the rest of a dead process's output.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A launched process, the leader of a group of its own.
+pub(super) struct Process {
+    pub(super) child: Child,
+    group: Option<Pid>,
+    pipes: [Option<JoinHandle<()>>; 2],
+}
+
+impl Process {
+    // impl: OSW-5-2, OSW-5-3
+    pub(super) fn start(
+        launcher: &Launcher,
+        socket: &Path,
+        token: &SessionToken,
+    ) -> Result<Self, LaunchError> {
+        let run_id = IdSource::from_os()?.uuid().to_string();
+        let install = launcher.install_path.clone();
+        let beside = || Path::new(&launcher.program).parent().map(Path::to_owned);
+        let install = install.or_else(beside).unwrap_or_default();
+        let home = launcher
+            .home
+            .clone()
+            .or_else(default_home)
+            .unwrap_or_default();
+        let mut command = Command::new(&launcher.program);
+        command
+            .args(&launcher.args)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(launcher.envs.iter().map(|(name, value)| (name, value)))
+            .env("OPENSENTIENCE_SOCKET_PATH", socket)
+            .env("OPENSENTIENCE_SESSION_TOKEN", token.expose())
+            .env("OPENSENTIENCE_AGENT_ID", &launcher.agent_id)
+            .env("OPENSENTIENCE_RUN_ID", run_id)
+            .env("OPENSENTIENCE_HOME", home)
+            .env("OPENSENTIENCE_INSTALL_PATH", install)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(LaunchError::Spawn)?;
+        let stdout = child.stdout.take().map(|pipe| launcher.output.follow(pipe));
+        let stderr = child.stderr.take().map(|pipe| launcher.output.follow(pipe));
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        let group = group.and_then(Pid::from_raw);
+        let pipes = [stdout, stderr];
+        Ok(Self {
+            child,
+            group,
+            pipes,
+        })
+    }
+
+    /// Whether the other end of a stream is this process or one of its group.
+    pub(super) fn owns(&self, stream: &UnixStream) -> bool {
+        let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else {
+            return false;
+        };
+        let same_user = peer.uid == rustix::process::getuid();
+        let group = rustix::process::getpgid(Some(peer.pid)).ok();
+        same_user && group.is_some() && group == self.group
+    }
+
+    /// Asks the group to end, kills what is left of it after `patience`, and reaps the process.
+    pub(super) async fn stop(&mut self, patience: Duration) -> Option<ExitStatus> {
+        // After a clean goodbye it ends by itself, or it has ended already.
+        let grace = patience.min(Duration::from_millis(500));
+        let mut status = tokio::time::timeout(grace, self.child.wait()).await;
+        if status.is_err() {
+            self.signal(Signal::TERM);
+            status = tokio::time::timeout(patience, self.child.wait()).await;
+        }
+        // Whatever the process left behind goes with it.
+        self.signal(Signal::KILL);
+        let status = match status {
+            Ok(status) => status.ok(),
+            Err(_) => self.child.wait().await.ok(),
+        };
+        // Its last words count, unless somebody outside the group still holds the pipe.
+        for pipe in self.pipes.iter_mut().filter_map(Option::take) {
+            let _ = tokio::time::timeout(LAST_WORDS, pipe).await;
+        }
+        status
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // A group that is gone needs no signal.
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+}
+
+fn default_home() -> Option<PathBuf> {
+    let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
+    own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
+}
+
+/// How a process ended, for when it has.
+#[derive(Clone, Debug, Default)]
+pub struct Exit(Arc<std::sync::OnceLock<ExitStatus>>);
+
+impl Exit {
+    /// The status; `None` while the process runs.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.0.get().copied()
+    }
+
+    pub(super) fn set(&self, status: Option<ExitStatus>) {
+        if let Some(status) = status {
+            // It ends once.
+            let _ = self.0.set(status);
+        }
+    }
+}
