@@ -120,7 +120,7 @@ fn a_hub_killed_at_random_loses_no_job_and_tells_no_end_twice() {
 async fn follow(mut job: JobHandle) {
     while let Some(event) = job.next_event().await {
         match event {
-            JobEvent::Accepted => println!("accepted {}", job.id()),
+            JobEvent::Stored => println!("accepted {}", job.id()),
             JobEvent::Ended(outcome) => println!("ended {} {}", job.id(), outcome.message),
             _ => {}
         }

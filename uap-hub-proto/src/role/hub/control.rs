@@ -72,6 +72,10 @@ impl Hub {
             entry.attempts = entry.attempts.saturating_add(1);
             entry.rounds = 0;
         }
+        let accepted = JobEvent::Accepted {
+            session: id.clone(),
+        };
+        self.job_event(now, job, accepted);
         if !self.config.prepare {
             return self.ready(now, &id);
         }

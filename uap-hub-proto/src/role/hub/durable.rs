@@ -32,7 +32,7 @@ impl Hub {
         };
         match (&mut entry.stage, done) {
             (Stage::Storing, Ok(())) => {
-                self.job_event(now, job, JobEvent::Accepted);
+                self.job_event(now, job, JobEvent::Stored);
                 self.queue.set_stage(job, Stage::Waiting);
                 match self.phase.is_leaving() {
                     true => self.leave_job(now, job),

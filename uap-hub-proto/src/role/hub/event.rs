@@ -145,6 +145,13 @@ pub enum Record {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// An agent registered, and may listen now.
+    AgentRegistered {
+        /// The agent.
+        agent: ClientId,
+        /// Its name towards people.
+        name: String,
+    },
     /// An agent may be offered jobs.
     AgentAvailable {
         /// The agent.
@@ -181,8 +188,8 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum JobEvent {
-    /// The job is stored: it will not be lost. Only of a durable hub.
-    Accepted,
+    /// The job is stored: it is accepted and will not be lost. Only of a durable hub.
+    Stored,
     /// The job was offered to an agent.
     Offered {
         /// The offer.
@@ -197,7 +204,12 @@ pub enum JobEvent {
         /// The agent's reason, or ours.
         reason: String,
     },
-    /// The agent accepted and was told to begin.
+    /// The agent accepted.
+    Accepted {
+        /// The session.
+        session: SessionId,
+    },
+    /// The agent was told to begin.
     Ready {
         /// The session.
         session: SessionId,

@@ -78,6 +78,7 @@ const MAX_GROUP_BYTES: usize = 1024;
 /// let capabilities = vec![Skill::test("sum").into()];
 /// let agent = hub.register(now, AgentRegistration { display_name: "a".into(), capabilities })?.client_id;
 /// hub.submit(now, Job::test("sum", vec![]))?;
+/// assert!(matches!(hub.poll_output(), Some(Output::Event(Event::AgentRegistered { .. }))));
 /// assert!(hub.poll_output().is_none()); // nobody listens yet
 /// hub.handle_input(now, Input::Opened { stream: StreamId(1), rpc: Rpc::Listen, key: Some(&agent) })?;
 /// while let Some(output) = hub.poll_output() {
@@ -167,6 +168,10 @@ impl Hub {
             Timer::Unheard(id.clone()),
             now.mono.saturating_add(self.config.listen_timeout),
         );
+        self.event(Event::AgentRegistered {
+            agent: id.clone(),
+            name: name.clone(),
+        });
         self.fleet.register(now.mono, id, name, skills);
         Ok(AgentRegistrationResponse { client_id })
     }

@@ -245,7 +245,7 @@ impl Shared {
             Event::Closed => {
                 self.closed.send_replace(true);
             }
-            Event::Audit(_) => {}
+            Event::Audit(_) | Event::AgentRegistered { .. } => {}
         }
         // Nobody need listen.
         let _ = self.news.send(event);

@@ -55,7 +55,7 @@ fn a_second_listen_replaces_the_first_and_keeps_everything() {
     rig.answer(first, &session, true);
     assert_eq!(rig.take(), [], "the old stream is nobody's");
     rig.answer(second, &session, true);
-    assert_eq!(words(rig.take()), ["told ready", "ready"]);
+    assert_eq!(words(rig.take()), ["accepted", "told ready", "ready"]);
 }
 
 // spec: HUB-3-3, HUB-5-1

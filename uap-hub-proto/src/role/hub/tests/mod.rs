@@ -75,7 +75,14 @@ impl Rig {
             display_name: "a".into(),
             capabilities,
         };
-        self.hub.register(self.now, registration).unwrap().client_id
+        self.drain();
+        let answer = self.hub.register(self.now, registration).unwrap();
+        let said = self.hub.poll_output();
+        assert!(matches!(
+            said,
+            Some(Output::Event(Event::AgentRegistered { .. }))
+        ));
+        answer.client_id
     }
 
     fn open(&mut self, rpc: Rpc, key: Option<&str>) -> StreamId {
@@ -230,6 +237,7 @@ fn word(output: Output) -> String {
             Record::Accepted(_) => "store job".into(),
             Record::Ended(outcome) => format!("store {:?}", outcome.verdict),
         },
+        Output::Event(Event::AgentRegistered { .. }) => "registered".into(),
         Output::Event(Event::AgentAway { .. }) => "away".into(),
         Output::Event(Event::AgentAvailable { .. }) => "available".into(),
         Output::Event(Event::AgentGone { .. }) => "gone".into(),
@@ -238,7 +246,8 @@ fn word(output: Output) -> String {
         Output::Event(Event::Job { event, .. }) => match event {
             JobEvent::Offered { .. } => "offered".into(),
             JobEvent::Declined { reason, .. } => format!("declined {reason}"),
-            JobEvent::Accepted => "stored".into(),
+            JobEvent::Stored => "stored".into(),
+            JobEvent::Accepted { .. } => "accepted".into(),
             JobEvent::Requeued { reason, .. } => format!("requeued {reason}"),
             JobEvent::Ready { .. } => "told ready".into(),
             JobEvent::Started { .. } => "started".into(),
