@@ -9,4 +9,7 @@ mod kill;
 #[cfg(all(feature = "client", feature = "server"))]
 mod loopback;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "external-tests"))]
+mod nats;
+#[cfg(test)]
 mod world;

@@ -2,8 +2,8 @@
 
 use super::{HubHandle, JobHandle};
 use crate::{
-    id::ClientId,
-    role::hub::{CommandError, View},
+    id::{ClientId, JobId},
+    role::hub::{CommandError, Job, View},
     transport::lock,
 };
 
@@ -11,6 +11,17 @@ impl HubHandle {
     /// Looks at the whole state. Calls wait meanwhile: take what is needed and return.
     pub fn inspect<T>(&self, look: impl FnOnce(View<'_>) -> T) -> T {
         self.0.shared.act(|hub, _| look(hub.view()))
+    }
+
+    /// Takes a job under an id that the caller chose.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hub::submit_as`](crate::role::hub::Hub::submit_as).
+    pub fn submit_as(&self, id: JobId, job: Job) -> Result<JobHandle, CommandError> {
+        let shared = &self.0.shared;
+        let (id, inbox) = shared.submit(|hub, now| hub.submit_as(now, id, job).map(|()| id))?;
+        Ok(JobHandle::new(id, inbox, shared))
     }
 
     /// The jobs that an earlier process had accepted and not ended, which wait again; once.
