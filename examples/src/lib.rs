@@ -8,6 +8,7 @@
 )]
 
 pub mod conformance;
+pub mod hub;
 pub mod mission;
 #[cfg(unix)]
 pub mod osw_agent;

@@ -14,6 +14,7 @@ mod conformance;
 #[cfg(unix)]
 mod core;
 mod corpus;
+mod hub;
 mod mission;
 mod plan;
 mod registers;

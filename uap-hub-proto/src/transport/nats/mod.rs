@@ -100,6 +100,16 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
+    /// Connects to a server, and opens the queue there.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`].
+    pub async fn connect(url: &str, config: Config) -> Result<Self, QueueError> {
+        let client = async_nats::connect(url).await;
+        Self::open(client.map_err(QueueError::nats)?, config).await
+    }
+
     /// Opens a queue, or makes it.
     ///
     /// # Errors
