@@ -5,6 +5,7 @@ mod durable;
 mod execution;
 mod leave;
 mod loss;
+mod model;
 mod placement;
 mod table;
 
