@@ -8,6 +8,7 @@
 )]
 
 pub mod conformance;
+pub mod hub;
 #[cfg(unix)]
 pub mod hub_agent;
 pub mod mission;

@@ -220,13 +220,6 @@ pub fn meets(requirements: &[PayloadRequirement], payloads: &[Payload]) -> bool 
 
 // choice: HUB-3-2 a payload without an attachment has no MIME type, and so none of the list
 fn accepts_mime(requirement: &PayloadRequirement, payload: &Payload) -> bool {
-    let essence = |mime: &str| {
-        mime.split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase()
-    };
     let accepted = &requirement.accepted_mime_types;
     let seen = payload
         .attachment
@@ -234,6 +227,12 @@ fn accepts_mime(requirement: &PayloadRequirement, payload: &Payload) -> bool {
         .map(|attachment| essence(&attachment.mime_type));
     accepted.is_empty()
         || seen.is_some_and(|seen| accepted.iter().any(|mime| essence(mime) == seen))
+}
+
+/// A MIME type without its parameters, in lower case.
+pub(crate) fn essence(mime: &str) -> String {
+    let essence = mime.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
 }
 
 #[cfg(test)]

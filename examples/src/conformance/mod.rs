@@ -20,6 +20,7 @@
 
 mod args;
 mod command;
+mod hub;
 mod osw;
 #[cfg(unix)]
 mod osw_agent;
@@ -27,7 +28,6 @@ mod osw_agent;
 mod osw_core;
 #[cfg(unix)]
 mod osw_tap;
-mod hub;
 mod sacp;
 mod sap;
 

@@ -14,6 +14,7 @@ mod conformance;
 #[cfg(unix)]
 mod core;
 mod corpus;
+mod hub;
 #[cfg(unix)]
 mod hub_agent;
 #[cfg(all(unix, feature = "external-tests"))]

@@ -36,6 +36,11 @@ impl<K: Ord + Clone> Timers<K> {
         self.by_key.contains_key(key)
     }
 
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Mono, K)> {
+        self.by_time.iter()
+    }
+
     pub(crate) fn next(&self) -> Option<Mono> {
         self.by_time.first().map(|(at, _)| *at)
     }

@@ -2,27 +2,32 @@
 
 use std::{collections::VecDeque, sync::Mutex};
 
-use prost::Message as _;
 use tokio::sync::Notify;
 
 use super::lock;
-use crate::{message::JobResult, role::hub::JobEvent};
+use crate::role::hub::JobEvent;
 
-/// A queue with one reader. At its bound the writer's stream is not read until there is room again, so it
-/// never holds more than the bound and one message; what the hub itself says is a handful of small events.
+/// A queue with one reader. The hub counts what is in it, and has the job's stream not read at the bound: it
+/// never holds more than the bound and one message, and the handful of small events that the hub itself says.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
     news: Notify,
-    room: Notify,
-    max_events: usize,
-    max_bytes: usize,
+    /// What may be taken before the hub is told.
+    quarter: Taken,
+}
+
+/// What the reader took and the hub does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) events: usize,
+    pub(super) bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<(JobEvent, usize)>,
-    bytes: usize,
+    events: VecDeque<JobEvent>,
+    taken: Taken,
     /// Nothing more will come.
     is_closed: bool,
     /// Nobody reads: news is dropped.
@@ -34,9 +39,10 @@ impl Inbox {
         Self {
             state: Mutex::default(),
             news: Notify::new(),
-            room: Notify::new(),
-            max_events,
-            max_bytes,
+            quarter: Taken {
+                events: max_events / 4,
+                bytes: max_bytes / 4,
+            },
         }
     }
 
@@ -45,45 +51,31 @@ impl Inbox {
         let mut state = lock(&self.state);
         state.is_closed |= matches!(event, JobEvent::Ended(_));
         if !state.is_detached {
-            let bytes = weight(&event);
-            state.bytes += bytes;
-            state.events.push_back((event, bytes));
+            state.events.push_back(event);
         }
         drop(state);
         self.news.notify_one();
     }
 
-    /// The next event, or `None` after the end.
-    pub(super) async fn next(&self) -> Option<JobEvent> {
+    /// The next event, or `None` after the end; and what the hub is to be told of.
+    pub(super) async fn next(&self) -> (Option<JobEvent>, Option<Taken>) {
         loop {
             {
                 let mut state = lock(&self.state);
-                if let Some((event, bytes)) = state.events.pop_front() {
-                    state.bytes -= bytes;
-                    drop(state);
-                    self.room.notify_one();
-                    return Some(event);
+                if let Some(event) = state.events.pop_front() {
+                    state.taken.events += 1;
+                    state.taken.bytes += event.weight();
+                    let taken = state.taken;
+                    let is_due =
+                        taken.events > self.quarter.events || taken.bytes > self.quarter.bytes;
+                    let due = is_due.then(|| std::mem::take(&mut state.taken));
+                    return (Some(event), due);
                 }
                 if state.is_closed {
-                    return None;
+                    return (None, None);
                 }
             }
             self.news.notified().await;
-        }
-    }
-
-    /// Waits until there is room for another message.
-    pub(super) async fn has_room(&self) {
-        loop {
-            {
-                let state = lock(&self.state);
-                let is_full =
-                    state.events.len() >= self.max_events || state.bytes >= self.max_bytes;
-                if state.is_closed || state.is_detached || !is_full {
-                    return;
-                }
-            }
-            self.room.notified().await;
         }
     }
 
@@ -91,7 +83,6 @@ impl Inbox {
     pub(super) fn close(&self) {
         lock(&self.state).is_closed = true;
         self.news.notify_one();
-        self.room.notify_one();
     }
 
     /// Nobody will read.
@@ -102,22 +93,6 @@ impl Inbox {
             is_detached: true,
             ..State::default()
         };
-        drop(state);
-        self.room.notify_one();
-    }
-}
-
-/// About how many bytes an event holds.
-fn weight(event: &JobEvent) -> usize {
-    match event {
-        JobEvent::Status { message, .. } => message.len(),
-        JobEvent::Telemetry { telemetry, .. } => telemetry.encoded_len(),
-        JobEvent::Ended(outcome) => match &outcome.result {
-            Some(JobResult::Test(result)) => result.encoded_len(),
-            Some(JobResult::Translation(result)) => result.encoded_len(),
-            None => 0,
-        },
-        _ => 0,
     }
 }
 
@@ -142,30 +117,31 @@ mod tests {
         }
     }
 
-    fn has_room(inbox: &Inbox) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        pin!(inbox.has_room()).poll(&mut cx) == Poll::Ready(())
-    }
-
-    fn next(inbox: &Inbox) -> Option<JobEvent> {
+    fn next(inbox: &Inbox) -> (Option<JobEvent>, Option<Taken>) {
         let mut cx = Context::from_waker(Waker::noop());
         match pin!(inbox.next()).poll(&mut cx) {
-            Poll::Ready(event) => event,
+            Poll::Ready(news) => news,
             Poll::Pending => panic!("nothing there"),
         }
     }
 
     // spec: HUB-4-4
     #[test]
-    fn a_full_inbox_has_no_room_until_it_is_read() {
-        for (events, bytes) in [(2, 1 << 20), (100, 200)] {
-            let inbox = Inbox::new(events, bytes);
-            inbox.push(line(120));
-            assert!(has_room(&inbox));
-            inbox.push(line(120));
-            assert!(!has_room(&inbox));
-            assert_eq!(next(&inbox), Some(line(120)));
-            assert!(has_room(&inbox));
+    fn what_is_taken_is_told_before_half_of_the_bound_is() {
+        for (max_events, max_bytes) in [(8, 1 << 20), (1000, 800)] {
+            let inbox = Inbox::new(max_events, max_bytes);
+            (0..8).for_each(|_| inbox.push(line(92)));
+            let mut untold = Taken::default();
+            for _ in 0..8 {
+                let (event, told) = next(&inbox);
+                untold.events += 1;
+                untold.bytes += event.unwrap().weight();
+                if let Some(told) = told {
+                    assert_eq!(told, untold);
+                    untold = Taken::default();
+                }
+                assert!(untold.events <= max_events / 4 && untold.bytes <= max_bytes / 4);
+            }
         }
     }
 
@@ -174,15 +150,14 @@ mod tests {
         let inbox = Inbox::new(1, 1);
         inbox.push(line(9));
         inbox.push(JobEvent::Ended(Outcome::new(Verdict::Failed, "")));
-        assert!(has_room(&inbox), "nothing more will come");
-        assert!(next(&inbox).is_some() && next(&inbox).is_some());
-        assert_eq!(next(&inbox), None);
+        assert!(next(&inbox).0.is_some() && next(&inbox).0.is_some());
+        assert_eq!(next(&inbox), (None, None));
         let inbox = Inbox::new(1, 1);
         inbox.push(line(9));
         inbox.detach();
         inbox.push(line(9));
-        assert!(has_room(&inbox) && lock(&inbox.state).events.is_empty());
+        assert!(lock(&inbox.state).events.is_empty());
         inbox.close();
-        assert_eq!(next(&inbox), None);
+        assert_eq!(next(&inbox), (None, None));
     }
 }

@@ -4,6 +4,8 @@
 pub mod client;
 #[cfg(feature = "server")]
 mod inbox;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "tls")]

@@ -9,8 +9,14 @@ mod generated;
 #[cfg(all(feature = "client", feature = "conformance", feature = "server"))]
 mod judged;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "log", feature = "server"))]
+mod kill;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod loopback;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "external-tests"))]
+mod nats;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server", feature = "tls"))]
 mod secured;

@@ -1,9 +1,10 @@
 //! The hub's settings and bounds.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ubos_common::id::IdSource;
 
+use super::policy::{LeastLoaded, Placement};
 use crate::role::settings::settings;
 
 settings! {
@@ -28,6 +29,30 @@ settings! {
         /// Whether the caller prepares each session ([`Output::Prepare`](super::Output::Prepare)) before
         /// the agent is told that it is ready; no.
         prepare: bool = false,
+        /// Which of the agents that can take a job is asked first; [`LeastLoaded`].
+        placement: Arc<dyn Placement> = Arc::new(LeastLoaded),
+        /// How often a job may be begun: beyond 1 it waits again when its agent or stream is lost. 1, because
+        /// running a job twice may do harm.
+        max_attempts: u32 = 1,
+        /// How long an agent whose `Listen` broke keeps its client id and its sessions; 0, so that it is gone
+        /// at once.
+        resume_grace: Duration = Duration::ZERO,
+        /// How long a session may say nothing before it counts as stuck and its stream is ended `CANCELLED`;
+        /// `None`, because agents may be silent for good reason.
+        stall_limit: Option<Duration> = None,
+        /// Whether a job that no registered agent can run is refused rather than queued; no.
+        fail_fast: bool = false,
+        /// Whether jobs and their ends are stored ([`Output::Store`](super::Output::Store)) before they are
+        /// accepted and told; no.
+        durable: bool = false,
+        /// News of one job that its reader has not taken ([`Hub::taken`](super::Hub::taken)) before its stream
+        /// is not read any more; 256.
+        max_unread_events: usize = 256,
+        /// Bytes of such news, one message more at most; 8 MiB.
+        max_unread_bytes: usize = 8 << 20,
+        /// Messages that wait for a control stream to be writable; beyond it the stream is ended
+        /// `RESOURCE_EXHAUSTED`. 256.
+        max_unsent: usize = 256,
         /// Agents registered at once; beyond it `Register` is `RESOURCE_EXHAUSTED`. 10,000.
         max_agents: usize = 10_000,
         /// Jobs waiting and running at once; beyond it `submit` is refused. 10,000.

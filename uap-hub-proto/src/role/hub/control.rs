@@ -3,8 +3,7 @@
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Phase, Timer, Use, Verdict,
-    session::Stage,
+    AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Timer, Use, Verdict, session::Stage,
 };
 use crate::{
     id::{ClientId, SessionId, StreamId},
@@ -18,7 +17,7 @@ use crate::{
 impl Hub {
     // impl: HUB-2-2 HUB-2-5
     pub(super) fn open_listen(&mut self, now: Now, stream: StreamId, key: Option<&str>) {
-        if self.phase != Phase::Open {
+        if self.phase.is_leaving() {
             return self.end_stream(
                 stream,
                 Status::new(Code::Unavailable, "the hub is shutting down"),
@@ -32,7 +31,7 @@ impl Hub {
         };
         self.timers.clear(&Timer::Unheard(agent.clone()));
         let old = self.fleet.listen(now.mono, &agent, stream);
-        self.streams.insert(stream, Use::Listen(agent.clone()));
+        self.streams.open(stream, Use::Listen(agent.clone()));
         if let Some(old) = old {
             return self.end_stream(
                 old,
@@ -42,6 +41,7 @@ impl Hub {
         self.event(Event::AgentAvailable {
             agent: agent.clone(),
         });
+        self.agent_back(now, &agent);
         self.offer_to(now, &agent, false);
     }
 
@@ -68,6 +68,14 @@ impl Hub {
             return self.decline(now, &id, &answer.reason);
         }
         self.timers.clear(&Timer::Wait(job));
+        if let Some(entry) = self.queue.get_mut(job) {
+            entry.attempts = entry.attempts.saturating_add(1);
+            entry.rounds = 0;
+        }
+        let accepted = JobEvent::Accepted {
+            session: id.clone(),
+        };
+        self.job_event(now, job, accepted);
         if !self.config.prepare {
             return self.ready(now, &id);
         }
@@ -86,29 +94,32 @@ impl Hub {
         };
         session.stage = Stage::Ready;
         let job = session.job;
-        let stream = self
-            .fleet
-            .get(session.agent.as_str())
-            .and_then(|agent| agent.listen);
+        let event = JobEvent::Ready {
+            session: id.clone(),
+        };
+        self.job_event(now, job, event);
+        self.tell_ready(now, id);
+    }
+
+    /// Tells the agent, which has the time to open the stream from now on; one that is away is told when it
+    /// is back.
+    pub(super) fn tell_ready(&mut self, now: Now, id: &SessionId) {
+        let agent = self.sessions.get(id.as_str()).map(|found| &found.agent);
+        let agent = agent.and_then(|agent| self.fleet.get(agent.as_str()));
+        let Some(stream) = agent.and_then(|agent| agent.listen) else {
+            return self.timers.clear(&Timer::Session(id.clone()));
+        };
         self.timers.set(
             Timer::Session(id.clone()),
             now.mono.saturating_add(self.config.open_timeout),
         );
-        self.job_event(
-            job,
-            JobEvent::Ready {
-                session: id.clone(),
-            },
+        let event = listen_response::Event::SessionReady(SessionReady {
+            session_id: id.to_string(),
+        });
+        self.send(
+            stream,
+            Outbound::Listen(ListenResponse { event: Some(event) }),
         );
-        if let Some(stream) = stream {
-            let event = listen_response::Event::SessionReady(SessionReady {
-                session_id: id.to_string(),
-            });
-            self.send(
-                stream,
-                Outbound::Listen(ListenResponse { event: Some(event) }),
-            );
-        }
     }
 
     /// The agent's control stream closed, or never opened: offers are taken back, sessions fail.
@@ -117,6 +128,7 @@ impl Hub {
         let Some(agent) = self.fleet.remove(id) else {
             return;
         };
+        self.timers.clear(&Timer::Unheard(id.clone()));
         self.event(Event::AgentGone {
             agent: id.clone(),
             reason: brief(reason),
@@ -127,29 +139,15 @@ impl Hub {
                 continue;
             };
             if found.stage == Stage::Proposed {
-                freed.push(found.job);
-                self.withdraw(now, &session, "the agent disconnected".to_owned());
+                freed.extend(self.withdraw(now, &session, "the agent disconnected"));
             } else {
-                let outcome = Outcome::new(Verdict::Failed, "Agent disconnected");
                 let status = Status::new(Code::Aborted, "the agent disconnected");
-                self.end_session(now, &session, outcome, status);
+                self.lose_session(now, &session, "Agent disconnected".to_owned(), status);
             }
         }
-        for skill in agent.skills.keys() {
-            let mut order = 0;
-            while let Some((next, job)) = self.queue.waiting_after(skill, order) {
-                order = next;
-                let Some(entry) = self.queue.get_mut(job) else {
-                    continue;
-                };
-                entry.refused.remove(id);
-                if entry.pinned.as_ref() == Some(id) {
-                    self.end_job(
-                        job,
-                        Outcome::new(Verdict::Unplaced, "the agent that the job is for is gone"),
-                    );
-                }
-            }
+        for job in self.queue.pinned_to(id) {
+            let gone = "the agent that the job is for is gone";
+            self.end_job(now, job, Outcome::new(Verdict::Unplaced, gone));
         }
         for job in freed {
             self.place(now, job);

@@ -1,18 +1,15 @@
 //! What goes into the hub and what comes out of it.
 
-use std::time::Duration;
-
 use prost_types::Timestamp;
 
+use super::job::{Job, Outcome};
 use crate::{
-    capability::{RegistrationError, Skill},
     id::{ClientId, JobId, SessionId, StreamId},
-    message::JobResult,
     role::Rpc,
     state::State,
-    status::{Code, Status},
+    status::Status,
     wire::{
-        ListenRequest, ListenResponse, Payload, Telemetry, TestInit, TestResponse, TranslationInit,
+        ListenRequest, ListenResponse, Telemetry, TestInit, TestResponse, TranslationInit,
         TranslationResponse,
     },
 };
@@ -49,6 +46,17 @@ pub enum Input<'a> {
         stream: StreamId,
         /// Why, for people.
         reason: String,
+    },
+    /// The call takes no more messages for now: what there is to send waits in the hub, within a bound. A
+    /// driver that takes everything need never say so.
+    Blocked {
+        /// Which call.
+        stream: StreamId,
+    },
+    /// The call takes messages again.
+    Writable {
+        /// Which call.
+        stream: StreamId,
     },
 }
 
@@ -94,6 +102,24 @@ pub enum Output {
         /// With which status.
         status: Status,
     },
+    /// Read no more of a call: the reader of its job does not keep up.
+    Pause {
+        /// Which call.
+        stream: StreamId,
+    },
+    /// Read a call again.
+    Resume {
+        /// Which call.
+        stream: StreamId,
+    },
+    /// Store something of a job so that it survives this process, then call
+    /// [`Hub::stored`](super::Hub::stored). Those of one job in this order.
+    Store {
+        /// The job.
+        job: JobId,
+        /// What is to be stored.
+        record: Record,
+    },
     /// Make ready what the session needs, then call [`Hub::prepared`](super::Hub::prepared).
     Prepare {
         /// The session that an agent accepted.
@@ -105,14 +131,38 @@ pub enum Output {
     Event(Event),
 }
 
+/// What a durable hub stores.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Record {
+    /// The job, before it is accepted.
+    Accepted(Job),
+    /// Its end, before the caller is told.
+    Ended(Outcome),
+}
+
 /// News of the hub.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// An agent registered, and may listen now.
+    AgentRegistered {
+        /// The agent.
+        agent: ClientId,
+        /// Its name towards people.
+        name: String,
+    },
     /// An agent may be offered jobs.
     AgentAvailable {
         /// The agent.
         agent: ClientId,
+    },
+    /// An agent is offered nothing until it listens again, which it may for a while; its sessions go on.
+    AgentAway {
+        /// The agent.
+        agent: ClientId,
+        /// Why, for people.
+        reason: String,
     },
     /// An agent is gone; its client id will not be used again.
     AgentGone {
@@ -138,6 +188,8 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum JobEvent {
+    /// The job is stored: it is accepted and will not be lost. Only of a durable hub.
+    Stored,
     /// The job was offered to an agent.
     Offered {
         /// The offer.
@@ -152,7 +204,12 @@ pub enum JobEvent {
         /// The agent's reason, or ours.
         reason: String,
     },
-    /// The agent accepted and was told to begin.
+    /// The agent accepted.
+    Accepted {
+        /// The session.
+        session: SessionId,
+    },
+    /// The agent was told to begin.
     Ready {
         /// The session.
         session: SessionId,
@@ -161,6 +218,15 @@ pub enum JobEvent {
     Started {
         /// The session.
         session: SessionId,
+    },
+    /// The agent or its stream was lost; the job waits again.
+    Requeued {
+        /// The session that was lost.
+        session: SessionId,
+        /// How often the job was begun so far.
+        attempts: u32,
+        /// Why, for people.
+        reason: String,
     },
     /// The session's state.
     Status {
@@ -180,49 +246,6 @@ pub enum JobEvent {
     },
     /// The end.
     Ended(Outcome),
-}
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Outcome {
-    /// The end in one word.
-    pub verdict: Verdict,
-    /// The end in words for people: the agent's, or the hub's where the hub ended it.
-    pub message: String,
-    /// What the agent sent as its result, if it did.
-    pub result: Option<JobResult>,
-    /// The agent that ran it, if one did.
-    pub agent: Option<ClientId>,
-}
-
-/// How a job ended, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// The agent says that it ended well.
-    Completed,
-    /// It failed, or its agent or stream was lost.
-    Failed,
-    /// The agent says that the job makes no sense.
-    Invalid,
-    /// The caller or the end of the hub cancelled it.
-    Cancelled,
-    /// The one agent that it was meant for refused it.
-    Refused,
-    /// No agent took it in time.
-    Unplaced,
-}
-
-impl Verdict {
-    /// Of a terminal state; anything else is a failure.
-    pub(super) const fn of(state: State) -> Self {
-        match state {
-            State::Completed => Self::Completed,
-            State::Invalid => Self::Invalid,
-            State::Failed | State::Acknowledged | State::Running => Self::Failed,
-        }
-    }
 }
 
 /// What a peer did that had no effect.
@@ -257,145 +280,6 @@ pub enum AuditKind {
     SecondResult,
     /// A message of another call's type; a driver's fault.
     WrongMessage,
-}
-
-/// A job to be run.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Job {
-    /// What it needs.
-    pub skill: Skill,
-    /// What it brings, sent in this order.
-    pub payloads: Vec<Payload>,
-    /// The one agent that may run it; `None` for any.
-    pub agent: Option<ClientId>,
-    /// How long it may wait for an agent; `None` for the hub's `wait_limit`.
-    pub wait_limit: Option<Duration>,
-}
-
-impl Job {
-    /// A test of a type.
-    #[must_use]
-    pub fn test(name: &str, payloads: Vec<Payload>) -> Self {
-        Self {
-            skill: Skill::test(name),
-            payloads,
-            agent: None,
-            wait_limit: None,
-        }
-    }
-
-    /// A translation to a format.
-    #[must_use]
-    pub fn translation(name: &str, payloads: Vec<Payload>) -> Self {
-        Self {
-            skill: Skill::translation(name),
-            payloads,
-            agent: None,
-            wait_limit: None,
-        }
-    }
-
-    /// For this agent alone; it ends [`Verdict::Refused`] when the agent refuses.
-    #[must_use]
-    pub fn only_by(mut self, agent: ClientId) -> Self {
-        self.agent = Some(agent);
-        self
-    }
-
-    /// Waits at most this long for an agent.
-    #[must_use]
-    pub const fn wait_at_most(mut self, limit: Duration) -> Self {
-        self.wait_limit = Some(limit);
-        self
-    }
-}
-
-/// Why `Register` is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// The registration is wrong.
-    #[error(transparent)]
-    Invalid(#[from] RegistrationError),
-    /// As many agents as may be.
-    #[error("{most} agents are registered, more are not taken")]
-    Full {
-        /// The bound.
-        most: usize,
-    },
-    /// The hub is leaving.
-    #[error("the hub is shutting down")]
-    ShuttingDown,
-}
-
-impl RegisterError {
-    /// The status that answers the call.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        let code = match self {
-            Self::Invalid(_) => Code::InvalidArgument,
-            Self::Full { .. } => Code::ResourceExhausted,
-            Self::ShuttingDown => Code::Unavailable,
-        };
-        Status::new(code, self.to_string())
-    }
-}
-
-/// Why a command of the caller is refused; it then changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CommandError {
-    /// As many jobs as may be.
-    #[error("{most} jobs wait or run, more are not taken")]
-    TooManyJobs {
-        /// The bound.
-        most: usize,
-    },
-    /// The waiting payloads fill their bound.
-    #[error("{seen} bytes of payloads would wait, at most {most} may")]
-    QueueFull {
-        /// Bytes that would wait.
-        seen: usize,
-        /// The bound.
-        most: usize,
-    },
-    /// One job's init message is too large to be sent.
-    #[error("a job of {seen} bytes, at most {most} can be sent")]
-    TooLarge {
-        /// Bytes of the message.
-        seen: usize,
-        /// The bound.
-        most: usize,
-    },
-    /// The job's type is empty.
-    #[error("a job's type is not empty")]
-    EmptyType,
-    /// The agent that the job is meant for is not registered.
-    #[error("no agent has that client id")]
-    UnknownAgent,
-    /// The agent that the job is meant for never said that it can run it, or wants other payloads.
-    #[error("the agent with that client id has no such capability, or requires other payloads")]
-    IncapableAgent,
-    /// No such job waits or runs.
-    #[error("no job that waits or runs has that id")]
-    UnknownJob,
-    /// The session waits for no preparation.
-    #[error("the session does not wait to be prepared")]
-    NotPreparing,
-    /// The hub is leaving.
-    #[error("the hub is shutting down")]
-    ShuttingDown,
-}
-
-/// Why an input is refused: faults of the driver, for peers' faults are [`Audit`]s and statuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InputError {
-    /// The hub is shut down.
-    #[error("the hub is shut down")]
-    Closed,
-    /// A stream name was used twice.
-    #[error("a stream of that name is open")]
-    StreamInUse,
+    /// A control stream that was not read: it was ended, and its agent is gone.
+    SlowReader,
 }

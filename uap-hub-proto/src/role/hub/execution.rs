@@ -4,22 +4,23 @@ use prost_types::Timestamp;
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, Hub, Inbound, JobEvent, Outbound, Outcome, Rpc, Timer, Use, Verdict, session::Stage,
+    AuditKind, Hub, Inbound, JobEvent, Outbound, Outcome, Rpc, Timer, Use, Verdict, queue::Entry,
+    session::Stage,
 };
 use crate::{
     capability::Kind,
-    id::{JobId, SessionId, StreamId},
+    id::{ClientId, JobId, SessionId, StreamId},
     message::JobResult,
     role::report::Report,
     state::State,
     status::{Code, Status, brief},
-    wire::{Telemetry, TestInit, TranslationInit},
+    wire::{TestInit, TranslationInit},
 };
 
 impl Hub {
     /// Sends the job as soon as its stream opens: deployed agents wait for it before they say anything.
     // impl: HUB-2-2 HUB-3-5 HUB-4-1
-    pub(super) fn open_session(&mut self, stream: StreamId, rpc: Rpc, key: Option<&str>) {
+    pub(super) fn open_session(&mut self, now: Now, stream: StreamId, rpc: Rpc, key: Option<&str>) {
         let id = match self.check_key(rpc, key) {
             Ok(id) => id,
             Err(status) => return self.end_stream(stream, status),
@@ -34,8 +35,10 @@ impl Hub {
             message: String::new(),
         };
         let (job, name) = (session.job, session.skill.name().to_owned());
-        self.streams.insert(stream, Use::Session(id.clone()));
-        let payloads = self.queue.take_payloads(job);
+        self.streams.open(stream, Use::Session(id.clone()));
+        let attempts = self.queue.get(job).map_or(0, |entry| entry.attempts);
+        let may_fail = attempts < self.max_attempts(job);
+        let payloads = self.queue.payloads(job, may_fail);
         let init = match rpc {
             Rpc::Translate => Outbound::Translation(TranslationInit {
                 target_format: name,
@@ -46,8 +49,12 @@ impl Hub {
                 payloads,
             }),
         };
-        self.job_event(job, JobEvent::Started { session: id });
+        let started = JobEvent::Started {
+            session: id.clone(),
+        };
+        self.job_event(now, job, started);
         self.send(stream, init);
+        self.watch(now, &id);
     }
 
     fn check_key(&self, rpc: Rpc, key: Option<&str>) -> Result<SessionId, Status> {
@@ -77,7 +84,7 @@ impl Hub {
     }
 
     pub(super) fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
-        let report = match (self.streams.get(&stream).cloned(), message) {
+        let report = match (self.streams.purpose(stream).cloned(), message) {
             (None, _) => return,
             (Some(Use::Listen(agent)), Inbound::Listen(message)) => {
                 return self.listen_message(now, agent, message);
@@ -112,6 +119,7 @@ impl Hub {
             return self.audit(kind, Some(agent), Some(id));
         };
         let state = *state;
+        self.watch(now, &id);
         match report {
             Report::Status {
                 kind,
@@ -127,7 +135,9 @@ impl Hub {
             Report::Telemetry(_, _) if state.is_some_and(State::is_terminal) => {
                 self.audit(AuditKind::LateTelemetry, Some(agent), Some(id));
             }
-            Report::Telemetry(_, telemetry) => self.telemetry(job, telemetry, at),
+            Report::Telemetry(_, telemetry) => {
+                self.job_event(now, job, JobEvent::Telemetry { telemetry, at });
+            }
             Report::Result(result) => self.result(now, &id, result),
         }
     }
@@ -156,6 +166,7 @@ impl Hub {
             }
         }
         self.job_event(
+            now,
             job,
             JobEvent::Status {
                 state: next,
@@ -163,10 +174,6 @@ impl Hub {
                 at,
             },
         );
-    }
-
-    fn telemetry(&mut self, job: JobId, telemetry: Telemetry, at: Option<Timestamp>) {
-        self.job_event(job, JobEvent::Telemetry { telemetry, at });
     }
 
     /// The result ends the session, in the state that came first.
@@ -205,29 +212,32 @@ impl Hub {
     // impl: HUB-4-7 HUB-4-8
     pub(super) fn stream_done(&mut self, now: Now, stream: StreamId, broken: Option<&str>) {
         let status = Status::ok();
-        match self.streams.get(&stream).cloned() {
+        match self.streams.purpose(stream).cloned() {
             None => return,
             Some(Use::Listen(agent)) => {
                 let reason = broken.map_or_else(
                     || "the agent closed Listen".to_owned(),
                     |why| format!("Listen broke: {why}"),
                 );
-                self.agent_gone(now, &agent, &reason);
+                match broken {
+                    Some(_) => self.agent_lost(now, &agent, &reason),
+                    None => self.agent_gone(now, &agent, &reason),
+                }
             }
             Some(Use::Session(id)) => {
-                let otherwise = broken.map_or_else(
-                    || "stream closed without result".to_owned(),
-                    |why| format!("Stream error: {}", brief(why)),
-                );
-                self.settle(now, &id, otherwise);
+                match broken {
+                    None => self.settle(now, &id, "stream closed without result".to_owned()),
+                    Some(why) => {
+                        let why = format!("Stream error: {}", brief(why));
+                        self.lose_session(now, &id, why, Status::ok());
+                    }
+                }
                 self.forget(&id);
             }
         }
         match broken {
             None => self.end_stream(stream, status),
-            Some(_) => {
-                self.streams.remove(&stream);
-            }
+            Some(_) => self.streams.close(stream),
         }
     }
 
@@ -239,11 +249,13 @@ impl Hub {
             Stage::Proposed => self.decline(now, id, "the agent did not answer in time"),
             Stage::Preparing => {}
             Stage::Ready => {
-                let outcome =
-                    Outcome::new(Verdict::Failed, "the agent did not open the stream in time");
-                self.end_session(now, id, outcome, Status::ok());
+                let why = "the agent did not open the stream in time";
+                self.lose_session(now, id, why.to_owned(), Status::ok());
             }
-            Stage::Open { .. } => self.settle(now, id, String::new()),
+            Stage::Open {
+                state: Some(state), ..
+            } if state.is_terminal() => self.settle(now, id, String::new()),
+            Stage::Open { .. } => self.stalled(now, id),
             Stage::Over { stream, status } => {
                 self.forget(id);
                 self.end_stream(stream, status);
@@ -252,7 +264,7 @@ impl Hub {
     }
 
     /// Ends an open session without a result: in its terminal state, or as a failure `otherwise`.
-    fn settle(&mut self, now: Now, id: &SessionId, otherwise: String) {
+    pub(super) fn settle(&mut self, now: Now, id: &SessionId, otherwise: String) {
         let outcome = match self.sessions.get(id.as_str()).map(|session| &session.stage) {
             Some(Stage::Open {
                 state: Some(state),
@@ -274,30 +286,52 @@ impl Hub {
         mut outcome: Outcome,
         status: Status,
     ) {
-        let Some(session) = self.sessions.get_mut(id) else {
+        let stage = self.sessions.get(id.as_str()).map(|found| &found.stage);
+        let ran = stage.is_some_and(|stage| *stage != Stage::Proposed);
+        let Some((job, agent)) = self.close_session(now, id, status) else {
             return;
         };
-        if matches!(session.stage, Stage::Over { .. }) {
-            return;
-        }
-        let (job, agent) = (session.job, session.agent.clone());
-        let ran = session.stage != Stage::Proposed;
         if ran {
             outcome.agent = Some(agent.clone());
         }
+        self.end_job(now, job, outcome);
+        self.offer_to(now, &agent, ran);
+        self.dismiss_if_drained(now, &agent);
+    }
+
+    /// Parts a session from its agent and gives its job, which is to be moved on; `None` for one that is over.
+    pub(super) fn close_session(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        status: Status,
+    ) -> Option<(JobId, ClientId)> {
+        let session = self.sessions.get_mut(id)?;
+        let (job, agent) = (session.job, session.agent.clone());
         match session.stage.stream() {
+            _ if matches!(session.stage, Stage::Over { .. }) => return None,
             Some(stream) => {
                 session.stage = Stage::Over { stream, status };
                 self.timers.set(
                     Timer::Session(id.clone()),
                     now.mono.saturating_add(self.config.linger),
                 );
+                self.go_on_reading(now, id, stream);
             }
             None => self.forget(id),
         }
         self.fleet.remove_session(now.mono, &agent, id);
-        self.end_job(job, outcome);
-        self.offer_to(now, &agent, ran);
+        Some((job, agent))
+    }
+
+    /// Ends a job wherever it is, and tells its agent at once.
+    pub(super) fn stop_job(&mut self, now: Now, job: JobId, outcome: Outcome, why: &str) {
+        let session = self.queue.get(job).and_then(Entry::session).cloned();
+        let Some(id) = session else {
+            return self.end_job(now, job, outcome);
+        };
+        let status = Status::new(Code::Cancelled, why);
+        self.abort_session(now, &id, outcome, status);
     }
 
     /// Ends a session, if it has not ended, and its stream at once.
@@ -319,15 +353,7 @@ impl Hub {
         }
     }
 
-    pub(super) fn end_job(&mut self, job: JobId, outcome: Outcome) {
-        if self.queue.remove(job).is_some() {
-            self.timers.clear(&Timer::Wait(job));
-            self.timers.clear(&Timer::Retry(job));
-            self.job_event(job, JobEvent::Ended(outcome));
-        }
-    }
-
-    fn forget(&mut self, id: &SessionId) {
+    pub(super) fn forget(&mut self, id: &SessionId) {
         self.timers.clear(&Timer::Session(id.clone()));
         self.sessions.forget(id, self.config.max_remembered);
     }

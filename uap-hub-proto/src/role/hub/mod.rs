@@ -1,17 +1,25 @@
 //! The hub: registers agents, offers them jobs, follows their sessions.
+//!
+#![doc = include_str!("TRANSITIONS.md")]
 
 mod config;
 mod control;
+mod durable;
+mod error;
 mod event;
 mod execution;
 mod fleet;
+mod flow;
+mod job;
+mod leave;
+mod loss;
 mod placement;
+mod policy;
 mod queue;
 mod session;
 #[cfg(test)]
 mod tests;
-
-use std::{collections::BTreeMap, time::Duration};
+mod view;
 
 use prost::Message as _;
 use ubos_common::{
@@ -21,26 +29,30 @@ use ubos_common::{
 
 pub use self::{
     config::Config,
-    event::{
-        Audit, AuditKind, CommandError, Event, Inbound, Input, InputError, Job, JobEvent, Outbound,
-        Outcome, Output, RegisterError, Verdict,
-    },
+    error::{CommandError, InputError, RegisterError},
+    event::{Audit, AuditKind, Event, Inbound, Input, JobEvent, Outbound, Output, Record},
+    job::{Job, Outcome, Verdict},
+    policy::{Candidate, LeastLoaded, LongestIdle, MostLoaded, Placement},
+    view::{AgentInfo, Counts, JobInfo, JobStage, Phase, View},
 };
 use self::{
     fleet::Fleet,
+    flow::Streams,
     queue::Queue,
     session::{Sessions, Stage},
 };
 use super::{Rpc, timers::Timers};
 use crate::{
-    capability::{Skill, skills},
+    capability::skills,
     id::{ClientId, JobId, SessionId, StreamId},
-    status::{Code, Status},
+    status::Status,
     wire::{AgentRegistration, AgentRegistrationResponse, Payload},
 };
 
 /// Outputs that wait before the driver stops reading.
 const MAX_OUTPUTS: usize = 4096;
+/// Bytes of a job's group.
+const MAX_GROUP_BYTES: usize = 1024;
 
 /// The hub's side of the protocol, without IO: streams and commands in, messages, ends and news out.
 ///
@@ -66,6 +78,7 @@ const MAX_OUTPUTS: usize = 4096;
 /// let capabilities = vec![Skill::test("sum").into()];
 /// let agent = hub.register(now, AgentRegistration { display_name: "a".into(), capabilities })?.client_id;
 /// hub.submit(now, Job::test("sum", vec![]))?;
+/// assert!(matches!(hub.poll_output(), Some(Output::Event(Event::AgentRegistered { .. }))));
 /// assert!(hub.poll_output().is_none()); // nobody listens yet
 /// hub.handle_input(now, Input::Opened { stream: StreamId(1), rpc: Rpc::Listen, key: Some(&agent) })?;
 /// while let Some(output) = hub.poll_output() {
@@ -83,20 +96,13 @@ pub struct Hub {
     fleet: Fleet,
     queue: Queue,
     sessions: Sessions,
-    streams: BTreeMap<StreamId, Use>,
+    streams: Streams,
     timers: Timers<Timer>,
     outputs: Outbox<Output>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Open,
-    Draining,
-    Closed,
-}
-
 /// What an open stream is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Use {
     Listen(ClientId),
     Session(SessionId),
@@ -108,6 +114,8 @@ enum Timer {
     Unheard(ClientId),
     /// The job has waited long enough.
     Wait(JobId),
+    /// The job should have ended.
+    Limit(JobId),
     /// The job that all refused is offered again.
     Retry(JobId),
     /// The session should have gone on; what that means depends on its stage.
@@ -116,35 +124,20 @@ enum Timer {
     Drain,
 }
 
-/// An agent, as the caller sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AgentInfo {
-    /// Its name towards the hub.
-    pub client_id: ClientId,
-    /// Its name towards people.
-    pub name: String,
-    /// What it can do.
-    pub skills: Vec<Skill>,
-    /// Whether its control stream is open.
-    pub is_available: bool,
-    /// Its proposals and sessions that have not ended.
-    pub load: usize,
-}
-
 impl Hub {
     /// A hub without agents and jobs.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        let placement = config.placement.clone();
         Self {
-            config,
             phase: Phase::Open,
-            fleet: Fleet::default(),
+            fleet: Fleet::new(placement, config.max_sessions_per_agent),
             queue: Queue::default(),
             sessions: Sessions::default(),
-            streams: BTreeMap::new(),
+            streams: Streams::default(),
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
+            config,
         }
     }
 
@@ -160,7 +153,7 @@ impl Hub {
         now: Now,
         registration: AgentRegistration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
-        if self.phase != Phase::Open {
+        if self.phase.is_leaving() {
             return Err(RegisterError::ShuttingDown);
         }
         let most = self.config.max_agents;
@@ -175,11 +168,15 @@ impl Hub {
             Timer::Unheard(id.clone()),
             now.mono.saturating_add(self.config.listen_timeout),
         );
+        self.event(Event::AgentRegistered {
+            agent: id.clone(),
+            name: name.clone(),
+        });
         self.fleet.register(now.mono, id, name, skills);
         Ok(AgentRegistrationResponse { client_id })
     }
 
-    /// Takes a job and offers it, now or when an agent can take it.
+    /// Takes a job and offers it, now or when an agent can take it. A durable hub stores it before.
     ///
     /// # Errors
     ///
@@ -188,15 +185,31 @@ impl Hub {
     ///
     /// Spec: UAP hub 3
     pub fn submit(&mut self, now: Now, job: Job) -> Result<JobId, CommandError> {
-        let bytes = self.check(&job)?;
         let id = self.config.ids.next_id::<JobId>();
-        let limit = job.wait_limit.unwrap_or(self.config.wait_limit);
-        self.timers
-            .set(Timer::Wait(id), now.mono.saturating_add(limit));
-        self.queue
-            .add(id, job.skill, job.payloads, bytes, job.agent);
-        self.place(now, id);
+        self.submit_as(now, id, job)?;
         Ok(id)
+    }
+
+    /// As [`submit`](Self::submit), under an id that the caller chose: a UUID that no other job ever had.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit), and a job of that id that is here.
+    pub fn submit_as(&mut self, now: Now, id: JobId, job: Job) -> Result<(), CommandError> {
+        if self.queue.get(id).is_some() {
+            return Err(CommandError::DuplicateJob);
+        }
+        let bytes = self.check(&job)?;
+        if self.config.durable {
+            let record = Record::Accepted(job.clone());
+            self.queue.add(id, job, bytes, false);
+            self.outputs.push(Output::Store { job: id, record });
+        } else {
+            self.queue.add(id, job, bytes, true);
+            self.begin_waiting(now, id);
+        }
+        self.finish(now);
+        Ok(())
     }
 
     /// Ends a job: one that waits leaves the queue, one that runs has its stream ended `CANCELLED`, which
@@ -207,17 +220,12 @@ impl Hub {
     /// No such job waits or runs.
     pub fn cancel(&mut self, now: Now, job: JobId) -> Result<(), CommandError> {
         let entry = self.queue.get(job).ok_or(CommandError::UnknownJob)?;
-        let outcome = Outcome::new(Verdict::Cancelled, "cancelled by the caller");
-        match entry.session.clone() {
-            None => self.end_job(job, outcome),
-            Some(session) => self.abort_session(
-                now,
-                &session,
-                outcome,
-                Status::new(Code::Cancelled, "cancelled"),
-            ),
+        if matches!(entry.stage, queue::Stage::Ending(_)) {
+            return Err(CommandError::UnknownJob);
         }
-        self.close_if_drained();
+        let outcome = Outcome::new(Verdict::Cancelled, "cancelled by the caller");
+        self.stop_job(now, job, outcome, "cancelled");
+        self.finish(now);
         Ok(())
     }
 
@@ -247,31 +255,10 @@ impl Hub {
                 let outcome =
                     Outcome::new(Verdict::Failed, format!("preparation failed: {reason}"));
                 self.end_session(now, session, outcome, Status::ok());
-                self.close_if_drained();
             }
         }
+        self.finish(now);
         Ok(())
-    }
-
-    /// Leaves: offers nothing more, ends what waits, gives running sessions `drain`, then ends every
-    /// stream `UNAVAILABLE`, whereupon agents look for the hub again.
-    ///
-    /// Spec: UAP hub 5
-    pub fn shutdown(&mut self, now: Now, drain: Duration) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        self.phase = Phase::Draining;
-        self.timers
-            .set(Timer::Drain, now.mono.saturating_add(drain));
-        let leaving = || Outcome::new(Verdict::Cancelled, "the hub is shutting down");
-        for session in self.sessions.in_stage(|stage| *stage == Stage::Proposed) {
-            self.end_session(now, &session, leaving(), Status::ok());
-        }
-        for job in self.queue.waiting() {
-            self.end_job(job, leaving());
-        }
-        self.close_if_drained();
     }
 
     /// Takes what happened on a stream. Inputs of streams that have ended are ignored.
@@ -284,7 +271,7 @@ impl Hub {
             return Err(InputError::Closed);
         }
         match input {
-            Input::Opened { stream, .. } if self.streams.contains_key(&stream) => {
+            Input::Opened { stream, .. } if self.streams.purpose(stream).is_some() => {
                 return Err(InputError::StreamInUse);
             }
             Input::Opened {
@@ -292,12 +279,14 @@ impl Hub {
                 rpc: Rpc::Listen,
                 key,
             } => self.open_listen(now, stream, key),
-            Input::Opened { stream, rpc, key } => self.open_session(stream, rpc, key),
+            Input::Opened { stream, rpc, key } => self.open_session(now, stream, rpc, key),
             Input::Message { stream, message } => self.message(now, stream, message),
             Input::HalfClosed { stream } => self.stream_done(now, stream, None),
             Input::Reset { stream, reason } => self.stream_done(now, stream, Some(&reason)),
+            Input::Blocked { stream } => self.streams.block(stream),
+            Input::Writable { stream } => self.unblock(stream),
         }
-        self.close_if_drained();
+        self.finish(now);
         Ok(())
     }
 
@@ -309,12 +298,16 @@ impl Hub {
                     self.agent_gone(now, &agent, "the agent did not open Listen in time")
                 }
                 Timer::Wait(job) => self.waited_long_enough(now, job),
+                Timer::Limit(job) => {
+                    let outcome = Outcome::new(Verdict::TimedOut, "the job took too long");
+                    self.stop_job(now, job, outcome, "the job took too long");
+                }
                 Timer::Retry(job) => self.offer_again(now, job),
                 Timer::Session(session) => self.session_timeout(now, &session),
-                Timer::Drain => self.end_all(now),
+                Timer::Drain => self.end_sessions(now),
             }
         }
-        self.close_if_drained();
+        self.finish(now);
     }
 
     /// The next thing to do, in order.
@@ -340,53 +333,38 @@ impl Hub {
         self.phase == Phase::Closed
     }
 
-    /// The registered agents, ordered by client id.
-    pub fn agents(&self) -> impl Iterator<Item = AgentInfo> {
-        self.fleet.iter().map(|(id, agent)| AgentInfo {
-            client_id: id.clone(),
-            name: agent.name.clone(),
-            skills: agent.skills.keys().cloned().collect(),
-            is_available: agent.listen.is_some(),
-            load: agent.sessions.len(),
-        })
-    }
-
-    /// Agents that may be offered jobs.
-    #[must_use]
-    pub fn available_count(&self) -> usize {
-        self.fleet.listening()
-    }
-
     /// The job whose session runs on a stream, so that a driver knows whose reader to wait for.
     #[must_use]
     pub fn job_of(&self, stream: StreamId) -> Option<JobId> {
-        match self.streams.get(&stream)? {
+        match self.streams.purpose(stream)? {
             Use::Listen(_) => None,
             Use::Session(session) => Some(self.sessions.get(session.as_str())?.job),
         }
     }
 
-    /// Jobs that wait or run.
-    #[must_use]
-    pub fn job_count(&self) -> usize {
-        self.queue.len()
-    }
-
     fn check(&self, job: &Job) -> Result<usize, CommandError> {
-        if self.phase != Phase::Open {
+        if self.phase.is_leaving() {
             return Err(CommandError::ShuttingDown);
         }
         if job.skill.name().is_empty() {
             return Err(CommandError::EmptyType);
         }
+        if let Some(seen) = job.group.as_ref().map(|group| group.len())
+            && seen > MAX_GROUP_BYTES
+        {
+            let most = MAX_GROUP_BYTES;
+            return Err(CommandError::LongGroup { seen, most });
+        }
         if let Some(agent) = &job.agent {
-            let agent = self
-                .fleet
-                .get(agent.as_str())
-                .ok_or(CommandError::UnknownAgent)?;
-            if !agent.has_skill(&job.skill, &job.payloads) {
+            if self.fleet.get(agent.as_str()).is_none() {
+                return Err(CommandError::UnknownAgent);
+            }
+            if !(self.fleet).is_capable(agent.as_str(), &job.skill, &job.payloads) {
                 return Err(CommandError::IncapableAgent);
             }
+        } else if self.config.fail_fast && !self.fleet.has_capable(&job.skill, &job.payloads) {
+            let skill = job.skill.clone();
+            return Err(CommandError::NoCapableAgent { skill });
         }
         if self.queue.len() >= self.config.max_jobs {
             return Err(CommandError::TooManyJobs {
@@ -410,46 +388,16 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// Ends every stream, and with them the sessions that did not end in the drain time.
-    fn end_all(&mut self, now: Now) {
-        let gone = || Status::new(Code::Unavailable, "the hub is shutting down");
-        for session in self.sessions.in_stage(|_| true) {
-            let outcome = Outcome::new(Verdict::Cancelled, "the hub is shutting down");
-            self.abort_session(now, &session, outcome, gone());
+    /// What is left to do after every call.
+    fn finish(&mut self, now: Now) {
+        while let Some(stream) = self.streams.take_overflown() {
+            self.overflown(now, stream);
         }
-        for (stream, _) in std::mem::take(&mut self.streams) {
-            self.outputs.push(Output::End {
-                stream,
-                status: gone(),
-            });
-        }
-        self.timers = Timers::new();
-        self.phase = Phase::Closed;
-        self.event(Event::Closed);
-    }
-
-    fn close_if_drained(&mut self) {
-        if self.phase == Phase::Draining && self.sessions.is_empty() {
-            // Without sessions `end_all` looks at no time.
-            self.end_all(Now::new(Mono::ZERO, ubos_common::time::Timestamp::EPOCH));
-        }
-    }
-
-    fn send(&mut self, stream: StreamId, message: Outbound) {
-        self.outputs.push(Output::Send { stream, message });
-    }
-
-    fn end_stream(&mut self, stream: StreamId, status: Status) {
-        self.streams.remove(&stream);
-        self.outputs.push(Output::End { stream, status });
+        self.close_if_drained();
     }
 
     fn event(&mut self, event: Event) {
         self.outputs.push(Output::Event(event));
-    }
-
-    fn job_event(&mut self, job: JobId, event: JobEvent) {
-        self.event(Event::Job { job, event });
     }
 
     fn audit(&mut self, kind: AuditKind, agent: Option<ClientId>, session: Option<SessionId>) {
@@ -488,18 +436,6 @@ impl Machine for Hub {
 
     fn is_closed(&self) -> bool {
         Self::is_closed(self)
-    }
-}
-
-impl Outcome {
-    /// An outcome without result and agent.
-    pub(crate) fn new(verdict: Verdict, message: impl Into<String>) -> Self {
-        Self {
-            verdict,
-            message: message.into(),
-            result: None,
-            agent: None,
-        }
     }
 }
 

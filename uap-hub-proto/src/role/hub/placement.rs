@@ -6,6 +6,7 @@ use ubos_common::time::Now;
 
 use super::{
     Hub, JobEvent, Outbound, Outcome, Phase, Timer, Verdict,
+    queue::{Entry, Line, Place, Stage as JobStage},
     session::{Session, Stage},
 };
 use crate::{
@@ -25,30 +26,18 @@ impl Hub {
         if self.phase != Phase::Open {
             return;
         }
-        let Some(entry) = self.queue.get(job).filter(|entry| entry.session.is_none()) else {
+        let Some(entry) = self.queue.get(job) else {
             return;
         };
-        let most = self.config.max_sessions_per_agent;
-        let mut is_full = false;
-        let mut chosen = None;
-        for (id, agent) in self.fleet.candidates(&entry.skill) {
-            let is_asked = entry.pinned.as_ref().is_none_or(|pinned| pinned == id);
-            if !is_asked
-                || entry.refused.contains(id)
-                || !agent.can_do(&entry.skill, &entry.payloads)
-            {
-                continue;
-            }
-            if agent.sessions.len() < most {
-                chosen = Some(id.clone());
-                break;
-            }
-            is_full = true;
+        if entry.stage != JobStage::Waiting {
+            return;
         }
-        let rests = !entry.refused.is_empty() && !is_full;
+        let (chosen, asked) = self.choose(entry);
+        let has_refused = entry.refused.iter().filter(|id| self.fleet.is_present(id));
+        let all_refused = !entry.refused.is_empty() && has_refused.count() >= asked;
         match chosen {
             Some(agent) => self.propose(now, job, &agent),
-            None if rests && !self.timers.is_set(&Timer::Retry(job)) => {
+            None if all_refused && !self.timers.is_set(&Timer::Retry(job)) => {
                 let pause = pause(self.config.refusal_pause, entry.rounds);
                 self.timers
                     .set(Timer::Retry(job), now.mono.saturating_add(pause));
@@ -57,9 +46,25 @@ impl Hub {
         }
     }
 
+    /// The agent to ask now, and how many there are that could be asked sooner or later.
+    fn choose(&self, entry: &Entry) -> (Option<ClientId>, usize) {
+        let (skill, payloads) = (&entry.job.skill, &entry.job.payloads);
+        let Some(only) = &entry.job.agent else {
+            let chosen = self.fleet.choose(skill, payloads, &entry.refused);
+            let chosen = chosen.cloned();
+            let asked = match chosen {
+                Some(_) => 0,
+                None => self.fleet.present(skill, payloads),
+            };
+            return (chosen, asked);
+        };
+        let may_be_asked = self.fleet.may_be_asked(only) && !entry.refused.contains(only);
+        (may_be_asked.then(|| only.clone()), 1)
+    }
+
     // impl: HUB-3-1
     fn propose(&mut self, now: Now, job: JobId, agent: &ClientId) {
-        let Some(skill) = self.queue.get(job).map(|entry| entry.skill.clone()) else {
+        let Some(skill) = self.queue.get(job).map(|entry| entry.job.skill.clone()) else {
             return;
         };
         let Some(stream) = self
@@ -80,7 +85,7 @@ impl Hub {
             Timer::Session(id.clone()),
             now.mono.saturating_add(self.config.proposal_timeout),
         );
-        self.queue.assign(job, id.clone());
+        self.queue.set_stage(job, JobStage::Session(id.clone()));
         self.fleet.add_session(agent, id.clone());
         self.sessions.add(
             id.clone(),
@@ -92,6 +97,7 @@ impl Hub {
             },
         );
         self.job_event(
+            now,
             job,
             JobEvent::Offered {
                 session: id.clone(),
@@ -125,63 +131,75 @@ impl Hub {
             return;
         };
         entry.reason = Some(reason.clone());
-        if entry.pinned.is_some() {
+        if entry.job.agent.is_some() {
             let mut outcome = Outcome::new(Verdict::Refused, reason);
             outcome.agent = Some(agent);
             self.end_session(now, session, outcome, Status::ok());
             return;
         }
-        entry.refused.insert(agent.clone());
-        self.withdraw(now, session, reason);
+        self.pass_over(job, &agent);
+        self.withdraw(now, session, &reason);
         self.place(now, job);
         self.offer_to(now, &agent, false);
+        self.dismiss_if_drained(now, &agent);
     }
 
-    /// Takes an offer back; the job waits again.
-    pub(super) fn withdraw(&mut self, now: Now, session: &SessionId, reason: String) {
-        let Some((job, agent)) = self
-            .sessions
-            .get(session.as_str())
-            .map(|found| (found.job, found.agent.clone()))
-        else {
+    /// Asks others before this agent. Agents that are gone need not be passed over, and are forgotten before
+    /// there are more names than agents.
+    pub(super) fn pass_over(&mut self, job: JobId, agent: &ClientId) {
+        let Some(entry) = self.queue.get_mut(job) else {
             return;
         };
-        self.timers.clear(&Timer::Session(session.clone()));
-        self.fleet.remove_session(now.mono, &agent, session);
-        self.sessions.forget(session, self.config.max_remembered);
-        self.queue.unassign(job);
-        self.job_event(
-            job,
-            JobEvent::Declined {
-                session: session.clone(),
-                reason,
-            },
-        );
-    }
-
-    /// Offers waiting jobs to an agent that has room, the oldest of each skill first. An agent that got
-    /// free of a session (`freed`) is asked again for one job that it refused, since it may have been busy.
-    pub(super) fn offer_to(&mut self, now: Now, agent: &ClientId, mut freed: bool) {
-        let Some(found) = self.fleet.get(agent.as_str()) else {
-            return;
-        };
-        let skills: Vec<_> = found.skills.keys().cloned().collect();
-        for skill in skills {
-            let mut order = 0;
-            while let Some((next, job)) = self.queue.waiting_after(&skill, order) {
-                order = next;
-                let Some(found) = self.fleet.get(agent.as_str()) else {
-                    return;
-                };
-                if found.sessions.len() >= self.config.max_sessions_per_agent {
-                    return;
-                }
-                if freed && let Some(entry) = self.queue.get_mut(job) {
-                    freed = !entry.refused.remove(agent);
-                }
-                self.place(now, job);
-            }
+        entry.refused.insert(agent.clone());
+        if entry.refused.len() > self.fleet.len() {
+            (entry.refused).retain(|id| self.fleet.get(id.as_str()).is_some());
         }
+    }
+
+    /// Takes an offer back; the job waits again, and is still to be placed.
+    pub(super) fn withdraw(&mut self, now: Now, id: &SessionId, reason: &str) -> Option<JobId> {
+        let (job, _) = self.close_session(now, id, Status::ok())?;
+        self.queue.set_stage(job, JobStage::Waiting);
+        let event = JobEvent::Declined {
+            session: id.clone(),
+            reason: reason.to_owned(),
+        };
+        self.job_event(now, job, event);
+        Some(job)
+    }
+
+    /// Offers waiting jobs to an agent that has room, by their place in line. An agent that got free of a
+    /// session (`freed`) is asked again for one job that it refused, since it may have been busy.
+    pub(super) fn offer_to(&mut self, now: Now, agent: &ClientId, mut freed: bool) {
+        let mut lines = self.lines_for(agent);
+        while self.phase == Phase::Open && self.fleet.may_be_asked(agent) {
+            let heads = lines.iter_mut().filter_map(|(line, after)| {
+                let (place, job) = self.queue.next_in(line, *after)?;
+                Some((place, job, after))
+            });
+            let Some((place, job, after)) = heads.min_by_key(|(place, ..)| *place) else {
+                return;
+            };
+            *after = Some(place);
+            if freed && let Some(entry) = self.queue.get_mut(job) {
+                freed = !entry.refused.remove(agent);
+            }
+            self.place(now, job);
+        }
+    }
+
+    /// The lines whose jobs an agent can do, each to be read from its start.
+    fn lines_for(&self, id: &ClientId) -> Vec<(Line, Option<Place>)> {
+        let Some(agent) = self.fleet.get(id.as_str()) else {
+            return Vec::new();
+        };
+        let lines = agent.skills.keys().flat_map(|skill| {
+            let lines = self.queue.lines(skill);
+            lines.filter(|(_, payloads)| self.fleet.is_capable(id.as_str(), skill, payloads))
+        });
+        let own = std::iter::once(Line::One(id.clone()));
+        let lines = lines.map(|(line, _)| line).chain(own);
+        lines.map(|line| (line, None)).collect()
     }
 
     /// All capable agents have refused and the pause is over.
@@ -199,25 +217,22 @@ impl Hub {
         let Some(entry) = self.queue.get(job) else {
             return;
         };
-        let session = entry.session.clone();
+        let session = entry.session().cloned();
         let message = match &entry.reason {
             Some(reason) => {
                 format!("no agent took the job in time; the last one asked said: {reason}")
             }
             None if session.is_some() => "no agent took the job in time".to_owned(),
-            None if self.fleet.candidates(&entry.skill).next().is_none() => {
-                format!("no agent offers {}", entry.skill)
+            None if !self.fleet.has_skill(&entry.job.skill) => {
+                format!("no agent offers {}", entry.job.skill)
             }
             None => format!(
                 "no agent that offers {} had room for the job and took its payloads",
-                entry.skill
+                entry.job.skill
             ),
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);
-        match session {
-            None => self.end_job(job, outcome),
-            Some(session) => self.end_session(now, &session, outcome, Status::ok()),
-        }
+        self.stop_job(now, job, outcome, "no agent took the job in time");
     }
 }
 

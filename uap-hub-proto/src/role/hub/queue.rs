@@ -1,41 +1,126 @@
-//! The jobs, and an index from skill to waiting jobs in the order in which they came.
+//! The jobs, and the lines in which they wait.
+//!
+//! Jobs that ask the same of an agent (skill, and types and MIME types of their payloads) stand in one line,
+//! those for one agent in a line of its own; so an agent that gets free looks at the heads of the lines that
+//! it can serve and at nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use super::job::{Job, Outcome};
 use crate::{
     capability::Skill,
     id::{ClientId, JobId, SessionId},
     wire::Payload,
 };
 
-/// One job that has not ended.
+/// Before whom a job comes: by priority, then by turn of its group, then by age.
+///
+/// The turn is what makes the line fair: the n-th waiting job of each group has the same one, so that a group
+/// with a thousand jobs and one with a single job are served alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    priority: Reverse<i8>,
+    turn: u64,
+    order: u64,
+}
+
+/// What jobs ask of an agent besides the skill: each payload type with whether it repeats, and its MIME types.
+pub(super) type Shape = Arc<[u8]>;
+
+/// One line; `None` for no shape is the line of one agent's own jobs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Line {
+    Any(Skill, Shape),
+    One(ClientId),
+}
+
+/// Where a job is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Stage {
+    /// It is being stored, and not accepted before it is.
+    Storing,
+    /// It waits for an agent.
+    Waiting,
+    /// It is offered or runs.
+    Session(SessionId),
+    /// It has ended, and the end is being stored.
+    Ending(Box<Outcome>),
+}
+
+/// One job whose end was not told.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) skill: Skill,
-    /// Moved out when the agent is sent them.
-    pub(super) payloads: Vec<Payload>,
+    pub(super) job: Job,
+    /// Bytes of payloads that are kept here.
     pub(super) bytes: usize,
-    /// The one agent that may run it.
-    pub(super) pinned: Option<ClientId>,
     /// Agents that are passed over until all others have refused too.
     pub(super) refused: BTreeSet<ClientId>,
     /// The last reason that an agent gave.
     pub(super) reason: Option<String>,
     /// How often all agents have refused.
     pub(super) rounds: u32,
-    /// The offer or session that it is in; `None` while it waits.
-    pub(super) session: Option<SessionId>,
-    order: u64,
+    /// How often an agent has accepted it.
+    pub(super) attempts: u32,
+    pub(super) stage: Stage,
+    /// Records of it that the store has not answered for.
+    pub(super) unstored: u32,
+    /// News that its reader has not taken.
+    pub(super) unread: Unread,
+    place: Place,
+    shape: Shape,
 }
 
-/// All jobs. The index holds exactly those without a session.
+/// News that were given out and not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unread {
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+    /// Nobody reads, and nothing is counted.
+    pub(super) is_muted: bool,
+}
+
+impl Entry {
+    pub(super) const fn session(&self) -> Option<&SessionId> {
+        match &self.stage {
+            Stage::Session(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    fn line(&self) -> Line {
+        match &self.job.agent {
+            Some(agent) => Line::One(agent.clone()),
+            None => Line::Any(self.job.skill.clone(), self.shape.clone()),
+        }
+    }
+}
+
+/// All jobs. The lines hold exactly those that wait.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     jobs: BTreeMap<JobId, Entry>,
-    waiting: BTreeMap<Skill, BTreeMap<u64, JobId>>,
-    /// Bytes of payloads of jobs whose payloads were not moved out.
+    lines: BTreeMap<Skill, BTreeMap<Shape, Waiting>>,
+    pinned: BTreeMap<ClientId, Waiting>,
+    turns: BTreeMap<i8, Turns>,
+    /// Bytes of payloads that are kept here.
     bytes: usize,
     submitted: u64,
+    waiting: usize,
+}
+
+type Waiting = BTreeMap<Place, JobId>;
+
+/// Whose turn it is among the groups of one priority.
+#[derive(Debug, Default)]
+struct Turns {
+    /// The turn of the last job that was taken out.
+    now: u64,
+    /// Each group's last turn and how many jobs it has.
+    groups: BTreeMap<Option<Arc<str>>, (u64, usize)>,
 }
 
 impl Queue {
@@ -47,98 +132,263 @@ impl Queue {
         self.bytes
     }
 
+    pub(super) const fn waiting_count(&self) -> usize {
+        self.waiting
+    }
+
     pub(super) fn get(&self, id: JobId) -> Option<&Entry> {
         self.jobs.get(&id)
     }
 
-    /// For changes to what the indexes do not hold.
+    /// For changes to what the lines do not depend on.
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Entry> {
         self.jobs.get_mut(&id)
     }
 
-    pub(super) fn add(
-        &mut self,
-        id: JobId,
-        skill: Skill,
-        payloads: Vec<Payload>,
-        bytes: usize,
-        pinned: Option<ClientId>,
-    ) {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
+        self.jobs.iter().map(|(id, entry)| (*id, entry))
+    }
+
+    /// Adds a job, which waits unless it is to be stored before.
+    pub(super) fn add(&mut self, id: JobId, job: Job, bytes: usize, is_stored: bool) {
         self.submitted += 1;
         self.bytes += bytes;
+        let turns = self.turns.entry(job.priority).or_default();
+        let now = turns.now;
+        let (turn, jobs) = turns.groups.entry(job.group.clone()).or_insert((now, 0));
+        *turn = now.max(*turn) + 1;
+        *jobs += 1;
         let entry = Entry {
-            skill,
-            payloads,
+            place: Place {
+                priority: Reverse(job.priority),
+                turn: *turn,
+                order: self.submitted,
+            },
+            shape: shape(&job.payloads),
+            job,
             bytes,
-            pinned,
             refused: BTreeSet::new(),
             reason: None,
             rounds: 0,
-            session: None,
-            order: self.submitted,
+            attempts: 0,
+            stage: Stage::Storing,
+            unstored: u32::from(!is_stored),
+            unread: Unread::default(),
         };
-        self.waiting
-            .entry(entry.skill.clone())
-            .or_default()
-            .insert(entry.order, id);
         self.jobs.insert(id, entry);
-    }
-
-    pub(super) fn assign(&mut self, id: JobId, session: SessionId) {
-        if let Some(entry) = self.jobs.get_mut(&id) {
-            entry.session = Some(session);
-            unlist(&mut self.waiting, entry);
+        if is_stored {
+            self.set_stage(id, Stage::Waiting);
         }
     }
 
-    pub(super) fn unassign(&mut self, id: JobId) {
-        if let Some(entry) = self.jobs.get_mut(&id) {
-            entry.session = None;
-            self.waiting
-                .entry(entry.skill.clone())
-                .or_default()
-                .insert(entry.order, id);
+    /// Moves a job on, in or out of its line.
+    pub(super) fn set_stage(&mut self, id: JobId, stage: Stage) {
+        let Some(entry) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        let (was, is) = (entry.stage == Stage::Waiting, stage == Stage::Waiting);
+        if let Stage::Session(_) = &stage {
+            let turns = self.turns.entry(entry.job.priority).or_default();
+            turns.now = turns.now.max(entry.place.turn);
+        }
+        entry.stage = stage;
+        if was != is {
+            let (line, place) = (entry.line(), entry.place);
+            self.list(line, place, is.then_some(id));
         }
     }
 
-    /// The payloads, to be sent.
-    pub(super) fn take_payloads(&mut self, id: JobId) -> Vec<Payload> {
+    fn list(&mut self, line: Line, place: Place, job: Option<JobId>) {
+        let change = |waiting: &mut Waiting| match job {
+            Some(id) => drop(waiting.insert(place, id)),
+            None => drop(waiting.remove(&place)),
+        };
+        if job.is_some() {
+            self.waiting += 1;
+        } else {
+            self.waiting -= 1;
+        }
+        match line {
+            Line::One(agent) => {
+                let waiting = self.pinned.entry(agent.clone()).or_default();
+                change(waiting);
+                if waiting.is_empty() {
+                    self.pinned.remove(&agent);
+                }
+            }
+            Line::Any(skill, shape) => {
+                let lines = self.lines.entry(skill.clone()).or_default();
+                let waiting = lines.entry(shape.clone()).or_default();
+                change(waiting);
+                if waiting.is_empty() {
+                    lines.remove(&shape);
+                }
+                if lines.is_empty() {
+                    self.lines.remove(&skill);
+                }
+            }
+        }
+    }
+
+    /// The payloads, to be sent; kept here too where the job may be sent again.
+    pub(super) fn payloads(&mut self, id: JobId, keep: bool) -> Vec<Payload> {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
+        if keep {
+            return entry.job.payloads.clone();
+        }
         self.bytes = self.bytes.saturating_sub(std::mem::take(&mut entry.bytes));
-        std::mem::take(&mut entry.payloads)
+        std::mem::take(&mut entry.job.payloads)
     }
 
     pub(super) fn remove(&mut self, id: JobId) -> Option<Entry> {
+        self.set_stage(id, Stage::Storing);
+        self.payloads(id, false);
         let entry = self.jobs.remove(&id)?;
-        self.bytes = self.bytes.saturating_sub(entry.bytes);
-        if entry.session.is_none() {
-            unlist(&mut self.waiting, &entry);
+        if let Some(turns) = self.turns.get_mut(&entry.job.priority) {
+            let left = turns.groups.get_mut(&entry.job.group).map(|(_, jobs)| {
+                *jobs -= 1;
+                *jobs
+            });
+            if left == Some(0) {
+                turns.groups.remove(&entry.job.group);
+            }
+            if turns.groups.is_empty() {
+                self.turns.remove(&entry.job.priority);
+            }
         }
         Some(entry)
     }
 
-    /// The first waiting job of a skill after the one with this order, with its order.
-    pub(super) fn waiting_after(&self, skill: &Skill, order: u64) -> Option<(u64, JobId)> {
-        let (order, id) = self.waiting.get(skill)?.range(order + 1..).next()?;
-        Some((*order, *id))
+    /// The lines of a skill, each with the payloads of one of its jobs: those of all ask the same.
+    pub(super) fn lines(&self, skill: &Skill) -> impl Iterator<Item = (Line, &[Payload])> {
+        let lines = self.lines.get(skill).into_iter().flatten();
+        lines.filter_map(|(shape, waiting)| {
+            let (_, id) = waiting.first_key_value()?;
+            let payloads = &self.jobs.get(id)?.job.payloads;
+            Some((Line::Any(skill.clone(), shape.clone()), payloads.as_slice()))
+        })
     }
 
-    /// All jobs without a session.
+    /// The first job of a line that comes after a place.
+    pub(super) fn next_in(&self, line: &Line, after: Option<Place>) -> Option<(Place, JobId)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let waiting = match line {
+            Line::One(agent) => self.pinned.get(agent)?,
+            Line::Any(skill, shape) => self.lines.get(skill)?.get(shape)?,
+        };
+        let from = after.map_or(Unbounded, Excluded);
+        let (place, id) = waiting.range((from, Unbounded)).next()?;
+        Some((*place, *id))
+    }
+
+    /// The jobs that wait for one agent alone.
+    pub(super) fn pinned_to(&self, agent: &ClientId) -> Vec<JobId> {
+        let waiting = self.pinned.get(agent).into_iter();
+        waiting.flat_map(|jobs| jobs.values().copied()).collect()
+    }
+
+    /// All jobs that wait, first come first.
     pub(super) fn waiting(&self) -> Vec<JobId> {
-        self.waiting
-            .values()
-            .flat_map(|jobs| jobs.values().copied())
-            .collect()
+        let lines = self.lines.values().flat_map(BTreeMap::values);
+        let mut all: Vec<_> = lines.chain(self.pinned.values()).flatten().collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| *id).collect()
     }
 }
 
-fn unlist(waiting: &mut BTreeMap<Skill, BTreeMap<u64, JobId>>, entry: &Entry) {
-    if let Some(jobs) = waiting.get_mut(&entry.skill) {
-        jobs.remove(&entry.order);
-        if jobs.is_empty() {
-            waiting.remove(&entry.skill);
+fn shape(payloads: &[Payload]) -> Shape {
+    let mut types: BTreeMap<&str, (bool, BTreeSet<Option<String>>)> = BTreeMap::new();
+    for payload in payloads {
+        let mime = payload.attachment.as_ref();
+        let mime = mime.map(|attachment| crate::capability::essence(&attachment.mime_type));
+        types
+            .entry(&payload.r#type)
+            .and_modify(|(repeats, mimes)| {
+                *repeats = true;
+                mimes.insert(mime.clone());
+            })
+            .or_insert_with(|| (false, [mime].into()));
+    }
+    format!("{types:?}").into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+
+    use super::*;
+
+    fn order(jobs: &[(i8, Option<&str>)]) -> Vec<usize> {
+        let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
+        let mut names = Vec::new();
+        for (priority, group) in jobs {
+            let mut job = Job::test("t", Vec::new()).priority(*priority);
+            job.group = group.map(Into::into);
+            let id = ids.next_id();
+            queue.add(id, job, 0, true);
+            names.push(id);
+        }
+        assert_eq!(queue.waiting_count(), jobs.len());
+        let waiting = queue.waiting();
+        for id in &names {
+            queue.remove(*id);
+        }
+        assert!(queue.lines.is_empty() && queue.turns.is_empty() && queue.waiting_count() == 0);
+        let number = |id| names.iter().position(|name| *name == id).unwrap();
+        waiting.into_iter().map(number).collect()
+    }
+
+    // spec: HUB-3-6
+    #[test]
+    fn priority_then_turns_of_groups_then_age() {
+        assert_eq!(order(&[(0, None), (0, None), (0, None)]), [0, 1, 2]);
+        assert_eq!(
+            order(&[(0, None), (5, None), (-1, None), (5, None)]),
+            [1, 3, 0, 2]
+        );
+        let (a, b) = (Some("a"), Some("b"));
+        assert_eq!(
+            order(&[(0, a), (0, a), (0, a), (0, b), (0, b)]),
+            [0, 3, 1, 4, 2]
+        );
+        assert_eq!(order(&[(0, a), (0, a), (1, b), (1, a)]), [2, 3, 0, 1]);
+    }
+
+    // spec: HUB-3-6
+    #[test]
+    fn a_group_that_comes_late_does_not_make_up_for_it() {
+        let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
+        let mut add = |queue: &mut Queue, group: &str| {
+            let id: JobId = ids.next_id();
+            queue.add(id, Job::test("t", Vec::new()).in_group(group), 0, true);
+            id
+        };
+        let first: Vec<_> = (0..5).map(|_| add(&mut queue, "a")).collect();
+        for id in &first[..3] {
+            queue.set_stage(*id, Stage::Session("s".into()));
+        }
+        let late: Vec<_> = (0..2).map(|_| add(&mut queue, "b")).collect();
+        assert_eq!(queue.waiting(), [first[3], late[0], first[4], late[1]]);
+        queue.set_stage(first[0], Stage::Waiting);
+        assert_eq!(queue.waiting()[0], first[0], "it keeps its place");
+    }
+
+    // spec: HUB-3-2
+    #[test]
+    fn jobs_that_ask_the_same_stand_in_one_line() {
+        let file = |kind, mime| Payload::file(kind, "n", mime, "x");
+        let same = [file("a", "Text/Plain; x=y"), file("b", "")];
+        let too = [file("b", ""), file("a", "text/plain")];
+        assert_eq!(shape(&same), shape(&too));
+        for other in [
+            vec![file("a", "text/plain")],
+            vec![file("a", "text/plain"), file("b", ""), file("b", "")],
+            vec![file("a", "text/html"), file("b", "")],
+            vec![file("a", "text/plain"), Payload::new("b")],
+        ] {
+            assert_ne!(shape(&same), shape(&other));
         }
     }
 }

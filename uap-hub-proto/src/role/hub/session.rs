@@ -59,6 +59,10 @@ impl Sessions {
         self.live.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.live.len()
+    }
+
     pub(super) fn get(&self, id: &str) -> Option<&Session> {
         self.live.get(id)
     }

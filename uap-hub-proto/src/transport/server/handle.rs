@@ -23,15 +23,17 @@ use crate::{
 
 /// A hub that runs; clones name the same hub, which stops when the last one is dropped.
 #[derive(Clone, Debug)]
-pub struct HubHandle(Arc<Running>);
+pub struct HubHandle(pub(super) Arc<Running>);
 
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     scheme: &'static str,
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     serving: Mutex<Option<Serving>>,
     timer: JoinHandle<()>,
+    /// Jobs of an earlier process, until somebody asks for them.
+    pub(super) restored: Mutex<Vec<JobHandle>>,
 }
 
 /// The task that serves, what stops it, and what it says of itself.
@@ -49,6 +51,7 @@ impl HubHandle {
         shared: Arc<Shared>,
         serving: Serving,
         timer: JoinHandle<()>,
+        restored: Vec<JobHandle>,
     ) -> Self {
         Self(Arc::new(Running {
             scheme,
@@ -56,6 +59,7 @@ impl HubHandle {
             shared,
             serving: Mutex::new(Some(serving)),
             timer,
+            restored: Mutex::new(restored),
         }))
     }
 
@@ -77,12 +81,9 @@ impl HubHandle {
     ///
     /// As [`Hub::submit`](crate::role::hub::Hub::submit).
     pub fn submit(&self, job: Job) -> Result<JobHandle, CommandError> {
-        let (id, inbox) = self.0.shared.submit(|hub, now| hub.submit(now, job))?;
-        Ok(JobHandle {
-            id,
-            inbox,
-            shared: self.0.shared.clone(),
-        })
+        let shared = &self.0.shared;
+        let (id, inbox) = shared.submit(|hub, now| hub.submit(now, job))?;
+        Ok(JobHandle::new(id, inbox, shared))
     }
 
     /// Ends a job that waits or runs.
@@ -182,6 +183,14 @@ pub struct JobHandle {
 }
 
 impl JobHandle {
+    pub(super) fn new(id: JobId, inbox: Arc<Inbox>, shared: &Arc<Shared>) -> Self {
+        Self {
+            id,
+            inbox,
+            shared: shared.clone(),
+        }
+    }
+
     /// The job's name.
     #[must_use]
     pub const fn id(&self) -> JobId {
@@ -190,7 +199,12 @@ impl JobHandle {
 
     /// The next event; `None` after [`JobEvent::Ended`], or when the hub is gone.
     pub async fn next_event(&mut self) -> Option<JobEvent> {
-        self.inbox.next().await
+        let (event, taken) = self.inbox.next().await;
+        if let Some(taken) = taken {
+            self.shared
+                .act(|hub, now| hub.taken(now, self.id, taken.events, taken.bytes));
+        }
+        event
     }
 
     /// Waits for the end, passing over all other events.
@@ -216,5 +230,7 @@ impl JobHandle {
 impl Drop for JobHandle {
     fn drop(&mut self) {
         self.inbox.detach();
+        // It may have ended.
+        let _ = self.shared.act(|hub, now| hub.mute(now, self.id));
     }
 }

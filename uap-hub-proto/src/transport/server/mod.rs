@@ -14,13 +14,15 @@
 mod authorize;
 mod calls;
 mod handle;
+mod keep;
 mod prepare;
 mod service;
 mod shared;
 #[cfg(feature = "conformance")]
 pub mod stage;
+mod steer;
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::{Server, server::TcpIncoming};
@@ -35,7 +37,10 @@ pub use self::{
 };
 use self::{calls::Calls, handle::Serving, service::Service, shared::Shared};
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
-use crate::role::{hub, settings::settings};
+use crate::{
+    role::{hub, settings::settings},
+    store::JobStore,
+};
 
 settings! {
     /// Settings of a hub on a port.
@@ -58,6 +63,8 @@ settings! {
         max_control_message_bytes: usize = 1 << 20,
         /// Streams of one connection at once; 256, which keeps their windows within the connection's.
         max_streams: u32 = 256,
+        /// Where jobs and their ends are kept, so that they survive this process; nowhere.
+        store: Option<Arc<dyn JobStore>> = None,
         /// What is done between an agent's acceptance and its session being ready; nothing.
         prepare: Option<Prepare> = None,
         /// Who may register; anybody.
@@ -111,6 +118,8 @@ async fn start(
 ) -> io::Result<HubHandle> {
     config.hub.ids = IdSource::from_os().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
+    config.hub.durable = config.store.is_some();
+    let store = config.store.clone();
     let addr = listener.local_addr()?;
     let (most, most_control) = (
         config.hub.max_message_bytes,
@@ -129,7 +138,11 @@ async fn start(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(config.max_streams);
     let authorize = config.authorize.take();
-    let shared = Shared::new(config);
+    let (shared, records) = Shared::new(config);
+    let restored = match store {
+        Some(store) => keep::start(&shared, store, records).await?,
+        None => Vec::new(),
+    };
     let calls = Calls::new(Service::new(shared.clone(), authorize), most_control, most);
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = { builder }
@@ -146,7 +159,9 @@ async fn start(
         stop,
         health: reporter,
     };
-    Ok(HubHandle::new(scheme, addr, shared, serving, timer))
+    Ok(HubHandle::new(
+        scheme, addr, shared, serving, timer, restored,
+    ))
 }
 
 /// The service's full name.

@@ -2,12 +2,15 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering, fence},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
@@ -24,7 +27,7 @@ use crate::{
     },
     state::State,
     status,
-    transport::{inbox::Inbox, lock, spawn, trace},
+    transport::{lock, spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
@@ -67,11 +70,15 @@ impl Service {
             .and_then(|value| value.to_str().ok());
         let (messages, answers) = mpsc::channel(most);
         let (end, gone) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));
+        let (pause, paused) = watch::channel(false);
         let sink = Sink {
             messages: sender(messages),
             end: end.clone(),
+            pause,
+            is_blocked: Arc::default(),
         };
-        let (stream, inbox) = self.shared.open(sink, |hub, now, stream| {
+        let blocked = sink.is_blocked.clone();
+        let stream = self.shared.open(sink, |hub, now, stream| {
             hub.handle_input(now, Input::Opened { stream, rpc, key })
                 .is_ok()
         });
@@ -82,7 +89,8 @@ impl Service {
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
-            inbox,
+            is_control: rpc == Rpc::Listen,
+            paused,
             gone: gone.clone(),
         };
         spawn(reader.run(request.into_inner(), inbound));
@@ -91,6 +99,9 @@ impl Service {
             end,
             gone,
             is_ended: false,
+            stream,
+            shared: self.shared.clone(),
+            blocked,
         }))
     }
 }
@@ -147,7 +158,9 @@ impl AgentHub for Service {
 struct Reader {
     shared: Arc<Shared>,
     stream: StreamId,
-    inbox: Option<Arc<Inbox>>,
+    is_control: bool,
+    /// Whether the hub wants the call not to be read.
+    paused: watch::Receiver<bool>,
     gone: Arc<Notify>,
 }
 
@@ -156,17 +169,17 @@ impl Reader {
         let Self {
             shared,
             stream,
-            inbox,
+            is_control,
+            mut paused,
             gone,
         } = self;
         // Whether a session needs nothing more, and how its call ends means nothing.
-        let mut is_over = inbox.is_none();
+        let mut is_over = is_control;
         let broken = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
-                if let Some(inbox) = &inbox {
-                    inbox.has_room().await;
-                }
+                // A call that was ended is read on, until its peer has seen that.
+                let _ = paused.wait_for(|paused| !*paused).await;
                 messages.message().await
             };
             let read = tokio::select! {
@@ -231,6 +244,10 @@ pub(super) struct Answers<T> {
     end: Arc<Mutex<Option<status::Status>>>,
     gone: Arc<Notify>,
     is_ended: bool,
+    stream: StreamId,
+    shared: Arc<Shared>,
+    /// The hub was told that no more messages are taken.
+    blocked: Arc<AtomicBool>,
 }
 
 impl<T> Stream for Answers<T> {
@@ -241,6 +258,14 @@ impl<T> Stream for Answers<T> {
             return Poll::Ready(None);
         }
         let message = std::task::ready!(self.messages.poll_recv(cx));
+        fence(Ordering::SeqCst);
+        if self.blocked.swap(false, Ordering::SeqCst) {
+            let stream = self.stream;
+            // A closed hub has nothing more to say.
+            let _ = self
+                .shared
+                .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));
+        }
         Poll::Ready(message.map(Ok).or_else(|| {
             self.is_ended = true;
             let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");

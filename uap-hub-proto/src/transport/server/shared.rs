@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
 };
 
@@ -17,7 +17,7 @@ use ubos_common::{
 use super::{Prepare, ServerConfig};
 use crate::{
     id::{JobId, SessionId, StreamId},
-    role::hub::{Event, Hub, Input, JobEvent, Outbound, Output},
+    role::hub::{Event, Hub, Input, JobEvent, Outbound, Output, Record},
     status::{Code, Status},
     transport::{inbox::Inbox, lock, spawn, trace},
     wire::{ListenResponse, TestInit, TranslationInit},
@@ -25,6 +25,9 @@ use crate::{
 
 /// Hub news that wait for a slow subscriber; older news is dropped for it.
 const MAX_NEWS: usize = 1024;
+
+/// What a durable hub wants to be stored.
+pub(super) type Records = mpsc::UnboundedReceiver<(JobId, Record)>;
 
 /// What all calls of a hub share.
 #[derive(Debug)]
@@ -35,6 +38,7 @@ pub(super) struct Shared {
     earlier: Notify,
     next_stream: AtomicU64,
     prepare: Option<Prepare>,
+    records: mpsc::UnboundedSender<(JobId, Record)>,
     pub(super) available: watch::Sender<usize>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
@@ -57,6 +61,10 @@ pub(super) struct Sink {
     pub(super) messages: SinkSender,
     /// How the call ends once `messages` is dropped.
     pub(super) end: Arc<Mutex<Option<Status>>>,
+    /// Stops its reader.
+    pub(super) pause: watch::Sender<bool>,
+    /// The hub was told that `messages` is full.
+    pub(super) is_blocked: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -67,8 +75,13 @@ pub(super) enum SinkSender {
 }
 
 impl Shared {
-    pub(super) fn new(config: ServerConfig) -> Arc<Self> {
-        Arc::new(Self {
+    /// And what is to be stored, for whoever does that.
+    pub(super) fn new(mut config: ServerConfig) -> (Arc<Self>, Records) {
+        config.hub.max_unread_events = config.max_waiting_events;
+        config.hub.max_unread_bytes = config.max_waiting_bytes;
+        let (records, to_be_stored) = mpsc::unbounded_channel();
+        let shared = Self {
+            records,
             clock: Clock::start(),
             earlier: Notify::new(),
             next_stream: AtomicU64::new(1),
@@ -84,7 +97,8 @@ impl Shared {
                 inboxes: HashMap::new(),
                 armed: Mono::ZERO,
             }),
-        })
+        };
+        (Arc::new(shared), to_be_stored)
     }
 
     /// Does something with the machine and carries out what it says.
@@ -108,12 +122,12 @@ impl Shared {
         Ok((job, inbox))
     }
 
-    /// Opens a call: its name, and the inbox of its job if it has one. The machine says whether it did.
+    /// Opens a call and names it. The machine says whether it did.
     pub(super) fn open(
         self: &Arc<Self>,
         sink: Sink,
         open: impl FnOnce(&mut Hub, Now, StreamId) -> bool,
-    ) -> (StreamId, Option<Arc<Inbox>>) {
+    ) -> StreamId {
         let stream = StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed));
         let mut core = lock(&self.core);
         core.sinks.insert(stream, sink);
@@ -123,12 +137,8 @@ impl Shared {
                 Status::new(Code::Unavailable, "the hub is shut down"),
             );
         }
-        let inbox = core
-            .hub
-            .job_of(stream)
-            .and_then(|job| core.inboxes.get(&job).cloned());
         self.carry_out(&mut core);
-        (stream, inbox)
+        stream
     }
 
     /// A call broke: nobody hears its end, unless it broke for a message that cannot be read.
@@ -175,6 +185,10 @@ impl Shared {
             match output {
                 Output::Send { stream, message } => self.send(core, stream, message),
                 Output::End { stream, status } => core.end(stream, status),
+                Output::Pause { stream } => core.pause(stream, true),
+                Output::Resume { stream } => core.pause(stream, false),
+                // It is read for as long as this is there; two for each job at most wait in it.
+                Output::Store { job, record } => drop(self.records.send((job, record))),
                 Output::Prepare { session, job } => self.prepare(session, job),
                 Output::Event(event) => self.event(core, event),
             }
@@ -188,28 +202,27 @@ impl Shared {
         }
     }
 
-    /// A call whose agent does not read is ended: nothing here waits for a peer.
+    /// Nothing here waits for a peer: what a full call does not take, the hub keeps.
     fn send(&self, core: &mut Core, stream: StreamId, message: Outbound) {
         let Some(sink) = core.sinks.get(&stream) else {
             return;
         };
-        let is_sent = match (&sink.messages, message) {
-            (SinkSender::Listen(to), Outbound::Listen(message)) => to.try_send(message).is_ok(),
-            (SinkSender::Test(to), Outbound::Test(message)) => to.try_send(message).is_ok(),
-            (SinkSender::Translation(to), Outbound::Translation(message)) => {
-                to.try_send(message).is_ok()
-            }
-            _ => false,
-        };
-        if !is_sent {
-            let reason = "the agent does not read";
-            core.end(stream, Status::new(Code::ResourceExhausted, reason));
-            let reset = Input::Reset {
-                stream,
-                reason: reason.to_owned(),
-            };
-            // A closed hub has no streams left to reset.
-            let _ = core.hub.handle_input(self.clock.now(), reset);
+        match (&sink.messages, message) {
+            (SinkSender::Listen(to), Outbound::Listen(message)) => pass(to, message),
+            (SinkSender::Test(to), Outbound::Test(message)) => pass(to, message),
+            (SinkSender::Translation(to), Outbound::Translation(message)) => pass(to, message),
+            _ => {}
+        }
+        if sink.messages.has_room() {
+            return;
+        }
+        sink.is_blocked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        // It may have been read meanwhile, before its reader could see that somebody waits.
+        let is_still = !sink.messages.has_room() || !sink.is_blocked.swap(false, Ordering::SeqCst);
+        if is_still {
+            // A closed hub has nothing more to say.
+            let _ = (core.hub).handle_input(self.clock.now(), Input::Blocked { stream });
         }
     }
 
@@ -238,20 +251,43 @@ impl Shared {
                 }
                 return;
             }
-            Event::AgentAvailable { .. } | Event::AgentGone { .. } => {
+            Event::AgentAvailable { .. } | Event::AgentAway { .. } | Event::AgentGone { .. } => {
                 self.available.send_replace(core.hub.available_count());
             }
             Event::Closed => {
                 self.closed.send_replace(true);
             }
-            Event::Audit(_) => {}
+            Event::Audit(_) | Event::AgentRegistered { .. } => {}
         }
         // Nobody need listen.
         let _ = self.news.send(event);
     }
 }
 
+/// Passes a message on. The hub sends none where there is no room, and a call whose receiver is gone is reset
+/// by its reader.
+fn pass<T>(to: &mpsc::Sender<T>, message: T) {
+    let _ = to.try_send(message);
+}
+
+impl SinkSender {
+    fn has_room(&self) -> bool {
+        let room = match self {
+            Self::Listen(to) => to.capacity(),
+            Self::Test(to) => to.capacity(),
+            Self::Translation(to) => to.capacity(),
+        };
+        room > 0
+    }
+}
+
 impl Core {
+    fn pause(&self, stream: StreamId, is_paused: bool) {
+        if let Some(sink) = self.sinks.get(&stream) {
+            sink.pause.send_replace(is_paused);
+        }
+    }
+
     fn end(&mut self, stream: StreamId, status: Status) {
         if let Some(sink) = self.sinks.remove(&stream) {
             trace::ended("hub", stream, status.code);

@@ -1,8 +1,13 @@
 //! The hub machine, one clause at a time, in virtual time.
 
 mod control;
+mod durable;
 mod execution;
+mod leave;
+mod loss;
+mod model;
 mod placement;
+mod table;
 
 use std::time::Duration;
 
@@ -10,8 +15,10 @@ use ubos_common::time::{Mono, Now, Timestamp};
 
 use super::*;
 use crate::{
+    capability::Skill,
     message::JobResult,
     state::State,
+    status::Code,
     wire::{
         Capability, ListenRequest, PayloadRequirement, SessionAcceptance, Telemetry,
         TestCapability, TestResponse, TestResult, TestStatus, TranslationResponse,
@@ -69,7 +76,14 @@ impl Rig {
             display_name: "a".into(),
             capabilities,
         };
-        self.hub.register(self.now, registration).unwrap().client_id
+        self.drain();
+        let answer = self.hub.register(self.now, registration).unwrap();
+        let said = self.hub.poll_output();
+        assert!(matches!(
+            said,
+            Some(Output::Event(Event::AgentRegistered { .. }))
+        ));
+        answer.client_id
     }
 
     fn open(&mut self, rpc: Rpc, key: Option<&str>) -> StreamId {
@@ -218,6 +232,14 @@ fn word(output: Output) -> String {
             .trim()
             .to_owned(),
         Output::Prepare { .. } => "prepare".into(),
+        Output::Pause { .. } => "pause".into(),
+        Output::Resume { .. } => "resume".into(),
+        Output::Store { record, .. } => match record {
+            Record::Accepted(_) => "store job".into(),
+            Record::Ended(outcome) => format!("store {:?}", outcome.verdict),
+        },
+        Output::Event(Event::AgentRegistered { .. }) => "registered".into(),
+        Output::Event(Event::AgentAway { .. }) => "away".into(),
         Output::Event(Event::AgentAvailable { .. }) => "available".into(),
         Output::Event(Event::AgentGone { .. }) => "gone".into(),
         Output::Event(Event::Audit(audit)) => format!("audit {:?}", audit.kind),
@@ -225,6 +247,9 @@ fn word(output: Output) -> String {
         Output::Event(Event::Job { event, .. }) => match event {
             JobEvent::Offered { .. } => "offered".into(),
             JobEvent::Declined { reason, .. } => format!("declined {reason}"),
+            JobEvent::Stored => "stored".into(),
+            JobEvent::Accepted { .. } => "accepted".into(),
+            JobEvent::Requeued { reason, .. } => format!("requeued {reason}"),
             JobEvent::Ready { .. } => "told ready".into(),
             JobEvent::Started { .. } => "started".into(),
             JobEvent::Status { state, .. } => format!("status {state:?}"),

@@ -1,0 +1,140 @@
+//! The command line, read by hand.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The help text.
+pub(super) const USAGE: &str = "\
+A UAP hub: fleet agents register with it, jobs come as JSON lines, and everything that happens is printed as
+JSON lines.
+
+usage: hub [OPTIONS] [FILES...]
+
+  --listen ADDRESS    where agents find it; default 127.0.0.1:9000, port 0 takes any free one; the address is
+                      the first line that is printed
+  --store DIR         keeps jobs and their ends in that folder: a hub that is killed goes on with them when it
+                      is started again
+  --results           prints the ends of all jobs in the store, and does nothing else
+  --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
+  --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
+  --exit-when-done    exits when all input is read and every job has ended; without it the hub runs until it is
+                      interrupted
+  --help              this text
+
+Without FILES jobs are read from standard input; - is standard input, too.
+
+a job:  {\"kind\":\"test\"|\"translation\", \"type\":TYPE, \"payloads\":[PAYLOAD...], \"agent\":NAME, \"timeout_ms\":N,
+         \"priority\":-128..127, \"group\":GROUP, \"id\":ID}
+        kind and type are needed. agent is a display name or a client id; the job waits for it. timeout_ms is
+        for the whole job. Of equal priority, groups take turns. A store takes each id once.
+payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"base64\":DATA | \"file\":PATH,
+         \"metadata\":{...}}
+
+events: listening, agent-registered, agent-listening, agent-away, agent-gone; submitted, restored, known,
+        proposed, accepted, rejected, ready, init-sent, status, telemetry, requeued, and for each job one of
+        result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job
+
+exit codes: 0 every job ended COMPLETED
+            1 some job did not
+            2 usage, a line that is no job, or an input, address or store that cannot be used
+            3 something of the hub failed
+            130 after Ctrl-C, 143 after SIGTERM
+";
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Args {
+    /// Where agents find the hub.
+    pub(super) listen: SocketAddr,
+    /// Where jobs and ends are kept.
+    pub(super) store: Option<PathBuf>,
+    /// Whether to print the stored ends only.
+    pub(super) results: bool,
+    /// The NATS server.
+    pub(super) nats: Option<String>,
+    /// How often a job may be begun.
+    pub(super) attempts: u32,
+    /// Whether to exit when there is nothing left to do.
+    pub(super) exit_when_done: bool,
+    /// Where jobs are read from; standard input where there is none.
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// Reads the arguments behind the program's name; `None` asks for the help text.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
+    let mut arguments = arguments.into_iter();
+    let mut args = Args {
+        listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
+        store: None,
+        results: false,
+        nats: None,
+        attempts: 1,
+        exit_when_done: false,
+        files: Vec::new(),
+    };
+    while let Some(argument) = arguments.next() {
+        let name = argument.to_string_lossy().into_owned();
+        let mut value = |what: &str| {
+            let value = arguments.next().filter(|value| !value.is_empty());
+            value.ok_or_else(|| format!("{name} needs {what}"))
+        };
+        match name.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--listen" => {
+                let given = value("an address")?.to_string_lossy().into_owned();
+                args.listen = given.parse().map_err(|_| {
+                    format!("--listen needs an address like 127.0.0.1:9000, not {given}")
+                })?;
+            }
+            "--store" => args.store = Some(value("a folder")?.into()),
+            "--results" => args.results = true,
+            "--nats" => args.nats = Some(value("a URL")?.to_string_lossy().into_owned()),
+            "--attempts" => {
+                let given = value("a number")?;
+                let number = given.to_str().and_then(|text| text.parse().ok());
+                args.attempts = number
+                    .filter(|number| (1..=100).contains(number))
+                    .ok_or("--attempts needs a number from 1 to 100")?;
+            }
+            "--exit-when-done" => args.exit_when_done = true,
+            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+            _ => args.files.push(argument.into()),
+        }
+    }
+    if args.store.is_some() && args.nats.is_some() {
+        return Err("--store and --nats exclude each other: the queue keeps the jobs".to_owned());
+    }
+    if args.results && args.store.is_none() {
+        return Err("--results needs --store".to_owned());
+    }
+    Ok(Some(args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Option<Args>, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn a_command_line_is_read() {
+        let args = read("--listen 127.0.0.1:0 a.jsonl --store d --attempts 3 --exit-when-done -");
+        let args = args.unwrap().unwrap();
+        assert_eq!((args.listen.port(), args.attempts), (0, 3));
+        assert_eq!(args.files, [PathBuf::from("a.jsonl"), PathBuf::from("-")]);
+        assert_eq!(read("--help"), Ok(None));
+        for wrong in [
+            "--listen",
+            "--listen here",
+            "--attempts 0",
+            "--what",
+            "--results",
+            "--store d --nats nats://x",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

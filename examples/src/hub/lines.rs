@@ -1,0 +1,247 @@
+//! What happens, one JSON line each.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Map, Value, json};
+use uap_hub_proto::convert;
+use uap_hub_proto::id::JobId;
+use uap_hub_proto::message::JobResult;
+use uap_hub_proto::role::hub::{Event, JobEvent, Outcome, Verdict};
+use uap_hub_proto::state::State;
+use uap_hub_proto::wire::{Attachment, Payload, Severity, StepReport, StepStatus, Summary};
+
+use super::base64;
+
+/// Standard output, until somebody closes it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lines(Arc<AtomicBool>);
+
+impl Lines {
+    /// Prints a line; members that are null are left out.
+    pub(super) fn say(&self, event: &str, members: Value) {
+        let mut line = Map::from_iter([("event".to_owned(), event.into())]);
+        if let Value::Object(members) = members {
+            line.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        let mut text = Value::Object(line).to_string();
+        text.push('\n');
+        let mut out = io::stdout().lock();
+        if out
+            .write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .is_err()
+        {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nobody reads.
+    pub(super) fn is_broken(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// News of agents.
+    pub(super) fn agent(&self, event: &Event) {
+        match event {
+            Event::AgentRegistered { agent, name } => {
+                self.say(
+                    "agent-registered",
+                    json!({"agent": agent.as_str(), "name": name}),
+                );
+            }
+            Event::AgentAvailable { agent } => {
+                self.say("agent-listening", json!({"agent": agent.as_str()}));
+            }
+            Event::AgentAway { agent, reason } => {
+                self.say(
+                    "agent-away",
+                    json!({"agent": agent.as_str(), "reason": reason}),
+                );
+            }
+            Event::AgentGone { agent, reason } => {
+                self.say(
+                    "agent-gone",
+                    json!({"agent": agent.as_str(), "reason": reason}),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// News of a job.
+    pub(super) fn job(&self, job: JobId, label: Option<&str>, event: &JobEvent) {
+        let (name, mut members) = match event {
+            JobEvent::Offered { session, agent } => (
+                "proposed",
+                json!({"session": session.as_str(), "agent": agent.as_str()}),
+            ),
+            JobEvent::Accepted { session } => ("accepted", json!({"session": session.as_str()})),
+            JobEvent::Declined { session, reason } => (
+                "rejected",
+                json!({"session": session.as_str(), "reason": reason}),
+            ),
+            JobEvent::Ready { session } => ("ready", json!({"session": session.as_str()})),
+            JobEvent::Started { session } => ("init-sent", json!({"session": session.as_str()})),
+            JobEvent::Requeued {
+                session,
+                attempts,
+                reason,
+            } => (
+                "requeued",
+                json!({"session": session.as_str(), "attempts": attempts, "reason": reason}),
+            ),
+            JobEvent::Status { state, message, .. } => (
+                "status",
+                json!({"state": state_word(*state), "message": message}),
+            ),
+            JobEvent::Telemetry { telemetry, .. } => (
+                "telemetry",
+                json!({
+                    "message": telemetry.message,
+                    "severity": Severity::try_from(telemetry.severity)
+                        .map(|severity| severity.as_str_name()).ok(),
+                    "source": telemetry.source,
+                    "attachments": attachments(&telemetry.attachments),
+                }),
+            ),
+            JobEvent::Ended(outcome) => return self.end(job, label, outcome),
+            _ => return,
+        };
+        set(&mut members, "job", job.to_string().into());
+        set(&mut members, "id", label.into());
+        self.say(name, members);
+    }
+
+    /// The end of a job: `result` where its agent gave one, else `failed`.
+    pub(super) fn end(&self, job: JobId, label: Option<&str>, outcome: &Outcome) {
+        let mut members = json!({
+            "job": job.to_string(),
+            "id": label,
+            "state": verdict_word(outcome.verdict),
+            "message": outcome.message,
+            "agent": outcome.agent.as_ref().map(|agent| agent.as_str()),
+            "store_error": outcome.store_error,
+        });
+        match &outcome.result {
+            Some(JobResult::Test(result)) => {
+                set(
+                    &mut members,
+                    "reports",
+                    result.reports.iter().map(report).collect(),
+                );
+                set(
+                    &mut members,
+                    "attachments",
+                    attachments(&result.attachments),
+                );
+                set(
+                    &mut members,
+                    "summary",
+                    result.summary.as_ref().map(summary).into(),
+                );
+            }
+            Some(JobResult::Translation(result)) => {
+                set(
+                    &mut members,
+                    "payloads",
+                    result.payloads.iter().map(payload).collect(),
+                );
+                set(
+                    &mut members,
+                    "summary",
+                    result.summary.as_ref().map(summary).into(),
+                );
+            }
+            None => {}
+        }
+        let is_result = outcome.result.is_some()
+            || matches!(outcome.verdict, Verdict::Completed | Verdict::Invalid);
+        self.say(if is_result { "result" } else { "failed" }, members);
+    }
+}
+
+const fn state_word(state: State) -> &'static str {
+    match state {
+        State::Acknowledged => "ACKNOWLEDGED",
+        State::Running => "RUNNING",
+        State::Completed => "COMPLETED",
+        State::Failed => "FAILED",
+        State::Invalid => "INVALID",
+    }
+}
+
+pub(super) const fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Completed => "COMPLETED",
+        Verdict::Failed => "FAILED",
+        Verdict::Invalid => "INVALID",
+        Verdict::Cancelled => "CANCELLED",
+        Verdict::Refused => "REFUSED",
+        Verdict::Unplaced => "UNPLACED",
+        Verdict::TimedOut => "TIMED_OUT",
+        Verdict::Kept => "KEPT",
+        _ => "UNKNOWN",
+    }
+}
+
+fn report(step: &StepReport) -> Value {
+    let status = StepStatus::try_from(step.status).map(|status| status.as_str_name());
+    let steps: Vec<_> = step.steps.iter().map(report).collect();
+    json!({"name": step.name, "status": status.ok(), "summary": step.summary.as_ref().map(summary), "steps": steps})
+}
+
+fn summary(summary: &Summary) -> Value {
+    let seconds = |duration: &prost_types::Duration| {
+        std::time::Duration::try_from(*duration)
+            .ok()
+            .map(|span| span.as_secs_f64())
+    };
+    let start = summary.start_time.as_ref();
+    json!({
+        "total_seconds": summary.total_duration.as_ref().and_then(seconds),
+        "start_time": start.and_then(|at| convert::from_timestamp(at).ok()).map(|at| at.to_string()),
+        "metadata": summary.metadata.as_ref().and_then(|found| convert::from_struct(found).ok()),
+    })
+}
+
+fn payload(payload: &Payload) -> Value {
+    let mut made = payload
+        .attachment
+        .as_ref()
+        .map_or_else(|| json!({}), attachment);
+    set(&mut made, "type", payload.r#type.as_str().into());
+    if let Some(metadata) = payload
+        .metadata
+        .as_ref()
+        .and_then(|found| convert::from_struct(found).ok())
+    {
+        set(&mut made, "metadata", metadata.into());
+    }
+    made
+}
+
+fn attachments(all: &[Attachment]) -> Value {
+    if all.is_empty() {
+        return Value::Null;
+    }
+    all.iter().map(attachment).collect()
+}
+
+/// As jobs are written: text where the bytes are UTF-8.
+fn attachment(attachment: &Attachment) -> Value {
+    let mut made = json!({"name": attachment.name, "mime_type": attachment.mime_type});
+    match std::str::from_utf8(&attachment.data) {
+        Ok(text) => set(&mut made, "text", text.into()),
+        Err(_) => set(&mut made, "base64", base64::encode(&attachment.data).into()),
+    }
+    made
+}
+
+/// Sets a member of an object.
+fn set(object: &mut Value, name: &str, member: Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(name.to_owned(), member);
+    }
+}

@@ -1,0 +1,196 @@
+//! `hub`: a UAP hub on a port.
+//!
+//! ```text
+//! args     the command line
+//! jobs     JSON lines in
+//! lines    JSON lines out
+//! desk     what is to be done with each job, and when everything is
+//! shared   the same with a queue that several hubs share
+//! ```
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks to its user"
+)]
+
+mod args;
+mod base64;
+mod desk;
+mod jobs;
+mod lines;
+mod shared;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::{broadcast, mpsc};
+use uap_hub_proto::role::hub::{self, Event};
+use uap_hub_proto::store::{FileStore, FileStoreError};
+use uap_hub_proto::transport::server::{HubHandle, ServerConfig, serve};
+use ubos_common::id::IdSource;
+use ubos_common::log::{self, LogId, OpenError};
+
+use args::Args;
+use lines::Lines;
+
+const UNUSABLE: u8 = 2;
+const FAILED: u8 = 3;
+const INTERRUPTED: u8 = 130;
+const TERMINATED: u8 = 143;
+
+/// How long agents have for what they run when the hub is interrupted.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Some(args)) => args,
+        Ok(None) => {
+            print!("{}", args::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => {
+            eprint!("hub: {why}\n\n{}", args::USAGE);
+            return ExitCode::from(UNUSABLE);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(run(args)).unwrap_or_else(|(code, why)| {
+                eprintln!("hub: {why}");
+                code
+            });
+            // Standard input may still be waited for.
+            runtime.shutdown_background();
+            ExitCode::from(code)
+        }
+        Err(err) => {
+            eprintln!("hub: {err}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// An exit code and the words for it.
+type Problem = (u8, String);
+
+async fn run(args: Args) -> Result<u8, Problem> {
+    let lines = Lines::default();
+    let store = args.store.as_deref().map(open).transpose();
+    let store = store.map_err(|why| (UNUSABLE, why))?.map(Arc::new);
+    if let (Some(store), true) = (&store, args.results) {
+        return results(store, &lines);
+    }
+    let config = hub::Config::default()
+        .max_attempts(args.attempts)
+        .wait_limit(Duration::from_secs(24 * 60 * 60));
+    let mut config = ServerConfig::default().hub(config);
+    if let Some(store) = &store {
+        config = config.store(Some(store.clone()));
+    }
+    let hub = serve(args.listen, config).await;
+    let hub = hub.map_err(|err| (UNUSABLE, format!("{}: {err}", args.listen)))?;
+    let news = hub.events();
+    lines.say(
+        "listening",
+        json!({"address": hub.local_addr().to_string(), "url": hub.url()}),
+    );
+    let worked = tokio::select! {
+        worked = work(&args, &hub, store.as_deref(), &lines) => worked,
+        () = agents(news, &lines) => Ok(FAILED),
+        code = interrupted() => Ok(code),
+    };
+    let left = hub.shutdown(DRAIN).await;
+    let code = worked?;
+    left.map_err(|err| (FAILED, err.to_string()))?;
+    Ok(code)
+}
+
+async fn work(
+    args: &Args,
+    hub: &HubHandle,
+    store: Option<&FileStore>,
+    lines: &Lines,
+) -> Result<u8, Problem> {
+    let (sender, inputs) = mpsc::channel(16);
+    let files = args.files.clone();
+    tokio::task::spawn_blocking(move || jobs::read_all(&files, &sender));
+    match &args.nats {
+        Some(url) => shared::work(args, url, hub, inputs, lines).await,
+        None => Ok(desk::work(args, hub, store, inputs, lines).await),
+    }
+}
+
+/// Says what agents do, for ever.
+async fn agents(mut news: broadcast::Receiver<Event>, lines: &Lines) {
+    loop {
+        match news.recv().await {
+            Ok(event) => lines.agent(&event),
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                lines.say("missed", json!({"events": missed}));
+            }
+            // The hub is leaving, and says so to whoever waits for that.
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Ready when somebody wants the program to end.
+async fn interrupted() -> u8 {
+    let terminated = async {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            if let Ok(mut signal) = signal(SignalKind::terminate()) {
+                signal.recv().await;
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => INTERRUPTED,
+        () = terminated => TERMINATED,
+    }
+}
+
+/// Prints how all jobs of a store ended.
+fn results(store: &FileStore, lines: &Lines) -> Result<u8, Problem> {
+    let mut all_good = true;
+    for end in store.outcomes() {
+        match end.map_err(|err| (FAILED, err.to_string()))? {
+            (job, Some(outcome)) => {
+                all_good &= outcome.verdict == hub::Verdict::Completed;
+                lines.end(job, None, &outcome);
+            }
+            (job, None) => lines.say("unfinished", json!({"job": job.to_string()})),
+        }
+    }
+    Ok(u8::from(!all_good))
+}
+
+fn open(folder: &Path) -> Result<FileStore, String> {
+    let words = |err: &dyn std::error::Error| {
+        let cause = err.source().map(|cause| format!(": {cause}"));
+        format!("{}: {err}{}", folder.display(), cause.unwrap_or_default())
+    };
+    // A log that is there keeps its id.
+    let opened = match FileStore::open(folder, log::Config::default()) {
+        Err(FileStoreError::Open(OpenError::NoId)) => {
+            let mut ids = IdSource::from_os().map_err(|err| words(&err))?;
+            let id = LogId::from_bytes(*ids.uuid().as_bytes());
+            FileStore::open(folder, log::Config::default().log_id(id))
+        }
+        opened => opened,
+    };
+    opened.map_err(|err| words(&err))
+}

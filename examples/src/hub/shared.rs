@@ -1,0 +1,164 @@
+//! Jobs on a queue that several hubs share.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use uap_hub_proto::id::JobId;
+use uap_hub_proto::role::hub::{JobEvent, Outcome, Verdict};
+use uap_hub_proto::transport::nats::{Config, JobQueue, QueueError};
+use uap_hub_proto::transport::server::HubHandle;
+use ubos_common::id::IdSource;
+
+use super::args::Args;
+use super::jobs::{self, Input};
+use super::lines::Lines;
+use super::{FAILED, Problem, UNUSABLE};
+
+/// How often the ends of jobs that run elsewhere are looked for.
+const LOOK: Duration = Duration::from_millis(200);
+/// Jobs of this hub's own input that have no end; no more are read.
+const MAX_OPEN: usize = 1000;
+
+struct Desk<'a> {
+    queue: &'a JobQueue,
+    lines: &'a Lines,
+    ids: IdSource,
+    /// Jobs that came in here and have no end, with their labels.
+    open: RefCell<BTreeMap<JobId, Option<String>>>,
+    some_failed: RefCell<bool>,
+    some_refused: bool,
+}
+
+/// Puts this hub's input on the queue, runs what the queue gives, and says how the own jobs end, wherever.
+pub(super) async fn work(
+    args: &Args,
+    url: &str,
+    hub: &HubHandle,
+    inputs: mpsc::Receiver<Input>,
+    lines: &Lines,
+) -> Result<u8, Problem> {
+    let queue = JobQueue::connect(url, Config::default()).await;
+    let queue = queue.map_err(|err| (UNUSABLE, words(url, &err)))?;
+    let ids = IdSource::from_os().map_err(|err| (FAILED, err.to_string()))?;
+    let mut desk = Desk {
+        queue: &queue,
+        lines,
+        ids,
+        open: RefCell::default(),
+        some_failed: RefCell::default(),
+        some_refused: false,
+    };
+    let (events, heard) = mpsc::unbounded_channel();
+    // Nobody listens once everything is done.
+    let hear = |job, event: &JobEvent| drop(events.send((job, event.clone())));
+    let code = tokio::select! {
+        done = queue.work(hub, hear, std::future::pending()) => done.map(|()| FAILED),
+        done = desk.run(args, inputs, heard) => done,
+    };
+    code.map_err(|err| (FAILED, words(url, &err)))
+}
+
+fn words(url: &str, err: &QueueError) -> String {
+    let cause = std::error::Error::source(err).map(|cause| format!(": {cause}"));
+    format!("{url}: {err}{}", cause.unwrap_or_default())
+}
+
+impl Desk<'_> {
+    async fn run(
+        &mut self,
+        args: &Args,
+        mut inputs: mpsc::Receiver<Input>,
+        mut heard: mpsc::UnboundedReceiver<(JobId, JobEvent)>,
+    ) -> Result<u8, QueueError> {
+        let mut look = tokio::time::interval(LOOK);
+        let mut is_read = false;
+        loop {
+            let open = self.open.borrow().len();
+            if is_read && open == 0 && args.exit_when_done {
+                return Ok(match (self.some_refused, *self.some_failed.borrow()) {
+                    (true, _) => UNUSABLE,
+                    (false, failed) => u8::from(failed),
+                });
+            }
+            if self.lines.is_broken() {
+                return Ok(FAILED);
+            }
+            tokio::select! {
+                input = inputs.recv(), if !is_read && open < MAX_OPEN => match input {
+                    Some(input) => self.input(input).await?,
+                    None => is_read = true,
+                },
+                Some((job, event)) = heard.recv() => self.hear(job, &event),
+                _ = look.tick() => self.look().await?,
+            }
+        }
+    }
+
+    async fn input(&mut self, Input { place, line }: Input) -> Result<(), QueueError> {
+        let read = line.map_err(|err| err.to_string());
+        let read = match read.and_then(|line| jobs::read(&line)) {
+            Ok(None) => return Ok(()),
+            Ok(Some(read)) if read.agent.is_some() => {
+                Err("a job on a shared queue is for any agent: leave agent out".to_owned())
+            }
+            Ok(Some(read)) => Ok(read.job),
+            Err(why) => Err(why),
+        };
+        let job = match read {
+            Ok(job) => job,
+            Err(why) => {
+                self.some_refused = true;
+                self.lines
+                    .say("refused", json!({"line": place, "reason": why}));
+                return Ok(());
+            }
+        };
+        let id: JobId = self.ids.next_id();
+        let label = job.label.as_deref().map(str::to_owned);
+        match self.queue.submit(id, &job).await {
+            Ok(()) => {
+                self.lines
+                    .say("submitted", json!({"job": id.to_string(), "id": label}));
+                self.open.borrow_mut().insert(id, label);
+                Ok(())
+            }
+            Err(err @ QueueError::TooLarge { .. }) => {
+                self.some_refused = true;
+                self.lines
+                    .say("refused", json!({"line": place, "reason": err.to_string()}));
+                Ok(())
+            }
+            Err(err) => Err(err),
+        }
+    }
+
+    /// News of a job that runs here, whosever it is.
+    fn hear(&self, job: JobId, event: &JobEvent) {
+        if let JobEvent::Ended(outcome) = event {
+            return self.end(job, outcome);
+        }
+        let label = self.open.borrow().get(&job).cloned().flatten();
+        self.lines.job(job, label.as_deref(), event);
+    }
+
+    fn end(&self, job: JobId, outcome: &Outcome) {
+        if let Some(label) = self.open.borrow_mut().remove(&job) {
+            *self.some_failed.borrow_mut() |= outcome.verdict != Verdict::Completed;
+            self.lines.end(job, label.as_deref(), outcome);
+        }
+    }
+
+    /// Looks for the ends of own jobs that run elsewhere.
+    async fn look(&self) -> Result<(), QueueError> {
+        let open: Vec<JobId> = self.open.borrow().keys().copied().collect();
+        for job in open {
+            if let Some(outcome) = self.queue.outcome(job).await? {
+                self.end(job, &outcome);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! The program `hub`, run as its users run it, with agents of this process.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle, HandlerError};
+use uap_hub_proto::wire::{Payload, Severity, TestResult, TranslationResult};
+
+/// A hub that runs, and what it printed so far.
+struct Hub {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    seen: Vec<Value>,
+    url: String,
+}
+
+impl Hub {
+    fn start(options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_hub"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut hub = Self {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+            seen: Vec::new(),
+            url: String::new(),
+        };
+        let first = hub.until("listening");
+        hub.url = first["url"].as_str().unwrap().to_owned();
+        hub
+    }
+
+    fn say(&mut self, line: &Value) {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+    }
+
+    /// Reads lines up to the first of an event.
+    fn until(&mut self, event: &str) -> Value {
+        loop {
+            let line = self.lines.next().expect("more lines").unwrap();
+            let line: Value = serde_json::from_str(&line).unwrap();
+            self.seen.push(line.clone());
+            if line["event"] == event {
+                return line;
+            }
+        }
+    }
+
+    /// Ends the input, and gives the exit code and all that was printed.
+    fn end(mut self) -> (i32, Vec<Value>) {
+        drop(self.stdin.take());
+        for line in self.lines {
+            self.seen
+                .push(serde_json::from_str(&line.unwrap()).unwrap());
+        }
+        (self.child.wait().unwrap().code().unwrap(), self.seen)
+    }
+
+    fn kill(mut self) -> Vec<Value> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.seen
+    }
+}
+
+fn agent(url: &str, name: &str) -> AgentHandle {
+    let first = |payloads: &[Payload]| {
+        let payload = payloads
+            .first()
+            .ok_or_else(|| HandlerError::invalid("no text"))?;
+        Ok::<_, HandlerError>(String::from_utf8_lossy(payload.data()).into_owned())
+    };
+    AgentBuilder::new(name)
+        .on_test("echo", move |payloads, context| async move {
+            context.log(Severity::Info, "echoing").await?;
+            Ok(TestResult::completed(first(&payloads)?))
+        })
+        .on_test("sleep", |_, _| async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok(TestResult::completed("slept"))
+        })
+        .on_test("fail", |_, _| async { Err(HandlerError::new("cannot")) })
+        .on_translation("upper", move |payloads, _| async move {
+            let text = first(&payloads)?.to_uppercase();
+            Ok(TranslationResult::completed(vec![Payload::file(
+                "text",
+                "t",
+                "text/plain",
+                text,
+            )]))
+        })
+        .start(url)
+        .unwrap()
+}
+
+fn echo(text: &str) -> Value {
+    json!({"kind": "test", "type": "echo", "payloads": [{"type": "text", "text": text}]})
+}
+
+fn events(lines: &[Value]) -> Vec<&str> {
+    lines
+        .iter()
+        .map(|line| line["event"].as_str().unwrap())
+        .collect()
+}
+
+fn with<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["event"] == event).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_run_and_every_step_is_told() {
+    let mut hub = Hub::start(&["--exit-when-done"]);
+    let _agent = agent(&hub.url, "one");
+    hub.say(&echo("hi"));
+    hub.until("result");
+    hub.say(&json!({"kind": "translation", "type": "upper", "payloads": [{"type": "text", "base64": "YWJj"}]}));
+    let (code, lines) = hub.end();
+    assert_eq!(code, 0);
+    let told = events(&lines);
+    for event in [
+        "listening",
+        "agent-registered",
+        "agent-listening",
+        "submitted",
+        "proposed",
+        "accepted",
+        "ready",
+        "init-sent",
+        "status",
+        "telemetry",
+        "result",
+    ] {
+        assert!(told.contains(&event), "{event}: {told:?}");
+    }
+    let results = with(&lines, "result");
+    assert_eq!(
+        (&results[0]["state"], &results[0]["message"]),
+        (&json!("COMPLETED"), &json!("hi"))
+    );
+    assert_eq!(results[1]["payloads"][0]["text"], "ABC");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exit_codes_say_how_it_went() {
+    let mut hub = Hub::start(&["--exit-when-done"]);
+    let _agent = agent(&hub.url, "one");
+    hub.say(&json!({"kind": "test", "type": "fail"}));
+    hub.say(&json!({"kind": "test", "type": "nobody", "timeout_ms": 50}));
+    let (code, lines) = hub.end();
+    assert_eq!(code, 1);
+    let states: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line["state"].as_str())
+        .collect();
+    assert!(states.contains(&"FAILED"), "{states:?}");
+    let failed = with(&lines, "failed");
+    assert_eq!(failed.len(), 1, "the other has a result: {lines:?}");
+    let mut hub = Hub::start(&["--exit-when-done"]);
+    let _agent = agent(&hub.url, "two");
+    hub.say(&json!({"kind": "nothing", "type": "t"}));
+    hub.say(&echo("still"));
+    let (code, lines) = hub.end();
+    assert_eq!((code, with(&lines, "result").len()), (2, 1));
+    assert_eq!(with(&lines, "refused")[0]["line"], "stdin:1");
+}
+
+#[test]
+fn what_cannot_be_used_is_said() {
+    let taken = Hub::start(&[]);
+    let address = taken.url.strip_prefix("http://").unwrap().to_owned();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_hub"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    assert_eq!(run(&["--help"]).0, 0);
+    for arguments in [&["--what"][..], &["--listen", "x"], &["--listen", &address]] {
+        let (code, said) = run(arguments);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.starts_with("hub: "));
+    }
+    let files = [
+        "--listen",
+        "127.0.0.1:0",
+        "--exit-when-done",
+        "/no/such/file",
+    ];
+    assert_eq!(run(&files).0, 2);
+    taken.kill();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_waits_for_the_agent_that_it_names() {
+    let mut hub = Hub::start(&["--exit-when-done"]);
+    let _other = agent(&hub.url, "other");
+    hub.until("agent-listening");
+    let mut job = echo("for two");
+    job["agent"] = "two".into();
+    hub.say(&job);
+    job["timeout_ms"] = 100.into();
+    job["agent"] = "three".into();
+    hub.say(&job);
+    assert_eq!(hub.until("failed")["state"], "TIMED_OUT");
+    let _two = agent(&hub.url, "two");
+    assert_eq!(hub.until("agent-registered")["name"], "two");
+    let two = hub.seen.last().unwrap()["agent"].clone();
+    assert_eq!(hub.until("result")["agent"], two);
+    assert_eq!(hub.end().0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_hub_goes_on_with_its_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().to_str().unwrap();
+    let mut hub = Hub::start(&["--store", store]);
+    let one = agent(&hub.url, "one");
+    let mut job = echo("first");
+    job["id"] = "a".into();
+    hub.say(&job);
+    hub.until("result");
+    let sleep = json!({"kind": "test", "type": "sleep", "id": "b"});
+    hub.say(&sleep);
+    hub.until("init-sent");
+    let before = hub.kill();
+    one.shutdown(Duration::ZERO).await;
+    let mut hub = Hub::start(&["--store", store, "--exit-when-done"]);
+    assert_eq!(hub.until("restored")["id"], "b");
+    let _agent = agent(&hub.url, "two");
+    hub.say(&job);
+    hub.say(&sleep);
+    let (code, after) = hub.end();
+    assert_eq!(code, 0);
+    assert_eq!(
+        with(&after, "known").len(),
+        2,
+        "none is taken twice: {after:?}"
+    );
+    let told: Vec<_> = before
+        .iter()
+        .chain(&after)
+        .filter(|line| line["event"] == "result")
+        .collect();
+    let ids: Vec<_> = told.iter().map(|line| &line["id"]).collect();
+    assert_eq!(ids, ["a", "b"]);
+    results(store);
+}
+
+/// The stored ends can be read without a hub.
+fn results(store: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hub"))
+        .args(["--store", store, "--results"])
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), lines.lines().count()), (Some(0), 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_come_from_files_and_a_signal_ends_the_hub() {
+    let dir = tempfile::tempdir().unwrap();
+    let (jobs, data) = (dir.path().join("jobs.jsonl"), dir.path().join("data.txt"));
+    fs::write(&data, "from a file").unwrap();
+    let payload = json!({"type": "text", "file": Path::new(&data)});
+    let job = json!({"kind": "test", "type": "echo", "payloads": [payload]});
+    fs::write(&jobs, format!("{job}\n\n")).unwrap();
+    let mut hub = Hub::start(&[jobs.to_str().unwrap()]);
+    let _agent = agent(&hub.url, "one");
+    assert_eq!(hub.until("result")["message"], "from a file");
+    #[cfg(unix)]
+    {
+        let pid = i32::try_from(hub.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert_eq!(hub.end().0, 130);
+    }
+    #[cfg(not(unix))]
+    hub.kill();
+}

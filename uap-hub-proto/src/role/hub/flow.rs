@@ -1,0 +1,227 @@
+//! Who waits for whom: messages for streams that take none, and news that nobody takes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use prost::Message as _;
+use ubos_common::time::Now;
+
+use super::{
+    AuditKind, CommandError, Event, Hub, JobEvent, Outbound, Outcome, Output, Record, Use,
+    queue::Unread, session::Stage,
+};
+use crate::{
+    id::{JobId, SessionId, StreamId},
+    message::JobResult,
+    status::{Code, Status},
+};
+
+/// The open streams.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    open: BTreeMap<StreamId, Flow>,
+    /// Those whose queue is over its bound.
+    overflown: Vec<StreamId>,
+}
+
+#[derive(Debug)]
+struct Flow {
+    purpose: Use,
+    /// It takes no messages for now; they wait in `unsent`.
+    is_blocked: bool,
+    unsent: VecDeque<Outbound>,
+    /// The driver was told not to read it.
+    is_paused: bool,
+}
+
+impl Streams {
+    pub(super) fn open(&mut self, stream: StreamId, purpose: Use) {
+        let flow = Flow {
+            purpose,
+            is_blocked: false,
+            unsent: VecDeque::new(),
+            is_paused: false,
+        };
+        self.open.insert(stream, flow);
+    }
+
+    pub(super) fn purpose(&self, stream: StreamId) -> Option<&Use> {
+        self.open.get(&stream).map(|flow| &flow.purpose)
+    }
+
+    pub(super) fn close(&mut self, stream: StreamId) {
+        self.open.remove(&stream);
+    }
+
+    pub(super) fn close_all(&mut self) -> impl Iterator<Item = StreamId> + use<> {
+        std::mem::take(&mut self.open).into_keys()
+    }
+
+    pub(super) fn block(&mut self, stream: StreamId) {
+        if let Some(flow) = self.open.get_mut(&stream) {
+            flow.is_blocked = true;
+        }
+    }
+
+    pub(super) fn take_overflown(&mut self) -> Option<StreamId> {
+        self.overflown.pop()
+    }
+
+    pub(super) fn is_paused(&self, stream: StreamId) -> bool {
+        self.open.get(&stream).is_some_and(|flow| flow.is_paused)
+    }
+
+    /// Whether that is news.
+    fn set_paused(&mut self, stream: StreamId, is_paused: bool) -> bool {
+        let flow = self.open.get_mut(&stream);
+        flow.is_some_and(|flow| std::mem::replace(&mut flow.is_paused, is_paused) != is_paused)
+    }
+}
+
+impl Hub {
+    /// Tells that the reader of a job's news took some: `events` of them, and `bytes` as
+    /// [`JobEvent::weight`] counts them. What is not taken is bounded: beyond it the stream of the job is not
+    /// read ([`Output::Pause`]) until half of it is taken.
+    pub fn taken(&mut self, now: Now, job: JobId, events: usize, bytes: usize) {
+        if let Some(entry) = self.queue.get_mut(job) {
+            entry.unread.events = entry.unread.events.saturating_sub(events);
+            entry.unread.bytes = entry.unread.bytes.saturating_sub(bytes);
+        }
+        self.adjust_reading(now, job);
+    }
+
+    /// Tells that nobody will read a job's news any more: they come, and hold nobody up.
+    ///
+    /// # Errors
+    ///
+    /// No such job waits or runs.
+    pub fn mute(&mut self, now: Now, job: JobId) -> Result<(), CommandError> {
+        let entry = self.queue.get_mut(job).ok_or(CommandError::UnknownJob)?;
+        entry.unread = Unread {
+            is_muted: true,
+            ..Unread::default()
+        };
+        self.adjust_reading(now, job);
+        Ok(())
+    }
+
+    pub(super) fn job_event(&mut self, now: Now, job: JobId, event: JobEvent) {
+        if let Some(entry) = self.queue.get_mut(job)
+            && !entry.unread.is_muted
+        {
+            entry.unread.events += 1;
+            entry.unread.bytes += event.weight();
+            self.adjust_reading(now, job);
+        }
+        self.event(Event::Job { job, event });
+    }
+
+    /// Stops or goes on reading a job's stream.
+    // impl: HUB-4-4
+    pub(super) fn adjust_reading(&mut self, now: Now, job: JobId) {
+        let Some(entry) = self.queue.get(job) else {
+            return;
+        };
+        let Some((id, stream)) = entry.session().and_then(|id| {
+            let stage = &self.sessions.get(id.as_str())?.stage;
+            let Stage::Open { stream, .. } = stage else {
+                return None;
+            };
+            Some((id.clone(), *stream))
+        }) else {
+            return;
+        };
+        let (events, bytes) = (self.config.max_unread_events, self.config.max_unread_bytes);
+        let unread = entry.unread;
+        let is_over = unread.events >= events || unread.bytes >= bytes;
+        let is_low = unread.events <= events / 2 && unread.bytes <= bytes / 2;
+        if is_over && self.streams.set_paused(stream, true) {
+            self.outputs.push(Output::Pause { stream });
+            self.unwatch(&id);
+        } else if is_low {
+            self.go_on_reading(now, &id, stream);
+        }
+    }
+
+    /// Whoever ends a session has its stream read again, so that its own end is seen.
+    pub(super) fn go_on_reading(&mut self, now: Now, session: &SessionId, stream: StreamId) {
+        if self.streams.set_paused(stream, false) {
+            self.outputs.push(Output::Resume { stream });
+            self.watch(now, session);
+        }
+    }
+
+    /// Sends a message, or keeps it for a stream that takes none.
+    pub(super) fn send(&mut self, stream: StreamId, message: Outbound) {
+        let Some(flow) = self.streams.open.get_mut(&stream) else {
+            return;
+        };
+        if !flow.is_blocked {
+            self.outputs.push(Output::Send { stream, message });
+        } else if flow.unsent.len() < self.config.max_unsent {
+            flow.unsent.push_back(message);
+        } else if !self.streams.overflown.contains(&stream) {
+            self.streams.overflown.push(stream);
+        }
+    }
+
+    pub(super) fn unblock(&mut self, stream: StreamId) {
+        if let Some(flow) = self.streams.open.get_mut(&stream) {
+            flow.is_blocked = false;
+            for message in std::mem::take(&mut flow.unsent) {
+                self.outputs.push(Output::Send { stream, message });
+            }
+        }
+    }
+
+    /// Its queue is full: the agent does not read, and is treated as one that is lost.
+    pub(super) fn overflown(&mut self, now: Now, stream: StreamId) {
+        let Some(purpose) = self.streams.purpose(stream).cloned() else {
+            return;
+        };
+        let reason = "the agent does not read";
+        if let Use::Listen(agent) = purpose {
+            self.audit(AuditKind::SlowReader, Some(agent.clone()), None);
+            self.agent_gone(now, &agent, reason);
+        }
+        self.end_stream(stream, Status::new(Code::ResourceExhausted, reason));
+    }
+
+    pub(super) fn end_stream(&mut self, stream: StreamId, status: Status) {
+        self.streams.close(stream);
+        self.outputs.push(Output::End { stream, status });
+    }
+}
+
+impl Record {
+    /// About how many bytes of payloads and results the record holds.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Accepted(job) => super::init_bytes(job.skill.name(), &job.payloads),
+            Self::Ended(outcome) => outcome.weight(),
+        }
+    }
+}
+
+impl Outcome {
+    fn weight(&self) -> usize {
+        match &self.result {
+            Some(JobResult::Test(result)) => result.encoded_len(),
+            Some(JobResult::Translation(result)) => result.encoded_len(),
+            None => 0,
+        }
+    }
+}
+
+impl JobEvent {
+    /// About how many bytes of an agent's words and data the event holds.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Status { message, .. } => message.len(),
+            Self::Telemetry { telemetry, .. } => telemetry.encoded_len(),
+            Self::Ended(outcome) => outcome.weight(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A job, and how it ended.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{capability::Skill, id::ClientId, message::JobResult, state::State, wire::Payload};
+
+/// A job to be run.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Job {
+    /// What it needs.
+    pub skill: Skill,
+    /// What it brings, sent in this order.
+    pub payloads: Vec<Payload>,
+    /// The one agent that may run it; `None` for any.
+    pub agent: Option<ClientId>,
+    /// Who has it run: groups of one priority take turns. At most 1 KiB; `None` is a group too.
+    pub group: Option<Arc<str>>,
+    /// Jobs of a higher one come first, always; 0.
+    pub priority: i8,
+    /// How long it may wait for an agent, each time that it waits; `None` for the hub's `wait_limit`.
+    pub wait_limit: Option<Duration>,
+    /// How long it may take from submission to end; `None` for ever.
+    pub time_limit: Option<Duration>,
+    /// How often it may be begun, where agents are lost; `None` for the hub's `max_attempts`.
+    pub max_attempts: Option<u32>,
+    /// The caller's own name for it, which is stored with it and means nothing to the hub.
+    pub label: Option<Arc<str>>,
+}
+
+impl Job {
+    /// A job that needs a skill.
+    #[must_use]
+    pub const fn new(skill: Skill, payloads: Vec<Payload>) -> Self {
+        Self {
+            skill,
+            payloads,
+            agent: None,
+            group: None,
+            priority: 0,
+            wait_limit: None,
+            time_limit: None,
+            max_attempts: None,
+            label: None,
+        }
+    }
+
+    /// A test of a type.
+    #[must_use]
+    pub fn test(name: &str, payloads: Vec<Payload>) -> Self {
+        Self::new(Skill::test(name), payloads)
+    }
+
+    /// A translation to a format.
+    #[must_use]
+    pub fn translation(name: &str, payloads: Vec<Payload>) -> Self {
+        Self::new(Skill::translation(name), payloads)
+    }
+
+    /// For this agent alone; it ends [`Verdict::Refused`] when the agent refuses.
+    #[must_use]
+    pub fn only_by(mut self, agent: ClientId) -> Self {
+        self.agent = Some(agent);
+        self
+    }
+
+    /// In a group that takes turns with others.
+    #[must_use]
+    pub fn in_group(mut self, group: &str) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Before all of a lower priority.
+    #[must_use]
+    pub const fn priority(mut self, priority: i8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Waits at most this long for an agent.
+    #[must_use]
+    pub const fn wait_at_most(mut self, limit: Duration) -> Self {
+        self.wait_limit = Some(limit);
+        self
+    }
+
+    /// Ends [`Verdict::TimedOut`] when it takes longer than this, waiting included.
+    #[must_use]
+    pub const fn end_within(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Is begun at most so often, where agents are lost.
+    #[must_use]
+    pub const fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// With the caller's own name.
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The end in one word.
+    pub verdict: Verdict,
+    /// The end in words for people: the agent's, or the hub's where the hub ended it.
+    pub message: String,
+    /// What the agent sent as its result, if it did.
+    pub result: Option<JobResult>,
+    /// The agent that ran it, if one did.
+    pub agent: Option<ClientId>,
+    /// Why a durable hub could not store this end: it may run the job again after a restart.
+    pub store_error: Option<Box<str>>,
+}
+
+impl Outcome {
+    /// An outcome without result and agent.
+    pub(crate) fn new(verdict: Verdict, message: impl Into<String>) -> Self {
+        Self {
+            verdict,
+            message: message.into(),
+            result: None,
+            agent: None,
+            store_error: None,
+        }
+    }
+}
+
+/// How a job ended, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The agent says that it ended well.
+    Completed,
+    /// It failed, or its agent or stream was lost.
+    Failed,
+    /// The agent says that the job makes no sense.
+    Invalid,
+    /// The caller or the end of the hub cancelled it.
+    Cancelled,
+    /// The one agent that it was meant for refused it.
+    Refused,
+    /// No agent took it in time.
+    Unplaced,
+    /// It was not over within its [`time_limit`](Job::time_limit).
+    TimedOut,
+    /// A durable hub left before its end; it is stored, and will be run when the hub is back.
+    Kept,
+}
+
+impl Verdict {
+    /// Of a terminal state; anything else is a failure.
+    pub(super) const fn of(state: State) -> Self {
+        match state {
+            State::Completed => Self::Completed,
+            State::Invalid => Self::Invalid,
+            State::Failed | State::Acknowledged | State::Running => Self::Failed,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Pausing, and leaving: of one agent, and of the hub.
+
+use std::time::Duration;
+
+use ubos_common::time::Now;
+
+use super::{
+    CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict,
+    queue::Stage as JobStage, session::Stage,
+};
+use crate::{
+    id::{ClientId, JobId},
+    role::timers::Timers,
+    status::{Code, Status},
+};
+
+const LEAVING: &str = "the hub is shutting down";
+
+impl Hub {
+    /// Offers nothing until [`resume`](Self::resume). Agents register, jobs are taken and wait, sessions and
+    /// offers that are made go on.
+    pub fn pause(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Paused;
+        }
+    }
+
+    /// Offers again what waits.
+    pub fn resume(&mut self, now: Now) {
+        if self.phase == Phase::Paused {
+            self.phase = Phase::Open;
+            for job in self.queue.waiting() {
+                self.place(now, job);
+            }
+        }
+        self.finish(now);
+    }
+
+    /// Offers an agent nothing until [`resume_agent`](Self::resume_agent); what it has goes on.
+    ///
+    /// # Errors
+    ///
+    /// No such agent is registered.
+    pub fn pause_agent(&mut self, agent: &ClientId) -> Result<(), CommandError> {
+        let found = self.fleet.get(agent.as_str());
+        let is_draining = found.ok_or(CommandError::UnknownAgent)?.is_draining;
+        self.fleet.set_paused(agent, true, is_draining);
+        Ok(())
+    }
+
+    /// Offers an agent jobs again, also one that was to be drained.
+    ///
+    /// # Errors
+    ///
+    /// No such agent is registered.
+    pub fn resume_agent(&mut self, now: Now, agent: &ClientId) -> Result<(), CommandError> {
+        let found = self.fleet.get(agent.as_str());
+        found.ok_or(CommandError::UnknownAgent)?;
+        self.fleet.set_paused(agent, false, false);
+        self.offer_to(now, agent, false);
+        self.finish(now);
+        Ok(())
+    }
+
+    /// Sends an agent home once what it has is over: its `Listen` then ends `UNAVAILABLE`. An agent that
+    /// comes back registers anew and is offered jobs; stop it before it does.
+    ///
+    /// # Errors
+    ///
+    /// No such agent is registered.
+    pub fn drain_agent(&mut self, now: Now, agent: &ClientId) -> Result<(), CommandError> {
+        let found = self.fleet.get(agent.as_str());
+        found.ok_or(CommandError::UnknownAgent)?;
+        self.fleet.set_paused(agent, true, true);
+        self.dismiss_if_drained(now, agent);
+        self.finish(now);
+        Ok(())
+    }
+
+    /// Called whenever an agent has one session less.
+    pub(super) fn dismiss_if_drained(&mut self, now: Now, id: &ClientId) {
+        let Some(agent) = self.fleet.get(id.as_str()) else {
+            return;
+        };
+        if !agent.is_draining || !agent.sessions.is_empty() {
+            return;
+        }
+        let listen = agent.listen;
+        self.agent_gone(now, id, "the agent was drained");
+        if let Some(stream) = listen {
+            self.end_stream(
+                stream,
+                Status::new(Code::Unavailable, "the agent was drained"),
+            );
+        }
+    }
+
+    /// Leaves: offers nothing more, ends what waits, gives running sessions `drain`, then ends every
+    /// stream `UNAVAILABLE`, whereupon agents look for the hub again. What a durable hub does not end is
+    /// [`Kept`](Verdict::Kept).
+    ///
+    /// Spec: UAP hub 5
+    // impl: HUB-5-3
+    pub fn shutdown(&mut self, now: Now, drain: Duration) {
+        if self.phase.is_leaving() {
+            return;
+        }
+        self.phase = Phase::Draining;
+        self.timers
+            .set(Timer::Drain, now.mono.saturating_add(drain));
+        for session in self.sessions.in_stage(|stage| *stage == Stage::Proposed) {
+            if let Some((job, _)) = self.close_session(now, &session, Status::ok()) {
+                self.queue.set_stage(job, JobStage::Waiting);
+            }
+        }
+        for job in self.queue.waiting() {
+            self.leave_job(now, job);
+        }
+        self.finish(now);
+    }
+
+    /// Ends a job that has no session because the hub leaves.
+    pub(super) fn leave_job(&mut self, now: Now, job: JobId) {
+        if !self.config.durable {
+            return self.end_job(now, job, Outcome::new(Verdict::Cancelled, LEAVING));
+        }
+        self.clear_job_timers(job);
+        if self.queue.remove(job).is_some() {
+            let outcome = Outcome::new(Verdict::Kept, LEAVING);
+            self.job_event(now, job, JobEvent::Ended(outcome));
+        }
+    }
+
+    /// The drain time is over: sessions that run are broken off.
+    pub(super) fn end_sessions(&mut self, now: Now) {
+        for id in self.sessions.in_stage(|_| true) {
+            let Some(session) = self.sessions.get(id.as_str()) else {
+                continue;
+            };
+            let (job, stream) = (session.job, session.stage.stream());
+            if !matches!(session.stage, Stage::Over { .. }) {
+                self.close_session(now, &id, Status::ok());
+                self.queue.set_stage(job, JobStage::Waiting);
+                self.leave_job(now, job);
+            }
+            if let Some(stream) = stream {
+                self.forget(&id);
+                self.end_stream(stream, Status::new(Code::Unavailable, LEAVING));
+            }
+        }
+        self.close_if_drained();
+    }
+
+    /// Closes when nothing runs and nothing is being stored.
+    pub(super) fn close_if_drained(&mut self) {
+        if self.phase != Phase::Draining || !self.sessions.is_empty() || self.queue.len() > 0 {
+            return;
+        }
+        for stream in self.streams.close_all() {
+            let status = Status::new(Code::Unavailable, LEAVING);
+            self.outputs.push(Output::End { stream, status });
+        }
+        self.timers = Timers::new();
+        self.phase = Phase::Closed;
+        self.event(Event::Closed);
+    }
+}

@@ -1,0 +1,167 @@
+//! Agents and streams that are lost, and sessions that stand still: who gets the job then.
+
+use ubos_common::time::Now;
+
+use super::{
+    Hub, JobEvent, Outcome, Phase, Timer, Verdict, queue::Stage as JobStage, session::Stage,
+};
+use crate::{
+    id::{ClientId, JobId, SessionId},
+    state::State,
+    status::{Code, Status},
+};
+
+impl Hub {
+    /// A session's agent or stream was lost. One that has its terminal state ends in it; else the job waits
+    /// for another agent, if it may be begun again, or fails.
+    // impl: HUB-5-1
+    pub(super) fn lose_session(&mut self, now: Now, id: &SessionId, why: String, status: Status) {
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
+        let job = session.job;
+        match &session.stage {
+            Stage::Over { .. } => {}
+            Stage::Open {
+                state: Some(state), ..
+            } if state.is_terminal() => self.settle(now, id, String::new()),
+            _ if self.may_begin_again(job) => self.requeue(now, id, why, status),
+            _ => {
+                let outcome = Outcome::new(Verdict::Failed, why);
+                self.end_session(now, id, outcome, status);
+            }
+        }
+    }
+
+    fn may_begin_again(&self, job: JobId) -> bool {
+        let Some(entry) = self.queue.get(job).filter(|_| !self.phase.is_leaving()) else {
+            return false;
+        };
+        let is_there = |agent: &ClientId| self.fleet.get(agent.as_str()).is_some();
+        entry.attempts < self.max_attempts(job) && entry.job.agent.as_ref().is_none_or(is_there)
+    }
+
+    /// How often a job may be begun.
+    pub(super) fn max_attempts(&self, job: JobId) -> u32 {
+        let own = self.queue.get(job).and_then(|entry| entry.job.max_attempts);
+        own.unwrap_or(self.config.max_attempts)
+    }
+
+    /// Puts the job of a lost session back in its place in line; others are asked before the same agent.
+    fn requeue(&mut self, now: Now, id: &SessionId, reason: String, status: Status) {
+        let Some((job, agent)) = self.close_session(now, id, status) else {
+            return;
+        };
+        let Some(entry) = self.queue.get_mut(job) else {
+            return;
+        };
+        let attempts = entry.attempts;
+        entry.reason = Some(reason.clone());
+        if self.fleet.get(agent.as_str()).is_some() {
+            self.pass_over(job, &agent);
+        }
+        self.queue.set_stage(job, JobStage::Waiting);
+        let event = JobEvent::Requeued {
+            session: id.clone(),
+            attempts,
+            reason,
+        };
+        self.job_event(now, job, event);
+        self.begin_waiting(now, job);
+        // Not for the same job at once: what broke the stream may well break the next.
+        self.offer_to(now, &agent, false);
+    }
+
+    /// Says that a session was heard of, so that it does not count as stuck; one that is not read is not
+    /// watched, for its agent may well be speaking.
+    pub(super) fn watch(&mut self, now: Now, id: &SessionId) {
+        let Some(limit) = self.config.stall_limit else {
+            return;
+        };
+        if let Some(session) = self.sessions.get(id.as_str())
+            && let Stage::Open { stream, state, .. } = session.stage
+            && !state.is_some_and(State::is_terminal)
+            && !self.streams.is_paused(stream)
+        {
+            self.timers
+                .set(Timer::Session(id.clone()), now.mono.saturating_add(limit));
+        }
+    }
+
+    /// Takes back [`watch`](Self::watch); a terminal state goes on waiting for its result.
+    pub(super) fn unwatch(&mut self, id: &SessionId) {
+        if let Some(session) = self.sessions.get(id.as_str())
+            && let Stage::Open { state, .. } = session.stage
+            && !state.is_some_and(State::is_terminal)
+        {
+            self.timers.clear(&Timer::Session(id.clone()));
+        }
+    }
+
+    /// The session has said nothing for too long: its agent is told to stop.
+    pub(super) fn stalled(&mut self, now: Now, id: &SessionId) {
+        let stream = self
+            .sessions
+            .get(id.as_str())
+            .and_then(|session| session.stage.stream());
+        let why = "the session stood still for too long";
+        self.lose_session(now, id, why.to_owned(), Status::ok());
+        if let Some(stream) = stream {
+            self.forget(id);
+            self.end_stream(stream, Status::new(Code::Cancelled, why));
+        }
+    }
+
+    /// A `Listen` stream broke: the agent may come back for a while, or is gone.
+    // impl: HUB-5-4
+    pub(super) fn agent_lost(&mut self, now: Now, id: &ClientId, reason: &str) {
+        let grace = self.config.resume_grace;
+        if grace.is_zero() || self.phase == Phase::Draining {
+            return self.agent_gone(now, id, reason);
+        }
+        let Some(agent) = self.fleet.get(id.as_str()) else {
+            return;
+        };
+        let sessions: Vec<_> = agent.sessions.iter().cloned().collect();
+        self.fleet.unlisten(id);
+        self.timers
+            .set(Timer::Unheard(id.clone()), now.mono.saturating_add(grace));
+        self.event(super::Event::AgentAway {
+            agent: id.clone(),
+            reason: crate::status::brief(reason),
+        });
+        for session in sessions {
+            let stage = self
+                .sessions
+                .get(session.as_str())
+                .map(|found| &found.stage);
+            match stage {
+                Some(Stage::Proposed) => {
+                    if let Some(job) = self.withdraw(now, &session, "the agent disconnected") {
+                        self.place(now, job);
+                    }
+                }
+                // It may not have heard that it is ready; it is told again when it is back.
+                Some(Stage::Ready) => self.timers.clear(&Timer::Session(session)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The agent listens again: it is told of sessions that are ready, since it may not have heard.
+    pub(super) fn agent_back(&mut self, now: Now, id: &ClientId) {
+        let sessions = self.fleet.get(id.as_str()).map(|agent| &agent.sessions);
+        let ready: Vec<_> = sessions
+            .into_iter()
+            .flatten()
+            .filter(|session| {
+                let found = self.sessions.get(session.as_str());
+                found.is_some_and(|found| found.stage == Stage::Ready)
+            })
+            .cloned()
+            .collect();
+        for session in ready {
+            self.tell_ready(now, &session);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Which of the agents that can take a job is offered it.
+
+use std::fmt;
+
+use ubos_common::time::Mono;
+
+use crate::id::ClientId;
+
+/// What a [`Placement`] may look at: an agent that listens and has room.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Candidate<'a> {
+    /// Its name towards the hub.
+    pub client_id: &'a ClientId,
+    /// Its name towards people, as it said.
+    pub name: &'a str,
+    /// Its proposals and sessions that have not ended.
+    pub load: usize,
+    /// How many it may have.
+    pub max_load: usize,
+    /// When it last got free of a session, or began to listen.
+    pub idle_since: Mono,
+}
+
+/// The order in which agents are offered jobs.
+///
+/// An agent is ranked when it changes, not when a job comes: the hub keeps the ranks in an index, so that
+/// placing a job among thousands of agents looks at one of them. A rank may therefore depend on nothing but
+/// the candidate. Whether an agent can take a job at all is not asked here: the hub has seen to that.
+///
+/// ```
+/// use uap_hub_proto::role::hub::{Candidate, Config, Placement};
+///
+/// /// Machines of our own before rented ones.
+/// #[derive(Debug)]
+/// struct OwnFirst;
+///
+/// impl Placement for OwnFirst {
+///     fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
+///         [u64::from(!agent.name.starts_with("own-")), agent.load as u64]
+///     }
+/// }
+///
+/// let config = Config::default().placement(std::sync::Arc::new(OwnFirst));
+/// # let _ = uap_hub_proto::role::hub::Hub::new(config);
+/// ```
+///
+/// Spec: UAP hub 3
+pub trait Placement: fmt::Debug + Send + Sync {
+    /// The agent's rank; the lowest is asked first, and among equals who registered first.
+    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2];
+}
+
+/// Least loaded first, then longest idle: work spreads over the fleet. The default.
+// impl: HUB-3-6
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct LeastLoaded;
+
+impl Placement for LeastLoaded {
+    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
+        [agent.load as u64, agent.idle_since.as_nanos()]
+    }
+}
+
+/// Longest idle first, however much it runs: agents take turns.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct LongestIdle;
+
+impl Placement for LongestIdle {
+    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
+        [agent.idle_since.as_nanos(), agent.load as u64]
+    }
+}
+
+/// Most loaded first, as long as it has room: as few agents as possible work, and the others can be sent home.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MostLoaded;
+
+impl Placement for MostLoaded {
+    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
+        [
+            u64::MAX - agent.load as u64,
+            u64::MAX - agent.idle_since.as_nanos(),
+        ]
+    }
+}

@@ -1,0 +1,497 @@
+//! Every order of events in a fleet of two agents and two jobs.
+//!
+//! A state of hub and agents is reached by replaying the acts that lead to it; a state that was seen before is not
+//! gone on from. What the agents may do is more than ours do: they answer late, twice and for each other, they
+//! open streams twice, break off, and come back. From every state on, a fleet that behaves must bring both jobs
+//! to their end.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use super::*;
+
+const AGENTS: usize = 2;
+const JOBS: usize = 2;
+
+/// What can happen; offers are named by the order in which they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// An agent accepts an offer, its own or another's, whatever became of it.
+    Accept(usize, usize),
+    Refuse(usize),
+    Open(usize),
+    Finish(usize),
+    Close(usize),
+    Break(usize),
+    Leave(usize),
+    Join(usize),
+    Tick,
+}
+
+/// How far an agent is with an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Step {
+    Asked,
+    Accepted,
+    Told,
+    Open,
+    Finished,
+    /// Refused, over, or the agent that knew of it is no more.
+    Past,
+}
+
+#[derive(Debug)]
+struct Offer {
+    session: String,
+    agent: usize,
+    job: usize,
+    step: Step,
+    stream: Option<StreamId>,
+    inits: usize,
+}
+
+/// How often what is wrong may happen.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Budget {
+    losses: usize,
+    strays: usize,
+    ticks: usize,
+}
+
+struct Model {
+    rig: Rig,
+    jobs: Vec<JobId>,
+    listens: [Option<StreamId>; AGENTS],
+    offers: Vec<Offer>,
+    /// The offer that each job is assigned to, and whether it has ended.
+    assigned: [Option<usize>; JOBS],
+    ended: [bool; JOBS],
+    budget: Budget,
+}
+
+impl Model {
+    fn new(config: Config, budget: Budget) -> Self {
+        let mut rig = Rig::with(config);
+        let jobs = (0..JOBS).map(|_| rig.submit()).collect();
+        let mut model = Self {
+            rig,
+            jobs,
+            listens: [None; AGENTS],
+            offers: Vec::new(),
+            assigned: [None; JOBS],
+            ended: [false; JOBS],
+            budget,
+        };
+        (0..AGENTS).for_each(|agent| model.act(Act::Join(agent)));
+        model
+    }
+
+    fn replay(config: &dyn Fn() -> Config, budget: Budget, acts: &[Act]) -> Self {
+        let mut model = Self::new(config(), budget);
+        acts.iter().for_each(|act| model.act(*act));
+        model
+    }
+
+    /// What may happen next.
+    fn acts(&self) -> Vec<Act> {
+        let mut acts = Vec::new();
+        for (n, offer) in self.offers.iter().enumerate() {
+            let listens = self.listens[offer.agent].is_some();
+            match offer.step {
+                Step::Asked if listens => {
+                    acts.extend([Act::Accept(offer.agent, n), Act::Refuse(n)])
+                }
+                Step::Told => acts.push(Act::Open(n)),
+                Step::Open => acts.push(Act::Finish(n)),
+                Step::Finished => acts.push(Act::Close(n)),
+                _ => {}
+            }
+            if self.budget.strays > 0 {
+                let answered = offer.step != Step::Asked;
+                for agent in 0..AGENTS {
+                    if self.listens[agent].is_some() && (agent != offer.agent || answered) {
+                        acts.push(Act::Accept(agent, n));
+                    }
+                }
+                if offer.step != Step::Told {
+                    acts.push(Act::Open(n));
+                }
+            }
+            if self.budget.losses > 0 && offer.stream.is_some() {
+                acts.push(Act::Break(n));
+            }
+        }
+        for agent in 0..AGENTS {
+            match self.listens[agent] {
+                None => acts.push(Act::Join(agent)),
+                Some(_) if self.budget.losses > 0 => acts.push(Act::Leave(agent)),
+                Some(_) => {}
+            }
+        }
+        if self.budget.ticks > 0 && self.rig.hub.poll_timeout().is_some() {
+            acts.push(Act::Tick);
+        }
+        acts
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Accept(agent, n) => self.accept(agent, n),
+            Act::Refuse(n) => {
+                self.offers[n].step = Step::Past;
+                let listen = self.listens[self.offers[n].agent].unwrap();
+                self.rig
+                    .answer(listen, &self.offers[n].session.clone(), false);
+            }
+            Act::Open(n) => self.open(n),
+            Act::Finish(n) => {
+                self.offers[n].step = Step::Finished;
+                let stream = self.offers[n].stream.unwrap();
+                self.rig.result(stream, State::Completed);
+            }
+            Act::Close(n) => {
+                let stream = self.offers[n].stream.unwrap();
+                self.rig.half_close(stream);
+            }
+            Act::Break(n) => {
+                self.budget.losses -= 1;
+                self.offers[n].step = Step::Past;
+                let stream = self.offers[n].stream.take().unwrap();
+                self.rig.reset(stream);
+            }
+            Act::Leave(agent) => {
+                self.budget.losses -= 1;
+                let listen = self.listens[agent].take().unwrap();
+                self.rig.reset(listen);
+            }
+            Act::Join(agent) => self.join(agent),
+            Act::Tick => {
+                self.budget.ticks = self.budget.ticks.saturating_sub(1);
+                let next = self.rig.hub.poll_timeout().unwrap();
+                let span = next.saturating_since(self.rig.now.mono);
+                self.rig.pass(span);
+            }
+        }
+        self.hear();
+        self.check();
+    }
+
+    fn accept(&mut self, agent: usize, n: usize) {
+        let offer = &mut self.offers[n];
+        if agent == offer.agent && offer.step == Step::Asked {
+            offer.step = Step::Accepted;
+        } else {
+            self.budget.strays -= 1;
+        }
+        let (listen, session) = (self.listens[agent].unwrap(), offer.session.clone());
+        self.rig.answer(listen, &session, true);
+    }
+
+    fn open(&mut self, n: usize) {
+        let session = self.offers[n].session.clone();
+        let stream = self.rig.open(Rpc::Execute, Some(&session));
+        if self.offers[n].step == Step::Told {
+            self.offers[n].stream = Some(stream);
+            self.offers[n].step = Step::Open;
+        } else {
+            self.budget.strays -= 1;
+        }
+    }
+
+    /// An agent that is away registers anew; what it knew before is past, but for what still runs.
+    fn join(&mut self, agent: usize) {
+        for offer in self.offers.iter_mut().filter(|offer| offer.agent == agent) {
+            if matches!(offer.step, Step::Asked | Step::Accepted | Step::Told) {
+                offer.step = Step::Past;
+            }
+        }
+        let capabilities = vec![Skill::test("t").into()];
+        let registration = AgentRegistration {
+            display_name: agent.to_string(),
+            capabilities,
+        };
+        let answer = self.rig.hub.register(self.rig.now, registration);
+        let id = answer.unwrap().client_id;
+        // Offers come at once, and are to be known as this agent's.
+        self.listens[agent] = Some(StreamId(self.rig.streams + 1));
+        self.rig.open(Rpc::Listen, Some(&id));
+    }
+
+    /// Takes what the hub said, and holds it against what it may say.
+    fn hear(&mut self) {
+        let mut offered = None;
+        for output in self.rig.take() {
+            match output {
+                Output::Event(Event::Job { job, event }) => {
+                    let job = self.jobs.iter().position(|id| *id == job).unwrap();
+                    assert!(!self.ended[job], "news after the end: {event:?}");
+                    match event {
+                        JobEvent::Offered { .. } => offered = Some(job),
+                        JobEvent::Ready { session } => {
+                            let n = self.named(session.as_str());
+                            assert_eq!(self.assigned[job].replace(n), None, "assigned twice");
+                        }
+                        JobEvent::Requeued { .. } => {
+                            assert!(self.assigned[job].take().is_some());
+                        }
+                        JobEvent::Ended(_) => {
+                            self.ended[job] = true;
+                            self.assigned[job] = None;
+                        }
+                        _ => {}
+                    }
+                }
+                Output::Send { stream, message } => self.told(stream, message, offered),
+                Output::End { stream, .. } => self.closed(stream),
+                _ => {}
+            }
+        }
+    }
+
+    fn named(&self, session: &str) -> usize {
+        let is = |offer: &Offer| offer.session == session;
+        self.offers.iter().position(is).unwrap()
+    }
+
+    fn told(&mut self, stream: StreamId, message: Outbound, offered: Option<usize>) {
+        let Outbound::Listen(message) = message else {
+            let offer = self
+                .offers
+                .iter_mut()
+                .find(|offer| offer.stream == Some(stream));
+            // A stream that was opened twice is told nothing, so this is the one.
+            return match offer {
+                Some(offer) => {
+                    offer.inits += 1;
+                    assert_eq!(offer.inits, 1, "the job is sent once");
+                }
+                None => {
+                    let mut told = self.offers.iter_mut();
+                    let offer = told.find(|offer| offer.step == Step::Told).unwrap();
+                    offer.inits += 1;
+                }
+            };
+        };
+        let agent = self
+            .listens
+            .iter()
+            .position(|listen| *listen == Some(stream));
+        let agent = agent.expect("nothing is said to who does not listen");
+        match message.event.unwrap() {
+            listen_response::Event::SessionProposal(proposal) => self.offers.push(Offer {
+                session: proposal.session_id,
+                agent,
+                job: offered.unwrap(),
+                step: Step::Asked,
+                stream: None,
+                inits: 0,
+            }),
+            listen_response::Event::SessionReady(ready) => {
+                let n = self.named(&ready.session_id);
+                let offer = &mut self.offers[n];
+                assert_eq!((offer.agent, offer.step), (agent, Step::Accepted));
+                offer.step = Step::Told;
+            }
+        }
+    }
+
+    fn closed(&mut self, stream: StreamId) {
+        for listen in &mut self.listens {
+            if *listen == Some(stream) {
+                *listen = None;
+            }
+        }
+        for offer in &mut self.offers {
+            if offer.stream == Some(stream) {
+                (offer.stream, offer.step) = (None, Step::Past);
+            }
+        }
+    }
+
+    /// What holds in every state.
+    fn check(&self) {
+        let hub = &self.rig.hub;
+        for (n, job) in self.jobs.iter().enumerate() {
+            let here = hub.queue.get(*job);
+            assert_eq!(
+                here.is_none(),
+                self.ended[n],
+                "a job that has not ended is here"
+            );
+            if let Some(session) = here.and_then(queue::Entry::session) {
+                let found = hub.sessions.get(session.as_str()).unwrap();
+                assert_eq!(found.job, *job);
+            }
+        }
+        let mut live = [0; JOBS];
+        for id in hub
+            .sessions
+            .in_stage(|stage| !matches!(stage, Stage::Over { .. }))
+        {
+            let found = hub.sessions.get(id.as_str()).unwrap();
+            live[self.jobs.iter().position(|job| *job == found.job).unwrap()] += 1;
+            let agent = hub.fleet.get(found.agent.as_str()).unwrap();
+            assert!(agent.sessions.contains(&id), "both tables know of it");
+        }
+        assert!(
+            live.iter().all(|count| *count <= 1),
+            "a job is with one agent at a time"
+        );
+        let load: usize = hub.agents().map(|agent| agent.load).sum();
+        assert_eq!(load, live.iter().sum::<usize>());
+    }
+
+    /// Has everybody behave until nothing is left to do.
+    fn finish(&mut self) {
+        self.budget = Budget {
+            losses: 0,
+            strays: 0,
+            ticks: 0,
+        };
+        for _ in 0..200 {
+            let mut acts = self.acts();
+            // Who is asked says yes.
+            acts.retain(|act| !matches!(act, Act::Refuse(_)));
+            match acts.first() {
+                Some(act) => self.act(*act),
+                None if self.rig.hub.sessions.is_empty() && self.ended == [true; JOBS] => break,
+                None => self.act(Act::Tick),
+            }
+        }
+        let counts = self.rig.hub.view().counts();
+        let left = (counts.jobs, counts.sessions, counts.payload_bytes);
+        assert_eq!(left, (0, 0, 0), "both sides agree at rest");
+        assert!(self.offers.iter().all(|offer| offer.stream.is_none()));
+        assert_eq!(self.ended, [true; JOBS], "no job is lost");
+    }
+
+    /// The state, whatever its ids are and however it was reached.
+    fn fingerprint(&self) -> u64 {
+        let hub = &self.rig.hub;
+        let mut hasher = DefaultHasher::new();
+        let next = hub
+            .fleet
+            .choose(&Skill::test("t"), &[], &Default::default());
+        let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
+        for (n, id) in self.jobs.iter().enumerate() {
+            let Some(entry) = hub.queue.get(*id) else {
+                (n, "ended").hash(&mut hasher);
+                continue;
+            };
+            let refused: std::collections::BTreeSet<_> =
+                entry.refused.iter().map(agent_of).collect();
+            let session = entry.session().map(|id| self.named(id.as_str()));
+            let offer = session.map(|n| self.offers[n].agent);
+            (n, refused, entry.rounds, entry.attempts, offer).hash(&mut hasher);
+        }
+        // Offers that are past are alike but for whose they were and whether the hub knows them.
+        let mut offers: Vec<_> = self
+            .offers
+            .iter()
+            .map(|offer| {
+                let stage = hub.sessions.get(&offer.session).map(|found| {
+                    let words = format!("{:?}", found.stage);
+                    words
+                        .split([' ', '{'])
+                        .next()
+                        .unwrap_or_default()
+                        .to_owned()
+                });
+                (
+                    offer.agent,
+                    offer.job,
+                    offer.step,
+                    stage,
+                    offer.stream.is_some(),
+                )
+            })
+            .collect();
+        offers.sort_unstable();
+        offers.dedup();
+        offers.hash(&mut hasher);
+        let mut timers: Vec<_> = hub
+            .timers
+            .iter()
+            .map(|(at, timer)| {
+                let about = match timer {
+                    Timer::Unheard(agent) => format!("unheard {:?}", agent_of(agent)),
+                    Timer::Session(id) => format!("session {:?}", {
+                        let offer = &self.offers[self.named(id.as_str())];
+                        (offer.agent, offer.job, offer.step)
+                    }),
+                    Timer::Wait(job) | Timer::Retry(job) | Timer::Limit(job) => format!(
+                        "{} {:?}",
+                        if matches!(timer, Timer::Retry(_)) {
+                            "retry"
+                        } else {
+                            "wait"
+                        },
+                        self.jobs.iter().position(|id| id == job)
+                    ),
+                    Timer::Drain => "drain".to_owned(),
+                };
+                (at.saturating_since(self.rig.now.mono), about)
+            })
+            .collect();
+        timers.sort_unstable();
+        (
+            timers,
+            self.listens.map(|listen| listen.is_some()),
+            self.budget,
+        )
+            .hash(&mut hasher);
+        next.and_then(agent_of).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Explores everything; gives how many states there are.
+fn explore(config: &dyn Fn() -> Config, budget: Budget) -> usize {
+    let mut seen = HashSet::new();
+    let mut open = VecDeque::from([Vec::new()]);
+    seen.insert(Model::replay(config, budget, &[]).fingerprint());
+    while let Some(path) = open.pop_front() {
+        let mut model = Model::replay(config, budget, &path);
+        let acts = model.acts();
+        model.finish();
+        for act in acts {
+            let mut path = path.clone();
+            path.push(act);
+            let model = Model::replay(config, budget, &path);
+            if seen.insert(model.fingerprint()) {
+                open.push_back(path);
+            }
+        }
+    }
+    seen.len()
+}
+
+// spec: HUB-3-3, HUB-3-4, HUB-3-5, HUB-5-1
+#[test]
+fn no_order_of_events_loses_a_job_or_assigns_it_twice() {
+    let config = || Config::default().max_sessions_per_agent(1);
+    let states = [(1, 0, 1), (0, 1, 1), (0, 0, 2)].map(|(losses, strays, ticks)| {
+        let budget = Budget {
+            losses,
+            strays,
+            ticks,
+        };
+        explore(&config, budget)
+    });
+    assert!(states.iter().all(|count| *count > 100), "{states:?}");
+}
+
+// spec: HUB-3-4, HUB-5-1
+#[test]
+fn no_order_of_events_does_where_jobs_are_begun_again() {
+    let config = || Config::default().max_attempts(2).max_sessions_per_agent(1);
+    let budget = Budget {
+        losses: 1,
+        strays: 1,
+        ticks: 0,
+    };
+    let states = explore(&config, budget);
+    assert!(states > 1000, "{states}");
+}

@@ -1,0 +1,247 @@
+//! The state of a hub, to be looked at.
+
+use super::{
+    Hub,
+    fleet::Agent,
+    queue::{Entry, Stage},
+    session::Stage as SessionStage,
+};
+use crate::{
+    capability::Skill,
+    id::{ClientId, JobId, SessionId, StreamId},
+};
+
+/// How far a hub is.
+///
+/// ```text
+/// Open <-> Paused -> Draining -> Closed
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a hub has these four")]
+pub enum Phase {
+    /// It offers jobs.
+    Open,
+    /// It takes jobs and offers none.
+    Paused,
+    /// It waits for its sessions to end.
+    Draining,
+    /// It is shut down.
+    Closed,
+}
+
+impl Phase {
+    pub(super) const fn is_leaving(self) -> bool {
+        matches!(self, Self::Draining | Self::Closed)
+    }
+}
+
+/// An agent, as the caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AgentInfo {
+    /// Its name towards the hub.
+    pub client_id: ClientId,
+    /// Its name towards people.
+    pub name: String,
+    /// What it can do.
+    pub skills: Vec<Skill>,
+    /// Whether its control stream is open.
+    pub is_available: bool,
+    /// Whether the caller wants it to be offered nothing.
+    pub is_paused: bool,
+    /// Whether it is sent home once its sessions have ended.
+    pub is_draining: bool,
+    /// Its proposals and sessions that have not ended.
+    pub load: usize,
+}
+
+/// A job, as the caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobInfo {
+    /// Its name.
+    pub id: JobId,
+    /// What it needs.
+    pub skill: Skill,
+    /// The caller's own name for it.
+    pub label: Option<String>,
+    /// How far it is.
+    pub stage: JobStage,
+    /// The offer or session that it is in.
+    pub session: Option<SessionId>,
+    /// The agent that it is offered to or runs on.
+    pub agent: Option<ClientId>,
+    /// How often an agent has accepted it.
+    pub attempts: u32,
+    /// How many agents refused it since all were asked last.
+    pub refusals: usize,
+    /// News that its reader has not taken.
+    pub unread_events: usize,
+    /// Bytes of such news.
+    pub unread_bytes: usize,
+    /// Whether its stream is not read because its reader does not keep up.
+    pub is_held_up: bool,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum JobStage {
+    /// It is being stored, and not accepted before it is.
+    Storing,
+    /// It waits for an agent.
+    Waiting,
+    /// An agent thinks about it.
+    Offered,
+    /// An agent accepted it, and the caller prepares it.
+    Preparing,
+    /// An agent may open its stream.
+    Ready,
+    /// It runs.
+    Running,
+    /// It has ended, and its end is being stored.
+    Ending,
+}
+
+/// How many there are of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Registered agents.
+    pub agents: usize,
+    /// Agents whose control stream is open.
+    pub available_agents: usize,
+    /// Jobs whose end was not told.
+    pub jobs: usize,
+    /// Those of them that wait for an agent.
+    pub waiting_jobs: usize,
+    /// Bytes of payloads that are kept.
+    pub payload_bytes: usize,
+    /// Sessions whose stream or offer is not over.
+    pub sessions: usize,
+}
+
+/// The whole state of a hub, read-only; it looks at the hub and copies nothing but what is asked for.
+///
+/// ```
+/// use uap_hub_proto::role::hub::{Config, Hub, Job, JobStage};
+/// # use ubos_common::time::{Mono, Now, Timestamp};
+/// # let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+/// let mut hub = Hub::new(Config::default());
+/// hub.submit(now, Job::test("sum", vec![]))?;
+/// assert_eq!(hub.view().counts().waiting_jobs, 1);
+/// assert!(hub.view().jobs().all(|job| job.stage == JobStage::Waiting));
+/// # Ok::<(), uap_hub_proto::role::hub::CommandError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a>(&'a Hub);
+
+impl<'a> View<'a> {
+    /// How far the hub is.
+    #[must_use]
+    pub const fn phase(&self) -> Phase {
+        self.0.phase
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let hub = self.0;
+        Counts {
+            agents: hub.fleet.len(),
+            available_agents: hub.fleet.listening(),
+            jobs: hub.queue.len(),
+            waiting_jobs: hub.queue.waiting_count(),
+            payload_bytes: hub.queue.bytes(),
+            sessions: hub.sessions.len(),
+        }
+    }
+
+    /// The registered agents, ordered by client id.
+    pub fn agents(&self) -> impl Iterator<Item = AgentInfo> + use<'a> {
+        self.0.fleet.iter().map(|(id, agent)| agent_info(id, agent))
+    }
+
+    /// One agent.
+    #[must_use]
+    pub fn agent(&self, id: &ClientId) -> Option<AgentInfo> {
+        let agent = self.0.fleet.get(id.as_str())?;
+        Some(agent_info(id, agent))
+    }
+
+    /// The jobs whose end was not told, ordered by id.
+    pub fn jobs(&self) -> impl Iterator<Item = JobInfo> + use<'a> {
+        let hub = self.0;
+        hub.queue.iter().map(|(id, entry)| hub.job_info(id, entry))
+    }
+
+    /// One job.
+    #[must_use]
+    pub fn job(&self, id: JobId) -> Option<JobInfo> {
+        Some(self.0.job_info(id, self.0.queue.get(id)?))
+    }
+}
+
+impl Hub {
+    /// The whole state, read-only.
+    #[must_use]
+    pub const fn view(&self) -> View<'_> {
+        View(self)
+    }
+
+    /// The registered agents, ordered by client id.
+    pub fn agents(&self) -> impl Iterator<Item = AgentInfo> {
+        self.view().agents()
+    }
+
+    /// Agents that listen.
+    #[must_use]
+    pub fn available_count(&self) -> usize {
+        self.fleet.listening()
+    }
+
+    /// Jobs whose end was not told.
+    #[must_use]
+    pub fn job_count(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn job_info(&self, id: JobId, entry: &Entry) -> JobInfo {
+        let session = entry.session();
+        let found = session.and_then(|session| self.sessions.get(session.as_str()));
+        let stream: Option<StreamId> = found.and_then(|found| found.stage.stream());
+        JobInfo {
+            id,
+            skill: entry.job.skill.clone(),
+            label: entry.job.label.as_deref().map(str::to_owned),
+            stage: match (&entry.stage, found.map(|found| &found.stage)) {
+                (Stage::Storing, _) => JobStage::Storing,
+                (Stage::Ending(_), _) => JobStage::Ending,
+                (Stage::Session(_), Some(SessionStage::Proposed)) => JobStage::Offered,
+                (Stage::Session(_), Some(SessionStage::Preparing)) => JobStage::Preparing,
+                (Stage::Session(_), Some(SessionStage::Ready)) => JobStage::Ready,
+                (Stage::Session(_), Some(_)) => JobStage::Running,
+                (Stage::Session(_) | Stage::Waiting, _) => JobStage::Waiting,
+            },
+            session: session.cloned(),
+            agent: found.map(|found| found.agent.clone()),
+            attempts: entry.attempts,
+            refusals: entry.refused.len(),
+            unread_events: entry.unread.events,
+            unread_bytes: entry.unread.bytes,
+            is_held_up: stream.is_some_and(|stream| self.streams.is_paused(stream)),
+        }
+    }
+}
+
+fn agent_info(id: &ClientId, agent: &Agent) -> AgentInfo {
+    AgentInfo {
+        client_id: id.clone(),
+        name: agent.name.clone(),
+        skills: agent.skills.keys().cloned().collect(),
+        is_available: agent.listen.is_some(),
+        is_paused: agent.is_paused,
+        is_draining: agent.is_draining,
+        load: agent.sessions.len(),
+    }
+}

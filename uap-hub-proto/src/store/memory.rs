@@ -1,0 +1,93 @@
+//! A store that survives its hub but not its process.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{JobStore, StoreError};
+use crate::{
+    id::JobId,
+    role::hub::{Job, Outcome, Record},
+};
+
+/// Jobs in memory, for tests and for hubs that are replaced within a process. Clones are one store.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    jobs: BTreeMap<JobId, (u64, Job)>,
+    outcomes: BTreeMap<JobId, Outcome>,
+    labels: BTreeMap<Arc<str>, JobId>,
+    accepted: u64,
+}
+
+impl MemoryStore {
+    /// Jobs that are kept, ended ones too; at the bound none is taken.
+    pub const MAX_JOBS: usize = 100_000;
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl JobStore for MemoryStore {
+    fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError> {
+        let mut kept = self.kept();
+        let (most, new) = (Self::MAX_JOBS, new_jobs(records));
+        if new > 0 && kept.jobs.len() + kept.outcomes.len() + new > most {
+            return Err(StoreError::Full { most });
+        }
+        for (id, record) in records {
+            match record {
+                Record::Accepted(job) => {
+                    kept.accepted += 1;
+                    if let Some(label) = &job.label {
+                        kept.labels.insert(label.clone(), *id);
+                    }
+                    let order = kept.accepted;
+                    kept.jobs.insert(*id, (order, job.clone()));
+                }
+                Record::Ended(outcome) => {
+                    kept.jobs.remove(id);
+                    kept.outcomes.insert(*id, outcome.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
+        let kept = self.kept();
+        let mut jobs: Vec<_> = kept.jobs.iter().collect();
+        jobs.sort_by_key(|(_, (order, _))| *order);
+        let jobs = jobs.into_iter().map(|(id, (_, job))| (*id, job.clone()));
+        Ok(jobs.collect())
+    }
+
+    fn outcome(&self, job: JobId) -> Result<Option<Outcome>, StoreError> {
+        Ok(self.kept().outcomes.get(&job).cloned())
+    }
+
+    fn labelled(&self, label: &str) -> Result<Option<JobId>, StoreError> {
+        Ok(self.kept().labels.get(label).copied())
+    }
+}
+
+/// How many of the records are jobs.
+pub(super) fn new_jobs(records: &[(JobId, Record)]) -> usize {
+    let is_new = |(_, record): &&(JobId, Record)| matches!(record, Record::Accepted(_));
+    records.iter().filter(is_new).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_in_memory_keeps_jobs_until_they_end() {
+        let store = MemoryStore::default();
+        super::super::tests::keeps_jobs_until_they_end(&store);
+    }
+}

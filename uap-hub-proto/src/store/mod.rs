@@ -1,0 +1,120 @@
+//! Where a durable hub keeps its jobs and their ends: in memory, and (feature `log`) in files.
+//!
+//! A hub that is [`durable`](crate::role::hub::Config::durable) asks for two things to be kept: each job before
+//! it is accepted, and its end before the caller is told. What follows from that:
+//!
+//! * A job that was accepted is never lost: after a restart, [`JobStore::unfinished`] has all that have no end.
+//! * A caller is told an end at most once, because a stored end is not told again after a restart. Whoever may
+//!   have missed one asks for it: [`JobStore::outcome`].
+//! * A job that ran when the process died runs again. Jobs that must not run twice check that themselves.
+//!
+//! ```
+//! use uap_hub_proto::{role::hub::{Job, Record}, store::{JobStore, MemoryStore}};
+//! # let id: uap_hub_proto::id::JobId = "a1b2c3d4-0000-4000-8000-000000000001".parse()?;
+//!
+//! let store = MemoryStore::default();
+//! store.write(&[(id, Record::Accepted(Job::test("sum", vec![])))])?;
+//! assert_eq!(store.unfinished()?.len(), 1);
+//! assert!(store.outcome(id)?.is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(feature = "log")]
+mod file;
+mod memory;
+mod record;
+
+use std::fmt;
+
+#[cfg(feature = "log")]
+pub use self::file::{FileStore, FileStoreError};
+pub use self::{
+    memory::MemoryStore,
+    record::{DecodeError, decode, encode},
+};
+use crate::{
+    id::JobId,
+    role::hub::{Job, Outcome, Record},
+};
+
+/// Keeps jobs and their ends. Calls may block; a transport makes them where that harms nobody.
+pub trait JobStore: fmt::Debug + Send + Sync {
+    /// Keeps records, all or none. They survive what the store is made to survive once this returns.
+    ///
+    /// # Errors
+    ///
+    /// They could not be kept.
+    fn write(&self, records: &[(JobId, Record)]) -> Result<(), StoreError>;
+
+    /// The jobs that have no end, in the order in which they were accepted.
+    ///
+    /// # Errors
+    ///
+    /// What was kept cannot be read.
+    fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError>;
+
+    /// How a job ended; `None` where it has not, or was never kept.
+    ///
+    /// # Errors
+    ///
+    /// What was kept cannot be read.
+    fn outcome(&self, job: JobId) -> Result<Option<Outcome>, StoreError>;
+
+    /// The job of that [`label`](Job::label); the last one where there are several.
+    ///
+    /// # Errors
+    ///
+    /// What was kept cannot be read.
+    fn labelled(&self, label: &str) -> Result<Option<JobId>, StoreError>;
+}
+
+/// Why a store does not keep something, or cannot find it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It holds as many jobs as it may.
+    #[error("{most} jobs are kept, more are not taken")]
+    Full {
+        /// The bound.
+        most: usize,
+    },
+    /// What was read is no record of ours.
+    #[error("a record cannot be read")]
+    Record(#[from] DecodeError),
+    /// What lies beneath failed.
+    #[error("the store failed")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::id::IdSource;
+
+    use super::*;
+    use crate::role::hub::Verdict;
+
+    /// What holds of every store; leaves two jobs unfinished and one ended in it.
+    pub(super) fn keeps_jobs_until_they_end(store: &dyn JobStore) {
+        let mut ids = IdSource::seeded(1);
+        let jobs: Vec<(JobId, Job)> = ["a", "b", "c"]
+            .map(|label| (ids.next_id(), Job::test("t", Vec::new()).label(label)))
+            .into();
+        let accepted = |(id, job): &(JobId, Job)| (*id, Record::Accepted(job.clone()));
+        store.write(&[accepted(&jobs[0])]).unwrap();
+        store
+            .write(&jobs[1..].iter().map(accepted).collect::<Vec<_>>())
+            .unwrap();
+        assert_eq!(store.unfinished().unwrap(), jobs);
+        let (id, _) = &jobs[1];
+        assert_eq!(store.labelled("b").unwrap(), Some(*id));
+        assert_eq!(store.labelled("x").unwrap(), None);
+        assert_eq!(store.outcome(*id).unwrap(), None);
+        let outcome = Outcome::new(Verdict::Completed, "done");
+        store
+            .write(&[(*id, Record::Ended(outcome.clone()))])
+            .unwrap();
+        assert_eq!(store.outcome(*id).unwrap(), Some(outcome));
+        let left = [jobs[0].clone(), jobs[2].clone()];
+        assert_eq!(store.unfinished().unwrap(), left);
+    }
+}

@@ -1,0 +1,231 @@
+//! One queue of jobs for several hubs, on NATS JetStream: a hub that dies loses none of them.
+//!
+//! For a queue named `desk` there are two streams:
+//!
+//! | stream | subject | what is there |
+//! |---|---|---|
+//! | `desk_jobs` | `desk.job` | jobs, each until its end is stored |
+//! | `desk_ends` | `desk.end.<job id>` | how they ended; the first end of a job is its only one |
+//!
+//! Every hub takes as many jobs as it has room for ([`work`](JobQueue::work)), says every now and then that it
+//! is at them, stores each end, and only then lets go of the job. A hub that dies is silent, and after
+//! [`ack_wait`](Config::ack_wait) its jobs go to another. A hub that was merely cut off for so long may still be
+//! running them: then a job runs twice, and the end that is stored first counts.
+//!
+//! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured; larger ones are refused.
+//! Streams alone are used, so that servers from 2.9 on will do.
+
+mod work;
+
+use std::time::Duration;
+
+use async_nats::jetstream::{
+    self, Context,
+    consumer::{AckPolicy, PullConsumer, pull},
+    context::PublishErrorKind,
+    message::PublishMessage,
+    stream::{
+        Config as StreamConfig, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream,
+    },
+};
+use bytes::Bytes;
+
+use crate::{
+    id::JobId,
+    role::{
+        hub::{Job, Outcome, Record},
+        settings::settings,
+    },
+    store::{decode, encode},
+};
+
+settings! {
+    /// Settings of a queue; all who open it should have the same.
+    Config {
+        /// Names streams and subjects: letters, digits, `-` and `_`; `uap-hub`.
+        name: String = "uap-hub".to_owned(),
+        /// Jobs that wait or run; at the bound none is taken. 100,000.
+        max_jobs: i64 = 100_000,
+        /// Jobs that one hub has at once; it takes no more. 64.
+        max_in_flight: usize = 64,
+        /// How long a hub may be silent about a job before another one gets it; 30 s.
+        ack_wait: Duration = Duration::from_secs(30),
+        /// How often hubs may take a job that gets no end; beyond it the job ends failed. 20.
+        max_deliveries: i64 = 20,
+        /// When a job comes back that a hub has no room for; 1 s.
+        busy_delay: Duration = Duration::from_secs(1),
+        /// How long ends are kept; 7 days.
+        keep: Duration = Duration::from_secs(7 * 24 * 60 * 60),
+    }
+}
+
+/// Why a queue does not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The name has characters that subjects and streams do not take.
+    #[error("name of a queue with other than letters, digits, '-' and '_'")]
+    Name,
+    /// The job is larger than what the server takes.
+    #[error("a job of {seen} bytes, the server takes {most}")]
+    TooLarge {
+        /// Bytes of the job.
+        seen: usize,
+        /// What the server takes.
+        most: usize,
+    },
+    /// The server, or the way to it, failed.
+    #[error("nats failed")]
+    Nats(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl QueueError {
+    fn nats(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Nats(error.into())
+    }
+}
+
+/// A queue. Clones are one queue.
+#[derive(Clone, Debug)]
+pub struct JobQueue {
+    client: async_nats::Client,
+    context: Context,
+    ends: Stream,
+    jobs: PullConsumer,
+    name: String,
+    max_in_flight: usize,
+    ack_wait: Duration,
+    max_deliveries: i64,
+    busy_delay: Duration,
+}
+
+impl JobQueue {
+    /// Connects to a server, and opens the queue there.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`].
+    pub async fn connect(url: &str, config: Config) -> Result<Self, QueueError> {
+        let client = async_nats::connect(url).await;
+        Self::open(client.map_err(QueueError::nats)?, config).await
+    }
+
+    /// Opens a queue, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`].
+    pub async fn open(client: async_nats::Client, config: Config) -> Result<Self, QueueError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if config.name.is_empty() || !config.name.chars().all(is_plain) {
+            return Err(QueueError::Name);
+        }
+        let context = jetstream::new(client.clone());
+        let name = config.name;
+        let jobs = StreamConfig {
+            name: format!("{name}_jobs"),
+            subjects: vec![format!("{name}.job")],
+            retention: RetentionPolicy::WorkQueue,
+            discard: DiscardPolicy::New,
+            max_messages: config.max_jobs,
+            ..StreamConfig::default()
+        };
+        let ends = StreamConfig {
+            name: format!("{name}_ends"),
+            subjects: vec![format!("{name}.end.>")],
+            max_age: config.keep,
+            ..StreamConfig::default()
+        };
+        let made = async |stream: StreamConfig| {
+            let made = context.get_or_create_stream(stream).await;
+            made.map_err(QueueError::nats)
+        };
+        let (jobs, ends) = (made(jobs).await?, made(ends).await?);
+        let durable = format!("{name}_hubs");
+        let consumer = pull::Config {
+            durable_name: Some(durable.clone()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: config.ack_wait,
+            max_ack_pending: config.max_jobs,
+            ..pull::Config::default()
+        };
+        let jobs = jobs.get_or_create_consumer(&durable, consumer).await;
+        Ok(Self {
+            jobs: jobs.map_err(QueueError::nats)?,
+            client,
+            context,
+            ends,
+            name,
+            max_in_flight: config.max_in_flight.max(1),
+            ack_wait: config.ack_wait,
+            max_deliveries: config.max_deliveries,
+            busy_delay: config.busy_delay,
+        })
+    }
+
+    /// Gives a job to whichever hub has room; it is safe with the server when this returns. The same id twice
+    /// within two minutes is one job.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`]; it is then not known whether the job is there, and to say it again does no harm.
+    pub async fn submit(&self, id: JobId, job: &Job) -> Result<(), QueueError> {
+        let bytes = encode(id, &Record::Accepted(job.clone()));
+        let (seen, most) = (bytes.len(), self.client.server_info().max_payload);
+        if seen > most {
+            return Err(QueueError::TooLarge { seen, most });
+        }
+        let publish = PublishMessage::build()
+            .payload(bytes.into())
+            .message_id(id.to_string());
+        let subject = format!("{}.job", self.name);
+        let sent = self.context.send_publish(subject, publish).await;
+        let stored = sent.map_err(QueueError::nats)?.await;
+        stored.map(|_| ()).map_err(QueueError::nats)
+    }
+
+    /// How a job ended; `None` where it has not, or so long ago that it is not kept.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`].
+    pub async fn outcome(&self, id: JobId) -> Result<Option<Outcome>, QueueError> {
+        let subject = self.end_of(id);
+        match self.ends.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => match decode(&message.payload).map_err(QueueError::nats)? {
+                (_, Record::Ended(outcome)) => Ok(Some(outcome)),
+                _ => Ok(None),
+            },
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(QueueError::nats(error)),
+        }
+    }
+
+    /// Stores an end, unless the job has one.
+    async fn store_end(&self, id: JobId, outcome: &Outcome) -> Result<(), QueueError> {
+        let mut bytes = encode(id, &Record::Ended(outcome.clone()));
+        if bytes.len() > self.client.server_info().max_payload {
+            // The verdict is worth more than nothing.
+            let mut short = outcome.clone();
+            short.result = None;
+            short.message = format!("{} (the result is too large for the queue)", short.message);
+            bytes = encode(id, &Record::Ended(short));
+        }
+        let publish = PublishMessage::build()
+            .payload(Bytes::from(bytes))
+            .expected_last_subject_sequence(0);
+        let stored = match self.context.send_publish(self.end_of(id), publish).await {
+            Ok(stored) => stored.await,
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(()),
+            Err(error) => Err(QueueError::nats(error)),
+        }
+    }
+
+    fn end_of(&self, id: JobId) -> String {
+        format!("{}.end.{id}", self.name)
+    }
+}

@@ -1,0 +1,167 @@
+//! A hub that takes its jobs from the queue.
+
+use std::{pin::pin, time::Duration};
+
+use async_nats::jetstream::message::{AckKind, Message as Delivery};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+
+use super::{JobQueue, QueueError};
+use crate::{
+    id::JobId,
+    role::hub::{CommandError, Job, JobEvent, Outcome, Phase, Record, Verdict},
+    store::decode,
+    transport::server::{HubHandle, JobHandle},
+};
+
+/// How long one request for jobs stands at the server.
+const PULL: Duration = Duration::from_secs(2);
+
+impl JobQueue {
+    /// Runs jobs of the queue on a hub until `shutdown` is ready. `observe` hears the news of each.
+    ///
+    /// To leave well, shut the hub down first: jobs that end in its drain time have their end stored, the
+    /// others are given back at once. What runs when `shutdown` is ready, or the future is dropped, another
+    /// hub gets after [`ack_wait`](super::Config::ack_wait), as after a crash.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`]: the server, or the way to it, failed. What has no end is delivered again.
+    // impl: HUB-6-2
+    pub async fn work(
+        &self,
+        hub: &HubHandle,
+        observe: impl Fn(JobId, &JobEvent),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), QueueError> {
+        let mut shutdown = pin!(shutdown);
+        let mut running = FuturesUnordered::new();
+        loop {
+            let room = self.max_in_flight.saturating_sub(running.len());
+            if room == 0 {
+                tokio::select! {
+                    () = &mut shutdown => return Ok(()),
+                    Some(done) = running.next() => done?,
+                }
+                continue;
+            }
+            // Never more than there is room for: what waits here would be silent.
+            let batch = self.jobs.batch().max_messages(room).expires(PULL);
+            let mut batch = batch.messages().await.map_err(QueueError::nats)?;
+            loop {
+                tokio::select! {
+                    () = &mut shutdown => return Ok(()),
+                    Some(done) = running.next(), if !running.is_empty() => done?,
+                    delivery = batch.next() => match delivery {
+                        Some(delivery) => {
+                            let delivery = delivery.map_err(QueueError::nats)?;
+                            running.push(self.run(hub, &observe, delivery));
+                        }
+                        None => break,
+                    },
+                }
+            }
+        }
+    }
+
+    /// One delivery of a job, from the hub to its end.
+    async fn run(
+        &self,
+        hub: &HubHandle,
+        observe: &impl Fn(JobId, &JobEvent),
+        delivery: Delivery,
+    ) -> Result<(), QueueError> {
+        let Ok((id, Record::Accepted(job))) = decode(&delivery.payload) else {
+            // Nobody can be told: it is no job, and will be none the next time.
+            return done(&delivery).await;
+        };
+        if self.outcome(id).await?.is_some() {
+            return done(&delivery).await;
+        }
+        let delivered = delivery.info().map_err(QueueError::nats)?.delivered;
+        if delivered > self.max_deliveries {
+            let outcome = Outcome::new(Verdict::Failed, "the job was taken too often");
+            return self.end(id, &outcome, &delivery).await;
+        }
+        match hub.submit_as(id, own(job)) {
+            Ok(job) => self.follow(hub, observe, job, &delivery).await,
+            // An earlier delivery of it runs here.
+            Err(CommandError::DuplicateJob) => Ok(()),
+            Err(error) if is_passing(&error) => self.give_back(&delivery).await,
+            Err(error) => {
+                let outcome = Outcome::new(Verdict::Failed, error.to_string());
+                self.end(id, &outcome, &delivery).await
+            }
+        }
+    }
+
+    /// Waits for the end, and tells the server every now and then that somebody is at it.
+    async fn follow(
+        &self,
+        hub: &HubHandle,
+        observe: &impl Fn(JobId, &JobEvent),
+        mut job: JobHandle,
+        delivery: &Delivery,
+    ) -> Result<(), QueueError> {
+        let mut alive = tokio::time::interval(self.ack_wait / 3);
+        let outcome = loop {
+            tokio::select! {
+                event = job.next_event() => match event {
+                    Some(JobEvent::Ended(outcome)) => break Some(outcome),
+                    Some(event) => observe(job.id(), &event),
+                    None => break None,
+                },
+                _ = alive.tick() => {
+                    let _ = delivery.ack_with(AckKind::Progress).await;
+                }
+            }
+        };
+        let phase = hub.inspect(|view| view.phase());
+        let is_leaving = matches!(phase, Phase::Draining | Phase::Closed);
+        match outcome {
+            Some(outcome) if !(is_leaving && outcome.verdict == Verdict::Cancelled) => {
+                self.end(job.id(), &outcome, delivery).await?;
+                observe(job.id(), &JobEvent::Ended(outcome));
+                Ok(())
+            }
+            // The hub leaves, not the job.
+            _ => self.give_back(delivery).await,
+        }
+    }
+
+    /// Stores the end, and only then lets go of the job.
+    async fn end(
+        &self,
+        id: JobId,
+        outcome: &Outcome,
+        delivery: &Delivery,
+    ) -> Result<(), QueueError> {
+        self.store_end(id, outcome).await?;
+        done(delivery).await
+    }
+
+    async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
+        let back = AckKind::Nak(Some(self.busy_delay));
+        delivery.ack_with(back).await.map_err(QueueError::Nats)
+    }
+}
+
+async fn done(delivery: &Delivery) -> Result<(), QueueError> {
+    delivery.double_ack().await.map_err(QueueError::Nats)
+}
+
+/// Client ids are a hub's own: a job for one agent is for any where it was queued elsewhere.
+fn own(mut job: Job) -> Job {
+    job.agent = None;
+    job
+}
+
+/// Whether another hub, or this one later, may take the job.
+const fn is_passing(error: &CommandError) -> bool {
+    matches!(
+        error,
+        CommandError::TooManyJobs { .. }
+            | CommandError::QueueFull { .. }
+            | CommandError::NoCapableAgent { .. }
+            | CommandError::ShuttingDown
+    )
+}

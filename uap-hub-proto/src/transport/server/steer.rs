@@ -1,0 +1,69 @@
+//! What an operator does with a hub that runs.
+
+use super::{HubHandle, JobHandle};
+use crate::{
+    id::{ClientId, JobId},
+    role::hub::{CommandError, Job, View},
+    transport::lock,
+};
+
+impl HubHandle {
+    /// Looks at the whole state. Calls wait meanwhile: take what is needed and return.
+    pub fn inspect<T>(&self, look: impl FnOnce(View<'_>) -> T) -> T {
+        self.0.shared.act(|hub, _| look(hub.view()))
+    }
+
+    /// Takes a job under an id that the caller chose.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hub::submit_as`](crate::role::hub::Hub::submit_as).
+    pub fn submit_as(&self, id: JobId, job: Job) -> Result<JobHandle, CommandError> {
+        let shared = &self.0.shared;
+        let (id, inbox) = shared.submit(|hub, now| hub.submit_as(now, id, job).map(|()| id))?;
+        Ok(JobHandle::new(id, inbox, shared))
+    }
+
+    /// The jobs that an earlier process had accepted and not ended, which wait again; once.
+    #[must_use]
+    pub fn take_restored(&self) -> Vec<JobHandle> {
+        std::mem::take(&mut *lock(&self.0.restored))
+    }
+
+    /// Offers nothing until [`resume`](Self::resume); see [`Hub::pause`](crate::role::hub::Hub::pause).
+    pub fn pause(&self) {
+        self.0.shared.act(|hub, _| hub.pause());
+    }
+
+    /// Offers again what waits.
+    pub fn resume(&self) {
+        self.0.shared.act(|hub, now| hub.resume(now));
+    }
+
+    /// Offers an agent nothing until it is resumed; what it has goes on.
+    ///
+    /// # Errors
+    ///
+    /// No such agent is registered.
+    pub fn pause_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
+        self.0.shared.act(|hub, _| hub.pause_agent(agent))
+    }
+
+    /// Offers an agent jobs again.
+    ///
+    /// # Errors
+    ///
+    /// No such agent is registered.
+    pub fn resume_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
+        self.0.shared.act(|hub, now| hub.resume_agent(now, agent))
+    }
+
+    /// Sends an agent home once what it has is over.
+    ///
+    /// # Errors
+    ///
+    /// No such agent is registered.
+    pub fn drain_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
+        self.0.shared.act(|hub, now| hub.drain_agent(now, agent))
+    }
+}

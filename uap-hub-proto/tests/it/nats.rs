@@ -1,0 +1,265 @@
+//! Several hubs on one queue, on a server that each test starts for itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    time::Duration,
+};
+
+use uap_hub_proto::{
+    id::JobId,
+    role::hub::{Job, JobEvent, Outcome, Verdict},
+    transport::{
+        client::{AgentBuilder, AgentHandle},
+        nats::{Config, JobQueue, QueueError},
+        server::{HubHandle, ServerConfig, serve},
+    },
+    wire::{Payload, TestResult},
+};
+use ubos_common::id::IdSource;
+
+/// Address of the nats-server, given to a process that is a hub.
+const URL: &str = "HUB_NATS_TEST_URL";
+
+struct Nats {
+    child: Child,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Nats {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new("nats-server")
+            .args(["-js", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir"])
+            .arg(folder.path())
+            .arg("-sd")
+            .arg(folder.path().join("data"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("these tests need a nats-server in the path: apt-get install nats-server");
+        let mut nats = Self {
+            child,
+            url: String::new(),
+            _folder: folder,
+        };
+        for _ in 0..500 {
+            let files = std::fs::read_dir(nats._folder.path()).unwrap();
+            let mut files = files.map(|file| file.unwrap().path());
+            let ports = files.find(|path| path.extension().is_some_and(|end| end == "ports"));
+            let text = ports.and_then(|path| std::fs::read(path).ok());
+            let ports = text.and_then(|text| serde_json::from_slice(&text).ok());
+            if let Some(serde_json::Value::Object(ports)) = ports {
+                nats.url = ports["nats"][0].as_str().unwrap().to_owned();
+                return nats;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the nats-server does not say its port");
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn queue(url: &str) -> JobQueue {
+    let client = async_nats::connect(url).await.unwrap();
+    let config = Config::default()
+        .ack_wait(Duration::from_millis(1500))
+        .busy_delay(Duration::from_millis(50))
+        .max_in_flight(8);
+    JobQueue::open(client, config).await.unwrap()
+}
+
+/// A hub with an agent that takes 20 ms for an echo.
+async fn hub() -> (HubHandle, AgentHandle) {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default())
+        .await
+        .unwrap();
+    let agent = AgentBuilder::new("echo")
+        .on_test("echo", |payloads, _| async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let text = String::from_utf8_lossy(payloads[0].data()).into_owned();
+            Ok(TestResult::completed(text))
+        })
+        .start(&hub.url())
+        .unwrap();
+    hub.wait_for_agents(1).await;
+    (hub, agent)
+}
+
+fn echo(text: &str) -> Job {
+    Job::test(
+        "echo",
+        vec![Payload::file("text", "t", "", text.to_owned())],
+    )
+}
+
+async fn submit(queue: &JobQueue, count: usize) -> Vec<(JobId, String)> {
+    let mut ids = IdSource::from_os().unwrap();
+    let mut jobs = Vec::new();
+    for n in 0..count {
+        let (id, text) = (ids.next_id(), format!("text {n}"));
+        queue.submit(id, &echo(&text)).await.unwrap();
+        jobs.push((id, text));
+    }
+    jobs
+}
+
+async fn ends(queue: &JobQueue, jobs: &[(JobId, String)]) -> BTreeMap<JobId, Outcome> {
+    let mut ends = BTreeMap::new();
+    for _ in 0..1200 {
+        for (id, _) in jobs {
+            if !ends.contains_key(id)
+                && let Some(outcome) = queue.outcome(*id).await.unwrap()
+            {
+                ends.insert(*id, outcome);
+            }
+        }
+        if ends.len() == jobs.len() {
+            return ends;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} of {} jobs ended", ends.len(), jobs.len());
+}
+
+fn all_done(jobs: &[(JobId, String)], ends: &BTreeMap<JobId, Outcome>) {
+    for (id, text) in jobs {
+        let outcome = &ends[id];
+        let seen = (outcome.verdict, outcome.message.as_str());
+        assert_eq!(seen, (Verdict::Completed, text.as_str()));
+    }
+}
+
+/// Starts this file's hub as a process of its own, and waits until it works.
+fn process(url: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "nats::the_hub_that_is_killed", "--nocapture"])
+        .env(URL, url)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "up"));
+    child
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_hub_loses_no_job_to_the_others() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let (mut one, mut two) = (process(&nats.url), process(&nats.url));
+    let jobs = submit(&queue, 100).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    one.kill().unwrap();
+    one.wait().unwrap();
+    let ended = ends(&queue, &jobs[..1]).await;
+    assert_eq!(ended.len(), 1);
+    all_done(&jobs, &ends(&queue, &jobs).await);
+    two.kill().unwrap();
+    two.wait().unwrap();
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hubs_share_the_work_and_each_job_has_one_end() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let jobs = submit(&queue, 60).await;
+    let (one, two) = (hub().await, hub().await);
+    let told = Mutex::new((Vec::new(), Vec::new()));
+    let hear = |job, event: &JobEvent, first: bool| {
+        if matches!(event, JobEvent::Ended(_)) {
+            let mut told = told.lock().unwrap();
+            if first {
+                told.0.push(job)
+            } else {
+                told.1.push(job)
+            }
+        }
+    };
+    tokio::select! {
+        done = queue.work(&one.0, |job, event| hear(job, event, true), pending()) => done.unwrap(),
+        done = queue.work(&two.0, |job, event| hear(job, event, false), pending()) => done.unwrap(),
+        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
+    }
+    let told = told.lock().unwrap();
+    let all: BTreeSet<_> = told.0.iter().chain(&told.1).collect();
+    assert!(!told.0.is_empty() && !told.1.is_empty(), "both worked");
+    assert_eq!(
+        all.len(),
+        told.0.len() + told.1.len(),
+        "no end was told twice"
+    );
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_leaves_gives_its_jobs_back() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let jobs = submit(&queue, 20).await;
+    let one = hub().await;
+    let work = queue.work(&one.0, |_, _| {}, pending());
+    tokio::select! {
+        done = work => done.unwrap(),
+        () = async {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            one.0.shutdown(Duration::ZERO).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        } => {}
+    }
+    let two = hub().await;
+    tokio::select! {
+        done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
+        ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_hub_can_do_ends_and_what_is_too_large_is_refused() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let id = IdSource::from_os().unwrap().next_id();
+    let large = queue.submit(id, &echo(&"x".repeat(2 << 20))).await;
+    assert!(matches!(large, Err(QueueError::TooLarge { .. })));
+    queue.submit(id, &Job::test("", vec![])).await.unwrap();
+    queue.submit(id, &Job::test("", vec![])).await.unwrap();
+    let one = hub().await;
+    let jobs = [(id, String::new())];
+    tokio::select! {
+        done = queue.work(&one.0, |_, _| {}, pending()) => done.unwrap(),
+        ended = ends(&queue, &jobs) => assert_eq!(ended[&id].verdict, Verdict::Failed),
+    }
+}
+
+/// Not a test by itself: a hub, where the address of its queue is given.
+#[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "the process that kills this one reads it"
+)]
+fn the_hub_that_is_killed() {
+    let Ok(url) = std::env::var(URL) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (queue, hub) = (queue(&url).await, hub().await);
+        println!("up");
+        queue.work(&hub.0, |_, _| {}, pending()).await.unwrap();
+    });
+}
