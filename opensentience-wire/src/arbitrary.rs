@@ -118,7 +118,13 @@ fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
 fn welcome(u: &mut Unstructured<'_>) -> Result<Welcome> {
     let server = Server::new(text(u)?, text(u)?);
     let (session, beat, frame) = (text(u)?, number(u)?, number(u)?);
-    Ok(Welcome::new(u.int_in_range(0..=2)?, session, beat, frame, server))
+    Ok(Welcome::new(
+        u.int_in_range(0..=2)?,
+        session,
+        beat,
+        frame,
+        server,
+    ))
 }
 
 fn goodbye(u: &mut Unstructured<'_>) -> Result<Goodbye> {
@@ -175,7 +181,12 @@ fn call(u: &mut Unstructured<'_>) -> Result<ToolCall> {
 }
 
 fn chunk(u: &mut Unstructured<'_>) -> Result<ToolStream> {
-    let texts = [Channel::Stdout, Channel::Stderr, Channel::Log, Channel::Status];
+    let texts = [
+        Channel::Stdout,
+        Channel::Stderr,
+        Channel::Log,
+        Channel::Status,
+    ];
     let mut data = ChunkData::new();
     let channel = if u.arbitrary()? {
         data.json = Some(object_of(u)?);
@@ -229,7 +240,11 @@ fn maybe<T>(
     u: &mut Unstructured<'_>,
     make: impl FnOnce(&mut Unstructured<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
-    if u.arbitrary()? { make(u).map(Some) } else { Ok(None) }
+    if u.arbitrary()? {
+        make(u).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 fn many<T>(
@@ -275,7 +290,18 @@ fn object(text: &str) -> RawObject {
 
 /// Texts that mean something somewhere, and some that are hard to write.
 const WORDS: [&str; 12] = [
-    "a", "a/echo", "c-1", "c-2", "s-1", "key", "", "\"\\", "\n\u{0}", "é\u{2028}🦀", "x y", "sha256:00",
+    "a",
+    "a/echo",
+    "c-1",
+    "c-2",
+    "s-1",
+    "key",
+    "",
+    "\"\\",
+    "\n\u{0}",
+    "é\u{2028}🦀",
+    "x y",
+    "sha256:00",
 ];
 
 /// Inputs and outputs.

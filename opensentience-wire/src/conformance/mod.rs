@@ -34,6 +34,7 @@ mod both;
 mod cores;
 mod course;
 mod fault;
+mod faults;
 mod junk;
 mod line;
 mod rule;
