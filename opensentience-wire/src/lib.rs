@@ -57,6 +57,8 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
+//! | `arbitrary` | generators of messages, for fuzzing |
+//! | `conformance` | kits that judge anybody's agents, cores and validators, and what passes between them |
 //! | `mcp` | an MCP server's tools as an agent |
 //! | `tokio` | launching agents, calling their tools, being an agent |
 //! | `tracing` | spans with ids for handshakes, calls and tools; the audit and the queues as events |

@@ -2,7 +2,8 @@
 
 use ubos_common::violation::Level;
 
-use super::course::{Course, fault_of};
+use super::course::Course;
+use super::faults::fault_of;
 use super::line::{Line, SLACK, Said, What, index};
 use super::rule::Tally;
 use crate::error::{ErrorCode, ErrorObject};

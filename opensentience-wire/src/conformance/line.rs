@@ -145,7 +145,7 @@ impl Said {
     fn read(body: &[u8], launch: Option<&Launch>) -> Result<Self, Broken> {
         let limits = Limits::default().with_max_bytes(usize::MAX);
         let mut judged = crate::limits::Limits::default().with_max_frame_bytes(usize::MAX);
-        judged.json = limits.clone();
+        judged.json = limits;
         let findings = crate::validate::message(body, &judged);
         let holds_token = launch.is_some_and(|launch| launch.token.is_in(body));
         let mut said = Self {

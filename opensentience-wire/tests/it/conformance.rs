@@ -1,6 +1,6 @@
 //! The kits hold what they say.
 
-use opensentience_wire::conformance::{AGENTS, CORES, FILES, Kind, VECTORS};
+use opensentience_wire::conformance::{AGENTS, CORES, FILES, Kind, OUT_OF_REACH, VECTORS};
 use opensentience_wire::limits::Limits;
 use opensentience_wire::validate::{message, stream};
 use serde_json::{Value, json};
@@ -52,4 +52,20 @@ fn the_index_lists_the_vectors_with_the_pointers_of_their_findings() {
         assert_eq!(*line, wanted);
     }
     assert_eq!(index.len(), FILES.len());
+}
+
+/// Every clause of the register is in a kit, or its absence has a reason.
+// spec: OSW-9-1
+#[test]
+fn every_clause_is_judged_or_out_of_reach() {
+    let register = include_str!("../../requirements.toml").lines();
+    let ids = register.filter_map(|line| line.strip_prefix("id = \"")?.strip_suffix('"'));
+    let agents = AGENTS.iter().map(|case| case.clause);
+    let cores = CORES.iter().map(|case| case.clause);
+    let vectors = VECTORS.iter().map(|case| case.clause);
+    let judged: Vec<&str> = agents.chain(cores).chain(vectors).collect();
+    let excused = |id: &str| OUT_OF_REACH.iter().any(|(clause, _)| *clause == id);
+    for id in ids {
+        assert_ne!(judged.contains(&id), excused(id), "{id}");
+    }
 }

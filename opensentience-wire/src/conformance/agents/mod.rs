@@ -3,6 +3,7 @@
 mod calls;
 mod plays;
 mod rules;
+mod seat;
 mod twin;
 
 use ubos_common::conformance::{Case, Protocol, Reach};

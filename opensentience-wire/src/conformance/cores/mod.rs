@@ -2,6 +2,8 @@
 
 mod plays;
 mod rules;
+mod seat;
+mod tools;
 mod twin;
 
 use ubos_common::conformance::{Case, Protocol, Reach};
@@ -96,7 +98,7 @@ cores! {
         "no agent was launched, or nobody looked", [], Twin::launching(|launch| drop(launch.variables.as_mut().map(Vec::pop)));
     "OSW-2-1" "a frame that is no JSON object ends the connection", plays::no_objects, ends_after!("OSW-2-1"),
         "no such frame was sent", [], deaf!(|bytes: &[u8]| junk::no_objects().iter().any(|junk| junk == bytes));
-    "OSW-2-2" "however the stream is cut, the messages are the same", plays::pieces, rules::lists_all,
+    "OSW-2-2" "however the stream is cut, the messages are the same", plays::pieces, tools::lists_all,
         "no tool was offered", [], Twin::boxed(Fault::hears(super::agents::first_of_many));
     "OSW-2-3" "a frame over the limit ends the connection", plays::too_large, ends_after!("OSW-2-3"),
         "no such frame was sent", [], deaf!(|bytes: &[u8]| junk::too_large().iter().any(|junk| junk == bytes));
@@ -150,15 +152,15 @@ cores! {
             let more = is(text.as_bytes(), "core.goodbye").then(|| ::core::mem::take(&mut memo.text));
             ::core::iter::once(text).chain(more).collect()
         }));
-    "OSW-4.2-1" "a tool of a wrong id is rejected alone", plays::tools, rules::tool_ids,
+    "OSW-4.2-1" "a tool of a wrong id is rejected alone", plays::tools, tools::tool_ids,
         "no tool had a wrong id", [], says!("tool.invalid_id" => "tool.failed");
-    "OSW-4.2-2" "the answer to a registration lists every tool", plays::tools, rules::lists_all,
+    "OSW-4.2-2" "the answer to a registration lists every tool", plays::tools, tools::lists_all,
         "no tool was offered", ["OSW-2-2", "OSW-4.2-1", "OSW-4.2-3", "OSW-4.2-4"], says!("\"rejected\":" => "\"others\":");
-    "OSW-4.2-3" "a tool that lacks something, or whose name is taken, is rejected alone", plays::tools, rules::tool_members,
+    "OSW-4.2-3" "a tool that lacks something, or whose name is taken, is rejected alone", plays::tools, tools::tool_members,
         "no tool was offered", [], says!("tool.invalid_schema" => "tool.failed");
-    "OSW-4.2-4" "a registration that replaces drops the tools before it", plays::tools, rules::replaces,
+    "OSW-4.2-4" "a registration that replaces drops the tools before it", plays::tools, tools::replaces,
         "no tool was offered twice", ["OSW-4.2-3", "OSW-4.2-5"], hears!("\"replace\":true" => "\"replace\":false");
-    "OSW-4.2-5" "a withdrawn tool is gone", plays::tools, rules::unregisters,
+    "OSW-4.2-5" "a withdrawn tool is gone", plays::tools, tools::unregisters,
         "no tool was withdrawn, or nothing was answered", ["OSW-4.2-4"], says!("\"tool_ids\":[" => "\"tool_ids\":[\"com.example.twin/never_there\",");
     "OSW-4.3-1" "calls have their members, and ids of their own", plays::work, rules::calls,
         "no call was made", ["OSW-3-3", "OSW-4.3-4"], says!("\"input\":{}" => "\"input\":[]");
