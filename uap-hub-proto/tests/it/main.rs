@@ -24,6 +24,8 @@ mod secured;
 #[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
 mod tracing;
 #[cfg(test)]
+mod vectors;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod wires;
 #[cfg(test)]
