@@ -1,6 +1,8 @@
 //! Integration tests: the wire files, the machines in virtual time, and the transports over loopback.
 
 #[cfg(test)]
+mod fleet;
+#[cfg(test)]
 mod generated;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "log", feature = "server"))]
