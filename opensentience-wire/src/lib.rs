@@ -59,6 +59,7 @@
 //! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
 //! | `mcp` | an MCP server's tools as an agent |
 //! | `tokio` | launching agents, calling their tools, being an agent |
+//! | `tracing` | spans with ids for handshakes, calls and tools; the audit and the queues as events |
 //!
 //! # Limits
 //!
@@ -69,6 +70,7 @@ pub mod envelope;
 pub mod error;
 pub mod frame;
 pub mod limits;
+pub mod manifest;
 pub mod message;
 pub mod redact;
 pub mod role;

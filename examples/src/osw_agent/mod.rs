@@ -12,18 +12,24 @@ use std::time::Duration;
 use opensentience_wire::error::{ErrorCode, ErrorObject};
 use opensentience_wire::limits::Limits;
 use opensentience_wire::message::{SemVer, ToolSpec};
+use opensentience_wire::role::CloseReason;
+use opensentience_wire::transport::mcp::{Bridge, BridgeError};
 use opensentience_wire::transport::tokio::{Agent, ServeError, ToolContext, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ubos_common::json::RawObject;
 
+use crate::mission::words::with_causes;
+
 const USAGE: &str = "\
 The reference agent of the OpenSentience runtime protocol. A core launches it:
 
-usage: core -- agent
+usage: core -- agent [--mcp CMD ARGS...]
 
 It reads OPENSENTIENCE_SOCKET_PATH, OPENSENTIENCE_SESSION_TOKEN and OPENSENTIENCE_AGENT_ID, and offers
 hello_world, stream_counter, sleep, invalid_input and large_output.
+
+  --mcp CMD ARGS...  offers the tools of that MCP server instead, which speaks on its standard input and output
 
 exit codes: 0 the core said goodbye or is gone, 2 usage or no core's environment, 3 refused or broken
 ";
@@ -31,22 +37,46 @@ exit codes: 0 the core said goodbye or is gone, 2 usage or no core's environment
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    if let Some(argument) = std::env::args().nth(1) {
-        if matches!(argument.as_str(), "--help" | "-h") {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let server = match arguments.split_first() {
+        None => None,
+        Some((help, _)) if matches!(help.as_str(), "--help" | "-h") => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        eprint!("agent: takes no arguments\n\n{USAGE}");
-        return ExitCode::from(2);
-    }
+        Some((mcp, [command, arguments @ ..])) if mcp == "--mcp" => Some((command, arguments)),
+        Some(_) => {
+            eprint!("agent: takes no arguments but --mcp CMD ARGS...\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let served = match runtime {
-        Ok(runtime) => runtime.block_on(reference().serve_from_env()),
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
         Err(err) => {
             eprintln!("agent: {err}");
             return ExitCode::from(3);
+        }
+    };
+    let served = match server {
+        None => runtime.block_on(reference().serve_from_env()),
+        Some((command, arguments)) => {
+            if std::env::var_os("OPENSENTIENCE_SESSION_TOKEN").is_none() {
+                eprint!(
+                    "agent: {}\n\n{USAGE}",
+                    ServeError::Environment("OPENSENTIENCE_SESSION_TOKEN")
+                );
+                return ExitCode::from(2);
+            }
+            match runtime.block_on(bridge(command, arguments)) {
+                Ok(served) => served,
+                Err(err) => {
+                    eprintln!("agent: {}", with_causes(&err));
+                    return ExitCode::from(3);
+                }
+            }
         }
     };
     match served {
@@ -60,6 +90,20 @@ pub fn main() -> ExitCode {
             ExitCode::from(3)
         }
     }
+}
+
+/// Serves the tools of an MCP server.
+async fn bridge(
+    command: &str,
+    arguments: &[String],
+) -> Result<Result<CloseReason, ServeError>, BridgeError> {
+    let mut server = tokio::process::Command::new(command);
+    server.args(arguments);
+    let bridge = Bridge::launch(server).await?;
+    for loss in bridge.not_carried() {
+        eprintln!("agent: {loss}");
+    }
+    Ok(bridge.serve_from_env().await)
 }
 
 /// The agent with its five tools. Inputs are held against their schemas before a tool runs.

@@ -29,6 +29,10 @@ mod same_bytes;
 mod simulation;
 mod tables;
 #[cfg(all(feature = "tokio", unix))]
+mod tool_router;
+#[cfg(all(feature = "tokio", feature = "tracing"))]
+mod tracing;
+#[cfg(all(feature = "tokio", unix))]
 mod transport;
 mod validate;
 mod vectors;

@@ -197,6 +197,15 @@ impl CoreConnection {
         self.calls.len()
     }
 
+    /// Calls that may be pending at once, waiting ones too.
+    #[must_use]
+    pub const fn max_calls(&self) -> usize {
+        let limits = &self.config.limits;
+        limits
+            .max_inflight_requests
+            .saturating_add(limits.max_queued_calls)
+    }
+
     /// Asks whether the agent lives; the answer is [`Event::Pong`].
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
+use super::trace;
 use crate::audit::AuditEvent;
 use crate::role::core::Event;
 
@@ -19,6 +20,7 @@ impl AuditSink {
     }
 
     pub(super) fn take(&self, event: AuditEvent) {
+        trace::audit(&event);
         (self.0)(event);
     }
 }

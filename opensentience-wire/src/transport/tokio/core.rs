@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -10,6 +11,7 @@ use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
 use super::io::{Alarm, Moved, Wire};
+use super::trace::{self, Span};
 use crate::error::CommandError;
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Outcome, Output};
@@ -43,6 +45,7 @@ struct Slot {
     chunks: mpsc::Sender<Box<ToolStream>>,
     outcome: Option<oneshot::Sender<Outcome>>,
     pending: VecDeque<Box<ToolStream>>,
+    span: Span,
 }
 
 pub(super) struct Driver<S> {
@@ -66,6 +69,7 @@ pub(super) struct Inbox {
     /// At most one for each call that was taken.
     pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
     pub(super) taken: Arc<Notify>,
+    pub(super) pending: Arc<AtomicUsize>,
 }
 
 impl<S: AsyncRead + AsyncWrite> Driver<S> {
@@ -92,6 +96,13 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
 
     /// Drives until the handshake is decided; gives whether it succeeded.
     pub(super) async fn handshake(&mut self) -> bool {
+        let span = trace::handshake();
+        let open = trace::within(span.clone(), self.greet()).await;
+        trace::decided(&span, open);
+        open
+    }
+
+    async fn greet(&mut self) -> bool {
         while !self.conn.is_open() && self.closed.is_none() {
             let timer = self.alarm.ring(self.conn.poll_timeout());
             tokio::select! {
@@ -115,10 +126,12 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         self.drain();
         let reason = loop {
             if let Some(reason) = self.closed.take() {
+                trace::closed(&reason, self.slots.len());
                 break reason;
             }
             self.step(inbox).await;
             self.drain();
+            inbox.pending.store(self.slots.len(), Ordering::Relaxed);
         };
         self.wire.close().await;
         reason
@@ -127,10 +140,11 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     /// Hands out the output that is still to be taken, until it is or nobody wants it.
     pub(super) async fn deliver(mut self, inbox: Inbox) {
         // Who still asks for something learns at once that the connection has ended.
-        let Inbox { taken, .. } = inbox;
+        let Inbox { taken, pending, .. } = inbox;
         while !self.slots.is_empty() {
             taken.notified().await;
             self.slots.retain(|_, slot| !flush(slot));
+            pending.store(self.slots.len(), Ordering::Relaxed);
         }
     }
 
@@ -186,7 +200,9 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let now = self.wire.now();
         match command {
             Some(Command::Call(request, reply)) => {
-                let started = self.conn.call_tool(now, *request).map(|id| self.slot(id));
+                let span = trace::call(&request);
+                let started = self.conn.call_tool(now, *request);
+                let started = started.map(|id| self.slot(id, span));
                 // Who asked may be gone; then the call is dropped, which cancels it.
                 if let Err(Ok(started)) = reply.send(started) {
                     let _ = self.conn.cancel(now, &started.id, None);
@@ -202,13 +218,15 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         }
     }
 
-    fn slot(&mut self, id: CallId) -> Started {
+    fn slot(&mut self, id: CallId, span: Span) -> Started {
+        trace::taken(&span, &id, self.conn.pending_calls(), self.conn.max_calls());
         let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
         let (outcome_tx, outcome) = oneshot::channel();
         let slot = Slot {
             chunks: chunks_tx,
             outcome: Some(outcome_tx),
             pending: VecDeque::new(),
+            span,
         };
         self.slots.insert(id.clone(), slot);
         Started {
@@ -248,6 +266,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                     return;
                 };
                 if let Some(tx) = slot.outcome.take() {
+                    trace::ended(&slot.span, &outcome);
                     // Who dropped the call does not want to know.
                     let _ = tx.send(*outcome);
                 }

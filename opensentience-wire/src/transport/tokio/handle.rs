@@ -1,7 +1,7 @@
 //! What an application holds: the agent, and each call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -23,20 +23,23 @@ const COMMANDS: usize = 64;
 /// An agent that is connected. Dropping it says goodbye.
 #[derive(Debug)]
 pub struct CoreHandle {
-    pub(super) commands: mpsc::Sender<Command>,
-    pub(super) cancels: mpsc::UnboundedSender<CallId>,
-    pub(super) taken: Arc<Notify>,
+    pub(super) caller: Caller,
     pub(super) tools: watch::Receiver<Arc<[ToolSpec]>>,
     pub(super) task: JoinHandle<CloseReason>,
 }
 
-impl CoreHandle {
-    /// Calls a tool.
-    ///
-    /// # Errors
-    ///
-    /// The call is refused, and was not sent: see [`CommandError`].
-    pub async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
+/// What it takes to call the tools of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    commands: mpsc::Sender<Command>,
+    /// At most one for each call that was taken.
+    cancels: mpsc::UnboundedSender<CallId>,
+    taken: Arc<Notify>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl Caller {
+    pub(super) async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Call(Box::new(request), reply);
         let sent = self.commands.send(command).await;
@@ -48,6 +51,29 @@ impl CoreHandle {
             taken: Arc::clone(&self.taken),
             settled: AtomicBool::new(false),
         })
+    }
+
+    /// Says goodbye. A driver that is gone has ended already.
+    pub(super) async fn shutdown(&self) {
+        let reason = Command::Shutdown("shutdown".into());
+        let _ = self.commands.send(reason).await;
+    }
+}
+
+impl CoreHandle {
+    /// Calls a tool.
+    ///
+    /// # Errors
+    ///
+    /// The call is refused, and was not sent: see [`CommandError`].
+    pub async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
+        self.caller.call(request).await
+    }
+
+    /// Calls whose end has not come, or whose output is still to be taken.
+    #[must_use]
+    pub fn pending_calls(&self) -> usize {
+        self.caller.pending.load(Ordering::Relaxed)
     }
 
     /// The tools that the agent offers now.
@@ -64,14 +90,10 @@ impl CoreHandle {
     /// Says goodbye, waits until the running calls have ended or the drain time is over, and ends the
     /// process if there is one.
     pub async fn shutdown(self) -> CloseReason {
-        // A driver that is gone has ended already.
-        let _ = self
-            .commands
-            .send(Command::Shutdown("shutdown".into()))
-            .await;
-        let Self { commands, task, .. } = self;
+        let Self { caller, task, .. } = self;
+        caller.shutdown().await;
         let reason = task.await.unwrap_or(CloseReason::Disconnected);
-        drop(commands);
+        drop(caller);
         reason
     }
 }
@@ -144,16 +166,22 @@ pub(super) fn channels() -> (Handles, Inbox) {
     let (commands, commands_rx) = mpsc::channel(COMMANDS);
     let (cancels, cancels_rx) = mpsc::unbounded_channel();
     let taken = Arc::new(Notify::new());
+    let pending = Arc::new(AtomicUsize::new(0));
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
     let inbox = Inbox {
         commands: commands_rx,
         cancels: cancels_rx,
         taken: Arc::clone(&taken),
+        pending: Arc::clone(&pending),
     };
-    let handles = Handles {
+    let caller = Caller {
         commands,
         cancels,
         taken,
+        pending,
+    };
+    let handles = Handles {
+        caller,
         tools,
         tools_tx,
     };
@@ -162,9 +190,7 @@ pub(super) fn channels() -> (Handles, Inbox) {
 
 /// What a handle will hold, before its task is there.
 pub(super) struct Handles {
-    commands: mpsc::Sender<Command>,
-    cancels: mpsc::UnboundedSender<CallId>,
-    taken: Arc<Notify>,
+    caller: Caller,
     tools: watch::Receiver<Arc<[ToolSpec]>>,
     pub(super) tools_tx: watch::Sender<Arc<[ToolSpec]>>,
 }
@@ -172,9 +198,7 @@ pub(super) struct Handles {
 impl Handles {
     pub(super) fn with(self, task: JoinHandle<CloseReason>) -> CoreHandle {
         CoreHandle {
-            commands: self.commands,
-            cancels: self.cancels,
-            taken: self.taken,
+            caller: self.caller,
             tools: self.tools,
             task,
         }

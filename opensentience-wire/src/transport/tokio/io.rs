@@ -13,6 +13,18 @@ use ubos_common::time::{Mono, Now};
 /// Bytes that wait to be sent before nothing more is read or taken.
 const HIGH_WATER: usize = 1 << 20;
 
+/// Bytes of room that an empty queue of bytes keeps.
+const UNSENT: usize = 64 << 10;
+
+/// What is read at once: at first, and at most.
+const READ: (usize, usize) = (4 << 10, 64 << 10);
+
+/// Short reads in a row after which a long buffer is given back.
+const CALM: u8 = 64;
+
+/// The last read filled the buffer.
+const FULL: u8 = u8::MAX;
+
 /// How long a farewell may take to be sent.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -21,7 +33,9 @@ pub(super) struct Wire<S> {
     read: ReadHalf<S>,
     write: WriteHalf<S>,
     clock: Clock,
-    buffer: Box<[u8]>,
+    /// As long as the stream is busy: most connections are idle.
+    buffer: Vec<u8>,
+    calm: u8,
     unsent: Vec<u8>,
     sent: usize,
 }
@@ -43,7 +57,8 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
             read,
             write,
             clock,
-            buffer: vec![0; 64 << 10].into(),
+            buffer: vec![0; READ.0],
+            calm: 0,
             unsent: Vec::new(),
             sent: 0,
         }
@@ -74,23 +89,47 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
 
     /// Reads if wanted and writes if needed, whichever comes first. May be dropped at any time.
     pub(super) async fn move_bytes(&mut self, reading: bool) -> Moved {
+        if reading {
+            self.fit();
+        }
         let unsent = self.unsent.get(self.sent..).unwrap_or_default();
         let writing = !unsent.is_empty();
         tokio::select! {
-            count = self.read.read(&mut self.buffer), if reading => Moved::Read(count.unwrap_or(0)),
+            count = self.read.read(&mut self.buffer), if reading => {
+                let count = count.unwrap_or(0);
+                self.calm = match count {
+                    _ if count == self.buffer.len() => FULL,
+                    _ if count > READ.0 => 0,
+                    _ => self.calm.saturating_add(1).min(CALM),
+                };
+                Moved::Read(count)
+            }
             count = self.write.write(unsent), if writing => match count {
                 Ok(0) | Err(_) => Moved::Broken,
                 Ok(count) => {
                     self.sent += count;
                     if self.sent == self.unsent.len() {
                         self.unsent.clear();
-                        self.unsent.shrink_to(HIGH_WATER);
+                        if self.unsent.capacity() > UNSENT {
+                            self.unsent = Vec::new();
+                        }
                         self.sent = 0;
                     }
                     Moved::Sent
                 }
             },
             else => std::future::pending().await,
+        }
+    }
+
+    /// Grows the buffer after a read that filled it, and gives it back after many short ones.
+    fn fit(&mut self) {
+        let len = self.buffer.len();
+        if self.calm == FULL {
+            self.calm = 0;
+            self.buffer.resize((len * 2).min(READ.1), 0);
+        } else if self.calm == CALM && len > READ.0 {
+            self.buffer = vec![0; READ.0];
         }
     }
 

@@ -8,7 +8,11 @@ mod handle;
 mod io;
 #[cfg(unix)]
 mod launch;
+mod manifest;
+#[cfg(unix)]
+mod router;
 mod tcp;
+mod trace;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
@@ -16,4 +20,7 @@ pub use context::{BlockingContext, ToolContext, ToolError};
 pub use handle::{Call, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{Captured, Exit, LaunchError, Launcher, LogLimits};
+pub use manifest::{manifest_hash, permissions_hash, read_manifest};
+#[cfg(unix)]
+pub use router::{RouteError, RoutedCall, ToolRouter, ToolRouterBuilder, View};
 pub use tcp::{Loopback, TcpError};

@@ -16,6 +16,7 @@ use ubos_common::os::Clock;
 
 use super::super::context::{Piece, ToolContext, ToolError};
 use super::super::io::{Alarm, Moved, Wire};
+use super::super::trace;
 use super::control::Update;
 use super::{Agent, AgentControl, Handler, ServeError, Tool, ToolFuture, internal};
 use crate::error::{ErrorCode, ErrorObject};
@@ -188,8 +189,9 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         };
         let (cancel, cancelled) = watch::channel(false);
         let input = call.call.input.clone();
-        let span = call.call.timeout_ms.map(Duration::from_millis);
-        let due = span.map(|span| self.wire.now().mono.saturating_add(span));
+        let timeout = call.call.timeout_ms.map(Duration::from_millis);
+        let due = timeout.map(|span| self.wire.now().mono.saturating_add(span));
+        let span = trace::execute(&call);
         let context = ToolContext {
             call: Arc::new(call),
             pieces: self.pieces.clone(),
@@ -197,14 +199,16 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             clock: self.wire.clock(),
             due,
         };
-        match begin(&handler, &context, input) {
+        match trace::inside(&span, || begin(&handler, &context, input)) {
             Begun::Ended(result) => {
                 let result = result.map_err(ToolError::into_inner);
                 // The call may have had its result before.
                 let _ = self.conn.finish(self.wire.now(), &id, result);
             }
             Begun::Waits(tool) => {
-                let task = self.running.spawn(go_on(tool, context)).id();
+                let going = trace::within(span, go_on(tool, context));
+                let task = self.running.spawn(going).id();
+                trace::running(self.running.len());
                 self.calls.insert(task, id.clone());
                 self.cancels.insert(id, cancel);
             }

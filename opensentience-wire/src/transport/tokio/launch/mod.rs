@@ -108,6 +108,12 @@ impl Launcher {
         self
     }
 
+    /// Adds arguments, as [`Launcher::arg`].
+    #[must_use]
+    pub fn args(self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        args.into_iter().fold(self, Self::arg)
+    }
+
     /// Adds a variable to the agent's environment, of which nothing is inherited but `PATH`.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
@@ -136,6 +142,10 @@ impl Launcher {
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
+    }
+
+    pub(super) fn map_config(&mut self, change: impl FnOnce(Config) -> Config) {
+        self.config = change(core::mem::take(&mut self.config));
     }
 
     /// Sets where audit records go.

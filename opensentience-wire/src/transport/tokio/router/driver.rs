@@ -1,0 +1,320 @@
+//! The driver of a [`Router`]: one task, and one for each agent and call.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use ubos_common::machine::Machine as _;
+use ubos_common::os::Clock;
+
+use super::super::audit::AuditSink;
+use super::super::core::CHUNKS;
+use super::super::handle::Caller;
+use super::super::io::Alarm;
+use super::agents::{self, Happened, Living};
+use super::{Recipe, RouteError, Started, ToolRouterBuilder, View};
+use crate::message::ToolStream;
+use crate::role::core::{CallRequest, Outcome};
+use crate::role::router::{Ended, Input, Output, RouteId, Router};
+
+/// What handles ask of the driver.
+pub(super) enum Command {
+    Call(
+        Box<CallRequest>,
+        oneshot::Sender<Result<Started, RouteError>>,
+    ),
+    Stop(Box<str>),
+    Shutdown,
+}
+
+/// An agent that is connected.
+struct Live {
+    caller: Caller,
+    stop: Arc<Notify>,
+}
+
+/// A call whose caller waits for its end.
+struct Slot {
+    chunks: mpsc::Sender<ToolStream>,
+    outcome: oneshot::Sender<Outcome>,
+}
+
+pub(super) struct Driver {
+    router: Router,
+    clock: Clock,
+    alarm: Alarm,
+    recipes: BTreeMap<Arc<str>, Recipe>,
+    audit: AuditSink,
+    live: HashMap<Arc<str>, Live>,
+    slots: HashMap<RouteId, Slot>,
+    /// How to cancel the calls that were sent.
+    sent: HashMap<RouteId, Arc<Notify>>,
+    /// At most one for each call, and one for each agent.
+    tasks: JoinSet<Happened>,
+    tell: mpsc::Sender<Happened>,
+    told: mpsc::Receiver<Happened>,
+    view: watch::Sender<Arc<View>>,
+    /// Agents whose first launch is not over, and whom to tell when none is left.
+    starting: usize,
+    ready: Option<oneshot::Sender<()>>,
+    closing: bool,
+}
+
+impl Driver {
+    pub(super) fn new(
+        builder: ToolRouterBuilder,
+        view: watch::Sender<Arc<View>>,
+        ready: oneshot::Sender<()>,
+    ) -> Self {
+        let clock = Clock::start();
+        let (tell, told) = mpsc::channel(64);
+        let mut driver = Self {
+            router: Router::new(builder.config),
+            clock,
+            alarm: Alarm::new(clock),
+            starting: builder.recipes.len(),
+            recipes: builder.recipes,
+            audit: builder.audit,
+            live: HashMap::new(),
+            slots: HashMap::new(),
+            sent: HashMap::new(),
+            tasks: JoinSet::new(),
+            tell,
+            told,
+            view,
+            ready: Some(ready),
+            closing: false,
+        };
+        for agent in driver.recipes.keys().cloned().collect::<Vec<_>>() {
+            driver.launch(&agent);
+        }
+        driver
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+        mut cancels: mpsc::UnboundedReceiver<RouteId>,
+    ) {
+        loop {
+            self.drain();
+            if self.starting == 0
+                && let Some(ready) = self.ready.take()
+            {
+                // Who started it may be gone.
+                let _ = ready.send(());
+            }
+            if self.closing && self.tasks.is_empty() {
+                return;
+            }
+            let timer = self.alarm.ring(self.router.poll_timeout());
+            tokio::select! {
+                command = commands.recv(), if !self.closing => self.on_command(command),
+                Some(route) = cancels.recv() => {
+                    // A call that has ended needs no cancel.
+                    let _ = self.router.cancel(route);
+                }
+                Some(happened) = self.told.recv() => self.on_happened(happened),
+                Some(ended) = self.tasks.join_next() => {
+                    if let Ok(happened) = ended {
+                        self.on_happened(happened);
+                    }
+                }
+                () = timer => self.router.handle_timeout(self.clock.now()),
+            }
+        }
+    }
+
+    fn on_command(&mut self, command: Option<Command>) {
+        match command {
+            Some(Command::Call(request, reply)) => {
+                let taken = self.router.call(self.clock.now(), *request);
+                let started = taken.map(|route| self.slot(route)).map_err(Into::into);
+                if let Err(Ok(started)) = reply.send(started) {
+                    // Who asked is gone.
+                    let _ = self.router.cancel(started.route);
+                }
+            }
+            Some(Command::Stop(agent)) => {
+                self.recipes.remove(&*agent);
+                self.stop(&agent);
+            }
+            Some(Command::Shutdown) | None => {
+                self.closing = true;
+                for live in self.live.values() {
+                    live.stop.notify_one();
+                }
+            }
+        }
+    }
+
+    fn slot(&mut self, route: RouteId) -> Started {
+        let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
+        let (outcome_tx, outcome) = oneshot::channel();
+        let slot = Slot {
+            chunks: chunks_tx,
+            outcome: outcome_tx,
+        };
+        self.slots.insert(route, slot);
+        Started {
+            route,
+            chunks,
+            outcome,
+        }
+    }
+
+    fn on_happened(&mut self, happened: Happened) {
+        match happened {
+            Happened::Launched(agent, Ok(living)) => self.on_launched(&agent, *living),
+            Happened::Launched(agent, Err(_)) => {
+                self.starting = self.starting.saturating_sub(1);
+                // One that never came up is known to the router all the same, for it is to be launched again.
+                let tools = Vec::new();
+                self.input(Input::AgentUp {
+                    agent: agent.to_string(),
+                    tools,
+                });
+                self.down(&agent, Ended::Failed);
+            }
+            Happened::Tools(agent, tools) => {
+                let agent = agent.to_string();
+                self.input(Input::Tools { agent, tools });
+            }
+            Happened::Health(agent, health) => {
+                let agent = agent.to_string();
+                self.input(Input::Health { agent, health });
+            }
+            Happened::Down(agent, ended) => {
+                self.live.remove(&agent);
+                self.down(&agent, ended);
+            }
+            Happened::Called(route, result) => {
+                self.sent.remove(&route);
+                self.input(match result {
+                    Ok(outcome) => Input::Ended { route, outcome },
+                    Err(error) => Input::NotSent { route, error },
+                });
+                // Agents and tools are what they were.
+                return;
+            }
+        }
+        self.show();
+    }
+
+    fn on_launched(&mut self, agent: &Arc<str>, living: Living) {
+        self.starting = self.starting.saturating_sub(1);
+        let stop = Arc::new(Notify::new());
+        let tools = living.handle.tools().to_vec();
+        let live = Live {
+            caller: living.handle.caller.clone(),
+            stop: Arc::clone(&stop),
+        };
+        let unwanted = self.closing || !self.recipes.contains_key(agent);
+        if unwanted {
+            stop.notify_one();
+        }
+        self.live.insert(Arc::clone(agent), live);
+        let tell = self.tell.clone();
+        let keeping = agents::keep(Arc::clone(agent), living, stop, tell);
+        self.tasks.spawn(keeping);
+        let agent = agent.to_string();
+        self.input(Input::AgentUp { agent, tools });
+    }
+
+    fn down(&mut self, agent: &Arc<str>, ended: Ended) {
+        let wanted = self.recipes.contains_key(agent) && !self.closing;
+        let ended = if wanted { ended } else { Ended::Asked };
+        let agent = agent.to_string();
+        self.input(Input::AgentDown { agent, ended });
+    }
+
+    fn input(&mut self, input: Input) {
+        // The router refuses no input.
+        let _ = self.router.handle_input(self.clock.now(), input);
+    }
+
+    /// Carries out what the router wants.
+    fn drain(&mut self) {
+        while let Some(output) = self.router.poll_output() {
+            match output {
+                Output::Send {
+                    route,
+                    agent,
+                    request,
+                } => self.send(route, &agent, *request),
+                Output::Cancel { route, .. } => {
+                    if let Some(cancel) = self.sent.get(&route) {
+                        cancel.notify_one();
+                    }
+                }
+                Output::Ended { route, outcome } => {
+                    if let Some(slot) = self.slots.remove(&route) {
+                        // Who dropped the call does not want to know.
+                        let _ = slot.outcome.send(*outcome);
+                    }
+                }
+                Output::Launch { agent, .. } => self.launch(&agent),
+                Output::Stop { agent } => self.stop(&agent),
+                Output::Audit(event) => self.audit.take(*event),
+            }
+        }
+    }
+
+    fn send(&mut self, route: RouteId, agent: &str, request: CallRequest) {
+        let Some(live) = self.live.get(agent) else {
+            let error = crate::error::CommandError::Closing;
+            return self.input(Input::NotSent { route, error });
+        };
+        let cancel = Arc::new(Notify::new());
+        self.sent.insert(route, Arc::clone(&cancel));
+        let chunks = self.slots.get(&route).map(|slot| slot.chunks.clone());
+        // A call that nobody listens to has a closed channel.
+        let chunks = chunks.unwrap_or_else(|| mpsc::channel(1).0);
+        let caller = live.caller.clone();
+        self.tasks
+            .spawn(agents::call(route, caller, request, chunks, cancel));
+    }
+
+    fn launch(&mut self, agent: &Arc<str>) {
+        if self.closing {
+            return;
+        }
+        let Some(recipe) = self.recipes.get(agent) else {
+            return;
+        };
+        let mut launcher = recipe().audit(self.audit.clone());
+        // Who may call what is the router's to say.
+        launcher.map_config(|config| {
+            config
+                .with_agent_grant("tool:invoke:*")
+                .with_directives(false)
+        });
+        self.tasks
+            .spawn(agents::launch(Arc::clone(agent), launcher));
+    }
+
+    fn stop(&self, agent: &str) {
+        if let Some(live) = self.live.get(agent) {
+            live.stop.notify_one();
+        }
+    }
+
+    fn show(&self) {
+        let up = |agent: &Arc<str>| {
+            let health = self.router.health(agent)?;
+            Some((Arc::clone(agent), health.clone()))
+        };
+        let view = View {
+            tools: self.router.tools().cloned().collect(),
+            agents: self.live.keys().filter_map(up).collect(),
+        };
+        self.view.send_if_modified(|shown| {
+            let other = **shown != view;
+            if other {
+                *shown = Arc::new(view);
+            }
+            other
+        });
+    }
+}

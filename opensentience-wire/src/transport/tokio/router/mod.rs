@@ -1,0 +1,235 @@
+//! Many agents behind one handle: launched, watched, launched again, called by the id of a tool.
+
+mod agents;
+mod driver;
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::audit::AuditSink;
+use super::launch::Launcher;
+use crate::error::{ErrorCode, ErrorObject};
+use crate::message::{Health, ToolSpec, ToolStream};
+use crate::role::core::{CallRequest, Outcome};
+use crate::role::router::{Config, Refused, RouteId};
+use driver::{Command, Driver};
+
+/// Commands that wait for the driver.
+const COMMANDS: usize = 64;
+
+/// Makes the launcher for each launch of an agent.
+type Recipe = Arc<dyn Fn() -> Launcher + Send + Sync>;
+
+/// Why a call is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouteError {
+    /// The router refused it, and nothing was sent.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The router is shutting down, or gone.
+    #[error("the router takes no more calls")]
+    Closing,
+}
+
+/// Many agents behind one handle. Dropping it ends them all.
+///
+/// ```no_run
+/// use opensentience_wire::role::core::CallRequest;
+/// use opensentience_wire::role::router::{Config, RestartPolicy};
+/// use opensentience_wire::transport::tokio::{Launcher, ToolRouter};
+/// use ubos_common::json::RawObject;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::default().with_restart(RestartPolicy::OnFailure);
+/// let router = ToolRouter::builder(config)
+///     .agent("com.example.a", || Launcher::new("com.example.a", "/opt/agents/a"))
+///     .agent("com.example.b", || Launcher::new("com.example.b", "/opt/agents/b"))
+///     .start()
+///     .await;
+/// let call = router.call(CallRequest::new("com.example.b/echo", RawObject::empty())).await?;
+/// println!("{:?}", call.result().await.status);
+/// router.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ToolRouter {
+    commands: mpsc::Sender<Command>,
+    /// At most one for each call that was taken.
+    cancels: mpsc::UnboundedSender<RouteId>,
+    view: watch::Receiver<Arc<View>>,
+    task: JoinHandle<()>,
+}
+
+/// What is there to be called, as it was a moment ago.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct View {
+    /// The tools of all agents that are connected, by id.
+    pub tools: Vec<ToolSpec>,
+    /// How the agents are that are connected, by id.
+    pub agents: BTreeMap<Arc<str>, Health>,
+}
+
+/// Puts a [`ToolRouter`] together.
+pub struct ToolRouterBuilder {
+    config: Config,
+    recipes: BTreeMap<Arc<str>, Recipe>,
+    audit: AuditSink,
+}
+
+impl ToolRouter {
+    /// A router without agents yet.
+    #[must_use]
+    pub fn builder(config: Config) -> ToolRouterBuilder {
+        ToolRouterBuilder {
+            config,
+            recipes: BTreeMap::new(),
+            audit: AuditSink::default(),
+        }
+    }
+
+    /// Calls a tool, whichever agent has it.
+    ///
+    /// # Errors
+    ///
+    /// The call is refused, and nothing was sent: see [`RouteError`].
+    pub async fn call(&self, request: CallRequest) -> Result<RoutedCall, RouteError> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Call(Box::new(request), reply);
+        let sent = self.commands.send(command).await;
+        sent.map_err(|_| RouteError::Closing)?;
+        let started = answer.await.map_err(|_| RouteError::Closing)??;
+        Ok(RoutedCall {
+            started,
+            cancels: self.cancels.clone(),
+            settled: false,
+        })
+    }
+
+    /// What is there to be called.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        self.view.borrow().clone()
+    }
+
+    /// Waits until the view is another than when this was asked last; `false` when the router is gone.
+    pub async fn view_changed(&mut self) -> bool {
+        self.view.changed().await.is_ok()
+    }
+
+    /// Ends an agent for good: it is not launched again, whatever the policy.
+    pub async fn stop(&self, agent: &str) {
+        // A router that is gone has no agents.
+        let _ = self.commands.send(Command::Stop(agent.into())).await;
+    }
+
+    /// Says goodbye to all agents, waits until their calls have ended or their drain times are over, and ends the processes.
+    pub async fn shutdown(self) {
+        let _ = self.commands.send(Command::Shutdown).await;
+        // A driver that is gone has ended already.
+        let _ = self.task.await;
+    }
+}
+
+impl ToolRouterBuilder {
+    /// Adds an agent, and what makes the launcher for each of its launches.
+    ///
+    /// The router has its own permissions, and its records go to its own sink: it sets both at the launcher.
+    #[must_use]
+    pub fn agent(
+        mut self,
+        id: &str,
+        recipe: impl Fn() -> Launcher + Send + Sync + 'static,
+    ) -> Self {
+        self.recipes.insert(id.into(), Arc::new(recipe));
+        self
+    }
+
+    /// Sets where audit records go: those of the router, of the launches and of the connections.
+    #[must_use]
+    pub fn audit(mut self, sink: AuditSink) -> Self {
+        self.audit = sink;
+        self
+    }
+
+    /// Launches the agents, all at once, and gives the handle when each is connected or has failed for the first time.
+    /// An agent that fails is launched again as the policy says.
+    #[expect(clippy::disallowed_methods, reason = "the router is a task")]
+    pub async fn start(self) -> ToolRouter {
+        let (commands, commands_rx) = mpsc::channel(COMMANDS);
+        let (cancels, cancels_rx) = mpsc::unbounded_channel();
+        let (view_tx, view) = watch::channel(Arc::default());
+        let (ready, is_ready) = oneshot::channel();
+        let driver = Driver::new(self, view_tx, ready);
+        let task = tokio::spawn(driver.run(commands_rx, cancels_rx));
+        // A driver that is gone is found out by the first call.
+        let _ = is_ready.await;
+        ToolRouter {
+            commands,
+            cancels,
+            view,
+            task,
+        }
+    }
+}
+
+/// A call that runs. Dropping it before its result cancels it.
+#[derive(Debug)]
+pub struct RoutedCall {
+    started: Started,
+    cancels: mpsc::UnboundedSender<RouteId>,
+    settled: bool,
+}
+
+/// A call that was taken.
+#[derive(Debug)]
+struct Started {
+    route: RouteId,
+    chunks: mpsc::Receiver<ToolStream>,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl RoutedCall {
+    /// The next piece of output, or `None` when no more come. May be dropped at any time. A call that waits for another with
+    /// its idempotency key has none.
+    pub async fn next_chunk(&mut self) -> Option<ToolStream> {
+        self.started.chunks.recv().await
+    }
+
+    /// Asks for the call's end. The result still comes; asking again changes nothing.
+    pub fn cancel(&mut self) {
+        if !core::mem::replace(&mut self.settled, true) {
+            // A driver that is gone has ended the call already.
+            let _ = self.cancels.send(self.started.route);
+        }
+    }
+
+    /// How the call ended. Output that was not taken is dropped.
+    pub async fn result(mut self) -> Outcome {
+        self.started.chunks.close();
+        let outcome = (&mut self.started.outcome).await;
+        self.settled = true;
+        outcome.unwrap_or_else(|_| {
+            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the router has ended");
+            Outcome::failed(error)
+        })
+    }
+}
+
+impl Drop for RoutedCall {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl fmt::Debug for ToolRouterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.recipes.keys()).finish()
+    }
+}

@@ -1,0 +1,173 @@
+//! Spans, audit records and counters for `tracing`: ids and sizes, nothing of a payload. Without the feature they are nothing.
+
+#[cfg(feature = "tracing")]
+mod on {
+    use core::future::Future;
+
+    use tracing::field::{Empty, display};
+    use tracing::{Instrument as _, Span, debug, error, info, info_span, warn};
+
+    use crate::audit::{AuditEvent, Severity};
+    use crate::role::agent::IncomingCall;
+    use crate::role::core::{CallRequest, Outcome};
+    use crate::role::{CallId, CloseReason};
+
+    /// A connection until it is decided whether it is one.
+    pub(crate) fn handshake() -> Span {
+        info_span!("protocol.handshake", open = Empty)
+    }
+
+    /// Whether the agent was taken in.
+    pub(crate) fn decided(span: &Span, open: bool) {
+        span.record("open", open);
+    }
+
+    /// A call at the core, from its beginning to its end.
+    pub(crate) fn call(request: &CallRequest) -> Span {
+        let span = info_span!(
+            "tool_router.call",
+            tool_id = %request.tool_id,
+            call_id = Empty,
+            request_id = Empty,
+            correlation_id = Empty,
+            causation_id = Empty,
+            status = Empty,
+            code = Empty,
+        );
+        for (name, id) in [
+            ("request_id", &request.request_id),
+            ("correlation_id", &request.correlation_id),
+            ("causation_id", &request.causation_id),
+        ] {
+            if let Some(id) = id {
+                span.record(name, display(id));
+            }
+        }
+        span
+    }
+
+    /// The call's id, once it has one.
+    pub(crate) fn taken(span: &Span, id: &CallId, waiting: usize, bound: usize) {
+        span.record("call_id", display(id));
+        debug!(target: "osw::queue", name = "calls", waiting, bound, "a call was taken");
+    }
+
+    /// How a call ended.
+    pub(crate) fn ended(span: &Span, outcome: &Outcome) {
+        span.record("status", display(&outcome.status));
+        if let Some(error) = &outcome.error {
+            span.record("code", display(&error.code));
+        }
+    }
+
+    /// A call at the agent.
+    pub(crate) fn execute(call: &IncomingCall) -> Span {
+        let span = info_span!(
+            "tool.execute",
+            tool_id = %call.call.tool_id,
+            call_id = %call.call_id,
+            request_id = Empty,
+            correlation_id = Empty,
+            causation_id = Empty,
+        );
+        for (name, id) in [
+            ("request_id", &call.ids.request_id),
+            ("correlation_id", &call.ids.correlation_id),
+            ("causation_id", &call.ids.causation_id),
+        ] {
+            if let Some(id) = id {
+                span.record(name, display(id));
+            }
+        }
+        span
+    }
+
+    /// How many tools run.
+    pub(crate) fn running(count: usize) {
+        debug!(target: "osw::queue", name = "tools", count, "a tool waits");
+    }
+
+    /// A connection that has ended, with what still waited.
+    pub(crate) fn closed(reason: &CloseReason, calls: usize) {
+        info!(target: "osw::connection", ?reason, calls, "a connection has ended");
+    }
+
+    /// A record of the audit.
+    pub(crate) fn audit(event: &AuditEvent) {
+        let name = &event.name;
+        let (agent, code) = (event.agent_id.as_deref(), event.code.as_ref().map(display));
+        let detail = event.detail.as_deref();
+        let (call, correlation) = (event.call_id.as_deref(), event.correlation_id.as_deref());
+        match event.severity {
+            Severity::Info => {
+                debug!(target: "osw::audit", %name, agent, call, correlation, code, detail);
+            }
+            Severity::Warn => {
+                warn!(target: "osw::audit", %name, agent, call, correlation, code, detail);
+            }
+            _ => {
+                error!(target: "osw::audit", %name, agent, call, correlation, code, detail);
+            }
+        }
+    }
+
+    pub(crate) fn inside<T>(span: &Span, work: impl FnOnce() -> T) -> T {
+        span.in_scope(work)
+    }
+
+    pub(crate) async fn within<F: Future>(span: Span, future: F) -> F::Output {
+        future.instrument(span).await
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use core::future::Future;
+
+    use crate::audit::AuditEvent;
+    use crate::role::agent::IncomingCall;
+    use crate::role::core::{CallRequest, Outcome};
+    use crate::role::{CallId, CloseReason};
+
+    #[derive(Clone)]
+    pub(crate) struct Span;
+
+    pub(crate) const fn handshake() -> Span {
+        Span
+    }
+
+    pub(crate) const fn decided(_: &Span, _: bool) {}
+
+    pub(crate) const fn call(_: &CallRequest) -> Span {
+        Span
+    }
+
+    pub(crate) const fn taken(_: &Span, _: &CallId, _: usize, _: usize) {}
+
+    pub(crate) const fn ended(_: &Span, _: &Outcome) {}
+
+    pub(crate) const fn execute(_: &IncomingCall) -> Span {
+        Span
+    }
+
+    pub(crate) const fn running(_: usize) {}
+
+    pub(crate) const fn closed(_: &CloseReason, _: usize) {}
+
+    pub(crate) const fn audit(_: &AuditEvent) {}
+
+    pub(crate) fn inside<T>(_: &Span, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
+    pub(crate) async fn within<F: Future>(_: Span, future: F) -> F::Output {
+        future.await
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) use off::*;
+#[cfg(feature = "tracing")]
+pub(super) use on::*;
+#[cfg(feature = "tracing")]
+pub(super) use tracing::Span;

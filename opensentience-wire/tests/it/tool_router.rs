@@ -1,0 +1,187 @@
+//! Several real processes behind one handle.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use opensentience_wire::message::{Health, Status};
+use opensentience_wire::role::core::{CallRequest, Config as CoreConfig, Outcome};
+use opensentience_wire::role::router::{Config, Quota, Refused, RestartPolicy};
+use opensentience_wire::transport::tokio::{
+    AuditSink, Launcher, RouteError, ToolRouter, ToolRouterBuilder,
+};
+use serde_json::json;
+
+use crate::kit::object;
+
+fn launcher(agent: &str) -> Launcher {
+    Launcher::new(agent, std::env::current_exe().unwrap())
+        .args(["transport::agent_process", "--exact", "--nocapture"])
+        .config(CoreConfig::default().with_heartbeat_interval(Duration::from_secs(5)))
+        .stop_timeout(Duration::from_millis(300))
+}
+
+fn builder(config: Config, agents: &[&'static str]) -> ToolRouterBuilder {
+    agents
+        .iter()
+        .fold(ToolRouter::builder(config), |builder, agent| {
+            builder.agent(agent, || launcher(agent))
+        })
+}
+
+fn request(tool: &str, input: serde_json::Value) -> CallRequest {
+    CallRequest::new(tool, object(&input))
+}
+
+async fn call(router: &ToolRouter, tool: &str, input: serde_json::Value) -> Outcome {
+    let call = router.call(request(tool, input)).await.unwrap();
+    call.result().await
+}
+
+fn code(outcome: Outcome) -> String {
+    outcome.error.unwrap().code.to_string()
+}
+
+#[tokio::test]
+async fn calls_reach_the_agent_that_has_the_tool() {
+    let router = builder(Config::default(), &["com.example.a", "com.example.b"]);
+    let router = router.start().await;
+    let view = router.view();
+    assert_eq!(view.agents.len(), 2);
+    assert!(view.agents.values().all(|health| *health == Health::Ok));
+    let (a, b) = tokio::join!(
+        call(&router, "com.example.a/environment", json!({})),
+        call(&router, "com.example.b/environment", json!({}))
+    );
+    let pid = |outcome: Outcome| -> serde_json::Value {
+        outcome
+            .into_result()
+            .unwrap()
+            .deserialize::<serde_json::Value>()
+            .unwrap()["pid"]
+            .clone()
+    };
+    assert_ne!(pid(a), pid(b));
+    let refused = router.call(request("com.example.c/echo", json!({}))).await;
+    assert_eq!(
+        refused.unwrap_err(),
+        RouteError::Refused(Refused::ToolNotFound)
+    );
+    router.shutdown().await;
+}
+
+#[tokio::test]
+async fn pieces_come_in_order_and_a_dropped_call_is_cancelled() {
+    let router = builder(Config::default(), &["com.example.a"]).start().await;
+    let count = request("com.example.a/count", json!({"n": 500}));
+    let mut counting = router.call(count).await.unwrap();
+    let mut seen = 0;
+    while let Some(chunk) = counting.next_chunk().await {
+        seen += 1;
+        assert_eq!(chunk.data.text.unwrap(), format!("line {seen}"));
+    }
+    assert_eq!(seen, 500);
+    assert_eq!(counting.result().await.status, Status::Succeeded);
+    let mut blocked = router
+        .call(request("com.example.a/block", json!({})))
+        .await
+        .unwrap();
+    assert!(blocked.next_chunk().await.is_some());
+    blocked.cancel();
+    assert_eq!(blocked.result().await.status, Status::Canceled);
+    drop(
+        router
+            .call(request("com.example.a/block", json!({})))
+            .await
+            .unwrap(),
+    );
+    // It would wait for the drain time if that call went on.
+    router.shutdown().await;
+}
+
+// spec: OSW-4.5-3
+#[tokio::test]
+async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let audit = {
+        let records = Arc::clone(&records);
+        AuditSink::new(move |event| records.lock().unwrap().push(event.name.to_string()))
+    };
+    let config = Config::default().with_restart(RestartPolicy::OnFailure);
+    let router = builder(config, &["com.example.a", "com.example.b"]);
+    let mut router = router.audit(audit).start().await;
+    let waiting = router
+        .call(request("com.example.a/block", json!({})))
+        .await
+        .unwrap();
+    let died = call(&router, "com.example.a/die", json!({})).await;
+    assert_eq!(code(died), "agent.disconnected");
+    assert_eq!(code(waiting.result().await), "agent.disconnected");
+    assert_eq!(
+        call(&router, "com.example.b/echo", json!({})).await.status,
+        Status::Succeeded
+    );
+    while router.view().agents.len() < 2 {
+        assert!(router.view_changed().await);
+    }
+    let again = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(again.status, Status::Succeeded);
+    router.stop("com.example.b").await;
+    while router.view().agents.len() > 1 {
+        assert!(router.view_changed().await);
+    }
+    router.shutdown().await;
+    let records = records.lock().unwrap();
+    let seen = |name: &str| records.iter().filter(|record| *record == name).count();
+    assert_eq!(
+        (
+            seen("agent.run_started"),
+            seen("agent.run_crashed"),
+            seen("agent.run_stopped")
+        ),
+        (3, 1, 2)
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_is_none_is_tried_again_and_the_others_serve() {
+    let launches = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&launches);
+    let config = Config::default().with_restart(RestartPolicy::Always);
+    let router = builder(config, &["com.example.a"]).agent("com.example.none", move || {
+        *counted.lock().unwrap() += 1;
+        Launcher::new("com.example.none", "/nowhere/agent")
+    });
+    let router = router.start().await;
+    assert_eq!(*launches.lock().unwrap(), 1);
+    while *launches.lock().unwrap() < 2 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let echo = call(&router, "com.example.a/echo", json!({})).await;
+    assert_eq!(echo.status, Status::Succeeded);
+    router.shutdown().await;
+}
+
+#[tokio::test]
+async fn quotas_hold_and_a_key_runs_once() {
+    let quota = Quota::default().with_concurrent(1);
+    let config = Config::default().with_agent_quota(quota);
+    let router = builder(config, &["com.example.a"]).start().await;
+    let mut blocked = router
+        .call(request("com.example.a/block", json!({})))
+        .await
+        .unwrap();
+    let over = router.call(request("com.example.a/echo", json!({}))).await;
+    let limit = Refused::ConcurrencyExceeded { limit: 1 };
+    assert_eq!(over.unwrap_err(), RouteError::Refused(limit));
+    blocked.cancel();
+    blocked.result().await;
+    let keyed = || {
+        let mut keyed = request("com.example.a/environment", json!({}));
+        keyed.idempotency_key = Some("k".into());
+        keyed
+    };
+    let first = router.call(keyed()).await.unwrap().result().await;
+    let again = router.call(keyed()).await.unwrap().result().await;
+    assert_eq!(first, again);
+    router.shutdown().await;
+}

@@ -1,0 +1,115 @@
+//! Spans with ids, and nothing of a payload or a token.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use opensentience_wire::message::SemVer;
+use opensentience_wire::role::agent;
+use opensentience_wire::role::core::{CallRequest, Config};
+use opensentience_wire::transport::tokio::{Agent, AuditSink, ToolError, attach};
+use opensentience_wire::{Grant, SessionToken};
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use ubos_common::id::IdSource;
+use ubos_common::os::Clock;
+
+use crate::kit::{AGENT, object, spec};
+
+/// Keeps all that is said as lines.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>, Arc<AtomicU64>);
+
+impl Visit for Lines {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let line = format!("{field}={value:?}");
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let line = format!("span {}", span.metadata().name());
+        self.0.lock().unwrap().push(line);
+        span.record(&mut self.clone());
+        Id::from_u64(self.1.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+// spec: OSW-7-2
+#[tokio::test]
+async fn spans_have_ids_and_neither_payload_nor_token() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let token = || SessionToken::from_random([9; 32]);
+    let (near, far) = tokio::io::duplex(4_096);
+    let tools = Agent::builder(SemVer::parse("1.0.0").unwrap())
+        .tool(spec("echo"), async |context, input| {
+            context
+                .stdout("canary-out")
+                .await
+                .map_err(|_| ToolError::canceled())?;
+            Ok(input)
+        })
+        .tool(spec("fail"), async |_, _| {
+            Err(ToolError::failed("canary-error"))
+        })
+        .tool(spec("panic"), async |_, _| panic!("canary-panic"));
+    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").unwrap(), token());
+    let serving = tokio::spawn(tools.build().serve(far, config));
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let (ids, audit) = (IdSource::seeded(1), AuditSink::default());
+    let core = attach(near, clock, Config::default(), ids, grant, audit);
+    let mut core = core.await.unwrap();
+    core.tools_changed().await;
+    let mut ids = Vec::new();
+    for tool in ["echo", "fail", "panic"] {
+        let input = object(&json!({"password": "canary-input"}));
+        let request = CallRequest::new(format!("{AGENT}/{tool}"), input);
+        let call = core.call(request.with_correlation_id("mission-7"));
+        let call = call.await.unwrap();
+        ids.push(call.id().to_string());
+        call.result().await;
+    }
+    core.shutdown().await;
+    serving.await.unwrap().unwrap();
+    let said = lines.0.lock().unwrap().join("\n");
+    for wanted in [
+        "span protocol.handshake".to_owned(),
+        "open=true".into(),
+        "span tool_router.call".into(),
+        "span tool.execute".into(),
+        format!("tool_id={AGENT}/echo"),
+        format!("call_id={}", ids[0]),
+        "correlation_id=mission-7".into(),
+        "status=succeeded".into(),
+        "code=tool.failed".into(),
+        "code=tool.internal".into(),
+        "name=agent.connected".into(),
+        "reason=Goodbye".into(),
+    ] {
+        assert!(said.contains(&wanted), "{wanted} in {said}");
+    }
+    assert!(!said.contains("canary") && !said.contains(token().expose()));
+}
