@@ -43,6 +43,8 @@ struct Fleet {
     hub: Hub,
     /// Each with the number of its life.
     agents: Vec<(FleetAgent, u64)>,
+    /// When each is woken next.
+    woken: Vec<Mono>,
     coming: BinaryHeap<Reverse<(Mono, u64)>>,
     what: HashMap<u64, Coming>,
     count: u64,
@@ -70,6 +72,7 @@ impl Fleet {
             now,
             hub: Hub::new(config),
             agents: Vec::new(),
+            woken: vec![Mono::MAX; AGENTS],
             coming: BinaryHeap::new(),
             what: HashMap::new(),
             count: 0,
@@ -139,6 +142,7 @@ impl Fleet {
                 self.drain_hub();
             }
             Coming::Timer(n) => {
+                self.woken[n] = Mono::MAX;
                 self.agents[n].0.handle_timeout(now);
                 self.drain_agent(n);
             }
@@ -245,7 +249,10 @@ impl Fleet {
         while let Some(output) = self.agents[n].0.poll_output() {
             self.agent_says(n, output);
         }
-        if let Some(at) = self.agents[n].0.poll_timeout() {
+        if let Some(at) = self.agents[n].0.poll_timeout()
+            && at < self.woken[n]
+        {
+            self.woken[n] = at;
             self.at(at, Coming::Timer(n));
         }
     }
