@@ -4,6 +4,8 @@
 #[cfg(feature = "conformance")]
 mod conformance;
 #[cfg(test)]
+mod fleet;
+#[cfg(test)]
 mod generated;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "conformance", feature = "server"))]

@@ -1,0 +1,395 @@
+//! The UAP hub: placing a job among 10,000 agents, negotiated sessions a second, and the memory of idle agents:
+//! `cargo bench -p benches --bench hub`; one part with `-- place`, `-- sessions` or `-- memory`.
+//!
+//! Every part measures ours and its yardstick in one run, in turn, and prints their ratio.
+
+#![expect(
+    clippy::expect_used,
+    reason = "a bench whose subject is refused has nothing to say"
+)]
+#![expect(clippy::print_stdout, reason = "the summary is the result")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a bench reads the clock and starts tasks"
+)]
+
+use std::{
+    collections::HashMap,
+    fs,
+    hint::black_box,
+    io::{BufRead as _, BufReader, Write as _},
+    pin::Pin,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::mpsc;
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Channel, Server, server::TcpIncoming},
+};
+use uap_hub_proto::{
+    capability::Skill,
+    id::StreamId,
+    role::{
+        Rpc,
+        hub::{Config, Hub, Input, Job, Verdict},
+    },
+    transport::{
+        client::AgentBuilder,
+        server::{ServerConfig, serve},
+    },
+    wire::{
+        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, Payload,
+        TestInit, TestResponse, TestResult, TranslationInit, TranslationResponse,
+        agent_hub_client::AgentHubClient,
+        agent_hub_server::{AgentHub, AgentHubServer},
+        test_response,
+    },
+};
+use ubos_common::time::{Mono, Now, Timestamp};
+
+const AGENTS: usize = 10_000;
+/// Sessions at once.
+const FLIGHT: usize = 64;
+const SESSIONS: usize = 6400;
+/// Streams of one connection.
+const STREAMS: u32 = 1000;
+
+fn main() {
+    let part = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
+    match part.as_deref() {
+        Some("place") => place(),
+        Some("sessions") => sessions(),
+        Some("memory") => memory(),
+        Some("serve-ours") => on_runtime(serve_ours()),
+        Some("serve-bare") => on_runtime(serve_bare()),
+        _ => {
+            place();
+            sessions();
+            memory();
+        }
+    }
+}
+
+fn on_runtime<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn median(mut all: Vec<Duration>) -> Duration {
+    all.sort_unstable();
+    all.get(all.len() / 2).copied().unwrap_or_default()
+}
+
+/// A job from submission to its proposal, among agents that all can take it.
+fn place() {
+    let config = Config::default().max_agents(AGENTS).max_jobs(AGENTS);
+    let mut hub = Hub::new(config);
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let mut agents = HashMap::new();
+    for n in 0..AGENTS {
+        let registration = AgentRegistration {
+            display_name: "a".into(),
+            capabilities: vec![Skill::test("t").into()],
+        };
+        let id = hub
+            .register(now, registration)
+            .expect("registers")
+            .client_id;
+        let opened = Input::Opened {
+            stream: StreamId(n as u64),
+            rpc: Rpc::Listen,
+            key: Some(&id),
+        };
+        hub.handle_input(now, opened).expect("listens");
+        agents.insert(id, n);
+        while hub.poll_output().is_some() {}
+    }
+    let (mut placed, mut looked_up) = (Vec::new(), Vec::new());
+    let keys: Vec<String> = agents.keys().cloned().collect();
+    for key in keys.iter().cycle().take(50_000) {
+        let job = Job::test("t", vec![Payload::new("p")]);
+        let begun = Instant::now();
+        let job = hub.submit(now, job).expect("is taken");
+        placed.push(begun.elapsed());
+        while hub.poll_output().is_some() {}
+        hub.cancel(now, job).expect("is there");
+        while hub.poll_output().is_some() {}
+        let begun = Instant::now();
+        for _ in 0..10 {
+            black_box(agents.get(black_box(key.as_str())));
+        }
+        looked_up.push(begun.elapsed() / 10);
+    }
+    let (placed, looked_up) = (median(placed), median(looked_up));
+    println!("place: a job among {AGENTS} agents {placed:?}, a hash map's lookup {looked_up:?}");
+}
+
+/// Sessions from submission to result, against streams that are opened, exchanged over, and closed.
+fn sessions() {
+    on_runtime(async {
+        let (mut ours, mut plain) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            plain.push(plain_streams().await);
+            ours.push(negotiated().await);
+        }
+        let rate = |all| SESSIONS as f64 / median(all).as_secs_f64();
+        let (ours, plain) = (rate(ours), rate(plain));
+        println!(
+            "sessions: {ours:.0}/s negotiated, {plain:.0}/s plain streams, {FLIGHT} at once: {:.2}",
+            ours / plain
+        );
+    });
+}
+
+async fn negotiated() -> Duration {
+    let config = Config::default().max_sessions_per_agent(FLIGHT);
+    let config = ServerConfig::default().hub(config);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config)
+        .await
+        .expect("a port");
+    let _agent = AgentBuilder::new("a")
+        .max_sessions(FLIGHT)
+        .on_test("t", |_, _| async { Ok(TestResult::completed("done")) })
+        .start(&hub.url())
+        .expect("starts");
+    hub.wait_for_agents(1).await;
+    let run = |count: usize| {
+        let hub = hub.clone();
+        async move {
+            for _ in 0..count {
+                let job = hub.submit(Job::test("t", vec![Payload::new("p")]));
+                let outcome = job.expect("is taken").outcome().await;
+                assert_eq!(outcome.verdict, Verdict::Completed);
+            }
+        }
+    };
+    all_at_once(run).await
+}
+
+async fn plain_streams() -> Duration {
+    let (url, _server) = bare().await;
+    let channel = connect(&url).await;
+    let run = |count: usize| {
+        let mut client = AgentHubClient::new(channel.clone());
+        async move {
+            for _ in 0..count {
+                let (requests, stream) = mpsc::channel(4);
+                let stream = client.execute(ReceiverStream::new(stream)).await;
+                let mut answers = stream.expect("opens").into_inner();
+                assert!(answers.message().await.expect("an answer").is_some());
+                let event = test_response::Event::Result(TestResult::completed("done"));
+                let result = TestResponse {
+                    timestamp: None,
+                    event: Some(event),
+                };
+                requests.send(result).await.expect("is read");
+                drop(requests);
+                assert!(answers.message().await.expect("an end").is_none());
+            }
+        }
+    };
+    all_at_once(run).await
+}
+
+async fn all_at_once<F: Future<Output = ()> + Send + 'static>(
+    run: impl Fn(usize) -> F,
+) -> Duration {
+    // Warm up, so that connections stand.
+    run(10).await;
+    let begun = Instant::now();
+    let tasks: Vec<_> = (0..FLIGHT)
+        .map(|_| tokio::spawn(run(SESSIONS / FLIGHT)))
+        .collect();
+    for task in tasks {
+        task.await.expect("ends well");
+    }
+    begun.elapsed()
+}
+
+/// The same service without a hub behind it.
+struct Bare;
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl AgentHub for Bare {
+    type ListenStream = Answers<ListenResponse>;
+    type ExecuteStream = Answers<TestInit>;
+    type TranslateStream = Answers<TranslationInit>;
+
+    async fn register(
+        &self,
+        _: Request<AgentRegistration>,
+    ) -> Result<Response<AgentRegistrationResponse>, Status> {
+        Ok(Response::new(AgentRegistrationResponse::default()))
+    }
+
+    async fn listen(
+        &self,
+        request: Request<Streaming<ListenRequest>>,
+    ) -> Result<Response<Self::ListenStream>, Status> {
+        let (answers, stream) = mpsc::channel(16);
+        let mut messages = request.into_inner();
+        tokio::spawn(async move {
+            while let Ok(Some(_)) = messages.message().await {}
+            drop(answers);
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn execute(
+        &self,
+        request: Request<Streaming<TestResponse>>,
+    ) -> Result<Response<Self::ExecuteStream>, Status> {
+        let (answers, stream) = mpsc::channel(2);
+        let mut messages = request.into_inner();
+        tokio::spawn(async move {
+            let init = TestInit {
+                test_type: "t".into(),
+                payloads: vec![Payload::new("p")],
+            };
+            let _ = answers.send(Ok(init)).await;
+            while let Ok(Some(_)) = messages.message().await {}
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn translate(
+        &self,
+        _: Request<Streaming<TranslationResponse>>,
+    ) -> Result<Response<Self::TranslateStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+}
+
+async fn bare() -> (String, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let serving = Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(20)))
+        .initial_stream_window_size(256 << 10)
+        .initial_connection_window_size(64 << 20)
+        .max_concurrent_streams(STREAMS)
+        .add_service(AgentHubServer::new(Bare))
+        .serve_with_incoming(incoming);
+    let server = tokio::spawn(async { serving.await.expect("serves") });
+    (format!("http://{addr}"), server)
+}
+
+async fn connect(url: &str) -> Channel {
+    let endpoint = Channel::from_shared(url.to_owned()).expect("a URL");
+    endpoint
+        .tcp_nodelay(true)
+        .connect()
+        .await
+        .expect("connects")
+}
+
+async fn serve_ours() {
+    let config = ServerConfig::default().max_streams(STREAMS);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config)
+        .await
+        .expect("a port");
+    println!("{}", hub.url());
+    std::io::stdout().flush().expect("is read");
+    std::future::pending::<()>().await;
+}
+
+async fn serve_bare() {
+    let (url, _server) = bare().await;
+    println!("{url}");
+    std::io::stdout().flush().expect("is read");
+    std::future::pending::<()>().await;
+}
+
+/// A server as a process of its own.
+struct Process {
+    child: Child,
+    url: String,
+}
+
+impl Process {
+    fn start(mode: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("a program"))
+            .arg(mode)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut url = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("an output"));
+        out.read_line(&mut url).expect("a line");
+        Self {
+            child,
+            url: url.trim().to_owned(),
+        }
+    }
+
+    /// Resident memory, in KiB.
+    fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let words = line.expect("a figure").split_whitespace();
+        words.flat_map(str::parse).next().expect("a number")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What 10,000 idle agents that listen take of a hub, and as many streams of a bare server.
+fn memory() {
+    on_runtime(async {
+        let bare = idle("serve-bare").await;
+        let ours = idle("serve-ours").await;
+        println!(
+            "memory: {AGENTS} idle agents take {ours} KiB, bare streams {bare} KiB: {:.2}",
+            ours as f64 / bare as f64
+        );
+    });
+}
+
+async fn idle(mode: &str) -> u64 {
+    let server = Process::start(mode);
+    // Connections and what the first streams make are no agents'.
+    let before = server.resident();
+    let mut held = Vec::new();
+    let mut channels = Vec::new();
+    for n in 0..AGENTS {
+        if n % (STREAMS as usize - 1) == 0 {
+            channels.push(connect(&server.url).await);
+        }
+        let mut client = AgentHubClient::new(channels.last().cloned().expect("connected"));
+        let registration = AgentRegistration {
+            display_name: format!("agent {n}"),
+            capabilities: vec![Skill::test("t").into()],
+        };
+        let id = client.register(registration).await.expect("registers");
+        let (requests, stream) = mpsc::channel::<ListenRequest>(1);
+        let mut request = Request::new(ReceiverStream::new(stream));
+        let id = id.into_inner().client_id;
+        request
+            .metadata_mut()
+            .insert("x-client-id", id.parse().expect("a header"));
+        // A hub sends no headers before it has something to say.
+        let call = tokio::spawn(async move { client.listen(request).await });
+        held.push((requests, call));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.resident() - before
+}
