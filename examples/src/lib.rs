@@ -9,6 +9,8 @@
 
 pub mod conformance;
 pub mod hub;
+#[cfg(unix)]
+pub mod hub_agent;
 pub mod mission;
 #[cfg(unix)]
 pub mod osw_agent;

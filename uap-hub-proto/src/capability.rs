@@ -78,11 +78,11 @@ impl fmt::Debug for Skill {
 pub(crate) type Skills = BTreeMap<Skill, Vec<PayloadRequirement>>;
 
 /// Bytes of a display name, a type or a MIME type.
-const MAX_NAME_BYTES: usize = 1024;
+pub(crate) const MAX_NAME_BYTES: usize = 1024;
 /// Capabilities of a registration.
-const MAX_CAPABILITIES: usize = 1024;
+pub(crate) const MAX_CAPABILITIES: usize = 1024;
 /// Requirements of a capability, and MIME types of a requirement.
-const MAX_REQUIREMENTS: usize = 256;
+pub(crate) const MAX_REQUIREMENTS: usize = 256;
 
 /// Checks a registration and gives its skills; a repeated one counts once, as first said.
 ///

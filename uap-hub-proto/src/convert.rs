@@ -3,6 +3,8 @@
 //! A protobuf number is a double: an integer that a double cannot hold exactly, and a double that JSON
 //! cannot say, are errors rather than other numbers.
 
+use std::time::Duration;
+
 use prost_types::{ListValue, Struct, value::Kind};
 use serde_json::{Map, Number, Value};
 use ubos_common::time::Timestamp;
@@ -62,6 +64,76 @@ pub fn from_timestamp(at: &prost_types::Timestamp) -> Result<Timestamp, ConvertE
     Timestamp::from_unix(at.seconds).ok_or(ConvertError::TimeRange)
 }
 
+/// Writes a protobuf timestamp as RFC 3339, its fraction as long as it must be.
+///
+/// ```
+/// use uap_hub_proto::convert::{from_rfc3339, to_rfc3339};
+///
+/// let at = from_rfc3339("2025-10-01T12:00:00.250+02:00")?;
+/// assert_eq!(to_rfc3339(&at)?, "2025-10-01T10:00:00.25Z");
+/// # Ok::<(), uap_hub_proto::convert::ConvertError>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`from_timestamp`].
+pub fn to_rfc3339(at: &prost_types::Timestamp) -> Result<String, ConvertError> {
+    let mut text = from_timestamp(at)?.to_string();
+    if at.nanos != 0 {
+        let fraction = format!(".{:09}", at.nanos);
+        text.truncate(text.len() - "Z".len());
+        text.push_str(fraction.trim_end_matches('0'));
+        text.push('Z');
+    }
+    Ok(text)
+}
+
+/// Reads RFC 3339 into a protobuf timestamp.
+///
+/// # Errors
+///
+/// Another form, or a moment outside the years 0000 to 9999.
+pub fn from_rfc3339(text: &str) -> Result<prost_types::Timestamp, ConvertError> {
+    let (at, nanosecond) = ubos_common::time::rfc3339(text).map_err(|_| ConvertError::TimeRange)?;
+    Ok(prost_types::Timestamp {
+        seconds: at.unix(),
+        nanos: i32::try_from(nanosecond).map_err(|_| ConvertError::TimeRange)?,
+    })
+}
+
+/// Makes a protobuf duration of a span.
+///
+/// # Errors
+///
+/// More than 315,576,000,000 seconds, which is where protobuf's end.
+pub fn to_duration(span: Duration) -> Result<prost_types::Duration, ConvertError> {
+    prost_types::Duration::try_from(span)
+        .ok()
+        .filter(|made| made.seconds <= MAX_DURATION_SECONDS)
+        .ok_or(ConvertError::DurationRange)
+}
+
+/// Makes a span of a protobuf duration.
+///
+/// # Errors
+///
+/// A negative one, one beyond 315,576,000,000 seconds, or nanoseconds outside one second.
+pub fn from_duration(span: &prost_types::Duration) -> Result<Duration, ConvertError> {
+    let nanos = u32::try_from(span.nanos)
+        .ok()
+        .filter(|nanos| *nanos < 1_000_000_000);
+    let seconds = u64::try_from(span.seconds)
+        .ok()
+        .filter(|_| span.seconds <= MAX_DURATION_SECONDS);
+    match (seconds, nanos) {
+        (Some(seconds), Some(nanos)) => Ok(Duration::new(seconds, nanos)),
+        _ => Err(ConvertError::DurationRange),
+    }
+}
+
+/// About ten thousand years, as protobuf says.
+const MAX_DURATION_SECONDS: i64 = 315_576_000_000;
+
 /// Why a value has no counterpart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -91,8 +163,27 @@ pub enum ConvertError {
         pointer: String,
     },
     /// No such moment in the calendar.
-    #[error("a timestamp outside the years 0000 to 9999 or its nanoseconds outside one second")]
+    #[error(
+        "no RFC 3339 time, or one outside the years 0000 to 9999 or its nanoseconds outside one second"
+    )]
     TimeRange,
+    /// No such span.
+    #[error("a duration that is negative, too long, or has nanoseconds outside one second")]
+    DurationRange,
+}
+
+impl ConvertError {
+    /// JSON pointer to the value, where there is one.
+    #[must_use]
+    pub fn pointer(&self) -> Option<&str> {
+        match self {
+            Self::BigInteger { pointer }
+            | Self::NotFinite { pointer }
+            | Self::NoKind { pointer }
+            | Self::TooDeep { pointer } => Some(pointer),
+            Self::TimeRange | Self::DurationRange => None,
+        }
+    }
 }
 
 fn object_to_struct(object: &Map<String, Value>, path: &mut Path) -> Result<Struct, ConvertError> {
@@ -303,6 +394,35 @@ mod tests {
             from_struct(&wire(deep)),
             Err(ConvertError::TooDeep { .. })
         ));
+    }
+
+    #[test]
+    fn times_and_spans_keep_their_fraction() {
+        for text in [
+            "1970-01-01T00:00:00Z",
+            "9999-12-31T23:59:59.999999999Z",
+            "2025-01-02T03:04:05.01Z",
+        ] {
+            assert_eq!(to_rfc3339(&from_rfc3339(text).unwrap()).unwrap(), text);
+        }
+        assert_eq!(from_rfc3339("yesterday"), Err(ConvertError::TimeRange));
+        let longest = Duration::new(315_576_000_000, 999_999_999);
+        for span in [Duration::ZERO, Duration::from_nanos(1_000_000_001), longest] {
+            assert_eq!(from_duration(&to_duration(span).unwrap()), Ok(span));
+        }
+        assert_eq!(
+            to_duration(longest + Duration::from_secs(1)),
+            Err(ConvertError::DurationRange)
+        );
+        let span = |seconds, nanos| prost_types::Duration { seconds, nanos };
+        for bad in [
+            span(-1, 0),
+            span(0, -1),
+            span(0, 1_000_000_000),
+            span(i64::MAX, 0),
+        ] {
+            assert_eq!(from_duration(&bad), Err(ConvertError::DurationRange));
+        }
     }
 
     #[test]

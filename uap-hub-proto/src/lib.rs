@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod capability;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod convert;
 mod generated;
 pub mod id;
@@ -11,6 +15,7 @@ pub mod status;
 pub mod store;
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport;
+pub mod validate;
 
 /// The protobuf types of package `uap.v1`, and the gRPC client and server by feature.
 ///

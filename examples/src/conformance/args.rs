@@ -10,6 +10,8 @@ Judges somebody else's implementation, clause by clause.
 usage: conformance sap [--report FORM] FILES...         a recorded exchange, by the checklist of section 12
        conformance sap [--report FORM] -- COMMAND...    a validator of SAP
        conformance sacp [--report FORM] -- COMMAND...   a validator of SACP
+       conformance hub --url URL, conformance hub-agent --listen ADDRESS
+                                                        a hub of UAP, or an agent that calls one; --help behind them
        conformance self-test                            shows that the kits hold
 
 A file of an exchange has a JSON object a line: {\"task\":{...}}, {\"result\":{...}}, {\"nack\":{...}}, in the order in
@@ -131,7 +133,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     }))
 }
 
-fn form_of(word: Option<OsString>) -> Result<Form, String> {
+pub(super) fn form_of(word: Option<OsString>) -> Result<Form, String> {
     match word.as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("table") => Ok(Form::Table),
         Some("json") => Ok(Form::Json),

@@ -4,6 +4,7 @@
 //! args     the command line
 //! sap      a validator of SAP, or an exchange in files
 //! sacp     a validator of SACP
+//! hub      a hub on a port, an agent that calls one
 //! command  a stranger's program that answers one message at a time
 //! ```
 
@@ -15,6 +16,7 @@
 
 mod args;
 mod command;
+mod hub;
 mod sacp;
 mod sap;
 
@@ -27,6 +29,9 @@ use args::{Args, Form, Kit, Parsed, Subject};
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(code) = hub::main(std::env::args_os().skip(1)) {
+        return code;
+    }
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Run(args)) => args,
         Ok(Parsed::SelfTest) => return self_test(),
@@ -73,7 +78,13 @@ fn show(report: &ConformanceReport, kit: Kit, form: Form) {
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
 fn self_test() -> ExitCode {
     let mut code = 0;
-    for (name, cases, proof) in [sap::proof(), sacp::proof(), sap::checklist_proof()] {
+    for (name, cases, proof) in [
+        sap::proof(),
+        sacp::proof(),
+        sap::checklist_proof(),
+        hub::proof(),
+        hub::agent_proof(),
+    ] {
         match proof {
             Ok(()) => println!("{name}: {cases} cases hold"),
             Err(errors) => {

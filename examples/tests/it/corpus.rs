@@ -10,6 +10,30 @@ use std::path::Path;
     reason = "the target is a crate of its own"
 )]
 mod canon;
+#[path = "../../../fuzz/bodies/hub_agent.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod hub_agent;
+#[path = "../../../fuzz/bodies/hub_machine.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod hub_machine;
+#[path = "../../../fuzz/bodies/hub_messages.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the target is a crate of its own"
+)]
+mod hub_messages;
 #[path = "../../../fuzz/bodies/json.rs"]
 #[allow(
     unreachable_pub,
@@ -83,4 +107,19 @@ fn sap_corpus() {
 #[test]
 fn sacp_corpus() {
     replay("sacp", sacp::check);
+}
+
+#[test]
+fn hub_agent_corpus() {
+    replay("hub_agent", hub_agent::check);
+}
+
+#[test]
+fn hub_machine_corpus() {
+    replay("hub_machine", hub_machine::check);
+}
+
+#[test]
+fn hub_messages_corpus() {
+    replay("hub_messages", hub_messages::check);
 }

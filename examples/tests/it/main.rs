@@ -15,6 +15,10 @@ mod conformance;
 mod core;
 mod corpus;
 mod hub;
+#[cfg(unix)]
+mod hub_agent;
+#[cfg(all(unix, feature = "external-tests"))]
+mod hub_python;
 mod mission;
 mod plan;
 mod registers;

@@ -2,7 +2,7 @@
 
 pub mod agent;
 pub mod hub;
-mod report;
+pub(crate) mod report;
 pub(crate) mod settings;
 mod timers;
 

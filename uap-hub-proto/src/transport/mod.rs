@@ -8,6 +8,9 @@ mod inbox;
 pub mod nats;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "tls")]
+pub mod tls;
+mod trace;
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -58,7 +61,8 @@ impl From<tonic::Status> for Status {
             tonic::Code::Cancelled => Code::Cancelled,
             tonic::Code::InvalidArgument => Code::InvalidArgument,
             tonic::Code::NotFound => Code::NotFound,
-            tonic::Code::ResourceExhausted => Code::ResourceExhausted,
+            // What the library says of a message beyond the limit.
+            tonic::Code::ResourceExhausted | tonic::Code::OutOfRange => Code::ResourceExhausted,
             tonic::Code::FailedPrecondition => Code::FailedPrecondition,
             tonic::Code::Aborted => Code::Aborted,
             tonic::Code::Internal => Code::Internal,

@@ -90,7 +90,7 @@ fn named(hub: &HubHandle, name: &str) -> ClientId {
         .client_id
 }
 
-async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), future)
         .await
         .expect("should end long before")

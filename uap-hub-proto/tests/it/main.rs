@@ -1,9 +1,15 @@
 //! Integration tests: the wire files, the machines in virtual time, and the transports over loopback.
 
 #[cfg(test)]
+#[cfg(feature = "conformance")]
+mod conformance;
+#[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod generated;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "conformance", feature = "server"))]
+mod judged;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "log", feature = "server"))]
 mod kill;
@@ -13,5 +19,16 @@ mod loopback;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "external-tests"))]
 mod nats;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "server", feature = "tls"))]
+mod secured;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
+mod tracing;
+#[cfg(test)]
+mod vectors;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod wires;
 #[cfg(test)]
 mod world;

@@ -33,6 +33,10 @@ settings! {
         jitter: bool = false,
         /// Where jitter comes from.
         ids: IdSource = IdSource::seeded(0),
+        /// Whether a control stream that ended is opened again under the same name, for hubs that keep it a
+        /// while; accepted sessions are kept over the pause. A hub that does not know the name any more is
+        /// registered with anew. No.
+        resume: bool = false,
         /// How long `Register` may take; 10 s.
         register_timeout: Duration = Duration::from_secs(10),
         /// How long an accepted session waits for `SessionReady`; 5 minutes.

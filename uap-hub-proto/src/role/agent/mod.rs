@@ -20,7 +20,7 @@ use crate::{
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     state::State,
-    status::{Status, brief},
+    status::{Code, Status, brief},
     wire::{AgentRegistration, ListenRequest, Telemetry, listen_request},
 };
 
@@ -32,9 +32,11 @@ const MAX_OUTPUTS: usize = 1024;
 /// ```text
 ///          start          registered
 /// Idle ----------> Registering ----------> Listening
-///                    ^   | failed              | ended, however
-///                    |   v                     |
-///                    Pausing <-----------------+        shutdown: -> Leaving -> Closed
+///                    ^   | failed              | ended, however         ^
+///                    |   v                     |                        | resuming
+///                    Pausing <-----------------+------------------------+
+///
+/// shutdown: -> Leaving -> Closed
 /// ```
 ///
 /// Sessions live beside that and outlive a lost control stream:
@@ -62,6 +64,8 @@ pub struct FleetAgent {
     /// The last name given to a stream.
     opened: u64,
     is_leaving: bool,
+    /// The name to listen with again, where resuming is asked for.
+    resumable: Option<String>,
     sessions: BTreeMap<SessionId, Session>,
     streams: BTreeMap<StreamId, SessionId>,
     timers: Timers<Timer>,
@@ -112,6 +116,7 @@ impl FleetAgent {
             attempt: 0,
             opened: 0,
             is_leaving: false,
+            resumable: None,
             sessions: BTreeMap::new(),
             streams: BTreeMap::new(),
             timers: Timers::new(),
@@ -230,7 +235,10 @@ impl FleetAgent {
             match timer {
                 Timer::Control => match self.phase {
                     Phase::Registering => self.pause(now, "the hub did not answer in time"),
-                    Phase::Pausing => self.register(now),
+                    Phase::Pausing => match self.resumable.take() {
+                        Some(client_id) => self.listen(now, client_id),
+                        None => self.register(now),
+                    },
                     Phase::Leaving { stream } => {
                         self.outputs.push(Output::Drop { stream });
                         self.close();
@@ -306,6 +314,7 @@ impl FleetAgent {
             heard: false,
         };
         let id = ClientId::from(client_id.as_str());
+        self.resumable = self.config.resume.then(|| client_id.clone());
         self.outputs.push(Output::Open {
             stream,
             rpc: Rpc::Listen,
@@ -343,7 +352,12 @@ impl FleetAgent {
                 if heard || now.mono.saturating_since(since) >= GOOD {
                     self.backoff.reset();
                 }
-                self.drop_accepted();
+                if status.code == Code::NotFound {
+                    self.resumable = None;
+                }
+                if self.resumable.is_none() || self.is_leaving {
+                    self.drop_accepted();
+                }
                 if self.is_leaving {
                     self.phase = Phase::Idle;
                 } else {

@@ -57,7 +57,7 @@ impl Call {
     ) -> Self {
         let (sender, reader) = match rpc {
             Rpc::Listen => {
-                let (sender, request) = request(CLIENT_ID_KEY, key, most);
+                let (sender, request) = request(&shared, CLIENT_ID_KEY, key, most);
                 let call = async move { hub.listen(request?).await };
                 (
                     Sender::Listen(sender),
@@ -65,7 +65,7 @@ impl Call {
                 )
             }
             Rpc::Execute => {
-                let (sender, request) = request(SESSION_ID_KEY, key, most);
+                let (sender, request) = request(&shared, SESSION_ID_KEY, key, most);
                 let call = async move { hub.execute(request?).await };
                 (
                     Sender::Test(sender),
@@ -73,7 +73,7 @@ impl Call {
                 )
             }
             Rpc::Translate => {
-                let (sender, request) = request(SESSION_ID_KEY, key, most);
+                let (sender, request) = request(&shared, SESSION_ID_KEY, key, most);
                 let call = async move { hub.translate(request?).await };
                 (
                     Sender::Translation(sender),
@@ -117,13 +117,13 @@ impl Drop for Call {
 /// What a call's messages are put in, and its request.
 type Opening<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
 
-fn request<T>(name: &'static str, key: &str, most: usize) -> Opening<T> {
+fn request<T>(shared: &Shared, name: &'static str, key: &str, most: usize) -> Opening<T> {
     let (sender, body) = mpsc::channel(most);
     let value = AsciiMetadataValue::try_from(key);
     let request = value
         .map_err(|_| Status::invalid_argument("the hub's id is no metadata value"))
         .map(|value| {
-            let mut request = Request::new(Body(body));
+            let mut request = shared.route.request(Body(body));
             request.metadata_mut().insert(name, value);
             request
         });

@@ -10,6 +10,7 @@ use crate::{
     message::JobResult,
     role::agent::CommandError,
     state::State,
+    transport::trace,
     wire::{Payload, Severity, Telemetry},
 };
 
@@ -113,7 +114,11 @@ impl Context {
     }
 
     async fn permit(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
-        self.room.clone().acquire_owned().await.ok()
+        let permit = self.room.clone().acquire_owned().await.ok();
+        let bound = self.shared.max_waiting;
+        let waiting = bound.saturating_sub(self.room.available_permits());
+        trace::queue("reports", waiting, bound);
+        permit
     }
 }
 

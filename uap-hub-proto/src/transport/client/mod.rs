@@ -2,16 +2,23 @@
 
 mod call;
 mod handler;
+#[cfg(feature = "conformance")]
+pub mod probe;
 mod shared;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{sync::broadcast, task::JoinHandle};
-use tonic::transport::Endpoint;
-use ubos_common::id::IdSource;
+use tonic::{metadata::AsciiMetadataValue, transport::Endpoint};
+use ubos_common::{id::IdSource, secret::Secret};
 
 pub use self::handler::{Context, HandlerError};
-use self::{handler::Handler, shared::Shared};
+use self::{
+    handler::Handler,
+    shared::{Route, Shared},
+};
+#[cfg(feature = "tls")]
+use super::tls::ClientTls;
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
 use crate::{
     capability::{RegistrationError, Skill},
@@ -43,7 +50,11 @@ pub struct AgentBuilder {
     config: Config,
     handlers: HashMap<Skill, Handler>,
     keep_alive: Duration,
+    keep_alive_timeout: Duration,
     max_waiting: usize,
+    token: Option<Secret<String>>,
+    #[cfg(feature = "tls")]
+    tls: Option<ClientTls>,
 }
 
 impl AgentBuilder {
@@ -53,7 +64,11 @@ impl AgentBuilder {
             config: Config::default().name(name.into()),
             handlers: HashMap::new(),
             keep_alive: Duration::from_secs(20),
+            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
             max_waiting: 64,
+            token: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -145,25 +160,74 @@ impl AgentBuilder {
         self
     }
 
+    /// How long the hub may take to answer a ping before its connection counts as dead; 20 s.
+    #[must_use]
+    pub const fn keep_alive_timeout(mut self, most: Duration) -> Self {
+        self.keep_alive_timeout = most;
+        self
+    }
+
+    /// Shows a token on every call, as `authorization: Bearer ...`. Without TLS everybody on the way reads it.
+    #[must_use]
+    pub fn bearer_token(mut self, token: impl Into<Secret<String>>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Speaks TLS; the hub's address then begins with `https://`.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: ClientTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Starts the agent on the current tokio runtime. It looks for the hub until it finds it, for ever.
     ///
     /// # Errors
     ///
-    /// The address is none, a capability is wrong, or the operating system gave no randomness.
+    /// The address, a capability, the token or the TLS settings are wrong, or the operating system gave no
+    /// randomness.
     pub fn start(mut self, url: &str) -> Result<AgentHandle, StartError> {
+        let endpoint = self.endpoint(url)?;
+        let token = self.token.as_ref().map(bearer).transpose()?;
+        self.config.ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
+        let route = Route { endpoint, token };
+        let shared = Shared::new(self.config, route, self.handlers, self.max_waiting)?;
+        let timer = spawn(shared.clone().tick());
+        Ok(AgentHandle { shared, timer })
+    }
+
+    fn endpoint(&self, url: &str) -> Result<Endpoint, StartError> {
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| StartError::Url)?;
-        let endpoint = endpoint
+        let endpoint = self.secured(endpoint)?;
+        Ok(endpoint
             .connect_timeout(self.config.register_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(self.keep_alive)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_timeout(self.keep_alive_timeout)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
-        self.config.ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
-        let shared = Shared::new(self.config, endpoint, self.handlers, self.max_waiting)?;
-        let timer = spawn(shared.clone().tick());
-        Ok(AgentHandle { shared, timer })
+            .initial_connection_window_size(CONNECTION_WINDOW))
+    }
+
+    #[cfg(feature = "tls")]
+    fn secured(&self, endpoint: Endpoint) -> Result<Endpoint, StartError> {
+        match (&self.tls, endpoint.uri().scheme_str()) {
+            (Some(tls), Some("https")) => endpoint
+                .tls_config(tls.to_tonic())
+                .map_err(|_| StartError::Tls),
+            (None, Some("http")) => Ok(endpoint),
+            (Some(_) | None, _) => Err(StartError::Scheme),
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn secured(&self, endpoint: Endpoint) -> Result<Endpoint, StartError> {
+        match endpoint.uri().scheme_str() {
+            Some("http") => Ok(endpoint),
+            _ => Err(StartError::Scheme),
+        }
     }
 
     /// Starts the agent and stays until it has left, which by itself it never does.
@@ -178,6 +242,15 @@ impl AgentBuilder {
     }
 }
 
+/// A token as metadata that no log shows.
+fn bearer(token: &Secret<String>) -> Result<AsciiMetadataValue, StartError> {
+    let text = Secret::new(format!("Bearer {}", token.expose()));
+    let mut value =
+        AsciiMetadataValue::try_from(text.expose().as_str()).map_err(|_| StartError::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 /// Why an agent cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -185,6 +258,15 @@ pub enum StartError {
     /// The hub's address.
     #[error("the hub's address is no URL")]
     Url,
+    /// What the address begins with: `http` without TLS settings, `https` with them.
+    #[error("the hub's address begins with http:// without TLS settings and https:// with them")]
+    Scheme,
+    /// The token.
+    #[error("the token has characters that metadata cannot carry")]
+    Token,
+    /// The TLS settings.
+    #[error("a certificate or key cannot be read")]
+    Tls,
     /// A capability that hubs would refuse.
     #[error(transparent)]
     Registration(#[from] RegistrationError),

@@ -9,7 +9,11 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, watch},
     task::{AbortHandle, JoinSet},
 };
-use tonic::transport::{Channel, Endpoint};
+use tonic::{
+    Request,
+    metadata::AsciiMetadataValue,
+    transport::{Channel, Endpoint},
+};
 use ubos_common::{
     os::Clock,
     time::{Mono, Now},
@@ -29,7 +33,7 @@ use crate::{
     },
     state::State,
     status::{Code, Status},
-    transport::{lock, spawn},
+    transport::{lock, spawn, trace},
     wire::{AgentRegistration, Payload, agent_hub_client::AgentHubClient},
 };
 
@@ -48,13 +52,34 @@ pub(super) struct Shared {
     core: Mutex<Core>,
     clock: Clock,
     earlier: Notify,
-    endpoint: Endpoint,
+    pub(super) route: Route,
     handlers: HashMap<Skill, Handler>,
     /// Reports of one session that may wait to be sent.
-    max_waiting: usize,
+    pub(super) max_waiting: usize,
     max_message_bytes: usize,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
+}
+
+/// The way to the hub.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) endpoint: Endpoint,
+    /// What is shown on every call.
+    pub(super) token: Option<AsciiMetadataValue>,
+}
+
+impl Route {
+    /// A request with the token on it.
+    pub(super) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = &self.token {
+            request
+                .metadata_mut()
+                .insert("authorization", token.clone());
+        }
+        request
+    }
 }
 
 #[derive(Debug)]
@@ -73,7 +98,7 @@ struct Core {
 impl Shared {
     pub(super) fn new(
         config: Config,
-        endpoint: Endpoint,
+        route: Route,
         handlers: HashMap<Skill, Handler>,
         max_waiting: usize,
     ) -> Result<Arc<Self>, RegistrationError> {
@@ -92,7 +117,7 @@ impl Shared {
             core: Mutex::new(core),
             clock: Clock::start(),
             earlier: Notify::new(),
-            endpoint,
+            route,
             handlers,
             max_waiting,
             max_message_bytes,
@@ -126,6 +151,7 @@ impl Shared {
 
     /// A call ended.
     pub(super) fn ended(self: &Arc<Self>, stream: StreamId, status: Status) {
+        trace::ended("agent", stream, status.code);
         let mut core = lock(&self.core);
         core.calls.remove(&stream);
         // An agent that has left wants to know nothing.
@@ -209,6 +235,7 @@ impl Shared {
     }
 
     fn event(&self, core: &mut Core, event: Event) {
+        trace::agent(&event);
         if event == Event::Closed {
             core.calls.clear();
             self.closed.send_replace(true);
@@ -242,16 +269,13 @@ impl Shared {
         &self,
         registration: AgentRegistration,
     ) -> Result<(AgentHubClient<Channel>, String), String> {
-        let channel = self
-            .endpoint
-            .connect()
-            .await
-            .map_err(|error| error.to_string())?;
+        let connecting = self.route.endpoint.connect().await;
+        let channel = connecting.map_err(|error| innermost(&error))?;
         let mut hub = AgentHubClient::new(channel)
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes);
         let answer = hub
-            .register(registration)
+            .register(self.route.request(registration))
             .await
             .map_err(|status| status.message().to_owned())?;
         Ok((hub, answer.into_inner().client_id))
@@ -264,6 +288,7 @@ impl Shared {
         } else {
             self.max_waiting + OWN_MESSAGES
         };
+        trace::opened("agent", rpc, stream);
         core.calls.insert(
             stream,
             Call::open(self.clone(), hub, stream, rpc, key, most),
@@ -306,8 +331,11 @@ impl Shared {
             room,
         };
         let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
+        let span = trace::session(&session, skill);
+        let running = async move { run_handler(handler, payloads, context, kind).await };
         let task = spawn(async move {
-            let result = run_handler(handler, payloads, context, kind).await;
+            let result = trace::within(span.clone(), running).await;
+            trace::finished(&span, result.state());
             shared.finish(&id, kind, result);
         });
         core.handlers.insert(session, task.abort_handle());
@@ -327,6 +355,15 @@ impl Shared {
     }
 }
 
+/// The cause of an error in its own words: the outer ones of the library say nothing.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
 /// Runs a handler in a task of its own, which ends with this future and keeps its panics to itself.
 async fn run_handler(
     handler: Handler,
@@ -335,7 +372,11 @@ async fn run_handler(
     kind: Kind,
 ) -> JobResult {
     let mut task = JoinSet::new();
-    task.spawn(async move { handler.run(payloads, context).await });
+    // A span is no task's but its future's.
+    let span = trace::current();
+    task.spawn(trace::within(span, async move {
+        handler.run(payloads, context).await
+    }));
     match task.join_next().await {
         Some(Ok(Ok(result))) => result,
         Some(Ok(Err(error))) => error.into_result(kind),

@@ -12,7 +12,9 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::shared::Shared;
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use super::{SERVICE, shared::Shared};
 use crate::{
     id::JobId,
     role::hub::{AgentInfo, CommandError, Event, Job, JobEvent, Outcome, Verdict},
@@ -25,30 +27,37 @@ pub struct HubHandle(pub(super) Arc<Running>);
 
 #[derive(Debug)]
 pub(super) struct Running {
+    scheme: &'static str,
     addr: SocketAddr,
     pub(super) shared: Arc<Shared>,
-    server: Mutex<Option<Server>>,
+    serving: Mutex<Option<Serving>>,
     timer: JoinHandle<()>,
     /// Jobs of an earlier process, until somebody asks for them.
     pub(super) restored: Mutex<Vec<JobHandle>>,
 }
 
-/// The task that serves, and what stops it.
-type Server = (JoinHandle<io::Result<()>>, oneshot::Sender<()>);
+/// The task that serves, what stops it, and what it says of itself.
+#[derive(Debug)]
+pub(super) struct Serving {
+    pub(super) server: JoinHandle<io::Result<()>>,
+    pub(super) stop: oneshot::Sender<()>,
+    pub(super) health: HealthReporter,
+}
 
 impl HubHandle {
     pub(super) fn new(
+        scheme: &'static str,
         addr: SocketAddr,
         shared: Arc<Shared>,
-        server: JoinHandle<io::Result<()>>,
+        serving: Serving,
         timer: JoinHandle<()>,
-        stop: oneshot::Sender<()>,
         restored: Vec<JobHandle>,
     ) -> Self {
         Self(Arc::new(Running {
+            scheme,
             addr,
             shared,
-            server: Mutex::new(Some((server, stop))),
+            serving: Mutex::new(Some(serving)),
             timer,
             restored: Mutex::new(restored),
         }))
@@ -63,7 +72,7 @@ impl HubHandle {
     /// What agents on this machine connect to.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.0.addr)
+        format!("{}://{}", self.0.scheme, self.0.addr)
     }
 
     /// Takes a job.
@@ -121,6 +130,14 @@ impl HubHandle {
         /// How long connections may take to close once every call has ended.
         const CLOSING: Duration = Duration::from_secs(2);
         self.0.shared.act(|hub, now| hub.shutdown(now, drain));
+        let health = lock(&self.0.serving)
+            .as_ref()
+            .map(|serving| serving.health.clone());
+        if let Some(health) = health {
+            health
+                .set_service_status(SERVICE, ServingStatus::NotServing)
+                .await;
+        }
         let _ = self
             .0
             .shared
@@ -128,7 +145,11 @@ impl HubHandle {
             .subscribe()
             .wait_for(|closed| *closed)
             .await;
-        let Some((mut server, stop)) = lock(&self.0.server).take() else {
+        let serving = lock(&self.0.serving).take();
+        let Some(Serving {
+            mut server, stop, ..
+        }) = serving
+        else {
             return Ok(());
         };
         // The server may have failed, and then hears nothing.
@@ -146,8 +167,8 @@ impl HubHandle {
 impl Drop for Running {
     fn drop(&mut self) {
         self.timer.abort();
-        if let Some((server, _)) = lock(&self.server).take() {
-            server.abort();
+        if let Some(serving) = lock(&self.serving).take() {
+            serving.server.abort();
         }
         self.shared.close_inboxes();
     }

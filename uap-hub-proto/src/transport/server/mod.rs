@@ -1,25 +1,45 @@
 //! The hub on a port.
+//!
+//! ```
+//! use uap_hub_proto::transport::server::{ServerConfig, serve_on};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?; // one of your own, or `serve` with an address
+//! let hub = serve_on(listener, ServerConfig::default()).await?;
+//! println!("agents connect to {}", hub.url());
+//! hub.shutdown(std::time::Duration::ZERO).await
+//! # }).unwrap();
+//! ```
 
+mod authorize;
+mod calls;
 mod handle;
 mod keep;
+mod prepare;
 mod service;
 mod shared;
+#[cfg(feature = "conformance")]
+pub mod stage;
 mod steer;
 
-use std::{fmt, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, sync::oneshot};
 use tonic::transport::{Server, server::TcpIncoming};
+use tonic_health::ServingStatus;
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
-pub use self::handle::{HubHandle, JobHandle};
-use self::{service::Service, shared::Shared};
+pub use self::{
+    authorize::{Applicant, Authorize, Denied},
+    handle::{HubHandle, JobHandle},
+    prepare::Prepare,
+};
+use self::{calls::Calls, handle::Serving, service::Service, shared::Shared};
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
 use crate::{
-    id::{JobId, SessionId},
     role::{hub, settings::settings},
     store::JobStore,
-    wire::agent_hub_server::AgentHubServer,
 };
 
 settings! {
@@ -30,45 +50,29 @@ settings! {
         hub: hub::Config = hub::Config::default(),
         /// How often an idle connection is pinged, at least [`MIN_KEEP_ALIVE`]; 20 s.
         keep_alive: Duration = Duration::from_secs(20),
+        /// How long an agent may take to answer a ping before its connection counts as dead; 20 s.
+        keep_alive_timeout: Duration = KEEP_ALIVE_TIMEOUT,
         /// Events of one job that wait for its reader before its stream is not read any more; 256.
         max_waiting_events: usize = 256,
         /// Bytes of such events, one message more at most; 8 MiB.
         max_waiting_bytes: usize = 8 << 20,
         /// Messages that wait on a control stream; an agent that reads more slowly is disconnected. 1,024.
         max_control_messages: usize = 1024,
+        /// Bytes of a registration or of a message on a control stream, larger ones are
+        /// `RESOURCE_EXHAUSTED`; 1 MiB. Those of sessions are bounded by [`hub::Config::max_message_bytes`].
+        max_control_message_bytes: usize = 1 << 20,
         /// Streams of one connection at once; 256, which keeps their windows within the connection's.
         max_streams: u32 = 256,
         /// Where jobs and their ends are kept, so that they survive this process; nowhere.
         store: Option<Arc<dyn JobStore>> = None,
         /// What is done between an agent's acceptance and its session being ready; nothing.
         prepare: Option<Prepare> = None,
-    }
-}
-
-/// Makes ready what a session needs, or says why it cannot.
-///
-/// Spec: UAP hub 3
-#[derive(Clone)]
-pub struct Prepare(Arc<PrepareFn>);
-
-type PrepareFn = dyn Fn(JobId, SessionId) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>
-    + Send
-    + Sync;
-
-impl Prepare {
-    /// A hook made of an async function.
-    pub fn new<F, Fut>(hook: F) -> Self
-    where
-        F: Fn(JobId, SessionId) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), String>> + Send + 'static,
-    {
-        Self(Arc::new(move |job, session| Box::pin(hook(job, session))))
-    }
-}
-
-impl fmt::Debug for Prepare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Prepare")
+        /// Who may register; anybody.
+        authorize: Option<Authorize> = None,
+        /// Whether gRPC's health service says how the hub is (`grpc.health.v1`); yes.
+        health: bool = true,
+        /// Whether gRPC's reflection service tells tools of the calls and messages (`grpc.reflection.v1`); yes.
+        reflection: bool = true,
     }
 }
 
@@ -77,38 +81,100 @@ impl fmt::Debug for Prepare {
 /// # Errors
 ///
 /// The port cannot be had, or the operating system gave no randomness.
-pub async fn serve(addr: SocketAddr, mut config: ServerConfig) -> io::Result<HubHandle> {
+pub async fn serve(addr: SocketAddr, config: ServerConfig) -> io::Result<HubHandle> {
+    serve_on(TcpListener::bind(addr).await?, config).await
+}
+
+/// Starts a hub on a listener of the caller's, on the current tokio runtime.
+///
+/// # Errors
+///
+/// The listener has no address, or the operating system gave no randomness.
+pub async fn serve_on(listener: TcpListener, config: ServerConfig) -> io::Result<HubHandle> {
+    start(listener, config, Server::builder(), "http").await
+}
+
+/// As [`serve_on`], over TLS.
+///
+/// # Errors
+///
+/// As [`serve_on`], or a certificate or key that cannot be read.
+#[cfg(feature = "tls")]
+pub async fn serve_tls(
+    listener: TcpListener,
+    config: ServerConfig,
+    tls: &super::tls::ServerTls,
+) -> io::Result<HubHandle> {
+    let builder = Server::builder().tls_config(tls.to_tonic());
+    let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+    start(listener, config, builder.map_err(wrong)?, "https").await
+}
+
+async fn start(
+    listener: TcpListener,
+    mut config: ServerConfig,
+    builder: Server,
+    scheme: &'static str,
+) -> io::Result<HubHandle> {
     config.hub.ids = IdSource::from_os().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
     config.hub.durable = config.store.is_some();
     let store = config.store.clone();
-    let most = config.hub.max_message_bytes;
-    let keep_alive = config.keep_alive.max(MIN_KEEP_ALIVE);
-    let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
-    let max_streams = config.max_streams;
+    let (most, most_control) = (
+        config.hub.max_message_bytes,
+        config.max_control_message_bytes,
+    );
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter
+        .set_service_status(SERVICE, ServingStatus::Serving)
+        .await;
+    let health = config.health.then_some(health);
+    let reflection = config.reflection.then(reflection).transpose()?;
+    let builder = builder
+        .http2_keepalive_interval(Some(config.keep_alive.max(MIN_KEEP_ALIVE)))
+        .http2_keepalive_timeout(Some(config.keep_alive_timeout))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(config.max_streams);
+    let authorize = config.authorize.take();
     let (shared, records) = Shared::new(config);
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let service = AgentHubServer::new(Service::new(shared.clone()))
-        .max_decoding_message_size(most)
-        .max_encoding_message_size(most);
+    let calls = Calls::new(Service::new(shared.clone(), authorize), most_control, most);
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = Server::builder()
-        .http2_keepalive_interval(Some(keep_alive))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(max_streams)
-        .add_service(service)
+    let serving = { builder }
+        .add_service(calls)
+        .add_optional_service(health)
+        .add_optional_service(reflection)
         .serve_with_incoming_shutdown(incoming(listener), async {
             let _ = stopped.await;
         });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
     let timer = spawn(shared.clone().tick());
-    Ok(HubHandle::new(addr, shared, server, timer, stop, restored))
+    let serving = Serving {
+        server,
+        stop,
+        health: reporter,
+    };
+    Ok(HubHandle::new(
+        scheme, addr, shared, serving, timer, restored,
+    ))
+}
+
+/// The service's full name.
+const SERVICE: &str = crate::wire::agent_hub_server::SERVICE_NAME;
+
+/// The files of `proto/`, as a compiler reads them; a test makes them again and compares.
+const DESCRIPTORS: &[u8] = include_bytes!("../../generated/uap.v1.bin");
+
+fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .build_v1()
+        .map_err(io::Error::other)
 }
 
 /// Accepted sockets send at once: else each small message waits 40 ms for the acknowledgement of the last.

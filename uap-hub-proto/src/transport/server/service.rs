@@ -7,48 +7,56 @@ use std::{
         atomic::{AtomicBool, Ordering, fence},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
-use super::shared::{Shared, Sink, SinkSender};
+use super::{
+    authorize::Authorize,
+    shared::{Shared, Sink, SinkSender},
+};
 use crate::{
+    capability::Kind,
     id::StreamId,
     role::{
         CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Input},
     },
+    state::State,
     status,
-    transport::{lock, spawn},
+    transport::{lock, spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
+        test_response, translation_response,
     },
 };
 
 /// Messages that wait on a session's stream: the hub sends one.
 const MAX_SESSION_MESSAGES: usize = 2;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,
+    authorize: Option<Authorize>,
 }
 
 impl Service {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) const fn new(shared: Arc<Shared>, authorize: Option<Authorize>) -> Self {
+        Self { shared, authorize }
     }
 
-    /// Opens a call and starts reading it.
+    /// Opens a call and starts reading it. Nothing is read of one that the hub refuses.
     fn open<In, Out>(
         &self,
         rpc: Rpc,
         request: Request<Streaming<In>>,
         sender: impl FnOnce(mpsc::Sender<Out>) -> SinkSender,
         inbound: fn(In) -> Inbound,
-    ) -> Response<Answers<Out>>
+    ) -> Result<Response<Answers<Out>>, Status>
     where
         In: Send + 'static,
     {
@@ -74,14 +82,19 @@ impl Service {
             hub.handle_input(now, Input::Opened { stream, rpc, key })
                 .is_ok()
         });
+        trace::opened("hub", rpc, stream);
+        if let Some(refused) = lock(&end).take() {
+            return Err(refused.into());
+        }
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
+            is_listen: rpc == Rpc::Listen,
             paused,
             gone: gone.clone(),
         };
         spawn(reader.run(request.into_inner(), inbound));
-        Response::new(Answers {
+        Ok(Response::new(Answers {
             messages: answers,
             end,
             gone,
@@ -89,7 +102,7 @@ impl Service {
             stream,
             shared: self.shared.clone(),
             blocked,
-        })
+        }))
     }
 }
 
@@ -103,6 +116,9 @@ impl AgentHub for Service {
         &self,
         request: Request<AgentRegistration>,
     ) -> Result<Response<AgentRegistrationResponse>, Status> {
+        if let Some(authorize) = &self.authorize {
+            authorize.ask(&request).await?;
+        }
         let answer = self
             .shared
             .act(|hub, now| hub.register(now, request.into_inner()));
@@ -115,26 +131,26 @@ impl AgentHub for Service {
         &self,
         request: Request<Streaming<ListenRequest>>,
     ) -> Result<Response<Self::ListenStream>, Status> {
-        Ok(self.open(Rpc::Listen, request, SinkSender::Listen, Inbound::Listen))
+        self.open(Rpc::Listen, request, SinkSender::Listen, Inbound::Listen)
     }
 
     async fn execute(
         &self,
         request: Request<Streaming<TestResponse>>,
     ) -> Result<Response<Self::ExecuteStream>, Status> {
-        Ok(self.open(Rpc::Execute, request, SinkSender::Test, Inbound::Test))
+        self.open(Rpc::Execute, request, SinkSender::Test, Inbound::Test)
     }
 
     async fn translate(
         &self,
         request: Request<Streaming<TranslationResponse>>,
     ) -> Result<Response<Self::TranslateStream>, Status> {
-        Ok(self.open(
+        self.open(
             Rpc::Translate,
             request,
             SinkSender::Translation,
             Inbound::Translation,
-        ))
+        )
     }
 }
 
@@ -142,6 +158,7 @@ impl AgentHub for Service {
 struct Reader {
     shared: Arc<Shared>,
     stream: StreamId,
+    is_listen: bool,
     /// Whether the hub wants the call not to be read.
     paused: watch::Receiver<bool>,
     gone: Arc<Notify>,
@@ -152,10 +169,13 @@ impl Reader {
         let Self {
             shared,
             stream,
+            is_listen,
             mut paused,
             gone,
         } = self;
-        let last = loop {
+        // Whether a session needs nothing more, and how its call ends means nothing.
+        let mut is_over = is_listen;
+        let broken = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
                 // A call that was ended is read on, until its peer has seen that.
@@ -165,29 +185,55 @@ impl Reader {
             let read = tokio::select! {
                 biased;
                 read = next => read,
-                () = gone.notified() => break Input::Reset { stream, reason: "the call was dropped".to_owned() },
+                () = gone.notified() => break Status::cancelled("the call was dropped"),
             };
             match read {
                 Ok(Some(message)) => {
-                    let input = Input::Message {
-                        stream,
-                        message: inbound(message),
-                    };
+                    let message = inbound(message);
+                    is_over |= ends_session(&message);
+                    let input = Input::Message { stream, message };
                     if shared.act(|hub, now| hub.handle_input(now, input)).is_err() {
                         return;
                     }
                 }
-                Ok(None) => break Input::HalfClosed { stream },
-                Err(status) => {
-                    break Input::Reset {
-                        stream,
-                        reason: status.message().to_owned(),
-                    };
+                Ok(None) => {
+                    // The library tells a cancelled call as a half-closed one, and drops its answers then.
+                    let cancelled = tokio::time::timeout(CANCELLED, gone.notified());
+                    if !is_over && cancelled.await.is_ok() {
+                        break Status::cancelled("the call was cancelled");
+                    }
+                    // A closed hub wants to know nothing.
+                    let last = Input::HalfClosed { stream };
+                    let _ = shared.act(|hub, now| hub.handle_input(now, last));
+                    return;
                 }
+                Err(status) => break status,
             }
         };
-        // A closed hub wants to know nothing.
-        let _ = shared.act(|hub, now| hub.handle_input(now, last));
+        shared.broke(stream, broken.into());
+    }
+}
+
+/// How long it takes at most until a cancelled call's answers are dropped.
+const CANCELLED: Duration = Duration::from_millis(100);
+
+/// Whether a message says how its session ended.
+fn ends_session(message: &Inbound) -> bool {
+    let is_terminal = |kind, state| State::from_wire(kind, state).is_some_and(State::is_terminal);
+    match message {
+        Inbound::Test(message) => match &message.event {
+            Some(test_response::Event::Status(status)) => is_terminal(Kind::Test, status.state),
+            Some(test_response::Event::Result(_)) => true,
+            _ => false,
+        },
+        Inbound::Translation(message) => match &message.event {
+            Some(translation_response::Event::Status(status)) => {
+                is_terminal(Kind::Translation, status.state)
+            }
+            Some(translation_response::Event::Result(_)) => true,
+            _ => false,
+        },
+        Inbound::Listen(_) => false,
     }
 }
 

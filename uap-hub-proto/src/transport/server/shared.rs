@@ -19,7 +19,7 @@ use crate::{
     id::{JobId, SessionId, StreamId},
     role::hub::{Event, Hub, Input, JobEvent, Outbound, Output, Record},
     status::{Code, Status},
-    transport::{inbox::Inbox, lock, spawn},
+    transport::{inbox::Inbox, lock, spawn, trace},
     wire::{ListenResponse, TestInit, TranslationInit},
 };
 
@@ -139,6 +139,18 @@ impl Shared {
         }
         self.carry_out(&mut core);
         stream
+    }
+
+    /// A call broke: nobody hears its end, unless it broke for a message that cannot be read.
+    pub(super) fn broke(self: &Arc<Self>, stream: StreamId, status: Status) {
+        let mut core = lock(&self.core);
+        let reason = status.message.clone();
+        // A closed hub has no streams left to reset.
+        let _ = core
+            .hub
+            .handle_input(self.clock.now(), Input::Reset { stream, reason });
+        self.carry_out(&mut core);
+        core.end(stream, status);
     }
 
     /// Wakes the machine when it wants to be.
@@ -278,6 +290,7 @@ impl Core {
 
     fn end(&mut self, stream: StreamId, status: Status) {
         if let Some(sink) = self.sinks.remove(&stream) {
+            trace::ended("hub", stream, status.code);
             *lock(&sink.end) = Some(status);
         }
     }

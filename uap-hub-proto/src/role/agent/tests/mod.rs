@@ -1,5 +1,7 @@
 //! The agent machine, one clause at a time, in virtual time.
 
+mod table;
+
 use std::time::Duration;
 
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -502,4 +504,28 @@ fn leaving_lets_sessions_end_then_closes_listen() {
 fn capabilities_that_a_hub_would_refuse_are_refused_here() {
     let config = Config::default().capabilities(vec![Skill::test("").into()]);
     assert!(FleetAgent::new(config).is_err());
+}
+
+// spec: HUB-5-4, HUB-5-2
+#[test]
+fn resuming_listens_under_the_old_name_until_the_hub_forgot_it() {
+    let mut rig = Rig::new(|config| config.resume(true));
+    rig.registered();
+    rig.propose("s", test("t"));
+    rig.take();
+    rig.ended(1, Code::Unavailable);
+    assert_eq!(rig.take(), ["retrying 1"], "what was accepted is kept");
+    rig.pass(1_000);
+    assert_eq!(
+        rig.take(),
+        ["open 2 Listen id1", "2: ready", "listening as id1"]
+    );
+    rig.ended(2, Code::Unavailable);
+    assert_eq!(rig.take(), ["retrying 2"], "pauses grow all the same");
+    rig.pass(2_000);
+    rig.take();
+    rig.ended(3, Code::NotFound);
+    assert_eq!(rig.take(), ["over s", "retrying 4"]);
+    rig.pass(4_000);
+    assert_eq!(rig.take(), ["register 2"]);
 }

@@ -1,0 +1,195 @@
+//! `hub` and `hub-agent`: a hub on a port, and an agent that calls one.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use uap_hub_proto::capability::Skill;
+use uap_hub_proto::conformance::{agent, hub};
+use uap_hub_proto::transport::client::probe::HubProbe;
+use uap_hub_proto::transport::server::stage::AgentStage;
+use ubos_common::conformance::{ConformanceReport, prove, run};
+
+use super::args::Form;
+use super::{Proof, args};
+
+const USAGE: &str = "\
+Judges a hub of the UAP hub protocol, or an agent that calls one.
+
+usage: conformance hub --url URL [--type T] [--report FORM] [-- COMMAND...]
+       conformance hub-agent --listen ADDRESS [--report FORM]
+
+A hub is judged by a fleet that calls it. For most cases it must have jobs to offer: tests of type T (echo by default). Either
+they wait there already, some thirty of them, or COMMAND gives it one more; it is run for each that is wanted, {} among its
+arguments becoming T.
+
+An agent is judged by a hub at ADDRESS, as 127.0.0.1:9000: start it with that for its hub; it may come at any time within 75
+seconds. Its first capability is what it is asked for, with made-up payloads of the types that it requires.
+
+  --report FORM   table (the default), json or junit
+  --help          this text
+
+exit codes: 0 it conforms, 1 it does not, or too little of it could be judged, 2 usage, nobody there
+";
+
+/// How long an agent may take to come: as long as the longest pause, and some.
+const PATIENCE: Duration = Duration::from_secs(75);
+
+/// Cases that an honest agent may leave unjudged: it may take one session at a time.
+const OPTIONAL: usize = 1;
+
+/// Judges what the arguments say, if they are for this kit.
+pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter();
+    let kit = match arguments.next()?.to_str()? {
+        "hub" => "hub",
+        "hub-agent" => "hub-agent",
+        _ => return None,
+    };
+    let judged = match parse(kit, arguments) {
+        Ok(None) => {
+            print!("{USAGE}");
+            return Some(ExitCode::SUCCESS);
+        }
+        Ok(Some(asked)) => judge(&asked).map(|report| (report, asked.form)),
+        Err(why) => Err(why),
+    };
+    Some(match judged {
+        Ok((report, form)) => {
+            show(&report, kit, form);
+            ExitCode::from(u8::from(!report.is_conformant()))
+        }
+        Err(why) => {
+            eprintln!("conformance: {why}");
+            ExitCode::from(2)
+        }
+    })
+}
+
+/// What was asked for.
+struct Asked {
+    subject: Subject,
+    form: Form,
+}
+
+enum Subject {
+    Hub {
+        url: String,
+        skill: String,
+        command: Vec<OsString>,
+    },
+    Agent {
+        listen: std::net::SocketAddr,
+    },
+}
+
+fn parse(
+    kit: &str,
+    mut arguments: impl Iterator<Item = OsString>,
+) -> Result<Option<Asked>, String> {
+    let (mut form, mut url, mut listen) = (Form::Table, None, None);
+    let (mut skill, mut command) = ("echo".to_owned(), Vec::new());
+    while let Some(argument) = arguments.next() {
+        let name = argument.to_string_lossy().into_owned();
+        let mut value = || {
+            let value = arguments.next().and_then(|value| value.into_string().ok());
+            value.ok_or(format!("{name} needs a value"))
+        };
+        match (name.as_str(), kit) {
+            ("--help" | "-h", _) => return Ok(None),
+            ("--report", _) => form = args::form_of(arguments.next())?,
+            ("--url", "hub") => url = Some(value()?),
+            ("--type", "hub") => skill = value()?,
+            ("--", "hub") => command.extend(arguments.by_ref()),
+            ("--listen", "hub-agent") => {
+                let addr = value()?.parse();
+                listen = Some(addr.map_err(|_| "--listen needs an address as 127.0.0.1:9000")?);
+            }
+            _ => return Err(format!("unknown argument {name}; --help tells more")),
+        }
+    }
+    let subject = match (kit, url, listen) {
+        ("hub", Some(url), _) => Subject::Hub {
+            url,
+            skill,
+            command,
+        },
+        ("hub", None, _) => return Err("--url is wanted".to_owned()),
+        (_, _, Some(listen)) => Subject::Agent { listen },
+        _ => return Err("--listen is wanted".to_owned()),
+    };
+    Ok(Some(Asked { subject, form }))
+}
+
+fn judge(asked: &Asked) -> Result<ConformanceReport, String> {
+    match &asked.subject {
+        Subject::Hub {
+            url,
+            skill,
+            command,
+        } => judge_hub(url, skill, command),
+        Subject::Agent { listen } => judge_agent(*listen),
+    }
+}
+
+fn judge_hub(url: &str, skill: &str, command: &[OsString]) -> Result<ConformanceReport, String> {
+    let connect = || {
+        let command = command.to_vec();
+        let feed = move |skill: &Skill| feed(&command, skill);
+        let probe = HubProbe::connect(url, Skill::test(skill), feed);
+        probe.map_err(|err| format!("{url}: {}", crate::mission::words::with_causes(&err)))
+    };
+    connect()?;
+    Ok(run(hub::CASES, hub::CASES.len(), |_| {
+        connect().map(|probe| Box::new(probe) as Box<dyn hub::HubPeer>)
+    }))
+}
+
+/// Gives the hub one more job.
+fn feed(command: &[OsString], skill: &Skill) {
+    let Some((program, arguments)) = command.split_first() else {
+        return;
+    };
+    let arguments = arguments.iter().map(|argument| {
+        let filled = argument
+            .to_str()
+            .map(|text| text.replace("{}", skill.name()));
+        filled.map_or_else(|| argument.clone(), OsString::from)
+    });
+    let fed = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
+    match fed {
+        Ok(status) if status.success() => {}
+        Ok(status) => eprintln!("conformance: the command that gives jobs ended with {status}"),
+        Err(err) => eprintln!("conformance: the command that gives jobs: {err}"),
+    }
+}
+
+fn judge_agent(listen: std::net::SocketAddr) -> Result<ConformanceReport, String> {
+    let stage = AgentStage::bind(listen).map_err(|err| format!("{listen}: {err}"))?;
+    eprintln!("conformance: waiting for an agent at {}", stage.url());
+    if !stage.wait_for_agent(PATIENCE) {
+        return Err(format!("no agent came in {PATIENCE:?}"));
+    }
+    let floor = agent::CASES.len() - OPTIONAL;
+    Ok(run(agent::CASES, floor, |_| Ok(stage.peer())))
+}
+
+fn show(report: &ConformanceReport, kit: &str, form: Form) {
+    match form {
+        Form::Table => println!("{report}"),
+        Form::Json => println!("{}", ubos_common::json::to_string(report)),
+        Form::Junit => print!("{}", report.to_junit(kit)),
+    }
+}
+
+pub(super) fn proof() -> Proof {
+    ("hub", hub::CASES.len(), prove(hub::CASES))
+}
+
+pub(super) fn agent_proof() -> Proof {
+    ("hub-agent", agent::CASES.len(), prove(agent::CASES))
+}

@@ -1,0 +1,111 @@
+//! The command line, read by hand.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The help text.
+pub(super) const USAGE: &str = "\
+A fleet agent of the UAP hub protocol: finds its hub, takes what it can do, comes back when the hub was away.
+
+usage: hub-agent --hub URL [OPTIONS]
+
+  --hub URL          where the hub is, as http://127.0.0.1:9000
+  --name N           the agent's name for people; default hub-agent
+  --max-sessions N   sessions at once; default 16
+  --drain-ms N       how long sessions may go on after Ctrl-C or SIGTERM; default 5000
+  --token-file FILE  a token to show on every call, the file's first line
+  --help             this text
+
+tests:        echo   completes with its payloads of type text: the first as words if it is short, all as attachments
+              sleep  completes after so many milliseconds as its payload of type text says, 1000 without one
+              fail   fails, with its payload of type text as words
+translations: upper  gives its payloads of type text back in capitals
+
+exit codes: 0 after SIGTERM, 2 usage or a file that cannot be read, 3 something failed, 130 after Ctrl-C
+";
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) struct Args {
+    /// Where the hub is.
+    pub(super) hub: String,
+    /// The name for people.
+    pub(super) name: String,
+    /// Sessions at once.
+    pub(super) max_sessions: usize,
+    /// How long sessions may go on at the end.
+    pub(super) drain: Duration,
+    /// Where a token stands.
+    pub(super) token_file: Option<PathBuf>,
+}
+
+/// Reads the arguments behind the program's name; `None` asks for the help text.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
+    let mut arguments = arguments.into_iter();
+    let mut hub = None;
+    let mut args = Args {
+        hub: String::new(),
+        name: "hub-agent".to_owned(),
+        max_sessions: 16,
+        drain: Duration::from_secs(5),
+        token_file: None,
+    };
+    while let Some(option) = arguments.next() {
+        let name = option.to_string_lossy().into_owned();
+        if matches!(name.as_str(), "--help" | "-h") {
+            return Ok(None);
+        }
+        let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+        match name.as_str() {
+            "--hub" => hub = Some(text(&name, value()?)?),
+            "--name" => args.name = text(&name, value()?)?,
+            "--max-sessions" => args.max_sessions = number(&name, value()?)?,
+            "--drain-ms" => args.drain = Duration::from_millis(number(&name, value()?)?),
+            "--token-file" => args.token_file = Some(value()?.into()),
+            _ => return Err(format!("unknown argument {name}")),
+        }
+    }
+    args.hub = hub.ok_or("--hub is wanted")?;
+    Ok(Some(args))
+}
+
+fn text(name: &str, value: OsString) -> Result<String, String> {
+    value
+        .into_string()
+        .map_err(|_| format!("{name} needs UTF-8"))
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: OsString) -> Result<T, String> {
+    let value = text(name, value)?;
+    value
+        .parse()
+        .map_err(|_| format!("{name} needs a whole number, and {value} is none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Option<Args>, String> {
+        parse(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        let args = parsed(&["--hub", "http://h", "--name", "n", "--drain-ms", "7"]);
+        let args = args.unwrap().unwrap();
+        assert_eq!((args.hub.as_str(), args.name.as_str()), ("http://h", "n"));
+        assert_eq!(args.drain, Duration::from_millis(7));
+        assert!(parsed(&["--help"]).unwrap().is_none());
+        for wrong in [
+            &[][..],
+            &["--name", "n"],
+            &["--hub"],
+            &["--hub", "h", "--max-sessions", "-1"],
+            &["--hub", "h", "more"],
+        ] {
+            assert!(parsed(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

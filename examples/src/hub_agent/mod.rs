@@ -1,0 +1,117 @@
+//! `hub-agent`: a fleet agent that echoes, sleeps, fails, and writes in capitals.
+//!
+//! ```text
+//! args   the command line
+//! work   what the agent does
+//! ```
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program speaks to its user"
+)]
+
+mod args;
+pub mod work;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::error::RecvError;
+use uap_hub_proto::role::agent::Event;
+use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle};
+use ubos_common::secret::Secret;
+
+use args::{Args, USAGE};
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let told = |why: &dyn std::fmt::Display, code| {
+        eprintln!("hub-agent: {why}");
+        ExitCode::from(code)
+    };
+    let args = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Some(args)) => args,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(why) => return told(&format!("{why}; --help tells more"), 2),
+    };
+    let agent = match built(&args) {
+        Ok(agent) => agent,
+        Err(why) => return told(&why, 2),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(err) => return told(&err, 3),
+    };
+    runtime.block_on(async {
+        match agent.start(&args.hub) {
+            Ok(agent) => serve(&agent, &args).await,
+            Err(err) => told(&err, 2),
+        }
+    })
+}
+
+fn built(args: &Args) -> Result<AgentBuilder, String> {
+    let agent = work::agent(&args.name).max_sessions(args.max_sessions);
+    match &args.token_file {
+        Some(file) => Ok(agent.bearer_token(token(file)?)),
+        None => Ok(agent),
+    }
+}
+
+fn token(file: &Path) -> Result<Secret<String>, String> {
+    let text = std::fs::read_to_string(file);
+    let text = Secret::new(text.map_err(|err| format!("{}: {err}", file.display()))?);
+    let first = text.expose().lines().next().unwrap_or_default();
+    Ok(Secret::new(first.trim().to_owned()))
+}
+
+/// Tells what happens until a signal comes, then leaves.
+async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
+    let mut terminated = match signal(SignalKind::terminate()) {
+        Ok(terminated) => terminated,
+        Err(err) => {
+            eprintln!("hub-agent: {err}");
+            return ExitCode::from(3);
+        }
+    };
+    let mut news = agent.events();
+    let code = loop {
+        tokio::select! {
+            event = news.recv() => match event {
+                Ok(event) => tell(&event),
+                Err(RecvError::Lagged(n)) => eprintln!("hub-agent: {n} events were not shown"),
+                Err(RecvError::Closed) => break 3,
+            },
+            _ = tokio::signal::ctrl_c() => break 130,
+            _ = terminated.recv() => break 0,
+        }
+    };
+    eprintln!("hub-agent: leaving");
+    agent.shutdown(args.drain).await;
+    ExitCode::from(code)
+}
+
+fn tell(event: &Event) {
+    let line = match event {
+        Event::Listening { client_id } => format!("listening as {client_id}"),
+        Event::Retrying { after, reason } => {
+            format!("trying again in {after:?}: {}", reason.escape_debug())
+        }
+        Event::Refused { session, reason } => format!("{session:?} refused: {reason}"),
+        Event::SessionOver { session, status } => match status {
+            Some(status) => format!("{session:?} over: {:?}", status.code),
+            None => format!("{session:?} given up"),
+        },
+        other => format!("{other:?}"),
+    };
+    eprintln!("hub-agent: {line}");
+}

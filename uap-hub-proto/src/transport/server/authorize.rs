@@ -1,0 +1,139 @@
+//! Who may register.
+
+use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc};
+
+use tokio::task::JoinSet;
+use tonic::{Code, Request, Status, metadata::MetadataMap};
+
+use crate::wire::AgentRegistration;
+
+/// Asked before each registration; whoever it denies learns why and stays unknown.
+///
+/// ```
+/// use uap_hub_proto::transport::server::{Authorize, Denied, ServerConfig};
+///
+/// let hook = Authorize::new(|applicant| async move {
+///     match applicant.bearer_token() {
+///         Some("sesame") => Ok(()),
+///         Some(_) => Err(Denied::permission("that token may not register")),
+///         None => Err(Denied::unauthenticated("a bearer token is wanted")),
+///     }
+/// });
+/// let config = ServerConfig::default().authorize(Some(hook));
+/// ```
+///
+/// Spec: UAP hub 2
+#[derive(Clone)]
+pub struct Authorize(Arc<AuthorizeFn>);
+
+type Asked = Pin<Box<dyn Future<Output = Result<(), Denied>> + Send>>;
+type AuthorizeFn = dyn Fn(Applicant) -> Asked + Send + Sync;
+
+impl Authorize {
+    /// A hook made of an async function. It ends with the call that it is asked for.
+    pub fn new<F, Fut>(hook: F) -> Self
+    where
+        F: Fn(Applicant) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Denied>> + Send + 'static,
+    {
+        Self(Arc::new(move |applicant| Box::pin(hook(applicant))))
+    }
+
+    /// Asks, and keeps the hook's panics to itself.
+    pub(super) async fn ask(&self, request: &Request<AgentRegistration>) -> Result<(), Status> {
+        let applicant = Applicant {
+            registration: request.get_ref().clone(),
+            addr: request.remote_addr(),
+            certificates: certificates(request),
+            metadata: request.metadata().clone(),
+        };
+        let (hook, mut task) = (self.0.clone(), JoinSet::new());
+        task.spawn(async move { hook(applicant).await });
+        match task.join_next().await {
+            Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(denied))) => Err(Status::new(denied.code, denied.reason)),
+            Some(Err(_)) | None => Err(Status::internal("the authorization hook panicked")),
+        }
+    }
+}
+
+impl fmt::Debug for Authorize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorize")
+    }
+}
+
+#[cfg(feature = "tls")]
+fn certificates(request: &Request<AgentRegistration>) -> Vec<Vec<u8>> {
+    let chain = request.peer_certs().unwrap_or_default();
+    chain.iter().map(|one| one.as_ref().to_vec()).collect()
+}
+
+#[cfg(not(feature = "tls"))]
+const fn certificates(_: &Request<AgentRegistration>) -> Vec<Vec<u8>> {
+    Vec::new()
+}
+
+/// Somebody who wants to register. Its metadata is shown by nothing, for it may hold a secret.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Applicant {
+    /// What it says of itself.
+    pub registration: AgentRegistration,
+    /// Where it calls from.
+    pub addr: Option<SocketAddr>,
+    /// The certificate chain (DER) that it proved to hold; empty without mutual TLS.
+    pub certificates: Vec<Vec<u8>>,
+    metadata: MetadataMap,
+}
+
+impl Applicant {
+    /// A text of the call's metadata.
+    #[must_use]
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key)?.to_str().ok()
+    }
+
+    /// The token of `authorization: Bearer ...`.
+    #[must_use]
+    pub fn bearer_token(&self) -> Option<&str> {
+        let (scheme, token) = self.metadata("authorization")?.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then(|| token.trim_start())
+    }
+}
+
+impl fmt::Debug for Applicant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Applicant")
+            .field("registration", &self.registration)
+            .field("addr", &self.addr)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why somebody may not register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    code: Code,
+    reason: String,
+}
+
+impl Denied {
+    /// Nobody knows who that is: `UNAUTHENTICATED`.
+    pub fn unauthenticated(reason: impl Into<String>) -> Self {
+        Self {
+            code: Code::Unauthenticated,
+            reason: reason.into(),
+        }
+    }
+
+    /// It is known, and may not: `PERMISSION_DENIED`.
+    pub fn permission(reason: impl Into<String>) -> Self {
+        Self {
+            code: Code::PermissionDenied,
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Spans and counters; nothing of a payload, no client id and no token is in them. Without the feature
+//! `tracing` they are nothing.
+
+#[cfg(feature = "tracing")]
+mod on {
+    use tracing::debug;
+    #[cfg(feature = "client")]
+    use tracing::{Instrument as _, Span, field::Empty, info_span};
+
+    #[cfg(feature = "client")]
+    use crate::{capability::Skill, id::SessionId};
+    use crate::{id::StreamId, role::Rpc, status::Code};
+
+    /// One session at an agent.
+    #[cfg(feature = "client")]
+    pub(crate) fn session(session: &SessionId, skill: &Skill) -> Span {
+        info_span!("hub.session", session_id = %session, %skill, state = Empty)
+    }
+
+    /// The span that is entered.
+    #[cfg(feature = "client")]
+    pub(crate) fn current() -> Span {
+        Span::current()
+    }
+
+    /// What a session came to.
+    #[cfg(feature = "client")]
+    pub(crate) fn finished(span: &Span, state: Option<crate::state::State>) {
+        if let Some(state) = state {
+            span.record("state", tracing::field::debug(state));
+        }
+    }
+
+    #[cfg(feature = "client")]
+    pub(crate) async fn within<F: Future>(span: Span, future: F) -> F::Output {
+        future.instrument(span).await
+    }
+
+    /// A call was opened.
+    pub(crate) fn opened(side: &'static str, rpc: Rpc, stream: StreamId) {
+        debug!(target: "uap_hub::call", side, ?rpc, stream = stream.0, "opened");
+    }
+
+    /// A call ended.
+    pub(crate) fn ended(side: &'static str, stream: StreamId, code: Code) {
+        debug!(target: "uap_hub::call", side, stream = stream.0, ?code, "ended");
+    }
+
+    /// How many wait somewhere, and how many may.
+    #[cfg(feature = "client")]
+    pub(crate) fn queue(name: &'static str, waiting: usize, bound: usize) {
+        debug!(target: "uap_hub::queue", name, waiting, bound, "a queue has grown");
+    }
+
+    /// The agent looks for its hub.
+    #[cfg(feature = "client")]
+    pub(crate) fn agent(event: &crate::role::agent::Event) {
+        use crate::role::agent::Event;
+        match event {
+            Event::Listening { .. } => debug!(target: "uap_hub::agent", "listening"),
+            Event::Retrying { after, reason } => {
+                debug!(target: "uap_hub::agent", ?after, %reason, "retrying");
+            }
+            Event::Refused { session, reason } => {
+                debug!(target: "uap_hub::agent", session_id = %session, reason, "refused");
+            }
+            Event::SessionOver { session, .. } => {
+                debug!(target: "uap_hub::agent", session_id = %session, "over");
+            }
+            Event::Closed => debug!(target: "uap_hub::agent", "closed"),
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use crate::{id::StreamId, role::Rpc, status::Code};
+
+    #[cfg(feature = "client")]
+    #[derive(Clone)]
+    pub(crate) struct Span;
+
+    #[cfg(feature = "client")]
+    pub(crate) fn session(_: &crate::id::SessionId, _: &crate::capability::Skill) -> Span {
+        Span
+    }
+
+    #[cfg(feature = "client")]
+    pub(crate) fn current() -> Span {
+        Span
+    }
+
+    #[cfg(feature = "client")]
+    pub(crate) fn finished(_: &Span, _: Option<crate::state::State>) {}
+
+    #[cfg(feature = "client")]
+    pub(crate) async fn within<F: Future>(_: Span, future: F) -> F::Output {
+        future.await
+    }
+
+    pub(crate) fn opened(_: &'static str, _: Rpc, _: StreamId) {}
+
+    pub(crate) fn ended(_: &'static str, _: StreamId, _: Code) {}
+
+    #[cfg(feature = "client")]
+    pub(crate) fn queue(_: &'static str, _: usize, _: usize) {}
+
+    #[cfg(feature = "client")]
+    pub(crate) fn agent(_: &crate::role::agent::Event) {}
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::*;
+#[cfg(feature = "tracing")]
+pub(crate) use on::*;

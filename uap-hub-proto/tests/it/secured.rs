@@ -1,0 +1,277 @@
+//! Who may speak to whom: TLS, mutual TLS, tokens, and the services beside the hub's.
+
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::net::TcpListener;
+use tonic::{Code, Request, transport::Channel};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+use uap_hub_proto::{
+    role::{agent::Event, hub::Job},
+    transport::{
+        client::{AgentBuilder, AgentHandle, StartError},
+        server::{Authorize, Denied, HubHandle, ServerConfig, serve, serve_on, serve_tls},
+        tls::{ClientTls, ServerTls, TlsIdentity},
+    },
+    wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient},
+};
+
+use crate::loopback::within;
+
+/// An authority that signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn sign(&self, name: &str) -> TlsIdentity {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        TlsIdentity::new(certificate.pem(), key.serialize_pem())
+    }
+}
+
+async fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.unwrap()
+}
+
+fn idle() -> AgentBuilder {
+    AgentBuilder::new("idle")
+        .on_test("nothing", |_, _| async {
+            Ok(TestResult::completed("done"))
+        })
+        .configure(|config| config.first_retry(Duration::from_millis(20)))
+}
+
+async fn does_a_job(hub: &HubHandle) {
+    let job = hub.submit(Job::test("nothing", vec![])).unwrap();
+    assert_eq!(within(job.outcome()).await.message, "done");
+}
+
+/// Why an agent's first try came to nothing.
+async fn refused(agent: &AgentHandle) -> String {
+    let mut news = agent.events();
+    loop {
+        match within(news.recv()).await.unwrap() {
+            Event::Retrying { reason, .. } => return reason,
+            Event::Listening { .. } => panic!("it was let in"),
+            _ => {}
+        }
+    }
+}
+
+// spec: HUB-6-3
+#[tokio::test]
+async fn tls_proves_the_hub_to_its_agents() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let tls = ServerTls::new(authority.sign("127.0.0.1"));
+    let hub = serve_tls(listener().await, ServerConfig::default(), &tls)
+        .await
+        .unwrap();
+    assert!(hub.url().starts_with("https://"));
+    let _agent = idle()
+        .tls(ClientTls::new(authority.pem()))
+        .start(&hub.url())
+        .unwrap();
+    does_a_job(&hub).await;
+    let fooled = idle()
+        .tls(ClientTls::new(stranger.pem()))
+        .start(&hub.url())
+        .unwrap();
+    assert!(refused(&fooled).await.contains("certificate"));
+    let misled = idle()
+        .tls(ClientTls::new(authority.pem()).domain("example.org"))
+        .start(&hub.url())
+        .unwrap();
+    assert!(refused(&misled).await.contains("certificate"));
+    assert_eq!(hub.agents().len(), 1);
+}
+
+// spec: HUB-6-3
+#[tokio::test]
+async fn mutual_tls_proves_the_agents_to_their_hub() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let tls = ServerTls::new(authority.sign("127.0.0.1")).require_clients_of(authority.pem());
+    let hook = Authorize::new(|applicant| async move {
+        match applicant.certificates.len() {
+            1 => Ok(()),
+            n => Err(Denied::permission(format!("{n} certificates"))),
+        }
+    });
+    let config = ServerConfig::default().authorize(Some(hook));
+    let hub = serve_tls(listener().await, config, &tls).await.unwrap();
+    let believes = || ClientTls::new(authority.pem());
+    let _agent = idle()
+        .tls(believes().identity(authority.sign("agent")))
+        .start(&hub.url())
+        .unwrap();
+    does_a_job(&hub).await;
+    for tls in [believes(), believes().identity(stranger.sign("agent"))] {
+        let agent = idle().tls(tls).start(&hub.url()).unwrap();
+        refused(&agent).await;
+    }
+    assert_eq!(hub.agents().len(), 1);
+}
+
+// spec: HUB-6-3
+#[tokio::test]
+async fn what_is_wrong_with_tls_is_said_at_once() {
+    let authority = Authority::new();
+    let start = |agent: AgentBuilder, url| agent.start(url).map(drop).unwrap_err();
+    let tls = || ClientTls::new(authority.pem());
+    assert_eq!(start(idle(), "https://127.0.0.1:1"), StartError::Scheme);
+    assert_eq!(
+        start(idle().tls(tls()), "http://127.0.0.1:1"),
+        StartError::Scheme
+    );
+    let broken = tls().identity(TlsIdentity::new("no PEM", String::from("no key")));
+    assert_eq!(
+        start(idle().tls(broken), "https://127.0.0.1:1"),
+        StartError::Tls
+    );
+    assert_eq!(
+        start(
+            idle().bearer_token(String::from("a\nb")),
+            "http://127.0.0.1:1"
+        ),
+        StartError::Token
+    );
+    let broken = ServerTls::new(TlsIdentity::new("no PEM", String::from("the key")));
+    let served = serve_tls(listener().await, ServerConfig::default(), &broken).await;
+    assert!(served.is_err());
+    assert!(!format!("{broken:?}").contains("the key"));
+}
+
+// spec: HUB-6-3
+#[tokio::test]
+async fn only_the_authorized_register() {
+    let hook = Authorize::new(|applicant| async move {
+        assert!(applicant.addr.is_some());
+        assert!(!format!("{applicant:?}").contains("sesame"));
+        match applicant.bearer_token() {
+            Some("sesame") => Ok(()),
+            Some("panic") => panic!("on purpose"),
+            Some(_) => Err(Denied::permission("that token is nobody's")),
+            None => Err(Denied::unauthenticated("a token is wanted")),
+        }
+    });
+    let config = ServerConfig::default().authorize(Some(hook));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
+    for (token, code, words) in [
+        (None, Code::Unauthenticated, "a token is wanted"),
+        (
+            Some("Bearer x"),
+            Code::PermissionDenied,
+            "that token is nobody's",
+        ),
+        (
+            Some("Basic sesame"),
+            Code::Unauthenticated,
+            "a token is wanted",
+        ),
+        (
+            Some("Bearer panic"),
+            Code::Internal,
+            "the authorization hook panicked",
+        ),
+    ] {
+        let mut request = Request::new(AgentRegistration::default());
+        if let Some(token) = token {
+            request
+                .metadata_mut()
+                .insert("authorization", token.parse().unwrap());
+        }
+        let status = client.register(request).await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (code, words));
+    }
+    let agent = idle().bearer_token(String::from("sesame"));
+    assert!(!format!("{agent:?}").contains("sesame"));
+    let agent = agent.start(&hub.url()).unwrap();
+    assert!(!format!("{agent:?}").contains("sesame"));
+    does_a_job(&hub).await;
+}
+
+async fn health(channel: &Channel) -> Result<i32, Code> {
+    let service = "uap.v1.AgentHub".to_owned();
+    let answer = HealthClient::new(channel.clone())
+        .check(HealthCheckRequest { service })
+        .await;
+    answer
+        .map(|answer| answer.into_inner().status)
+        .map_err(|status| status.code())
+}
+
+/// The services that the hub names.
+async fn services(channel: &Channel) -> Result<Vec<String>, Code> {
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let answer = ServerReflectionClient::new(channel.clone())
+        .server_reflection_info(tokio_stream::once(request))
+        .await;
+    let mut answers = answer.map_err(|status| status.code())?.into_inner();
+    match answers.message().await.unwrap().unwrap().message_response {
+        Some(MessageResponse::ListServicesResponse(list)) => {
+            Ok(list.service.into_iter().map(|one| one.name).collect())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+// spec: HUB-6-3
+#[tokio::test]
+async fn health_and_reflection_tell_of_the_hub() {
+    let hub = serve_on(listener().await, ServerConfig::default())
+        .await
+        .unwrap();
+    let connect = |url| async { Channel::from_shared(url).unwrap().connect().await.unwrap() };
+    let channel = connect(hub.url()).await;
+    const SERVING: i32 = 1;
+    const NOT_SERVING: i32 = 2;
+    assert_eq!(health(&channel).await, Ok(SERVING));
+    assert!(
+        services(&channel)
+            .await
+            .unwrap()
+            .contains(&"uap.v1.AgentHub".to_owned())
+    );
+    // While sessions are drained, balancers look elsewhere.
+    let _agent = idle()
+        .on_test("hang", |_, _| std::future::pending())
+        .start(&hub.url())
+        .unwrap();
+    let mut hangs = hub.submit(Job::test("hang", vec![])).unwrap();
+    while !matches!(
+        within(hangs.next_event()).await,
+        Some(uap_hub_proto::role::hub::JobEvent::Started { .. })
+    ) {}
+    let leaving = hub.clone();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { leaving.shutdown(Duration::from_secs(60)).await });
+    while health(&channel).await != Ok(NOT_SERVING) {
+        tokio::task::yield_now().await;
+    }
+    hangs.cancel().unwrap();
+    within(tasks.join_next()).await.unwrap().unwrap().unwrap();
+
+    let silent = ServerConfig::default().health(false).reflection(false);
+    let hub = serve_on(listener().await, silent).await.unwrap();
+    let channel = connect(hub.url()).await;
+    assert_eq!(health(&channel).await, Err(Code::Unimplemented));
+    assert_eq!(services(&channel).await, Err(Code::Unimplemented));
+}

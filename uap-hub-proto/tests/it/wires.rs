@@ -1,0 +1,125 @@
+//! What connections do: limits, dead peers, floods.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test of wires starts tasks and looks at a clock"
+)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use tonic::Code;
+use uap_hub_proto::{
+    role::{agent, hub},
+    transport::{
+        MIN_KEEP_ALIVE,
+        client::AgentBuilder,
+        server::{ServerConfig, serve},
+    },
+    wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient},
+};
+
+use crate::loopback::within;
+
+// spec: HUB-4-6, HUB-2-1
+#[tokio::test]
+async fn strangers_register_with_small_messages_only() {
+    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default())
+        .await
+        .unwrap();
+    let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
+    let named = |bytes| {
+        let registration = AgentRegistration {
+            display_name: "x".repeat(bytes),
+            capabilities: vec![],
+        };
+        let mut client = client.clone();
+        async move { client.register(registration).await.unwrap_err() }
+    };
+    let refused = within(named(2 << 20)).await;
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let refused = within(named(2_000)).await;
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    client.register(AgentRegistration::default()).await.unwrap();
+}
+
+/// A wire that can be cut in the middle without either end noticing.
+async fn wire(to: std::net::SocketAddr) -> (String, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let cut = Arc::new(AtomicBool::new(false));
+    let is_cut = cut.clone();
+    tokio::spawn(async move {
+        // Ends that were cut stay open here: nobody hears of it.
+        while let Ok((near, _)) = listener.accept().await {
+            let far = TcpStream::connect(to).await.unwrap();
+            let (near_reads, near_writes) = near.into_split();
+            let (far_reads, far_writes) = far.into_split();
+            tokio::spawn(carry(near_reads, far_writes, is_cut.clone()));
+            tokio::spawn(carry(far_reads, near_writes, is_cut.clone()));
+        }
+    });
+    (url, cut)
+}
+
+async fn carry(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    cut: Arc<AtomicBool>,
+) {
+    let mut buffer = [0; 4096];
+    loop {
+        let n = from.read(&mut buffer).await.unwrap_or(0);
+        if cut.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let sent = match buffer.get(..n) {
+            None | Some([]) => return,
+            Some(bytes) => to.write_all(bytes).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+// spec: HUB-4-6, HUB-5-1
+#[tokio::test]
+async fn an_idle_peer_that_died_without_a_word_is_found_by_both_sides() {
+    let config = ServerConfig::default()
+        .keep_alive(Duration::ZERO)
+        .keep_alive_timeout(Duration::from_secs(1));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let (url, cut) = wire(hub.local_addr()).await;
+    let agent = AgentBuilder::new("idle")
+        .on_test("nothing", |_, _| async { Ok(TestResult::completed("")) })
+        .keep_alive(Duration::ZERO)
+        .keep_alive_timeout(Duration::from_secs(1))
+        .start(&url)
+        .unwrap();
+    within(hub.wait_for_agents(1)).await;
+    let (mut of_hub, mut of_agent) = (hub.events(), agent.events());
+    let started = std::time::Instant::now();
+    cut.store(true, Ordering::SeqCst);
+    let both = async {
+        while !matches!(of_hub.recv().await.unwrap(), hub::Event::AgentGone { .. }) {}
+        while !matches!(
+            of_agent.recv().await.unwrap(),
+            agent::Event::Retrying { .. }
+        ) {}
+    };
+    within(both).await;
+    assert!(
+        started.elapsed() > MIN_KEEP_ALIVE / 2,
+        "never pinged more often than every 10 s"
+    );
+}
