@@ -128,7 +128,7 @@ impl World {
                 session_id,
             })),
         };
-        let listens = self.open.iter().filter(|(_, (rpc, _))| *rpc == Rpc::Listen);
+        let mut listens = self.open.iter().filter(|(_, (rpc, _))| *rpc == Rpc::Listen);
         let stream = match listens.next_back() {
             Some((stream, _)) => *stream,
             None => self.stream(u)?,

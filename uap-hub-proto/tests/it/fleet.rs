@@ -67,6 +67,7 @@ impl Fleet {
             .max_agents(AGENTS + 200)
             .max_jobs(JOBS)
             .max_attempts(10)
+            .max_sessions_per_agent(2)
             .wait_limit(Duration::from_secs(100_000));
         let mut fleet = Self {
             now,

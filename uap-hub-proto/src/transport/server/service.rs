@@ -89,7 +89,7 @@ impl Service {
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
-            is_control: rpc == Rpc::Listen,
+            is_listen: rpc == Rpc::Listen,
             paused,
             gone: gone.clone(),
         };
@@ -158,7 +158,7 @@ impl AgentHub for Service {
 struct Reader {
     shared: Arc<Shared>,
     stream: StreamId,
-    is_control: bool,
+    is_listen: bool,
     /// Whether the hub wants the call not to be read.
     paused: watch::Receiver<bool>,
     gone: Arc<Notify>,
@@ -169,12 +169,12 @@ impl Reader {
         let Self {
             shared,
             stream,
-            is_control,
+            is_listen,
             mut paused,
             gone,
         } = self;
         // Whether a session needs nothing more, and how its call ends means nothing.
-        let mut is_over = is_control;
+        let mut is_over = is_listen;
         let broken = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
