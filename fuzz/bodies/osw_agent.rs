@@ -101,7 +101,10 @@ impl Play {
             7 => {
                 let id = self.some_call(u)?;
                 let deadline = u.choose(&["null", "0", "300"])?;
-                self.say("core.tool.cancel", &format!(r#"{{"call_id":"{id}","deadline_ms":{deadline}}}"#));
+                self.say(
+                    "core.tool.cancel",
+                    &format!(r#"{{"call_id":"{id}","deadline_ms":{deadline}}}"#),
+                );
             }
             8 => {
                 let id = CallId::from(self.some_call(u)?.as_str());
@@ -121,7 +124,9 @@ impl Play {
                 self.running.remove(&id);
             }
             11 | 12 => {
-                self.now = self.now.plus(Duration::from_millis(u.int_in_range(0..=6_000)?));
+                self.now = self
+                    .now
+                    .plus(Duration::from_millis(u.int_in_range(0..=6_000)?));
                 self.conn.handle_timeout(self.now);
                 assert!(self.conn.poll_timeout().is_none_or(|at| at > self.now.mono));
             }
@@ -143,7 +148,10 @@ impl Play {
             _ => format!("c-{}", self.used.len()),
         };
         self.used.insert(id.clone());
-        let (tool, input) = (u.choose(&["echo", "none"])?, u.choose(&["{}", r#"{"ms":""}"#, "[]"])?);
+        let (tool, input) = (
+            u.choose(&["echo", "none"])?,
+            u.choose(&["{}", r#"{"ms":""}"#, "[]"])?,
+        );
         let timeout = u.choose(&["null", "0", "700"])?;
         let key = u.choose(&["null", r#""k""#, r#""l""#])?;
         self.say("core.tool.call", &format!(
@@ -154,7 +162,12 @@ impl Play {
 
     fn some_call(&self, u: &mut Unstructured<'_>) -> Result<String> {
         let n = u.int_in_range(0..=self.used.len())?;
-        Ok(self.used.iter().nth(n).cloned().unwrap_or_else(|| "none".to_owned()))
+        Ok(self
+            .used
+            .iter()
+            .nth(n)
+            .cloned()
+            .unwrap_or_else(|| "none".to_owned()))
     }
 
     fn say(&mut self, kind: &str, payload: &str) {
@@ -168,7 +181,10 @@ impl Play {
 
     fn hear(&mut self, bytes: &[u8]) {
         let heard = self.conn.handle_input(self.now, Input::Bytes(bytes));
-        assert!(!self.closed || heard.is_err(), "a closed connection takes input");
+        assert!(
+            !self.closed || heard.is_err(),
+            "a closed connection takes input"
+        );
     }
 
     fn drain(&mut self) {
@@ -177,7 +193,11 @@ impl Play {
             match output {
                 Output::Transmit(bytes) => self.sent.extend(bytes),
                 Output::Call(call) => {
-                    assert_eq!(self.running.insert(call.call_id.clone(), false), None, "it runs already");
+                    assert_eq!(
+                        self.running.insert(call.call_id.clone(), false),
+                        None,
+                        "it runs already"
+                    );
                     assert!(self.running.len() <= 3, "more than may run");
                 }
                 Output::Cancel(id) => {
@@ -196,7 +216,10 @@ impl Play {
         let _ = self.conn.handle_input(self.now, Input::Eof);
         self.drain();
         assert!(self.closed && self.conn.is_closed() && self.conn.poll_timeout().is_none());
-        assert!(self.running.values().all(|stopped| *stopped), "a tool that nobody stopped");
+        assert!(
+            self.running.values().all(|stopped| *stopped),
+            "a tool that nobody stopped"
+        );
         let report = validate::stream(&self.sent, &Limits::default());
         assert!(report.is_valid(), "{report}");
     }

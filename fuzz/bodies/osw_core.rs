@@ -61,7 +61,10 @@ fn token() -> SessionToken {
 
 fn frame(body: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_frame(&mut out, usize::MAX, |out| out.extend_from_slice(body.as_bytes())).expect("it fits");
+    encode_frame(&mut out, usize::MAX, |out| {
+        out.extend_from_slice(body.as_bytes())
+    })
+    .expect("it fits");
     out
 }
 
@@ -162,7 +165,10 @@ impl Play {
 
     fn hear(&mut self, bytes: &[u8]) {
         let heard = self.conn.handle_input(self.now, Input::Bytes(bytes));
-        assert!(!self.closed || heard.is_err(), "a closed connection takes input");
+        assert!(
+            !self.closed || heard.is_err(),
+            "a closed connection takes input"
+        );
     }
 
     fn drain(&mut self) {
@@ -191,7 +197,10 @@ impl Play {
         let _ = self.conn.handle_input(self.now, Input::Eof);
         self.drain();
         assert!(self.closed && self.conn.is_closed() && self.conn.poll_timeout().is_none());
-        assert!(self.calls.values().all(|ends| *ends == 1), "a call without an end");
+        assert!(
+            self.calls.values().all(|ends| *ends == 1),
+            "a call without an end"
+        );
         let report = validate::stream(&self.sent, &Limits::default());
         assert!(report.is_valid(), "{report}");
     }
