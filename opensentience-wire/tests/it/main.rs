@@ -17,6 +17,8 @@ mod bytes;
 mod conformance;
 mod core_handshake;
 mod core_role;
+#[cfg(feature = "arbitrary")]
+mod generated;
 mod idempotency;
 #[cfg(feature = "schema")]
 mod inputs;

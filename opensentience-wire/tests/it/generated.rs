@@ -1,0 +1,31 @@
+//! What the generators make keeps the rules, and is read back as it was made.
+
+use arbitrary::{Arbitrary as _, Unstructured};
+use opensentience_wire::arbitrary::{DICTIONARY, message, seeds};
+use opensentience_wire::envelope::Envelope;
+use opensentience_wire::limits::Limits;
+use opensentience_wire::message::Message;
+use opensentience_wire::validate;
+use proptest::prelude::*;
+use ubos_common::json;
+
+proptest! {
+    // spec: OSW-3-8
+    #[test]
+    fn generated_messages_keep_the_rules_and_read_back(bytes in proptest::collection::vec(any::<u8>(), 0..1_000)) {
+        if let Ok(text) = message(&mut Unstructured::new(&bytes)) {
+            let report = validate::message(&text, &Limits::default());
+            prop_assert!(report.is_valid(), "{report}");
+            let (envelope, _) = Envelope::decode(&text, &json::Limits::default()).unwrap();
+            prop_assert_eq!(json::to_vec(&envelope), text);
+        }
+    }
+}
+
+#[test]
+fn there_are_seeds_and_words_to_begin_with() {
+    assert!(seeds().count() > 100);
+    assert!(DICTIONARY.contains("idempotency_key"));
+    let bytes: Vec<u8> = (0..=255).collect();
+    assert!(Message::arbitrary(&mut Unstructured::new(&bytes)).is_ok());
+}
