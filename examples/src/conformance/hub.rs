@@ -93,7 +93,7 @@ fn parse(
         let name = argument.to_string_lossy().into_owned();
         let mut value = || {
             let value = arguments.next().and_then(|value| value.into_string().ok());
-            value.ok_or(format!("{name} needs a value"))
+            value.ok_or_else(|| format!("{name} needs a value"))
         };
         match (name.as_str(), kit) {
             ("--help" | "-h", _) => return Ok(None),

@@ -56,7 +56,11 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         if matches!(name.as_str(), "--help" | "-h") {
             return Ok(None);
         }
-        let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+        let mut value = || {
+            arguments
+                .next()
+                .ok_or_else(|| format!("{name} needs a value"))
+        };
         match name.as_str() {
             "--hub" => hub = Some(text(&name, value()?)?),
             "--name" => args.name = text(&name, value()?)?,
