@@ -38,7 +38,7 @@ pub fn check(bytes: &[u8]) {
             Skill::translation("upper").into(),
         ])
         .max_sessions(2)
-        .resume(bytes.len() % 2 == 0);
+        .resume(bytes.len().is_multiple_of(2));
     let mut world = World {
         agent: FleetAgent::new(config).expect("good capabilities"),
         now: Now::new(Mono::ZERO, Timestamp::EPOCH),
@@ -128,8 +128,8 @@ impl World {
                 session_id,
             })),
         };
-        let listens = self.open.iter().filter(|(_, (rpc, _))| *rpc == Rpc::Listen);
-        let stream = match listens.last() {
+        let mut listens = self.open.iter().filter(|(_, (rpc, _))| *rpc == Rpc::Listen);
+        let stream = match listens.next_back() {
             Some((stream, _)) => *stream,
             None => self.stream(u)?,
         };

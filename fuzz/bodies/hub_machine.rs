@@ -33,7 +33,7 @@ struct World {
 /// Bytes choose what happens, one thing after the other.
 pub fn check(bytes: &[u8]) {
     let config = Config::default()
-        .prepare(bytes.len() % 2 == 0)
+        .prepare(bytes.len().is_multiple_of(2))
         .max_jobs(8)
         .max_agents(4)
         .max_sessions_per_agent(2)
