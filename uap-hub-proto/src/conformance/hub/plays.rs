@@ -103,8 +103,8 @@ impl Play<'_> {
 
     /// Brings a session to the point where its stream may be opened.
     fn ready(&mut self) -> Option<(StreamId, String)> {
-        self.hub.want_job();
         let listen = self.capable()?;
+        self.hub.want_job();
         let session = self.proposal(listen)?;
         self.answer(listen, &session, true);
         self.is_ready(listen).then_some((listen, session))
@@ -245,8 +245,8 @@ plays! {
 
     /// One that takes its time, and its ready.
     unhurried(play) {
-        play.hub.want_job();
         let listen = play.capable()?;
+        play.hub.want_job();
         let session = play.proposal(listen)?;
         play.next(listen, SILENCE);
         play.answer(listen, &session, true);
@@ -256,8 +256,8 @@ plays! {
     }
 
     refuse_one(play) {
-        play.hub.want_job();
         let first = play.capable()?;
+        play.hub.want_job();
         let session = play.proposal(first)?;
         let second = play.capable()?;
         play.answer(first, &session, false);
@@ -266,8 +266,8 @@ plays! {
     }
 
     leave_one(play) {
-        play.hub.want_job();
         let first = play.capable()?;
+        play.hub.want_job();
         play.proposal(first)?;
         let second = play.capable()?;
         play.hub.reset(first);
@@ -277,8 +277,8 @@ plays! {
 
     /// One that says nothing, and `ready` only when nothing came.
     never_ready(play) {
-        play.hub.want_job();
         let listen = play.capable()?;
+        play.hub.want_job();
         if play.proposal(listen).is_none() {
             let event = Some(listen_request::Event::Ready(()));
             play.hub.send(listen, Outbound::Listen(ListenRequest { event }));
@@ -307,8 +307,8 @@ plays! {
     }
 
     foreign_answer(play) {
-        play.hub.want_job();
         let owner = play.capable()?;
+        play.hub.want_job();
         let session = play.proposal(owner)?;
         let id = play.register(Vec::new())?;
         let thief = play.open(Rpc::Listen, Some(&id));
@@ -319,8 +319,8 @@ plays! {
     }
 
     too_early(play) {
-        play.hub.want_job();
         let listen = play.capable()?;
+        play.hub.want_job();
         let session = play.proposal(listen)?;
         let early = play.open(Rpc::Execute, Some(&session));
         play.next(early, SOON);

@@ -178,6 +178,10 @@ impl HubPeer for HubProbe {
     }
 
     fn want_job(&mut self) {
+        /// Within this, a call that was opened has reached its hub.
+        const UNDER_WAY: Duration = Duration::from_millis(100);
+        self.runtime
+            .block_on(async { tokio::time::sleep(UNDER_WAY).await });
         (self.feed)(&self.skill);
     }
 
