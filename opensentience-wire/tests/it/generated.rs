@@ -17,7 +17,8 @@ proptest! {
             let report = validate::message(&text, &Limits::default());
             prop_assert!(report.is_valid(), "{report}");
             let (envelope, _) = Envelope::decode(&text, &json::Limits::default()).unwrap();
-            prop_assert_eq!(json::to_vec(&envelope), text);
+            let value = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
+            prop_assert_eq!(value(&json::to_vec(&envelope)), value(&text));
         }
     }
 }
