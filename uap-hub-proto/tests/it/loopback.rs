@@ -139,6 +139,7 @@ async fn the_caller_gets_everything_in_order() {
     while let Some(event) = within(job.next_event()).await {
         seen.push(match event {
             JobEvent::Offered { .. } => "offered".to_owned(),
+            JobEvent::Accepted { .. } => "accepted".to_owned(),
             JobEvent::Ready { .. } => "ready".to_owned(),
             JobEvent::Started { .. } => "started".to_owned(),
             JobEvent::Status { state, message, .. } => format!("{state:?} {message}"),
@@ -149,6 +150,7 @@ async fn the_caller_gets_everything_in_order() {
     }
     let wanted = [
         "offered",
+        "accepted",
         "ready",
         "started",
         "Acknowledged ",
