@@ -59,8 +59,9 @@ settings! {
         /// Messages that wait on a control stream; an agent that reads more slowly is disconnected. 1,024.
         max_control_messages: usize = 1024,
         /// Bytes of a registration or of a message on a control stream, larger ones are
-        /// `RESOURCE_EXHAUSTED`; 1 MiB. Those of sessions are bounded by [`hub::Config::max_message_bytes`].
-        max_control_message_bytes: usize = 1 << 20,
+        /// `RESOURCE_EXHAUSTED`; 64 MiB, and never more than [`hub::Config::max_message_bytes`], which bounds those of
+        /// sessions. Anybody may register: where strangers reach the port, 1 MiB is plenty.
+        max_control_message_bytes: usize = 64 << 20,
         /// Streams of one connection at once; 256, which keeps their windows within the connection's.
         max_streams: u32 = 256,
         /// Where jobs and their ends are kept, so that they survive this process; nowhere.
