@@ -217,3 +217,47 @@ fn an_agent_without_a_core_says_so() {
         "{said}"
     );
 }
+
+/// Needs `python3`.
+#[cfg(feature = "external-tests")]
+#[test]
+fn the_tools_of_an_mcp_server_in_python_work_under_a_core() {
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/python/mcp_server.py");
+    let script = r#"{"call":"shout","input":{"text":"hi"}}
+        {"call":"shout","input":{}}
+        {"call":"count","input":{"n":3}}
+        {"call":"wait","input":{},"cancel_after_ms":50}
+        {"call":"shout","input":{"text":7}}"#;
+    let (code, lines, said) = core(&[], Some(script), &[AGENT, "--mcp", "python3", server]);
+    assert_eq!(code, 0, "{said}");
+    let codes: Vec<_> = results(&lines)
+        .into_iter()
+        .map(|(_, code, _)| code)
+        .collect();
+    let code = |code: &str| Some(code.to_owned());
+    let failed = [
+        code("tool.failed"),
+        None,
+        code("tool.canceled"),
+        code("tool.invalid_input"),
+    ];
+    assert_eq!(codes, [&[None], &failed[..]].concat());
+    assert_eq!(
+        events(&lines)
+            .iter()
+            .filter(|event| **event == "stream")
+            .count(),
+        3
+    );
+    assert!(
+        said.contains("prompts of the MCP server are not carried"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_command_that_is_no_mcp_server_is_told() {
+    let (code, lines, said) = core(&[], None, &[AGENT, "--mcp", "/nowhere/server"]);
+    assert_eq!((code, events(&lines)), (3, vec!["exited"]));
+    assert!(said.contains("the MCP server cannot be started"), "{said}");
+}
