@@ -9,7 +9,7 @@
 //! agent()              options, generate, stream, ask, query     feature `driver`
 //! engine               steps, tools, hooks, saves as effects     no IO
 //! strategy             loop, react, plan, your own: what is next no IO
-//! state, event         immutable snapshots, their JSON
+//! state, tree, event   immutable snapshots, their branches, their JSON
 //! ```
 //!
 //! ```
@@ -53,6 +53,7 @@ mod order;
 mod result;
 pub mod state;
 pub mod strategy;
+pub mod tree;
 
 #[cfg(feature = "driver")]
 pub use agent::{
@@ -68,3 +69,4 @@ pub use state::{
 pub use strategy::{
     ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react, tool_loop,
 };
+pub use tree::{ThreadNode, ThreadTree};

@@ -2,7 +2,7 @@
 
 use ubos_common::violation::Report;
 
-use super::{osw, sacp, sap};
+use super::{osw, sacp, sap, uap};
 
 /// One kind of file. A new one is a file with a constant, and a line in [`KINDS`].
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub const KINDS: &[Kind] = &[
     sacp::MESSAGE,
     osw::MESSAGE,
     osw::STREAM,
+    uap::STATE,
+    uap::TREE,
 ];
 
 /// The kind of this name.

@@ -6,6 +6,7 @@
 //! osw    osw-message, osw-stream
 //! sacp   sacp
 //! sap    sap-task, sap-result
+//! uap    uap-state, uap-thread-tree
 //! ```
 
 pub mod args;
@@ -13,6 +14,7 @@ pub mod kind;
 pub mod osw;
 pub mod sacp;
 pub mod sap;
+pub mod uap;
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};

@@ -218,3 +218,25 @@ fn a_contract_whose_schema_is_none_is_advice() {
     );
     assert_eq!(advised(json!({ "type": "object" })), None);
 }
+
+#[test]
+fn states_and_trees_of_agents_are_judged() {
+    let id = "00000000-0000-4000-8000-000000000001";
+    let state = json!({"version": "1.1.0", "id": id, "messages": [], "step": 0, "metadata": {}});
+    let node = json!({"id": id, "parentId": null, "state": state, "children": []});
+    let tree = json!({"rootId": id, "currentId": id, "nodes": [node]});
+    let mut adrift = tree.clone();
+    adrift["nodes"][0]["parentId"] = json!(id);
+    let dir = place(&[
+        ("state.json", state.to_string().as_bytes()),
+        ("old.json", br#"{"version":"0.9.0"}"#),
+        ("tree.json", tree.to_string().as_bytes()),
+        ("adrift.json", adrift.to_string().as_bytes()),
+    ]);
+    let (code, lines, _) = validate(&dir, &["uap-state", "state.json", "old.json"]);
+    assert_eq!((code, &lines[0]["valid"]), (1, &json!(true)));
+    assert_eq!(lines[1]["findings"][0]["pointer"], "/version");
+    let (code, lines, _) = validate(&dir, &["uap-thread-tree", "tree.json", "adrift.json"]);
+    assert_eq!((code, &lines[0]["valid"]), (1, &json!(true)));
+    assert_eq!(lines[1]["findings"][0]["pointer"], "/nodes/0/parentId");
+}

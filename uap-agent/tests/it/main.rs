@@ -12,3 +12,4 @@ mod runs;
 mod state;
 mod stream;
 mod support;
+mod tree;

@@ -1,0 +1,257 @@
+//! Trees on paper.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::json::{self, DecodeError, Limits, MemberWriter, Raw, RawBuf, Write, decode};
+use ubos_common::violation::{Level, Profile, Report, Violation};
+
+use super::{NodeId, ThreadNode, ThreadTree};
+use crate::state::{AgentState, StateError};
+
+/// Why a text is no tree: no sound JSON, or findings with their pointers.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(transparent)]
+pub struct TreeError(#[from] DecodeError);
+
+impl TreeError {
+    /// The findings, where it was sound JSON.
+    #[must_use]
+    pub const fn report(&self) -> Option<&Report> {
+        match &self.0 {
+            DecodeError::Invalid(report) => Some(report),
+            _ => None,
+        }
+    }
+}
+
+ubos_common::wire! {
+    /// A tree as it is written.
+    struct TreeJson {
+        /// The first of the nodes.
+        required root_id: NodeId = "rootId", "UAP-7-2";
+        /// One of the nodes.
+        required current_id: NodeId = "currentId", "UAP-7-2";
+        /// In the order in which they were made.
+        required nodes: Vec<NodeJson> = "nodes", "UAP-7-2";
+    }
+}
+
+ubos_common::wire! {
+    /// A node as it is written.
+    struct NodeJson {
+        /// UUIDv4.
+        required id: NodeId = "id", "UAP-7-2";
+        /// Null for the root.
+        nullable parent_id: NodeId = "parentId", "UAP-7-2";
+        /// Read in a second step.
+        required state: RawBuf = "state", "UAP-7-2";
+        /// What the branch is called.
+        nullable name: Arc<str> = "name", "UAP-7-2";
+        /// In the order in which they were made.
+        required children: Vec<NodeId> = "children", "UAP-7-2";
+    }
+}
+
+impl ThreadTree {
+    /// The tree as JSON, its states of version 1.1.0.
+    ///
+    /// Spec: UAP-1.1 7.1
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json::to_string(self)
+    }
+
+    /// A tree that was written, its states of version 1.1 or 1.0.
+    ///
+    /// # Errors
+    ///
+    /// No sound JSON; or members that are missing or have the wrong type, states that are none, ids that are used twice or
+    /// name no node, more than one root, children and parents that disagree, cycles: each with its pointer.
+    // impl: UAP-7-2
+    pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, TreeError> {
+        let (tree, mut report) = decode::<TreeJson>(bytes, limits, Profile::Strict)?;
+        let places = check(&mut report, &tree);
+        let mut nodes = Vec::with_capacity(tree.nodes.len());
+        for (n, node) in tree.nodes.into_iter().enumerate() {
+            let text = node.state.as_str().as_bytes();
+            match AgentState::from_json(text, limits) {
+                Ok(state) => nodes.push(ThreadNode {
+                    id: node.id,
+                    parent_id: node.parent_id,
+                    state,
+                    name: node.name,
+                    children: node.children,
+                    extra: node.extra,
+                }),
+                Err(error) => report.extend_under(&format!("/nodes/{n}/state"), findings(error)?),
+            }
+        }
+        if !report.is_valid() {
+            return Err(DecodeError::Invalid(report).into());
+        }
+        // The root leads, whatever the order was.
+        if let Some(root) = places.get(&tree.root_id) {
+            nodes.get_mut(..=*root).unwrap_or_default().rotate_right(1);
+        }
+        let places: BTreeMap<_, _> = nodes
+            .iter()
+            .enumerate()
+            .map(|(n, node)| (node.id, n))
+            .collect();
+        let current = places.get(&tree.current_id).copied();
+        Ok(Self {
+            current: current.unwrap_or_default(),
+            limit: Self::DEFAULT_LIMIT.max(nodes.len()),
+            places,
+            nodes,
+            extra: tree.extra,
+        })
+    }
+}
+
+/// What is wrong with a state, below its node.
+fn findings(error: StateError) -> Result<Report, DecodeError> {
+    match error {
+        StateError::Invalid(DecodeError::Invalid(report)) => Ok(report),
+        StateError::Invalid(error) => Err(error),
+        error @ StateError::Version { .. } => {
+            let mut report = Report::default();
+            let why = error.to_string();
+            let finding = Violation::new("/version", "version", "UAP-12-6", Level::Must, why);
+            report.push(finding);
+            Ok(report)
+        }
+    }
+}
+
+/// What no type can say; gives the places of the nodes.
+fn check(report: &mut Report, tree: &TreeJson) -> BTreeMap<NodeId, usize> {
+    let mut refuse = |pointer: String, code: &'static str, why: &'static str| {
+        report.push(Violation::new(pointer, code, "UAP-7-2", Level::Must, why));
+    };
+    let mut places = BTreeMap::new();
+    for (n, node) in tree.nodes.iter().enumerate() {
+        if places.insert(node.id, n).is_some() {
+            refuse(
+                format!("/nodes/{n}/id"),
+                "duplicate_id",
+                "the id of an earlier node",
+            );
+        }
+    }
+    for (pointer, id) in [("/rootId", tree.root_id), ("/currentId", tree.current_id)] {
+        if !places.contains_key(&id) {
+            refuse(pointer.into(), "unknown_node", "no node has this id");
+        }
+    }
+    for (n, node) in tree.nodes.iter().enumerate() {
+        let why = match node.parent_id {
+            None if node.id == tree.root_id => None,
+            None => Some((
+                "second_root",
+                "a node without a parent that is not the root",
+            )),
+            Some(_) if node.id == tree.root_id => Some(("root_parent", "the root has a parent")),
+            Some(parent) if parent == node.id => Some(("self_parent", "a node is its own parent")),
+            Some(parent) if !places.contains_key(&parent) => {
+                Some(("unknown_node", "no node has this id"))
+            }
+            Some(_) => None,
+        };
+        if let Some((code, why)) = why {
+            refuse(format!("/nodes/{n}/parentId"), code, why);
+        }
+    }
+    let node_of = |id: &NodeId| tree.nodes.get(*places.get(id)?);
+    let mut listed = BTreeMap::new();
+    for (n, node) in tree.nodes.iter().enumerate() {
+        for (k, child) in node.children.iter().enumerate() {
+            let pointer = format!("/nodes/{n}/children/{k}");
+            if listed.insert(*child, n).is_some() {
+                refuse(pointer, "duplicate_id", "a child that is listed before");
+            } else if node_of(child).is_none() {
+                refuse(pointer, "unknown_node", "no node has this id");
+            } else if node_of(child).is_some_and(|child| child.parent_id != Some(node.id)) {
+                refuse(pointer, "other_parent", "the child names another parent");
+            }
+        }
+    }
+    for (n, node) in tree.nodes.iter().enumerate() {
+        if node
+            .parent_id
+            .is_some_and(|parent| places.contains_key(&parent))
+            && !listed.contains_key(&node.id)
+        {
+            refuse(
+                format!("/nodes/{n}/parentId"),
+                "unlisted",
+                "its parent does not list it",
+            );
+        }
+    }
+    for n in adrift(tree, &places) {
+        refuse(
+            format!("/nodes/{n}/parentId"),
+            "cycle",
+            "its parents lead back to it",
+        );
+    }
+    places
+}
+
+/// The nodes whose parents lead to no end.
+fn adrift(tree: &TreeJson, places: &BTreeMap<NodeId, usize>) -> Vec<usize> {
+    // Which walk has seen a node: each node is walked over once.
+    let mut seen = vec![usize::MAX; tree.nodes.len()];
+    let mut found = Vec::new();
+    for start in 0..tree.nodes.len() {
+        let mut at = Some(start);
+        while let Some(place) = at {
+            let Some(mark) = seen.get_mut(place) else {
+                break;
+            };
+            let before = core::mem::replace(mark, start);
+            if before == start {
+                found.push(place);
+            }
+            if before != usize::MAX {
+                break;
+            }
+            let parent = tree.nodes.get(place).and_then(|node| node.parent_id);
+            at = parent.and_then(|parent| places.get(&parent).copied());
+            // A node that is its own parent is told apart.
+            if at == Some(place) {
+                break;
+            }
+        }
+    }
+    found
+}
+
+impl Write for ThreadTree {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("rootId", &self.root().id);
+        object.member("currentId", &self.current().id);
+        object.member("nodes", &self.nodes);
+        self.extra.write_into(&mut object);
+        object.end();
+    }
+}
+
+impl Write for ThreadNode {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("id", &self.id);
+        match &self.parent_id {
+            Some(parent) => object.member("parentId", parent),
+            None => object.member("parentId", &Raw::NULL),
+        };
+        object.member("state", &self.state);
+        object.optional("name", self.name.as_ref());
+        object.member("children", &self.children);
+        self.extra.write_into(&mut object);
+        object.end();
+    }
+}
