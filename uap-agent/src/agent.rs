@@ -240,7 +240,8 @@ impl From<Message> for Input {
 ///
 /// # Errors
 ///
-/// The model lacks what the options ask of it; no runtime is given and none is built in.
+/// The model lacks what the options ask of it; no runtime is given and none is built in; the store of checkpoints has no
+/// place for a session of that name.
 ///
 /// Spec: UAP-1.1 4.1
 pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
@@ -254,6 +255,12 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         (None, Some(_)) => Some(ids.uuid().to_string().into()),
         (given, _) => given,
     };
+    if let (Some(store), Some(session)) = (&options.checkpoints, &session_id) {
+        let refused = |error: CheckpointError| {
+            UppError::new(upp::ErrorCode::InvalidRequest, "uap", error.to_string())
+        };
+        store.takes_session(session).map_err(refused)?;
+    }
     Ok(Agent {
         id: ids.uuid().to_string().into(),
         llm,

@@ -1,5 +1,10 @@
 //! Keeping states between runs.
 
+#[cfg(all(feature = "driver", feature = "os"))]
+mod files;
+#[cfg(feature = "testing")]
+mod suite;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -8,6 +13,11 @@ use ubos_common::id::Uuid;
 use ubos_common::time::Timestamp;
 
 use crate::state::AgentState;
+
+#[cfg(all(feature = "driver", feature = "os"))]
+pub use files::{CorruptFile, FileCheckpoints};
+#[cfg(feature = "testing")]
+pub use suite::{StoreFault, check_store};
 
 ubos_common::wire! {
     /// What is known of a checkpoint without reading it.
@@ -37,6 +47,9 @@ pub enum CheckpointError {
         /// Sessions that it holds.
         limit: usize,
     },
+    /// The store has no place for a session of this name.
+    #[error("no session of this name can be kept: {0}")]
+    Session(&'static str),
     /// The store failed, for a reason of its own.
     #[error("the store failed: {0}")]
     Failed(Box<str>),
@@ -49,6 +62,15 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, CheckpointError>>;
 ///
 /// Spec: UAP-1.1 12.2
 pub trait CheckpointStore: Send + Sync {
+    /// Whether a session of this name can be kept; asked before anything runs. Every name by default.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Session`] where it cannot.
+    fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
+        let _ = session_id;
+        Ok(())
+    }
     /// Keeps a state in place of the session's last.
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()>;
     /// The session's last state; none where nothing is kept.

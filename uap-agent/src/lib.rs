@@ -41,7 +41,8 @@
 //! | feature | what it adds | default |
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
-//! | `os` | time and ids of the operating system where no runtime is given | yes |
+//! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
+//! | `testing` | what every store of checkpoints must do, for who writes one | no |
 
 #[cfg(feature = "driver")]
 mod agent;
@@ -59,6 +60,8 @@ pub mod tree;
 pub use agent::{
     AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,
 };
+#[cfg(all(feature = "driver", feature = "os"))]
+pub use checkpoint::FileCheckpoints;
 pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;

@@ -8,6 +8,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[cfg(feature = "testing")]
+mod files;
 mod runs;
 mod state;
 mod stream;

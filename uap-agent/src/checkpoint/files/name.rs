@@ -1,0 +1,74 @@
+//! Sessions' names as names of files.
+
+use super::super::CheckpointError;
+
+/// Bytes of a file's name.
+const MAX_BYTES: usize = 255;
+
+/// Percent-encodes all but letters, digits and `-_.~`.
+pub(super) fn encode(session: &str) -> Result<String, CheckpointError> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut name = String::with_capacity(session.len());
+    for byte in session.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            name.push(char::from(byte));
+        } else {
+            let digit = |place: u8| DIGITS.get(usize::from(place)).copied().unwrap_or(b'0');
+            name.push('%');
+            name.push(char::from(digit(byte >> 4)));
+            name.push(char::from(digit(byte & 15)));
+        }
+    }
+    let why = match name.as_str() {
+        "" => "it is empty",
+        "." | ".." => "it names a folder above",
+        _ if name.len() > MAX_BYTES => "it is longer than a file's name may be",
+        _ => return Ok(name),
+    };
+    Err(CheckpointError::Session(why))
+}
+
+/// The session of a name; none where the name is no encoded one.
+pub(super) fn decode(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            let value = digit()? * 16 + digit()?;
+            bytes.push(u8::try_from(value).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    let session = String::from_utf8(bytes).ok()?;
+    (encode(&session).ok()? == name).then_some(session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_leads_out_of_the_folder_is_refused() {
+        for bad in ["", ".", ".."] {
+            assert!(encode(bad).is_err(), "{bad:?}");
+        }
+        assert!(encode(&"ü".repeat(50)).is_err());
+        assert_eq!(encode("../a b/ü").unwrap(), "..%2Fa%20b%2F%C3%BC");
+        for foreign in ["a b", "a%2fb", "%zz", "a%"] {
+            assert_eq!(decode(foreign), None, "{foreign}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_that_of_one_session(session in "\\PC{1,20}") {
+            if let Ok(name) = encode(&session) {
+                prop_assert_eq!(decode(&name), Some(session));
+                prop_assert!(name.is_ascii() && !name.contains(['/', '\\', ' ']));
+            }
+        }
+    }
+}

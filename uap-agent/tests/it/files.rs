@@ -1,0 +1,150 @@
+//! Checkpoints in files, and what holds of every store.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use futures::executor::block_on;
+use uap_agent::checkpoint::check_store;
+use uap_agent::{
+    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, FileCheckpoints,
+    MemoryCheckpoints, agent,
+};
+use ubos_common::id::IdSource;
+use ubos_common::time::Timestamp;
+use upp::{Reply, ScriptedModel};
+
+fn store() -> (tempfile::TempDir, FileCheckpoints) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::open(folder.path()).unwrap();
+    (folder, store)
+}
+
+fn checkpoint(session: &str) -> (CheckpointMetadata, AgentState) {
+    let ids = &mut IdSource::seeded(4);
+    let state = AgentState::initial(ids).with_step(ids, 3);
+    let (id, at) = (ids.uuid(), Timestamp::EPOCH);
+    (
+        CheckpointMetadata::new(session.into(), id, at, 3, "agent".into()),
+        state,
+    )
+}
+
+// spec: UAP-12-7
+#[test]
+fn every_store_does_what_stores_do() {
+    block_on(check_store(&MemoryCheckpoints::default())).unwrap();
+    let (_folder, store) = store();
+    block_on(check_store(&store)).unwrap();
+}
+
+// spec: UAP-12-3
+#[test]
+fn the_layout_is_the_standard_one_and_survives_the_process() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("a/b");
+    block_on(store.save(metadata.clone(), state.clone())).unwrap();
+    let place = folder.path().join("a%2Fb");
+    let mut files: Vec<_> = fs::read_dir(&place)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort_unstable();
+    assert_eq!(files, ["checkpoint.json", "metadata.json"]);
+    let written = fs::read_to_string(place.join("checkpoint.json")).unwrap();
+    assert_eq!(written, state.to_json());
+    // What others put there is left alone.
+    fs::write(folder.path().join("notes.txt"), "").unwrap();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    fs::create_dir(folder.path().join("not ours")).unwrap();
+    drop(store);
+    let again = FileCheckpoints::open(folder.path()).unwrap();
+    assert_eq!(block_on(again.list()).unwrap(), ["a/b"]);
+    assert_eq!(block_on(again.load("a/b")).unwrap(), Some(state));
+    assert_eq!(
+        block_on(again.load_metadata("a/b")).unwrap(),
+        Some(metadata)
+    );
+}
+
+// spec: UAP-12-3
+#[test]
+fn a_save_that_was_cut_off_leaves_the_last_one() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("s");
+    block_on(store.save(metadata.clone(), state.clone())).unwrap();
+    // What a process leaves that dies while it writes.
+    let place = folder.path().join("s");
+    fs::write(
+        place.join("checkpoint.json.new"),
+        &state.to_json().as_bytes()[..20],
+    )
+    .unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap(), Some(state.clone()));
+    block_on(store.save(metadata, state.clone())).unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap(), Some(state));
+    assert!(!place.join("checkpoint.json.new").exists());
+}
+
+// spec: UAP-12-3
+#[test]
+fn what_is_no_checkpoint_is_put_aside_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let store = FileCheckpoints::open(folder.path()).unwrap();
+    let store = store.on_corrupt(move |file| heard.lock().unwrap().push(file.clone()));
+    let place = folder.path().join("s");
+    let (metadata, state) = checkpoint("s");
+    for (n, bad) in ["{\"version\":", "{\"version\":\"9\"}"]
+        .into_iter()
+        .enumerate()
+    {
+        block_on(store.save(metadata.clone(), state.clone())).unwrap();
+        fs::write(place.join("checkpoint.json"), bad).unwrap();
+        assert_eq!(block_on(store.load("s")).unwrap(), None);
+        let aside = place.join(format!("checkpoint.json.corrupt-{n}"));
+        assert_eq!(fs::read_to_string(&aside).unwrap(), bad);
+        assert_eq!(told.lock().unwrap()[n].path, aside.display().to_string());
+    }
+    assert!(
+        told.lock().unwrap()[1]
+            .why
+            .contains("Unsupported UAP version")
+    );
+    fs::write(place.join("metadata.json"), "[]").unwrap();
+    assert_eq!(block_on(store.load_metadata("s")).unwrap(), None);
+    assert_eq!(block_on(store.list()).unwrap(), [""; 0]);
+    block_on(store.delete("s")).unwrap();
+    assert!(!place.exists());
+}
+
+// spec: UAP-12-3
+#[test]
+fn a_session_without_a_place_is_refused_before_anything_runs() {
+    let (_folder, store) = store();
+    let store: Arc<dyn CheckpointStore> = Arc::new(store);
+    for (session, good) in [("", false), (".", false), ("..", false), ("../x", true)] {
+        let model = Arc::new(ScriptedModel::new([Reply::text("hello")]));
+        let options = AgentOptions::new(model).with_checkpoints(Arc::clone(&store));
+        let made = agent(options.with_session_id(session));
+        assert_eq!(made.is_ok(), good, "{session:?}");
+    }
+}
+
+// spec: UAP-12-2, UAP-12-3
+#[test]
+fn a_run_leaves_its_state_in_files() {
+    let (_folder, store) = store();
+    let store = Arc::new(store);
+    let model = Arc::new(ScriptedModel::new([Reply::text("hello")]));
+    let options = AgentOptions::new(model).with_checkpoints(store.clone());
+    let agent = agent(options.with_session_id("kept")).unwrap();
+    let state = agent.initial_state();
+    let result = block_on(agent.generate("hi", &state)).unwrap();
+    let loaded = block_on(store.load("kept")).unwrap().unwrap();
+    assert_eq!(loaded.messages(), result.state.messages());
+    assert_eq!(
+        block_on(store.load_metadata("kept")).unwrap().unwrap().step,
+        1
+    );
+}
