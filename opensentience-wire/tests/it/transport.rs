@@ -16,12 +16,12 @@ use opensentience_wire::transport::tokio::{
 };
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 
-use crate::kit::{AGENT, object, spec, token};
+use crate::kit::{AGENT, frame, hello, message, object, spec, token, tool};
 
 #[derive(serde::Deserialize)]
 struct Numbers {
@@ -301,6 +301,22 @@ async fn connect(limits: Limits, token_seen: SessionToken) -> Result<CoreHandle,
     .await
 }
 
+/// A core, and the other end of its stream when an agent with the tool `echo` was taken in there.
+async fn raw_agent() -> (CoreHandle, DuplexStream) {
+    let (near, mut far) = tokio::io::duplex(4_096);
+    let register = message("agent.tools.register", json!({"tools": [tool("echo")]}));
+    far.write_all(&frame(&hello())).await.unwrap();
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let ids = IdSource::seeded(1);
+    let config = Config::default();
+    let attached = attach(near, clock, config, ids, grant, AuditSink::default());
+    let mut handle = attached.await.unwrap();
+    far.write_all(&frame(&register)).await.unwrap();
+    assert!(handle.tools_changed().await);
+    (handle, far)
+}
+
 // spec: OSW-4.1-3
 #[tokio::test]
 async fn a_wrong_token_is_refused_on_both_sides() {
@@ -354,6 +370,69 @@ async fn a_slow_reader_slows_the_tool_and_loses_nothing() {
         .await
         .unwrap();
     assert_eq!(unread.result().await.status, Status::Succeeded);
+}
+
+// Both ends have more to write than either has read: one of them has to go on reading.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn large_calls_and_large_results_pass_each_other() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let text = "x".repeat(1_000_000);
+    let echo = async || {
+        let call = handle.call(request("echo", json!({"text": text}))).await;
+        call.unwrap().result().await.status
+    };
+    let all = async {
+        tokio::join!(
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo()
+        )
+    };
+    let patience = Duration::from_secs(30);
+    let (a, b, c, d, e, f, g, h) = tokio::time::timeout(patience, all).await.unwrap();
+    assert!(
+        [a, b, c, d, e, f, g, h]
+            .iter()
+            .all(|status| *status == Status::Succeeded)
+    );
+}
+
+// spec: OSW-2-9
+#[tokio::test]
+async fn an_agent_that_provokes_answers_and_reads_none_is_not_read_on() {
+    let (_handle, mut far) = raw_agent().await;
+    let unknown = |n: usize| {
+        let mut message = message("agent.what", json!({}));
+        message["request_id"] = json!(format!("{n}{}", "r".repeat(10_000)));
+        frame(&message)
+    };
+    let flood = async {
+        for n in 0.. {
+            far.write_all(&unknown(n)).await.unwrap();
+        }
+    };
+    // A core that wrote down answers without end would read without end.
+    let quiet = tokio::time::timeout(Duration::from_secs(2), flood);
+    assert!(quiet.await.is_err());
+    let mut answers = 0;
+    let rest = async {
+        let mut buffer = vec![0; 4_096];
+        while answers < 8 << 20 {
+            answers += far.read(&mut buffer).await.unwrap();
+        }
+    };
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), rest)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]

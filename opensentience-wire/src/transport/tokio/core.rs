@@ -10,8 +10,9 @@ use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
-use super::io::{Alarm, Moved, Wire};
+use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
+use crate::audit::AuditName;
 use crate::error::CommandError;
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Outcome, Output};
@@ -55,6 +56,10 @@ pub(super) struct Driver<S> {
     slots: HashMap<CallId, Slot>,
     /// Some slot holds output that its reader has no room for.
     blocked: bool,
+    /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
+    answers: usize,
+    /// Bytes of calls among what was drained last.
+    released: usize,
     audit: AuditSink,
     pub(super) observer: Observer,
     tools: watch::Sender<Arc<[ToolSpec]>>,
@@ -86,6 +91,8 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             conn,
             slots: HashMap::new(),
             blocked: false,
+            answers: 0,
+            released: 0,
             audit,
             observer: Observer::default(),
             tools,
@@ -151,11 +158,13 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     async fn step(&mut self, inbox: &mut Inbox) {
         let now = self.wire.now();
         self.conn.set_reading(now, !self.blocked);
-        let reading = !self.blocked && self.conn.accepts_input() && self.wire.has_room();
+        // Calls that wait to be sent are no reason not to read: an agent whose results wait reads no calls.
+        self.answers = self.answers.min(self.wire.waiting());
+        let reading = !self.blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
         let commanding = self.wire.has_room() && !self.abandoned;
         let timer = self.alarm.ring(self.conn.poll_timeout());
         tokio::select! {
-            moved = self.wire.move_bytes(reading) => self.on_moved(moved),
+            moved = self.wire.move_bytes(reading) => self.on_answered(moved),
             command = inbox.commands.recv(), if commanding => {
                 self.on_command(command);
                 self.on_more_commands(inbox);
@@ -180,6 +189,16 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             }
             Moved::Sent => Ok(()),
         };
+    }
+
+    /// Counts what the agent provokes, except for calls: they waited for the places of others and are not the agent's to choose.
+    fn on_answered(&mut self, moved: Moved) {
+        let before = self.wire.waiting();
+        self.on_moved(moved);
+        self.released = 0;
+        self.drain();
+        let added = self.wire.waiting().saturating_sub(before);
+        self.answers += added.saturating_sub(self.released);
     }
 
     /// What else waits goes out in the same write.
@@ -278,7 +297,12 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                 self.tools
                     .send_replace(self.conn.tools().cloned().collect());
             }
-            Event::Audit(event) => self.audit.take(*event),
+            Event::Audit(event) => {
+                if event.name == AuditName::CallRouted {
+                    self.released += event.bytes.unwrap_or_default();
+                }
+                self.audit.take(*event);
+            }
             _ => {}
         }
     }
