@@ -435,6 +435,33 @@ async fn an_agent_that_provokes_answers_and_reads_none_is_not_read_on() {
     );
 }
 
+// spec: OSW-4.1-7
+#[tokio::test]
+async fn an_agent_that_reads_nothing_more_holds_up_neither_shutdown_nor_drop() {
+    for dropped in [false, true] {
+        let (handle, mut far) = raw_agent().await;
+        let input = json!({"text": "x".repeat(1_000_000)});
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            calls.push(handle.call(request("echo", input.clone())).await.unwrap());
+        }
+        let ended = async {
+            if dropped {
+                drop(handle);
+            } else {
+                assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+            }
+            for call in calls {
+                assert_eq!(code(&call.result().await), "agent.disconnected");
+            }
+        };
+        let patience = Duration::from_secs(60);
+        tokio::time::timeout(patience, ended).await.unwrap();
+        // The stream has ended too.
+        while far.read(&mut [0; 4_096]).await.unwrap() > 0 {}
+    }
+}
+
 #[tokio::test]
 async fn who_asks_after_the_end_is_told_even_while_output_waits() {
     let (handle, _) = launch().await;

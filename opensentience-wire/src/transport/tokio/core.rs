@@ -32,7 +32,6 @@ pub(super) enum Command {
         Box<CallRequest>,
         oneshot::Sender<Result<Started, CommandError>>,
     ),
-    Shutdown(String),
 }
 
 /// A call that was taken.
@@ -71,6 +70,9 @@ pub(super) struct Driver<S> {
 /// Where commands come from.
 pub(super) struct Inbox {
     pub(super) commands: mpsc::Receiver<Command>,
+    /// Asks to end, or ends when all handles are gone. Heard when nothing else is: an agent that reads nothing more fills up
+    /// the rest.
+    pub(super) orders: mpsc::Receiver<()>,
     /// At most one for each call that was taken.
     pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
     pub(super) taken: Arc<Notify>,
@@ -165,10 +167,11 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let timer = self.alarm.ring(self.conn.poll_timeout());
         tokio::select! {
             moved = self.wire.move_bytes(reading) => self.on_answered(moved),
-            command = inbox.commands.recv(), if commanding => {
+            Some(command) = inbox.commands.recv(), if commanding => {
                 self.on_command(command);
                 self.on_more_commands(inbox);
             }
+            order = inbox.orders.recv(), if !self.abandoned => self.on_order(order),
             Some(id) = inbox.cancels.recv() => {
                 // A call that has ended needs no cancel.
                 let _ = self.conn.cancel(self.wire.now(), &id, None);
@@ -211,30 +214,30 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             let Ok(command) = inbox.commands.try_recv() else {
                 return;
             };
-            self.on_command(Some(command));
+            self.on_command(command);
         }
     }
 
-    fn on_command(&mut self, command: Option<Command>) {
+    fn on_command(&mut self, command: Command) {
         let now = self.wire.now();
-        match command {
-            Some(Command::Call(request, reply)) => {
-                let span = trace::call(&request);
-                let started = self.conn.call_tool(now, *request);
-                let started = started.map(|id| self.slot(id, span));
-                // Who asked may be gone; then the call is dropped, which cancels it.
-                if let Err(Ok(started)) = reply.send(started) {
-                    let _ = self.conn.cancel(now, &started.id, None);
-                }
-            }
-            Some(Command::Shutdown(reason)) => drop(self.conn.goodbye(now, &reason, None)),
-            None => {
-                self.abandoned = true;
-                let reason = "the core has no more use for it";
-                // A connection that is closing has said so already.
-                drop(self.conn.goodbye(now, reason, None));
-            }
+        let Command::Call(request, reply) = command;
+        let span = trace::call(&request);
+        let started = self.conn.call_tool(now, *request);
+        let started = started.map(|id| self.slot(id, span));
+        // Who asked may be gone; then the call is dropped, which cancels it.
+        if let Err(Ok(started)) = reply.send(started) {
+            let _ = self.conn.cancel(now, &started.id, None);
         }
+    }
+
+    fn on_order(&mut self, order: Option<()>) {
+        self.abandoned = order.is_none();
+        let reason = match order {
+            Some(()) => "shutdown",
+            None => "the core has no more use for it",
+        };
+        // A connection that is closing has said so already.
+        drop(self.conn.goodbye(self.wire.now(), reason, None));
     }
 
     fn slot(&mut self, id: CallId, span: Span) -> Started {

@@ -32,6 +32,7 @@ pub struct CoreHandle {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     commands: mpsc::Sender<Command>,
+    orders: mpsc::Sender<()>,
     /// At most one for each call that was taken.
     cancels: mpsc::UnboundedSender<CallId>,
     taken: Arc<Notify>,
@@ -53,10 +54,9 @@ impl Caller {
         })
     }
 
-    /// Says goodbye. A driver that is gone has ended already.
-    pub(super) async fn shutdown(&self) {
-        let reason = Command::Shutdown("shutdown".into());
-        let _ = self.commands.send(reason).await;
+    /// Says goodbye. A driver that is gone has ended already, and one is enough.
+    pub(super) fn shutdown(&self) {
+        let _ = self.orders.try_send(());
     }
 }
 
@@ -91,7 +91,7 @@ impl CoreHandle {
     /// process if there is one.
     pub async fn shutdown(self) -> CloseReason {
         let Self { caller, task, .. } = self;
-        caller.shutdown().await;
+        caller.shutdown();
         let reason = task.await.unwrap_or(CloseReason::Disconnected);
         drop(caller);
         reason
@@ -164,18 +164,21 @@ impl core::fmt::Debug for Started {
 /// Both ends of a handle.
 pub(super) fn channels() -> (Handles, Inbox) {
     let (commands, commands_rx) = mpsc::channel(COMMANDS);
+    let (orders, orders_rx) = mpsc::channel(1);
     let (cancels, cancels_rx) = mpsc::unbounded_channel();
     let taken = Arc::new(Notify::new());
     let pending = Arc::new(AtomicUsize::new(0));
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
     let inbox = Inbox {
         commands: commands_rx,
+        orders: orders_rx,
         cancels: cancels_rx,
         taken: Arc::clone(&taken),
         pending: Arc::clone(&pending),
     };
     let caller = Caller {
         commands,
+        orders,
         cancels,
         taken,
         pending,
