@@ -185,3 +185,23 @@ async fn quotas_hold_and_a_key_runs_once() {
     assert_eq!(first, again);
     router.shutdown().await;
 }
+
+#[tokio::test]
+async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
+    let config = Config::default().with_restart(RestartPolicy::Always);
+    let slow = || {
+        let program = std::env::current_exe().unwrap();
+        Launcher::new("com.example.slow", "/bin/sh")
+            .args(["-c", "sleep 2; exec \"$0\" \"$@\""])
+            .arg(program)
+            .args(["transport::agent_process", "--exact", "--nocapture"])
+    };
+    let router = ToolRouter::builder(config)
+        .agent("com.example.none", || {
+            Launcher::new("com.example.none", "/nowhere/agent")
+        })
+        .agent("com.example.slow", slow);
+    let router = router.start().await;
+    assert!(router.view().agents.contains_key("com.example.slow"));
+    router.shutdown().await;
+}

@@ -1,6 +1,6 @@
 //! The driver of a [`Router`]: one task, and one for each agent and call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -56,7 +56,7 @@ pub(super) struct Driver {
     told: mpsc::Receiver<Happened>,
     view: watch::Sender<Arc<View>>,
     /// Agents whose first launch is not over, and whom to tell when none is left.
-    starting: usize,
+    starting: BTreeSet<Arc<str>>,
     ready: Option<oneshot::Sender<()>>,
     closing: bool,
 }
@@ -73,7 +73,7 @@ impl Driver {
             router: Router::new(builder.config),
             clock,
             alarm: Alarm::new(clock),
-            starting: builder.recipes.len(),
+            starting: builder.recipes.keys().cloned().collect(),
             recipes: builder.recipes,
             audit: builder.audit,
             live: HashMap::new(),
@@ -99,7 +99,7 @@ impl Driver {
     ) {
         loop {
             self.drain();
-            if self.starting == 0
+            if self.starting.is_empty()
                 && let Some(ready) = self.ready.take()
             {
                 // Who started it may be gone.
@@ -168,7 +168,7 @@ impl Driver {
         match happened {
             Happened::Launched(agent, Ok(living)) => self.on_launched(&agent, *living),
             Happened::Launched(agent, Err(_)) => {
-                self.starting = self.starting.saturating_sub(1);
+                self.starting.remove(&agent);
                 // One that never came up is known to the router all the same, for it is to be launched again.
                 let tools = Vec::new();
                 self.input(Input::AgentUp {
@@ -203,7 +203,7 @@ impl Driver {
     }
 
     fn on_launched(&mut self, agent: &Arc<str>, living: Living) {
-        self.starting = self.starting.saturating_sub(1);
+        self.starting.remove(agent);
         let stop = Arc::new(Notify::new());
         let tools = living.handle.tools().to_vec();
         let live = Live {
