@@ -205,3 +205,33 @@ async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
     assert!(router.view().agents.contains_key("com.example.slow"));
     router.shutdown().await;
 }
+
+// An agent that reads nothing more takes no calls; those for it end all the same.
+#[tokio::test]
+async fn calls_that_cannot_be_sent_end_when_they_are_cancelled_or_out_of_time() {
+    let router = builder(Config::default(), &["com.example.a"]).start().await;
+    let freeze = request("com.example.a/freeze", json!({}));
+    let frozen = router.call(freeze).await.unwrap();
+    let text = "x".repeat(1_000_000);
+    let echo = async |timeout: Option<Duration>| {
+        let mut echo = request("com.example.a/echo", json!({"text": text}));
+        echo.timeout = timeout;
+        router.call(echo).await.unwrap()
+    };
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(echo(None).await);
+    }
+    let mut canceled = echo(None).await;
+    let late = echo(Some(Duration::from_millis(100))).await;
+    canceled.cancel();
+    let ends = async {
+        assert_eq!(canceled.result().await.status, Status::Canceled);
+        assert_eq!(code(late.result().await), "tool.timeout");
+        router.shutdown().await;
+    };
+    tokio::time::timeout(Duration::from_secs(60), ends)
+        .await
+        .unwrap();
+    drop((frozen, sent));
+}

@@ -61,6 +61,10 @@ fn tools() -> Agent {
         .tool(spec("panic"), async |_, _| {
             panic!("the stack is nobody's business")
         })
+        .tool(spec("freeze"), async |_, _| {
+            std::thread::sleep(Duration::from_secs(600));
+            Ok(RawObject::empty())
+        })
         .tool(spec("die"), async |_, _| std::process::abort())
         .tool(spec("environment"), async |_, _| {
             let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
@@ -165,7 +169,7 @@ async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_argu
     want.push("PATH".into());
     assert_eq!(names_seen, want);
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
-    assert_eq!(handle.tools().len(), 9);
+    assert_eq!(handle.tools().len(), 10);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
     assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
