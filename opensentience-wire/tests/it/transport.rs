@@ -545,3 +545,27 @@ async fn an_input_of_another_type_is_refused_and_not_repeated() {
     assert_eq!(code(&outcome), "tool.invalid_input");
     assert!(!format!("{outcome:?}").contains("hidden"));
 }
+
+#[tokio::test]
+async fn a_call_that_is_dropped_before_it_is_handed_over_is_cancelled() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let mut asking = Box::pin(handle.call(request("block", json!({}))));
+    tokio::select! {
+        biased;
+        _ = &mut asking => panic!("nobody has seen it yet"),
+        () = std::future::ready(()) => {}
+    }
+    while handle.pending_calls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(asking);
+    let over = async {
+        while handle.pending_calls() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), over)
+        .await
+        .unwrap();
+}

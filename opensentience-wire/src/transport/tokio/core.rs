@@ -10,6 +10,7 @@ use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
+use super::handle::Call;
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
 use crate::audit::AuditName;
@@ -28,10 +29,14 @@ const BATCH: usize = 64;
 
 /// What handles ask of the driver.
 pub(super) enum Command {
-    Call(
-        Box<CallRequest>,
-        oneshot::Sender<Result<Started, CommandError>>,
-    ),
+    Call(Box<CallRequest>, Asker),
+}
+
+/// Who asked for a call, and what they need to hold it.
+pub(super) struct Asker {
+    pub(super) reply: oneshot::Sender<Result<Call, CommandError>>,
+    pub(super) cancels: mpsc::UnboundedSender<CallId>,
+    pub(super) taken: Arc<Notify>,
 }
 
 /// A call that was taken.
@@ -220,14 +225,12 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
 
     fn on_command(&mut self, command: Command) {
         let now = self.wire.now();
-        let Command::Call(request, reply) = command;
+        let Command::Call(request, asker) = command;
         let span = trace::call(&request);
         let started = self.conn.call_tool(now, *request);
-        let started = started.map(|id| self.slot(id, span));
-        // Who asked may be gone; then the call is dropped, which cancels it.
-        if let Err(Ok(started)) = reply.send(started) {
-            let _ = self.conn.cancel(now, &started.id, None);
-        }
+        let call = started.map(|id| Call::new(self.slot(id, span), asker.cancels, asker.taken));
+        // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
+        drop(asker.reply.send(call));
     }
 
     fn on_order(&mut self, order: Option<()>) {

@@ -10,7 +10,7 @@ use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
 use super::audit::AuditSink;
-use super::core::{Command, Driver, Inbox, Started};
+use super::core::{Asker, Command, Driver, Inbox, Started};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, Config, CoreConnection, Outcome};
@@ -42,16 +42,15 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Call(Box::new(request), reply);
-        let sent = self.commands.send(command).await;
-        sent.map_err(|_| CommandError::Closing)?;
-        let started = answer.await.map_err(|_| CommandError::Closing)??;
-        Ok(Call {
-            started,
+        let asker = Asker {
+            reply,
             cancels: self.cancels.clone(),
             taken: Arc::clone(&self.taken),
-            settled: AtomicBool::new(false),
-        })
+        };
+        let command = Command::Call(Box::new(request), asker);
+        let sent = self.commands.send(command).await;
+        sent.map_err(|_| CommandError::Closing)?;
+        answer.await.map_err(|_| CommandError::Closing)?
     }
 
     /// Says goodbye. A driver that is gone has ended already, and one is enough.
@@ -109,6 +108,19 @@ pub struct Call {
 }
 
 impl Call {
+    pub(super) const fn new(
+        started: Started,
+        cancels: mpsc::UnboundedSender<CallId>,
+        taken: Arc<Notify>,
+    ) -> Self {
+        Self {
+            started,
+            cancels,
+            taken,
+            settled: AtomicBool::new(false),
+        }
+    }
+
     /// The call's id.
     #[must_use]
     pub const fn id(&self) -> &CallId {

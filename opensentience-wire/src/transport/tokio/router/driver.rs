@@ -13,7 +13,7 @@ use super::super::core::CHUNKS;
 use super::super::handle::Caller;
 use super::super::io::Alarm;
 use super::agents::{self, Happened, Living};
-use super::{Recipe, RouteError, Started, ToolRouterBuilder, View};
+use super::{Recipe, RouteError, RoutedCall, Started, ToolRouterBuilder, View};
 use crate::message::ToolStream;
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
@@ -22,7 +22,8 @@ use crate::role::router::{Ended, Input, Output, RouteId, Router};
 pub(super) enum Command {
     Call(
         Box<CallRequest>,
-        oneshot::Sender<Result<Started, RouteError>>,
+        mpsc::UnboundedSender<RouteId>,
+        oneshot::Sender<Result<RoutedCall, RouteError>>,
     ),
     Stop(Box<str>),
     Shutdown,
@@ -128,13 +129,15 @@ impl Driver {
 
     fn on_command(&mut self, command: Option<Command>) {
         match command {
-            Some(Command::Call(request, reply)) => {
+            Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
-                let started = taken.map(|route| self.slot(route)).map_err(Into::into);
-                if let Err(Ok(started)) = reply.send(started) {
-                    // Who asked is gone.
-                    let _ = self.router.cancel(started.route);
-                }
+                let call = taken.map(|route| RoutedCall {
+                    started: self.slot(route),
+                    cancels,
+                    settled: false,
+                });
+                // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
+                drop(reply.send(call.map_err(Into::into)));
             }
             Some(Command::Stop(agent)) => {
                 self.recipes.remove(&*agent);
