@@ -569,3 +569,38 @@ async fn a_call_that_is_dropped_before_it_is_handed_over_is_cancelled() {
         .await
         .unwrap();
 }
+
+/// Whether a process that is not our child runs; one that nobody has reaped does not.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_launch_that_is_given_up_leaves_no_process_behind() {
+    let script = "sleep 600 & echo $!; wait";
+    let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", script]);
+    let output = launcher.output();
+    let mut launch = Box::pin(launcher.launch());
+    let pid = loop {
+        tokio::select! {
+            _ = &mut launch => panic!("it is no agent"),
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
+        }
+        if let Some(pid) = output.text().strip_suffix('\n') {
+            break pid.to_owned();
+        }
+    };
+    assert!(runs(&pid));
+    drop(launch);
+    let gone = async {
+        while runs(&pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone)
+        .await
+        .unwrap();
+}
