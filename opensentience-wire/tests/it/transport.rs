@@ -571,6 +571,7 @@ async fn a_call_that_is_dropped_before_it_is_handed_over_is_cancelled() {
 }
 
 /// Whether a process that is not our child runs; one that nobody has reaped does not.
+#[cfg(target_os = "linux")]
 fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();

@@ -186,7 +186,8 @@ mod tests {
         pool.set_threads(1);
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let stubborn = pool.clone();
-        let held = tokio::spawn(async move {
+        let mut held = tokio::task::JoinSet::new();
+        held.spawn(async move {
             let job = move || Ok(ended.recv().is_err());
             stubborn.run(job).await
         });
@@ -199,6 +200,6 @@ mod tests {
         }
         assert_eq!(pool.0.lock().jobs.len(), 0);
         drop(end);
-        assert!(held.await.unwrap().unwrap());
+        assert!(held.join_next().await.unwrap().unwrap().unwrap());
     }
 }
