@@ -521,3 +521,27 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
         .unwrap();
     assert_eq!(router.poll_timeout(), Some(at(71_000).mono));
 }
+
+// spec: OSW-4.5-3
+#[test]
+fn an_agent_that_is_stopped_for_its_health_is_launched_again_though_it_recovers() {
+    let mut router = router(Config::default().with_restart(RestartPolicy::OnFailure));
+    for health in [Health::Unhealthy, Health::Ok] {
+        let agent = "a".into();
+        router
+            .handle_input(at(0), Input::Health { agent, health })
+            .unwrap();
+    }
+    assert!(matches!(&drain(&mut router)[..], [Output::Stop { .. }]));
+    // It is on its way out.
+    let late = router.call(at(1), request("a/read"));
+    assert_eq!(late, Err(Refused::Unhealthy));
+    let (agent, ended) = ("a".into(), Ended::Asked);
+    router
+        .handle_input(at(2), Input::AgentDown { agent, ended })
+        .unwrap();
+    router.handle_timeout(at(5_000));
+    assert!(matches!(&drain(&mut router)[..], [Output::Launch { .. }]));
+    up(&mut router, 5_100, "a", &["read"]);
+    assert!(router.call(at(5_200), request("a/read")).is_ok());
+}

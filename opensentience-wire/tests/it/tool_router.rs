@@ -185,3 +185,53 @@ async fn quotas_hold_and_a_key_runs_once() {
     assert_eq!(first, again);
     router.shutdown().await;
 }
+
+#[tokio::test]
+async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
+    let config = Config::default().with_restart(RestartPolicy::Always);
+    let slow = || {
+        let program = std::env::current_exe().unwrap();
+        Launcher::new("com.example.slow", "/bin/sh")
+            .args(["-c", "sleep 2; exec \"$0\" \"$@\""])
+            .arg(program)
+            .args(["transport::agent_process", "--exact", "--nocapture"])
+    };
+    let router = ToolRouter::builder(config)
+        .agent("com.example.none", || {
+            Launcher::new("com.example.none", "/nowhere/agent")
+        })
+        .agent("com.example.slow", slow);
+    let router = router.start().await;
+    assert!(router.view().agents.contains_key("com.example.slow"));
+    router.shutdown().await;
+}
+
+// An agent that reads nothing more takes no calls; those for it end all the same.
+#[tokio::test]
+async fn calls_that_cannot_be_sent_end_when_they_are_cancelled_or_out_of_time() {
+    let router = builder(Config::default(), &["com.example.a"]).start().await;
+    let freeze = request("com.example.a/freeze", json!({}));
+    let frozen = router.call(freeze).await.unwrap();
+    let text = "x".repeat(1_000_000);
+    let echo = async |timeout: Option<Duration>| {
+        let mut echo = request("com.example.a/echo", json!({"text": text}));
+        echo.timeout = timeout;
+        router.call(echo).await.unwrap()
+    };
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(echo(None).await);
+    }
+    let mut canceled = echo(None).await;
+    let late = echo(Some(Duration::from_millis(100))).await;
+    canceled.cancel();
+    let ends = async {
+        assert_eq!(canceled.result().await.status, Status::Canceled);
+        assert_eq!(code(late.result().await), "tool.timeout");
+        router.shutdown().await;
+    };
+    tokio::time::timeout(Duration::from_secs(60), ends)
+        .await
+        .unwrap();
+    drop((frozen, sent));
+}

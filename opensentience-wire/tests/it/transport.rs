@@ -16,12 +16,12 @@ use opensentience_wire::transport::tokio::{
 };
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 
-use crate::kit::{AGENT, object, spec, token};
+use crate::kit::{AGENT, frame, hello, message, object, spec, token, tool};
 
 #[derive(serde::Deserialize)]
 struct Numbers {
@@ -60,6 +60,10 @@ fn tools() -> Agent {
         .typed_tool(spec("no_object"), async |_, _: Numbers| Ok(7))
         .tool(spec("panic"), async |_, _| {
             panic!("the stack is nobody's business")
+        })
+        .tool(spec("freeze"), async |_, _| {
+            std::thread::sleep(Duration::from_secs(600));
+            Ok(RawObject::empty())
         })
         .tool(spec("die"), async |_, _| std::process::abort())
         .tool(spec("environment"), async |_, _| {
@@ -165,7 +169,7 @@ async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_argu
     want.push("PATH".into());
     assert_eq!(names_seen, want);
     assert_eq!(seen["args"].as_array().unwrap().len(), 4);
-    assert_eq!(handle.tools().len(), 9);
+    assert_eq!(handle.tools().len(), 10);
     assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
     assert!(output.text().contains("modes 700 600"));
     let seen = names(audit).await;
@@ -301,6 +305,22 @@ async fn connect(limits: Limits, token_seen: SessionToken) -> Result<CoreHandle,
     .await
 }
 
+/// A core, and the other end of its stream when an agent with the tool `echo` was taken in there.
+async fn raw_agent() -> (CoreHandle, DuplexStream) {
+    let (near, mut far) = tokio::io::duplex(4_096);
+    let register = message("agent.tools.register", json!({"tools": [tool("echo")]}));
+    far.write_all(&frame(&hello())).await.unwrap();
+    let clock = Clock::start();
+    let grant = Grant::new(clock.now().mono, token(), AGENT);
+    let ids = IdSource::seeded(1);
+    let config = Config::default();
+    let attached = attach(near, clock, config, ids, grant, AuditSink::default());
+    let mut handle = attached.await.unwrap();
+    far.write_all(&frame(&register)).await.unwrap();
+    assert!(handle.tools_changed().await);
+    (handle, far)
+}
+
 // spec: OSW-4.1-3
 #[tokio::test]
 async fn a_wrong_token_is_refused_on_both_sides() {
@@ -354,6 +374,96 @@ async fn a_slow_reader_slows_the_tool_and_loses_nothing() {
         .await
         .unwrap();
     assert_eq!(unread.result().await.status, Status::Succeeded);
+}
+
+// Both ends have more to write than either has read: one of them has to go on reading.
+// spec: OSW-4.3-11
+#[tokio::test]
+async fn large_calls_and_large_results_pass_each_other() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let text = "x".repeat(1_000_000);
+    let echo = async || {
+        let call = handle.call(request("echo", json!({"text": text}))).await;
+        call.unwrap().result().await.status
+    };
+    let all = async {
+        tokio::join!(
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo(),
+            echo()
+        )
+    };
+    let patience = Duration::from_secs(30);
+    let (a, b, c, d, e, f, g, h) = tokio::time::timeout(patience, all).await.unwrap();
+    assert!(
+        [a, b, c, d, e, f, g, h]
+            .iter()
+            .all(|status| *status == Status::Succeeded)
+    );
+}
+
+// spec: OSW-2-9
+#[tokio::test]
+async fn an_agent_that_provokes_answers_and_reads_none_is_not_read_on() {
+    let (_handle, mut far) = raw_agent().await;
+    let unknown = |n: usize| {
+        let mut message = message("agent.what", json!({}));
+        message["request_id"] = json!(format!("{n}{}", "r".repeat(10_000)));
+        frame(&message)
+    };
+    let flood = async {
+        for n in 0.. {
+            far.write_all(&unknown(n)).await.unwrap();
+        }
+    };
+    // A core that wrote down answers without end would read without end.
+    let quiet = tokio::time::timeout(Duration::from_secs(2), flood);
+    assert!(quiet.await.is_err());
+    let mut answers = 0;
+    let rest = async {
+        let mut buffer = vec![0; 4_096];
+        while answers < 8 << 20 {
+            answers += far.read(&mut buffer).await.unwrap();
+        }
+    };
+    assert!(
+        tokio::time::timeout(Duration::from_secs(2), rest)
+            .await
+            .is_err()
+    );
+}
+
+// spec: OSW-4.1-7
+#[tokio::test]
+async fn an_agent_that_reads_nothing_more_holds_up_neither_shutdown_nor_drop() {
+    for dropped in [false, true] {
+        let (handle, mut far) = raw_agent().await;
+        let input = json!({"text": "x".repeat(1_000_000)});
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            calls.push(handle.call(request("echo", input.clone())).await.unwrap());
+        }
+        let ended = async {
+            if dropped {
+                drop(handle);
+            } else {
+                assert_eq!(handle.shutdown().await, CloseReason::Goodbye);
+            }
+            for call in calls {
+                assert_eq!(code(&call.result().await), "agent.disconnected");
+            }
+        };
+        let patience = Duration::from_secs(60);
+        tokio::time::timeout(patience, ended).await.unwrap();
+        // The stream has ended too.
+        while far.read(&mut [0; 4_096]).await.unwrap() > 0 {}
+    }
 }
 
 #[tokio::test]
@@ -434,4 +544,64 @@ async fn an_input_of_another_type_is_refused_and_not_repeated() {
     let outcome = call.result().await;
     assert_eq!(code(&outcome), "tool.invalid_input");
     assert!(!format!("{outcome:?}").contains("hidden"));
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_before_it_is_handed_over_is_cancelled() {
+    let mut handle = connect(Limits::default(), token()).await.unwrap();
+    assert!(handle.tools_changed().await);
+    let mut asking = Box::pin(handle.call(request("block", json!({}))));
+    tokio::select! {
+        biased;
+        _ = &mut asking => panic!("nobody has seen it yet"),
+        () = std::future::ready(()) => {}
+    }
+    while handle.pending_calls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(asking);
+    let over = async {
+        while handle.pending_calls() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), over)
+        .await
+        .unwrap();
+}
+
+/// Whether a process that is not our child runs; one that nobody has reaped does not.
+#[cfg(target_os = "linux")]
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_launch_that_is_given_up_leaves_no_process_behind() {
+    let script = "sleep 600 & echo $!; wait";
+    let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", script]);
+    let output = launcher.output();
+    let mut launch = Box::pin(launcher.launch());
+    let pid = loop {
+        tokio::select! {
+            _ = &mut launch => panic!("it is no agent"),
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
+        }
+        if let Some(pid) = output.text().strip_suffix('\n') {
+            break pid.to_owned();
+        }
+    };
+    assert!(runs(&pid));
+    drop(launch);
+    let gone = async {
+        while runs(&pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone)
+        .await
+        .unwrap();
 }

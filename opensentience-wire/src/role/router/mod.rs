@@ -173,6 +173,8 @@ struct Agent {
     routes: BTreeSet<RouteId>,
     meter: Meter,
     supervision: Supervision,
+    /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
+    stopping: bool,
 }
 
 #[derive(Debug)]
@@ -365,8 +367,9 @@ impl Router {
                 routes: BTreeSet::new(),
                 meter: Meter::default(),
                 supervision: Supervision::new(policy),
+                stopping: false,
             });
-        (entry.up, entry.health) = (true, Health::Ok);
+        (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
         entry.supervision.came_up(now.mono);
         self.on_tools(now, agent, tools);
     }
@@ -421,7 +424,8 @@ impl Router {
     }
 
     fn on_health(&mut self, agent: &str, health: Health) {
-        if let Some(entry) = self.agents.get_mut(agent) {
+        // One that is being ended for its health is not saved by a last good word.
+        if let Some(entry) = self.agents.get_mut(agent).filter(|entry| !entry.stopping) {
             entry.health = health;
         }
         self.stop_if_unwell(agent);
@@ -429,12 +433,13 @@ impl Router {
 
     /// An unhealthy agent whose policy wants another one is ended once none of its calls runs.
     fn stop_if_unwell(&mut self, agent: &str) {
-        let Some((name, entry)) = self.agents.get_key_value(agent) else {
+        let Some(entry) = self.agents.get_mut(agent) else {
             return;
         };
         let unwell = entry.up && entry.health == Health::Unhealthy && entry.routes.is_empty();
-        if unwell && entry.supervision.replaces_unwell() {
-            let agent = Arc::clone(name);
+        if unwell && !entry.stopping && entry.supervision.replaces_unwell() {
+            entry.stopping = true;
+            let agent = agent.into();
             self.out.push(Output::Stop { agent });
         }
     }

@@ -10,8 +10,10 @@ use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
-use super::io::{Alarm, Moved, Wire};
+use super::handle::Call;
+use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
+use crate::audit::AuditName;
 use crate::error::CommandError;
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, CoreConnection, Event, Outcome, Output};
@@ -27,11 +29,14 @@ const BATCH: usize = 64;
 
 /// What handles ask of the driver.
 pub(super) enum Command {
-    Call(
-        Box<CallRequest>,
-        oneshot::Sender<Result<Started, CommandError>>,
-    ),
-    Shutdown(String),
+    Call(Box<CallRequest>, Asker),
+}
+
+/// Who asked for a call, and what they need to hold it.
+pub(super) struct Asker {
+    pub(super) reply: oneshot::Sender<Result<Call, CommandError>>,
+    pub(super) cancels: mpsc::UnboundedSender<CallId>,
+    pub(super) taken: Arc<Notify>,
 }
 
 /// A call that was taken.
@@ -55,6 +60,10 @@ pub(super) struct Driver<S> {
     slots: HashMap<CallId, Slot>,
     /// Some slot holds output that its reader has no room for.
     blocked: bool,
+    /// Bytes that wait to be sent and were provoked by the agent; at most [`HIGH_WATER`] and what one read provokes.
+    answers: usize,
+    /// Bytes of calls among what was drained last.
+    released: usize,
     audit: AuditSink,
     pub(super) observer: Observer,
     tools: watch::Sender<Arc<[ToolSpec]>>,
@@ -66,6 +75,9 @@ pub(super) struct Driver<S> {
 /// Where commands come from.
 pub(super) struct Inbox {
     pub(super) commands: mpsc::Receiver<Command>,
+    /// Asks to end, or ends when all handles are gone. Heard when nothing else is: an agent that reads nothing more fills up
+    /// the rest.
+    pub(super) orders: mpsc::Receiver<()>,
     /// At most one for each call that was taken.
     pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
     pub(super) taken: Arc<Notify>,
@@ -86,6 +98,8 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             conn,
             slots: HashMap::new(),
             blocked: false,
+            answers: 0,
+            released: 0,
             audit,
             observer: Observer::default(),
             tools,
@@ -151,15 +165,18 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     async fn step(&mut self, inbox: &mut Inbox) {
         let now = self.wire.now();
         self.conn.set_reading(now, !self.blocked);
-        let reading = !self.blocked && self.conn.accepts_input() && self.wire.has_room();
+        // Calls that wait to be sent are no reason not to read: an agent whose results wait reads no calls.
+        self.answers = self.answers.min(self.wire.waiting());
+        let reading = !self.blocked && self.conn.accepts_input() && self.answers < HIGH_WATER;
         let commanding = self.wire.has_room() && !self.abandoned;
         let timer = self.alarm.ring(self.conn.poll_timeout());
         tokio::select! {
-            moved = self.wire.move_bytes(reading) => self.on_moved(moved),
-            command = inbox.commands.recv(), if commanding => {
+            moved = self.wire.move_bytes(reading) => self.on_answered(moved),
+            Some(command) = inbox.commands.recv(), if commanding => {
                 self.on_command(command);
                 self.on_more_commands(inbox);
             }
+            order = inbox.orders.recv(), if !self.abandoned => self.on_order(order),
             Some(id) = inbox.cancels.recv() => {
                 // A call that has ended needs no cancel.
                 let _ = self.conn.cancel(self.wire.now(), &id, None);
@@ -182,6 +199,16 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         };
     }
 
+    /// Counts what the agent provokes, except for calls: they waited for the places of others and are not the agent's to choose.
+    fn on_answered(&mut self, moved: Moved) {
+        let before = self.wire.waiting();
+        self.on_moved(moved);
+        self.released = 0;
+        self.drain();
+        let added = self.wire.waiting().saturating_sub(before);
+        self.answers += added.saturating_sub(self.released);
+    }
+
     /// What else waits goes out in the same write.
     fn on_more_commands(&mut self, inbox: &mut Inbox) {
         for _ in 1..BATCH {
@@ -192,30 +219,28 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             let Ok(command) = inbox.commands.try_recv() else {
                 return;
             };
-            self.on_command(Some(command));
+            self.on_command(command);
         }
     }
 
-    fn on_command(&mut self, command: Option<Command>) {
+    fn on_command(&mut self, command: Command) {
         let now = self.wire.now();
-        match command {
-            Some(Command::Call(request, reply)) => {
-                let span = trace::call(&request);
-                let started = self.conn.call_tool(now, *request);
-                let started = started.map(|id| self.slot(id, span));
-                // Who asked may be gone; then the call is dropped, which cancels it.
-                if let Err(Ok(started)) = reply.send(started) {
-                    let _ = self.conn.cancel(now, &started.id, None);
-                }
-            }
-            Some(Command::Shutdown(reason)) => drop(self.conn.goodbye(now, &reason, None)),
-            None => {
-                self.abandoned = true;
-                let reason = "the core has no more use for it";
-                // A connection that is closing has said so already.
-                drop(self.conn.goodbye(now, reason, None));
-            }
-        }
+        let Command::Call(request, asker) = command;
+        let span = trace::call(&request);
+        let started = self.conn.call_tool(now, *request);
+        let call = started.map(|id| Call::new(self.slot(id, span), asker.cancels, asker.taken));
+        // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
+        drop(asker.reply.send(call));
+    }
+
+    fn on_order(&mut self, order: Option<()>) {
+        self.abandoned = order.is_none();
+        let reason = match order {
+            Some(()) => "shutdown",
+            None => "the core has no more use for it",
+        };
+        // A connection that is closing has said so already.
+        drop(self.conn.goodbye(self.wire.now(), reason, None));
     }
 
     fn slot(&mut self, id: CallId, span: Span) -> Started {
@@ -278,7 +303,12 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                 self.tools
                     .send_replace(self.conn.tools().cloned().collect());
             }
-            Event::Audit(event) => self.audit.take(*event),
+            Event::Audit(event) => {
+                if event.name == AuditName::CallRouted {
+                    self.released += event.bytes.unwrap_or_default();
+                }
+                self.audit.take(*event);
+            }
             _ => {}
         }
     }

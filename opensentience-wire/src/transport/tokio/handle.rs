@@ -10,7 +10,7 @@ use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
 use super::audit::AuditSink;
-use super::core::{Command, Driver, Inbox, Started};
+use super::core::{Asker, Command, Driver, Inbox, Started};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, Config, CoreConnection, Outcome};
@@ -32,6 +32,7 @@ pub struct CoreHandle {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     commands: mpsc::Sender<Command>,
+    orders: mpsc::Sender<()>,
     /// At most one for each call that was taken.
     cancels: mpsc::UnboundedSender<CallId>,
     taken: Arc<Notify>,
@@ -41,22 +42,20 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Call(Box::new(request), reply);
-        let sent = self.commands.send(command).await;
-        sent.map_err(|_| CommandError::Closing)?;
-        let started = answer.await.map_err(|_| CommandError::Closing)??;
-        Ok(Call {
-            started,
+        let asker = Asker {
+            reply,
             cancels: self.cancels.clone(),
             taken: Arc::clone(&self.taken),
-            settled: AtomicBool::new(false),
-        })
+        };
+        let command = Command::Call(Box::new(request), asker);
+        let sent = self.commands.send(command).await;
+        sent.map_err(|_| CommandError::Closing)?;
+        answer.await.map_err(|_| CommandError::Closing)?
     }
 
-    /// Says goodbye. A driver that is gone has ended already.
-    pub(super) async fn shutdown(&self) {
-        let reason = Command::Shutdown("shutdown".into());
-        let _ = self.commands.send(reason).await;
+    /// Says goodbye. A driver that is gone has ended already, and one is enough.
+    pub(super) fn shutdown(&self) {
+        let _ = self.orders.try_send(());
     }
 }
 
@@ -91,7 +90,7 @@ impl CoreHandle {
     /// process if there is one.
     pub async fn shutdown(self) -> CloseReason {
         let Self { caller, task, .. } = self;
-        caller.shutdown().await;
+        caller.shutdown();
         let reason = task.await.unwrap_or(CloseReason::Disconnected);
         drop(caller);
         reason
@@ -109,6 +108,19 @@ pub struct Call {
 }
 
 impl Call {
+    pub(super) const fn new(
+        started: Started,
+        cancels: mpsc::UnboundedSender<CallId>,
+        taken: Arc<Notify>,
+    ) -> Self {
+        Self {
+            started,
+            cancels,
+            taken,
+            settled: AtomicBool::new(false),
+        }
+    }
+
     /// The call's id.
     #[must_use]
     pub const fn id(&self) -> &CallId {
@@ -164,18 +176,21 @@ impl core::fmt::Debug for Started {
 /// Both ends of a handle.
 pub(super) fn channels() -> (Handles, Inbox) {
     let (commands, commands_rx) = mpsc::channel(COMMANDS);
+    let (orders, orders_rx) = mpsc::channel(1);
     let (cancels, cancels_rx) = mpsc::unbounded_channel();
     let taken = Arc::new(Notify::new());
     let pending = Arc::new(AtomicUsize::new(0));
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
     let inbox = Inbox {
         commands: commands_rx,
+        orders: orders_rx,
         cancels: cancels_rx,
         taken: Arc::clone(&taken),
         pending: Arc::clone(&pending),
     };
     let caller = Caller {
         commands,
+        orders,
         cancels,
         taken,
         pending,

@@ -10,8 +10,8 @@ use tokio::time::Sleep;
 use ubos_common::os::Clock;
 use ubos_common::time::{Mono, Now};
 
-/// Bytes that wait to be sent before nothing more is read or taken.
-const HIGH_WATER: usize = 1 << 20;
+/// Bytes that wait to be sent before nothing more is taken that adds to them.
+pub(super) const HIGH_WATER: usize = 1 << 20;
 
 /// Bytes of room that an empty queue of bytes keeps.
 const UNSENT: usize = 64 << 10;
@@ -80,7 +80,12 @@ impl<S: AsyncRead + AsyncWrite> Wire<S> {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.unsent.len() - self.sent < HIGH_WATER
+        self.waiting() < HIGH_WATER
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.unsent.len() - self.sent
     }
 
     pub(super) fn received(&self, count: usize) -> &[u8] {

@@ -31,8 +31,10 @@ struct Shared {
 }
 
 struct State {
-    /// At most one for each call that is open.
-    jobs: VecDeque<Job>,
+    /// At most one for each call whose tool is waited for.
+    jobs: VecDeque<(u64, Job)>,
+    /// Numbers the jobs.
+    last: u64,
     threads: usize,
     idle: usize,
     max: usize,
@@ -42,6 +44,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             jobs: VecDeque::new(),
+            last: 0,
             threads: 0,
             idle: 0,
             max: THREADS,
@@ -61,7 +64,8 @@ impl Pool {
     ) -> Result<T, ToolError> {
         let (tx, rx) = oneshot::channel();
         // Nobody may wait for the answer any more.
-        self.0.push(Box::new(move || drop(tx.send(job()))));
+        let number = self.0.push(Box::new(move || drop(tx.send(job()))));
+        let _queued = Queued(&self.0, number);
         if !self.0.staff() {
             return Err(ErrorObject::of(ErrorCode::ToolBusy, "no thread is to be had").into());
         }
@@ -70,14 +74,35 @@ impl Pool {
     }
 }
 
+/// A job that somebody waits for. It leaves the queue with them: threads that are all held by tools that never return
+/// would let it grow.
+struct Queued<'a>(&'a Shared, u64);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        let place = state
+            .jobs
+            .binary_search_by_key(&self.1, |(number, _)| *number);
+        let job = place.ok().and_then(|place| state.jobs.remove(place));
+        // What it holds may have a drop of its own.
+        drop((state, job));
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, job: Job) {
-        self.lock().jobs.push_back(job);
+    fn push(&self, job: Job) -> u64 {
+        let mut state = self.lock();
+        state.last += 1;
+        let number = state.last;
+        state.jobs.push_back((number, job));
+        drop(state);
         self.work.notify_one();
+        number
     }
 
     /// Sees to it that somebody will take what waits; gives whether somebody will.
@@ -115,7 +140,7 @@ impl Shared {
             .wait_timeout_while(state, IDLE, |state| state.jobs.is_empty());
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.idle -= 1;
-        let job = state.jobs.pop_front();
+        let job = state.jobs.pop_front().map(|(_, job)| job);
         if job.is_none() {
             state.threads -= 1;
         }
@@ -153,5 +178,28 @@ mod tests {
         }
         assert_eq!(most.load(Ordering::SeqCst), 3);
         assert!(pool.0.lock().threads <= 3);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_nobody_waits_for_any_more_leaves_the_queue() {
+        let pool = Pool::default();
+        pool.set_threads(1);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let stubborn = pool.clone();
+        let mut held = tokio::task::JoinSet::new();
+        held.spawn(async move {
+            let job = move || Ok(ended.recv().is_err());
+            stubborn.run(job).await
+        });
+        while pool.0.lock().threads == 0 || !pool.0.lock().jobs.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            let given_up = tokio::time::timeout(Duration::ZERO, pool.run(|| Ok(())));
+            assert!(given_up.await.is_err());
+        }
+        assert_eq!(pool.0.lock().jobs.len(), 0);
+        drop(end);
+        assert!(held.join_next().await.unwrap().unwrap().unwrap());
     }
 }

@@ -20,7 +20,7 @@ use crate::token::SessionToken;
 pub struct LogLimits {
     /// Bytes of one line, its end not counted.
     pub line_bytes: usize,
-    /// Bytes of all lines that are kept.
+    /// Bytes of all lines that are kept, an end counted for each.
     pub run_bytes: usize,
 }
 
@@ -69,7 +69,7 @@ impl Captured {
     #[must_use]
     pub fn text(&self) -> String {
         let kept = self.lock();
-        let mut text = String::with_capacity(kept.bytes.saturating_add(kept.lines.len()));
+        let mut text = String::with_capacity(kept.bytes);
         for line in &kept.lines {
             text.push_str(line);
             text.push('\n');
@@ -167,13 +167,13 @@ impl Kept {
             line.truncate(end.unwrap_or_default());
             line.push('…');
         }
-        self.bytes = self.bytes.saturating_add(line.len());
+        self.bytes = self.bytes.saturating_add(line.len() + 1);
         self.lines.push_back(line.into());
         while self.bytes > self.limits.run_bytes {
             let Some(oldest) = self.lines.pop_front() else {
                 return;
             };
-            self.bytes -= oldest.len();
+            self.bytes -= oldest.len() + 1;
             self.dropped += 1;
         }
     }
@@ -228,5 +228,14 @@ mod tests {
             assert!(!log.text().contains(&token.expose()[..8]), "{before}");
             assert!(!log.text().contains("hunter2"));
         }
+    }
+
+    // They hold no bytes, and take memory all the same.
+    #[tokio::test]
+    async fn empty_lines_are_bounded_too() {
+        let limits = LogLimits::default().with_run_bytes(100);
+        let log = written(&"\n".repeat(1_000), limits, &token()).await;
+        assert!(log.text().len() <= 100);
+        assert!(log.dropped_lines() >= 900);
     }
 }

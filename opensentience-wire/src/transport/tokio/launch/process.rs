@@ -20,6 +20,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A launched process, the leader of a group of its own.
 pub(in crate::transport::tokio) struct Process {
     pub(in crate::transport::tokio) child: Child,
+    /// `None` once it has ended: another group may have the number then.
     group: Option<Pid>,
     pipes: [Option<JoinHandle<()>>; 2],
 }
@@ -102,6 +103,7 @@ impl Process {
         for pipe in self.pipes.iter_mut().filter_map(Option::take) {
             let _ = tokio::time::timeout(LAST_WORDS, pipe).await;
         }
+        self.group = None;
         status
     }
 
@@ -110,6 +112,13 @@ impl Process {
             // A group that is gone needs no signal.
             let _ = rustix::process::kill_process_group(group, signal);
         }
+    }
+}
+
+/// A launch that is given up leaves nothing behind, not even what a shell has started.
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::super::audit::Observer;
 use super::super::handle::{Caller, CoreHandle};
 use super::super::launch::{Exit, LaunchError, Launcher};
-use crate::error::CommandError;
+use crate::error::{CommandError, ErrorCode, ErrorObject};
 use crate::message::{Health, ToolSpec, ToolStream};
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
@@ -94,9 +94,27 @@ pub(super) async fn call(
     chunks: mpsc::Sender<ToolStream>,
     cancel: Arc<Notify>,
 ) -> Happened {
-    let mut call = match caller.call(request).await {
-        Ok(call) => call,
-        Err(error) => return Happened::Called(route, Err(error)),
+    let patience = request.timeout;
+    let late = async {
+        match patience {
+            Some(span) => tokio::time::sleep(span).await,
+            None => core::future::pending().await,
+        }
+    };
+    // An agent that reads nothing more takes no calls either.
+    let unsent = tokio::select! {
+        biased;
+        taken = caller.call(request) => Err(taken),
+        () = cancel.notified() => Ok(Outcome::canceled("canceled before it was sent")),
+        () = late => {
+            let error = ErrorObject::of(ErrorCode::ToolTimeout, "no result in time");
+            Ok(Outcome::failed(error.noticed_by("core.router")))
+        }
+    };
+    let mut call = match unsent {
+        Ok(outcome) => return Happened::Called(route, Ok(Box::new(outcome))),
+        Err(Ok(call)) => call,
+        Err(Err(error)) => return Happened::Called(route, Err(error)),
     };
     loop {
         tokio::select! {

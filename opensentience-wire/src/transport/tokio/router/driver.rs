@@ -1,6 +1,6 @@
 //! The driver of a [`Router`]: one task, and one for each agent and call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -13,7 +13,7 @@ use super::super::core::CHUNKS;
 use super::super::handle::Caller;
 use super::super::io::Alarm;
 use super::agents::{self, Happened, Living};
-use super::{Recipe, RouteError, Started, ToolRouterBuilder, View};
+use super::{Recipe, RouteError, RoutedCall, Started, ToolRouterBuilder, View};
 use crate::message::ToolStream;
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
@@ -22,7 +22,8 @@ use crate::role::router::{Ended, Input, Output, RouteId, Router};
 pub(super) enum Command {
     Call(
         Box<CallRequest>,
-        oneshot::Sender<Result<Started, RouteError>>,
+        mpsc::UnboundedSender<RouteId>,
+        oneshot::Sender<Result<RoutedCall, RouteError>>,
     ),
     Stop(Box<str>),
     Shutdown,
@@ -56,7 +57,7 @@ pub(super) struct Driver {
     told: mpsc::Receiver<Happened>,
     view: watch::Sender<Arc<View>>,
     /// Agents whose first launch is not over, and whom to tell when none is left.
-    starting: usize,
+    starting: BTreeSet<Arc<str>>,
     ready: Option<oneshot::Sender<()>>,
     closing: bool,
 }
@@ -73,7 +74,7 @@ impl Driver {
             router: Router::new(builder.config),
             clock,
             alarm: Alarm::new(clock),
-            starting: builder.recipes.len(),
+            starting: builder.recipes.keys().cloned().collect(),
             recipes: builder.recipes,
             audit: builder.audit,
             live: HashMap::new(),
@@ -99,7 +100,7 @@ impl Driver {
     ) {
         loop {
             self.drain();
-            if self.starting == 0
+            if self.starting.is_empty()
                 && let Some(ready) = self.ready.take()
             {
                 // Who started it may be gone.
@@ -128,13 +129,15 @@ impl Driver {
 
     fn on_command(&mut self, command: Option<Command>) {
         match command {
-            Some(Command::Call(request, reply)) => {
+            Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
-                let started = taken.map(|route| self.slot(route)).map_err(Into::into);
-                if let Err(Ok(started)) = reply.send(started) {
-                    // Who asked is gone.
-                    let _ = self.router.cancel(started.route);
-                }
+                let call = taken.map(|route| RoutedCall {
+                    started: self.slot(route),
+                    cancels,
+                    settled: false,
+                });
+                // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
+                drop(reply.send(call.map_err(Into::into)));
             }
             Some(Command::Stop(agent)) => {
                 self.recipes.remove(&*agent);
@@ -168,7 +171,7 @@ impl Driver {
         match happened {
             Happened::Launched(agent, Ok(living)) => self.on_launched(&agent, *living),
             Happened::Launched(agent, Err(_)) => {
-                self.starting = self.starting.saturating_sub(1);
+                self.starting.remove(&agent);
                 // One that never came up is known to the router all the same, for it is to be launched again.
                 let tools = Vec::new();
                 self.input(Input::AgentUp {
@@ -203,7 +206,7 @@ impl Driver {
     }
 
     fn on_launched(&mut self, agent: &Arc<str>, living: Living) {
-        self.starting = self.starting.saturating_sub(1);
+        self.starting.remove(agent);
         let stop = Arc::new(Notify::new());
         let tools = living.handle.tools().to_vec();
         let live = Live {

@@ -101,15 +101,10 @@ impl ToolRouter {
     /// The call is refused, and nothing was sent: see [`RouteError`].
     pub async fn call(&self, request: CallRequest) -> Result<RoutedCall, RouteError> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Call(Box::new(request), reply);
+        let command = Command::Call(Box::new(request), self.cancels.clone(), reply);
         let sent = self.commands.send(command).await;
         sent.map_err(|_| RouteError::Closing)?;
-        let started = answer.await.map_err(|_| RouteError::Closing)??;
-        Ok(RoutedCall {
-            started,
-            cancels: self.cancels.clone(),
-            settled: false,
-        })
+        answer.await.map_err(|_| RouteError::Closing)?
     }
 
     /// What is there to be called.
