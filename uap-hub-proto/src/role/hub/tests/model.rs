@@ -417,6 +417,10 @@ impl Model {
             .map(|(at, timer)| {
                 let about = match timer {
                     Timer::Unheard(agent) => format!("unheard {:?}", agent_of(agent)),
+                    Timer::Cool(agent) => {
+                        let room = hub.fleet.get(agent.as_str()).map(|agent| agent.room);
+                        format!("cool {:?} {room:?}", agent_of(agent))
+                    }
                     Timer::Session(id) => format!("session {:?}", {
                         let offer = &self.offers[self.named(id.as_str())];
                         (offer.agent, offer.job, offer.step)
