@@ -131,6 +131,7 @@ impl Hub {
         };
         self.timers.clear(&Timer::Unheard(id.clone()));
         self.timers.clear(&Timer::Cool(id.clone()));
+        self.one_less(now);
         self.event(Event::AgentGone {
             agent: id.clone(),
             reason: brief(reason),

@@ -250,6 +250,25 @@ impl Hub {
         lines.map(|line| (line, None)).collect()
     }
 
+    /// An agent cannot be asked any more. Jobs that all others refused waited for it alone, and are looked for
+    /// a little later, once for all who go.
+    pub(super) fn one_less(&mut self, now: Now) {
+        if !self.timers.is_set(&Timer::Fewer) {
+            let pause = self.config.refusal_pause.max(SHORTEST);
+            self.timers
+                .set(Timer::Fewer, now.mono.saturating_add(pause));
+        }
+    }
+
+    pub(super) fn place_refused(&mut self, now: Now) {
+        for job in self.queue.waiting() {
+            let entry = self.queue.get(job);
+            if entry.is_some_and(|entry| !entry.refused.is_empty()) {
+                self.place(now, job);
+            }
+        }
+    }
+
     /// All capable agents have refused and the pause is over.
     pub(super) fn offer_again(&mut self, now: Now, job: JobId) {
         if let Some(entry) = self.queue.get_mut(job) {

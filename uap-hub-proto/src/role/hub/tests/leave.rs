@@ -58,13 +58,13 @@ fn a_paused_agent_is_passed_over_until_it_is_resumed() {
     let mut rig = Rig::new();
     let (id, listen) = rig.agent();
     let id = ClientId::from(id);
-    rig.hub.pause_agent(&id).unwrap();
+    rig.hub.pause_agent(rig.now, &id).unwrap();
     rig.submit();
     assert_eq!(rig.proposals(), []);
     rig.hub.resume_agent(rig.now, &id).unwrap();
     assert_eq!(rig.proposals()[0].0, listen);
     for unknown in [
-        rig.hub.pause_agent(&"x".into()),
+        rig.hub.pause_agent(rig.now, &"x".into()),
         rig.hub.resume_agent(rig.now, &"x".into()),
     ] {
         assert_eq!(unknown, Err(CommandError::UnknownAgent));

@@ -434,6 +434,7 @@ impl Model {
                         },
                         self.jobs.iter().position(|id| id == job)
                     ),
+                    Timer::Fewer => "fewer".to_owned(),
                     Timer::Drain => "drain".to_owned(),
                 };
                 (at.saturating_since(self.rig.now.mono), about)

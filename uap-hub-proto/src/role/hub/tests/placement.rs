@@ -380,3 +380,43 @@ fn an_agent_that_refused_gets_back_to_its_bound() {
     );
     assert_eq!(rig.hub.agents().next().unwrap().load, 4);
 }
+
+// spec: HUB-3-6
+#[test]
+fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
+    for goes in ["leaves", "breaks", "is paused", "is drained"] {
+        let grace = Duration::from_secs(3600);
+        let mut rig = Rig::with(
+            Config::default()
+                .max_sessions_per_agent(1)
+                .resume_grace(grace),
+        );
+        let (_, one) = rig.agent();
+        rig.seconds(1);
+        let (busy, two) = rig.agent();
+        let busy = ClientId::from(busy.as_str());
+        rig.hub
+            .submit(rig.now, Job::test("t", vec![]).only_by(busy.clone()))
+            .unwrap();
+        let (_, session) = rig.proposals().pop().unwrap();
+        rig.answer(two, &session, true);
+        rig.open(Rpc::Execute, Some(&session));
+        rig.submit();
+        let (listen, session) = rig.proposals().pop().unwrap();
+        assert_eq!(listen, one);
+        rig.answer(one, &session, false);
+        rig.seconds(100);
+        assert_eq!(rig.proposals(), [], "the other has not refused");
+        match goes {
+            "leaves" => rig.half_close(two),
+            "breaks" => rig.reset(two),
+            "is paused" => rig.hub.pause_agent(rig.now, &busy).unwrap(),
+            _ => rig.hub.drain_agent(rig.now, &busy).unwrap(),
+        }
+        rig.seconds(1);
+        rig.seconds(1);
+        let asked = rig.proposals();
+        assert_eq!(asked.len(), 1, "the other {goes}");
+        assert_eq!(asked[0].0, one);
+    }
+}
