@@ -155,6 +155,14 @@ impl Fleet {
         self.update(id, |agent| agent.listen = None);
     }
 
+    /// Takes every control stream away.
+    pub(super) fn unlisten_all(&mut self) {
+        let ids: Vec<ClientId> = self.agents.keys().cloned().collect();
+        for id in ids {
+            self.unlisten(&id);
+        }
+    }
+
     pub(super) fn set_paused(&mut self, id: &ClientId, is_paused: bool, is_draining: bool) {
         self.update(id, |agent| {
             agent.is_paused = is_paused;

@@ -162,6 +162,7 @@ impl Hub {
             let status = Status::new(Code::Unavailable, LEAVING);
             self.outputs.push(Output::End { stream, status });
         }
+        self.fleet.unlisten_all();
         self.timers = Timers::new();
         self.phase = Phase::Closed;
         self.event(Event::Closed);

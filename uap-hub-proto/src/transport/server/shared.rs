@@ -255,6 +255,7 @@ impl Shared {
                 self.available.send_replace(core.hub.available_count());
             }
             Event::Closed => {
+                self.available.send_replace(core.hub.available_count());
                 self.closed.send_replace(true);
             }
             Event::Audit(_) | Event::AgentRegistered { .. } => {}

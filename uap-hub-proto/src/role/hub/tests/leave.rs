@@ -191,3 +191,20 @@ fn an_agent_that_does_not_read_is_let_go_at_the_bound() {
     );
     assert_eq!(rig.hub.view().counts().waiting_jobs, 5, "none is lost");
 }
+
+// spec: HUB-5-3, HUB-5-1
+#[test]
+fn a_hub_that_is_shut_down_has_nobody_available() {
+    let mut rig = Rig::new();
+    rig.running();
+    rig.hub.shutdown(rig.now, Duration::from_secs(1));
+    assert_eq!(rig.hub.available_count(), 1, "as long as Listen is open");
+    rig.seconds(1);
+    assert!(rig.hub.is_closed());
+    assert!(
+        rig.hub
+            .agents()
+            .all(|agent| !agent.is_available && agent.load == 0)
+    );
+    assert_eq!(rig.hub.view().counts().available_agents, 0);
+}
