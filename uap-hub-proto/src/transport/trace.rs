@@ -52,6 +52,34 @@ mod on {
         debug!(target: "uap_hub::queue", name, waiting, bound, "a queue has grown");
     }
 
+    /// A hub's jobs when they were last spoken of.
+    #[cfg(feature = "server")]
+    #[derive(Debug)]
+    pub(crate) struct Jobs {
+        counted: (usize, usize),
+        bound: usize,
+    }
+
+    #[cfg(feature = "server")]
+    impl Jobs {
+        pub(crate) fn new(bound: usize) -> Self {
+            let counted = (0, 0);
+            Self { counted, bound }
+        }
+
+        /// How many wait for an agent, how many are further, and how many there may be, where that is news.
+        pub(crate) fn count(&mut self, hub: &crate::role::hub::Hub) {
+            let counts = hub.view().counts();
+            let waiting = counts.waiting_jobs;
+            let counted = (waiting, counts.jobs.saturating_sub(waiting));
+            if counted != self.counted {
+                self.counted = counted;
+                let (running, bound) = (counted.1, self.bound);
+                debug!(target: "uap_hub::queue", name = "jobs", waiting, running, bound, "jobs came or went");
+            }
+        }
+    }
+
     /// The agent looks for its hub.
     #[cfg(feature = "client")]
     pub(crate) fn agent(event: &crate::role::agent::Event) {
@@ -104,6 +132,19 @@ mod off {
 
     #[cfg(feature = "client")]
     pub(crate) fn queue(_: &'static str, _: usize, _: usize) {}
+
+    #[cfg(feature = "server")]
+    #[derive(Debug)]
+    pub(crate) struct Jobs;
+
+    #[cfg(feature = "server")]
+    impl Jobs {
+        pub(crate) const fn new(_: usize) -> Self {
+            Self
+        }
+
+        pub(crate) const fn count(&mut self, _: &crate::role::hub::Hub) {}
+    }
 
     #[cfg(feature = "client")]
     pub(crate) fn agent(_: &crate::role::agent::Event) {}

@@ -361,6 +361,29 @@ async fn an_agent_finds_a_hub_that_comes_back() {
     assert_eq!(outcome.verdict, Verdict::Completed);
 }
 
+// spec: HUB-2-6, HUB-5-2
+#[tokio::test]
+async fn a_hub_that_is_dropped_lets_its_agents_and_jobs_go() {
+    let first = hub().await;
+    let addr = first.local_addr();
+    let fast = |config: agent::Config| config.first_retry(Duration::from_millis(20));
+    let _agent = worker("one").configure(fast).start(&first.url()).unwrap();
+    within(first.wait_for_agents(1)).await;
+    let job = first.submit(Job::test("hang", vec![])).unwrap();
+    drop(first);
+    assert_eq!(within(job.outcome()).await.verdict, Verdict::Cancelled);
+    // The port is free once the task that listens is gone.
+    let second = within(async {
+        loop {
+            match serve(addr, ServerConfig::default()).await {
+                Ok(hub) => break hub,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    });
+    within(second.await.wait_for_agents(1)).await;
+}
+
 // spec: HUB-3-1
 #[tokio::test]
 async fn the_prepare_hook_comes_before_the_session_is_ready() {

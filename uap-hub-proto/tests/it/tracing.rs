@@ -14,7 +14,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 use uap_hub_proto::{
-    role::hub::Job,
+    role::hub::{self, Job},
     transport::{
         client::AgentBuilder,
         server::{ServerConfig, serve},
@@ -65,9 +65,11 @@ impl Subscriber for Lines {
 async fn spans_have_ids_and_nothing_of_the_payload() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
-    let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default())
-        .await
-        .unwrap();
+    let hub = hub::Config::default().max_jobs(77);
+    let config = ServerConfig::default().hub(hub);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let payload = Payload::file("text", "t", "text/plain", "payload bytes");
+    let job = hub.submit(Job::test("echo", vec![payload])).unwrap();
     let _agent = AgentBuilder::new("traced")
         .bearer_token(String::from("sesame"))
         .on_test("echo", |payloads, context| async move {
@@ -78,8 +80,6 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         })
         .start(&hub.url())
         .unwrap();
-    let payload = Payload::file("text", "t", "text/plain", "payload bytes");
-    let job = hub.submit(Job::test("echo", vec![payload])).unwrap();
     assert_eq!(within(job.outcome()).await.message, "payload bytes");
     let client_id = hub.agents()[0].client_id.to_string();
     let said = lines.0.lock().unwrap().join("\n");
@@ -92,6 +92,9 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         "side=\"agent\"",
         "rpc=Execute",
         "name=\"reports\"",
+        "name=\"jobs\"\nwaiting=1\nrunning=0\nbound=77",
+        "name=\"jobs\"\nwaiting=0\nrunning=1\nbound=77",
+        "name=\"jobs\"\nwaiting=0\nrunning=0\nbound=77",
     ] {
         assert!(said.contains(wanted), "{wanted} in {said}");
     }

@@ -24,6 +24,9 @@ settings! {
         /// How long a job that all agents refused rests before it is offered again; 1 s, doubled each
         /// round up to 60 s.
         refusal_pause: Duration = Duration::from_secs(1),
+        /// How long an agent that refused, or did not answer, is offered no more than it has accepted; 1 s.
+        /// From then on it may have one more each time that this passes, up to `max_sessions_per_agent`.
+        refusal_cooldown: Duration = Duration::from_secs(1),
         /// How long a result is taken after a terminal status, and a stream kept after its end; 5 s.
         linger: Duration = Duration::from_secs(5),
         /// Whether the caller prepares each session ([`Output::Prepare`](super::Output::Prepare)) before

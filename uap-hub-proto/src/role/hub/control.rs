@@ -76,14 +76,15 @@ impl Hub {
             session: id.clone(),
         };
         self.job_event(now, job, accepted);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.stage = Stage::Preparing;
+        }
+        self.warm_up(&agent);
         if !self.config.prepare {
             return self.ready(now, &id);
         }
         // choice: HUB-3-1 preparing has no time limit of ours: the caller can cancel
         self.timers.clear(&Timer::Session(id.clone()));
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.stage = Stage::Preparing;
-        }
         self.outputs.push(Output::Prepare { session: id, job });
     }
 
@@ -129,6 +130,8 @@ impl Hub {
             return;
         };
         self.timers.clear(&Timer::Unheard(id.clone()));
+        self.timers.clear(&Timer::Cool(id.clone()));
+        self.one_less(now);
         self.event(Event::AgentGone {
             agent: id.clone(),
             reason: brief(reason),

@@ -32,6 +32,8 @@ pub(super) struct Agent {
     pub(super) is_paused: bool,
     /// Whether it is to go once its sessions have ended.
     pub(super) is_draining: bool,
+    /// Proposals and sessions that it may have now: fewer than the bound after it refused.
+    pub(super) room: usize,
     /// When it last got free of a session, or began to listen.
     idle_since: Mono,
     /// Breaks ties.
@@ -125,6 +127,7 @@ impl Fleet {
             sessions: BTreeSet::new(),
             is_paused: false,
             is_draining: false,
+            room: self.max_load,
             idle_since: now,
             order: self.registered,
         };
@@ -152,11 +155,39 @@ impl Fleet {
         self.update(id, |agent| agent.listen = None);
     }
 
+    /// Takes every control stream away.
+    pub(super) fn unlisten_all(&mut self) {
+        let ids: Vec<ClientId> = self.agents.keys().cloned().collect();
+        for id in ids {
+            self.unlisten(&id);
+        }
+    }
+
     pub(super) fn set_paused(&mut self, id: &ClientId, is_paused: bool, is_draining: bool) {
         self.update(id, |agent| {
             agent.is_paused = is_paused;
             agent.is_draining = is_draining;
         });
+    }
+
+    /// Bounds what the agent may have at once.
+    pub(super) fn set_room(&mut self, id: &ClientId, room: usize) {
+        self.update(id, |agent| agent.room = room);
+    }
+
+    /// Gives the agent at least that much room.
+    pub(super) fn raise_room(&mut self, id: &ClientId, room: usize) {
+        self.update(id, |agent| agent.room = agent.room.max(room));
+    }
+
+    /// Gives the agent room for one more; whether it has less than any other even so.
+    pub(super) fn widen(&mut self, id: &ClientId) -> bool {
+        let most = self.max_load;
+        let room = self.update(id, |agent| {
+            agent.room = most.min(agent.room.saturating_add(1));
+            agent.room
+        });
+        room.is_some_and(|room| room < most)
     }
 
     pub(super) fn add_session(&mut self, id: &ClientId, session: SessionId) {
@@ -259,7 +290,7 @@ impl Fleet {
         let is_listening = agent.listen.is_some();
         let is_present = is_listening && !agent.is_paused;
         let load = agent.sessions.len();
-        let rank = (is_present && load < self.max_load).then(|| {
+        let rank = (is_present && load < agent.room).then(|| {
             let rank = self.placement.rank(&Candidate {
                 client_id: id,
                 name: &agent.name,

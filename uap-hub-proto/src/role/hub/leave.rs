@@ -41,10 +41,11 @@ impl Hub {
     /// # Errors
     ///
     /// No such agent is registered.
-    pub fn pause_agent(&mut self, agent: &ClientId) -> Result<(), CommandError> {
+    pub fn pause_agent(&mut self, now: Now, agent: &ClientId) -> Result<(), CommandError> {
         let found = self.fleet.get(agent.as_str());
         let is_draining = found.ok_or(CommandError::UnknownAgent)?.is_draining;
         self.fleet.set_paused(agent, true, is_draining);
+        self.one_less(now);
         Ok(())
     }
 
@@ -72,6 +73,7 @@ impl Hub {
         let found = self.fleet.get(agent.as_str());
         found.ok_or(CommandError::UnknownAgent)?;
         self.fleet.set_paused(agent, true, true);
+        self.one_less(now);
         self.dismiss_if_drained(now, agent);
         self.finish(now);
         Ok(())
@@ -160,6 +162,7 @@ impl Hub {
             let status = Status::new(Code::Unavailable, LEAVING);
             self.outputs.push(Output::End { stream, status });
         }
+        self.fleet.unlisten_all();
         self.timers = Timers::new();
         self.phase = Phase::Closed;
         self.event(Event::Closed);

@@ -124,6 +124,7 @@ impl Hub {
         };
         let sessions: Vec<_> = agent.sessions.iter().cloned().collect();
         self.fleet.unlisten(id);
+        self.one_less(now);
         self.timers
             .set(Timer::Unheard(id.clone()), now.mono.saturating_add(grace));
         self.event(super::Event::AgentAway {

@@ -116,6 +116,10 @@ enum Timer {
     Wait(JobId),
     /// The job should have ended.
     Limit(JobId),
+    /// The agent that refused may have one session more. Before `Retry`, so that it can be asked by then.
+    Cool(ClientId),
+    /// Agents went away: refused jobs may wait for nobody else any more.
+    Fewer,
     /// The job that all refused is offered again.
     Retry(JobId),
     /// The session should have gone on; what that means depends on its stage.
@@ -302,6 +306,8 @@ impl Hub {
                     let outcome = Outcome::new(Verdict::TimedOut, "the job took too long");
                     self.stop_job(now, job, outcome, "the job took too long");
                 }
+                Timer::Cool(agent) => self.cooled_down(now, &agent),
+                Timer::Fewer => self.place_refused(now),
                 Timer::Retry(job) => self.offer_again(now, job),
                 Timer::Session(session) => self.session_timeout(now, &session),
                 Timer::Drain => self.end_sessions(now),

@@ -33,8 +33,10 @@ impl Hub {
             return;
         }
         let (chosen, asked) = self.choose(entry);
-        let has_refused = entry.refused.iter().filter(|id| self.fleet.is_present(id));
-        let all_refused = !entry.refused.is_empty() && has_refused.count() >= asked;
+        // They are counted only where there are enough of them: a job may ask thousands one by one.
+        let has_refused = || entry.refused.iter().filter(|id| self.fleet.is_present(id));
+        let may_all = chosen.is_none() && entry.refused.len() >= asked.max(1);
+        let all_refused = may_all && has_refused().count() >= asked;
         match chosen {
             Some(agent) => self.propose(now, job, &agent),
             None if all_refused && !self.timers.is_set(&Timer::Retry(job)) => {
@@ -131,7 +133,9 @@ impl Hub {
             return;
         };
         entry.reason = Some(reason.clone());
-        if entry.job.agent.is_some() {
+        let is_pinned = entry.job.agent.is_some();
+        self.cool_down(now, &agent);
+        if is_pinned {
             let mut outcome = Outcome::new(Verdict::Refused, reason);
             outcome.agent = Some(agent);
             self.end_session(now, session, outcome, Status::ok());
@@ -142,6 +146,44 @@ impl Hub {
         self.place(now, job);
         self.offer_to(now, &agent, false);
         self.dismiss_if_drained(now, &agent);
+    }
+
+    /// An agent that refused most likely has as much as it takes: it is offered no more than it has accepted
+    /// for a while, else a long queue would ask it for job after job.
+    // choice: HUB-3-6 the room of an agent that refused shrinks to what it accepted, and grows by one each time
+    fn cool_down(&mut self, now: Now, id: &ClientId) {
+        self.fleet.set_room(id, self.accepted_by(id));
+        self.arm_cooldown(now, id);
+    }
+
+    /// An agent that accepts more than it has room for since it refused has that room.
+    pub(super) fn warm_up(&mut self, id: &ClientId) {
+        if self.timers.is_set(&Timer::Cool(id.clone())) {
+            self.fleet.raise_room(id, self.accepted_by(id));
+        }
+    }
+
+    fn accepted_by(&self, id: &ClientId) -> usize {
+        let is_accepted = |session: &&SessionId| {
+            let found = self.sessions.get(session.as_str());
+            found.is_some_and(|found| found.stage != Stage::Proposed)
+        };
+        let agent = self.fleet.get(id.as_str());
+        agent.map_or(0, |agent| agent.sessions.iter().filter(is_accepted).count())
+    }
+
+    /// The agent may be ready for one session more.
+    pub(super) fn cooled_down(&mut self, now: Now, id: &ClientId) {
+        if self.fleet.widen(id) {
+            self.arm_cooldown(now, id);
+        }
+        self.offer_to(now, id, false);
+    }
+
+    fn arm_cooldown(&mut self, now: Now, id: &ClientId) {
+        let pause = self.config.refusal_cooldown.max(SHORTEST);
+        self.timers
+            .set(Timer::Cool(id.clone()), now.mono.saturating_add(pause));
     }
 
     /// Asks others before this agent. Agents that are gone need not be passed over, and are forgotten before
@@ -181,10 +223,16 @@ impl Hub {
                 return;
             };
             *after = Some(place);
-            if freed && let Some(entry) = self.queue.get_mut(job) {
+            let Some(entry) = self.queue.get_mut(job) else {
+                continue;
+            };
+            if freed {
                 freed = !entry.refused.remove(agent);
             }
-            self.place(now, job);
+            // A job that passes this agent over has nobody else either, or it would not wait.
+            if !entry.refused.contains(agent) {
+                self.place(now, job);
+            }
         }
     }
 
@@ -200,6 +248,25 @@ impl Hub {
         let own = std::iter::once(Line::One(id.clone()));
         let lines = lines.map(|(line, _)| line).chain(own);
         lines.map(|line| (line, None)).collect()
+    }
+
+    /// An agent cannot be asked any more. Jobs that all others refused waited for it alone, and are looked for
+    /// a little later, once for all who go.
+    pub(super) fn one_less(&mut self, now: Now) {
+        if !self.timers.is_set(&Timer::Fewer) {
+            let pause = self.config.refusal_pause.max(SHORTEST);
+            self.timers
+                .set(Timer::Fewer, now.mono.saturating_add(pause));
+        }
+    }
+
+    pub(super) fn place_refused(&mut self, now: Now) {
+        for job in self.queue.waiting() {
+            let entry = self.queue.get(job);
+            if entry.is_some_and(|entry| !entry.refused.is_empty()) {
+                self.place(now, job);
+            }
+        }
     }
 
     /// All capable agents have refused and the pause is over.
@@ -236,11 +303,12 @@ impl Hub {
     }
 }
 
+/// Even a pause of nothing is one, or refusals would go round and round in one call.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 fn pause(first: Duration, rounds: u32) -> Duration {
     /// The longest rest of a job that everybody refuses.
     const LONGEST: Duration = Duration::from_secs(60);
-    /// Even a pause of nothing is one, or refusals would go round and round in one call.
-    const SHORTEST: Duration = Duration::from_millis(1);
     let first = first.max(SHORTEST);
     first
         .saturating_mul(2_u32.saturating_pow(rounds))

@@ -167,6 +167,11 @@ impl HubHandle {
 impl Drop for Running {
     fn drop(&mut self) {
         self.timer.abort();
+        // Connections outlive the server's task: agents would go on listening to nobody.
+        self.shared.act(|hub, now| {
+            hub.shutdown(now, Duration::ZERO);
+            hub.handle_timeout(now);
+        });
         if let Some(serving) = lock(&self.serving).take() {
             serving.server.abort();
         }

@@ -51,6 +51,7 @@ struct Core {
     hub: Hub,
     sinks: HashMap<StreamId, Sink>,
     inboxes: HashMap<JobId, Arc<Inbox>>,
+    jobs: trace::Jobs,
     /// What the timer sleeps for.
     armed: Mono,
 }
@@ -92,6 +93,7 @@ impl Shared {
             max_waiting: (config.max_waiting_events, config.max_waiting_bytes),
             max_control_messages: config.max_control_messages.max(1),
             core: Mutex::new(Core {
+                jobs: trace::Jobs::new(config.hub.max_jobs),
                 hub: Hub::new(config.hub),
                 sinks: HashMap::new(),
                 inboxes: HashMap::new(),
@@ -181,6 +183,7 @@ impl Shared {
     }
 
     fn carry_out(self: &Arc<Self>, core: &mut Core) {
+        core.jobs.count(&core.hub);
         while let Some(output) = core.hub.poll_output() {
             match output {
                 Output::Send { stream, message } => self.send(core, stream, message),
@@ -255,6 +258,7 @@ impl Shared {
                 self.available.send_replace(core.hub.available_count());
             }
             Event::Closed => {
+                self.available.send_replace(core.hub.available_count());
                 self.closed.send_replace(true);
             }
             Event::Audit(_) | Event::AgentRegistered { .. } => {}

@@ -46,7 +46,7 @@ impl HubHandle {
     ///
     /// No such agent is registered.
     pub fn pause_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
-        self.0.shared.act(|hub, _| hub.pause_agent(agent))
+        self.0.shared.act(|hub, now| hub.pause_agent(now, agent))
     }
 
     /// Offers an agent jobs again.

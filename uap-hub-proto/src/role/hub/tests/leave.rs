@@ -58,13 +58,13 @@ fn a_paused_agent_is_passed_over_until_it_is_resumed() {
     let mut rig = Rig::new();
     let (id, listen) = rig.agent();
     let id = ClientId::from(id);
-    rig.hub.pause_agent(&id).unwrap();
+    rig.hub.pause_agent(rig.now, &id).unwrap();
     rig.submit();
     assert_eq!(rig.proposals(), []);
     rig.hub.resume_agent(rig.now, &id).unwrap();
     assert_eq!(rig.proposals()[0].0, listen);
     for unknown in [
-        rig.hub.pause_agent(&"x".into()),
+        rig.hub.pause_agent(rig.now, &"x".into()),
         rig.hub.resume_agent(rig.now, &"x".into()),
     ] {
         assert_eq!(unknown, Err(CommandError::UnknownAgent));
@@ -190,4 +190,21 @@ fn an_agent_that_does_not_read_is_let_go_at_the_bound() {
         "end ResourceExhausted the agent does not read"
     );
     assert_eq!(rig.hub.view().counts().waiting_jobs, 5, "none is lost");
+}
+
+// spec: HUB-5-3, HUB-5-1
+#[test]
+fn a_hub_that_is_shut_down_has_nobody_available() {
+    let mut rig = Rig::new();
+    rig.running();
+    rig.hub.shutdown(rig.now, Duration::from_secs(1));
+    assert_eq!(rig.hub.available_count(), 1, "as long as Listen is open");
+    rig.seconds(1);
+    assert!(rig.hub.is_closed());
+    assert!(
+        rig.hub
+            .agents()
+            .all(|agent| !agent.is_available && agent.load == 0)
+    );
+    assert_eq!(rig.hub.view().counts().available_agents, 0);
 }

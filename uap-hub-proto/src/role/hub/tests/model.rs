@@ -417,6 +417,10 @@ impl Model {
             .map(|(at, timer)| {
                 let about = match timer {
                     Timer::Unheard(agent) => format!("unheard {:?}", agent_of(agent)),
+                    Timer::Cool(agent) => {
+                        let room = hub.fleet.get(agent.as_str()).map(|agent| agent.room);
+                        format!("cool {:?} {room:?}", agent_of(agent))
+                    }
                     Timer::Session(id) => format!("session {:?}", {
                         let offer = &self.offers[self.named(id.as_str())];
                         (offer.agent, offer.job, offer.step)
@@ -430,6 +434,7 @@ impl Model {
                         },
                         self.jobs.iter().position(|id| id == job)
                     ),
+                    Timer::Fewer => "fewer".to_owned(),
                     Timer::Drain => "drain".to_owned(),
                 };
                 (at.saturating_since(self.rig.now.mono), about)

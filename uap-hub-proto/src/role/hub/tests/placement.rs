@@ -301,3 +301,122 @@ fn an_accepted_job_waits_no_more() {
     assert_eq!(ended(&mut rig), Vec::<String>::new());
     assert!(rig.hub.cancel(rig.now, job).is_ok());
 }
+
+/// An agent that takes one session at a time, whatever the hub would give it; how often it refused and the
+/// streams of what it accepted.
+fn refuse_all_but_one(rig: &mut Rig, running: &mut Option<StreamId>) -> usize {
+    let mut refusals = 0;
+    loop {
+        let proposals = rig.proposals();
+        if proposals.is_empty() {
+            return refusals;
+        }
+        for (listen, session) in proposals {
+            let accepts = running.is_none();
+            rig.answer(listen, &session, accepts);
+            refusals += usize::from(!accepts);
+            if accepts {
+                *running = Some(rig.open(Rpc::Execute, Some(&session)));
+            }
+        }
+    }
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_agent_below_its_bound_is_not_stormed_with_what_it_refuses() {
+    const JOBS: usize = 200;
+    let mut rig = Rig::new();
+    rig.agent();
+    for _ in 0..JOBS {
+        rig.submit();
+    }
+    let mut running = None;
+    let first = refuse_all_but_one(&mut rig, &mut running);
+    assert!(first <= 15, "{first} of what was on its way");
+    let mut refusals = 0;
+    for _ in 0..10 {
+        rig.seconds(1);
+        refusals += refuse_all_but_one(&mut rig, &mut running);
+    }
+    assert!(refusals <= 10, "{refusals} in ten pauses");
+    for n in 0..JOBS {
+        let stream = running.take().unwrap_or_else(|| panic!("after job {n}"));
+        rig.result(stream, State::Completed);
+        assert_eq!(refuse_all_but_one(&mut rig, &mut running), 0);
+    }
+    assert_eq!((running, rig.hub.job_count()), (None, 0), "none is lost");
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_agent_that_refused_gets_back_to_its_bound() {
+    let mut rig = Rig::with(Config::default().max_sessions_per_agent(4));
+    let (_, listen) = rig.agent();
+    let submit = |rig: &mut Rig| (0..4).map(|_| rig.submit()).count();
+    submit(&mut rig);
+    let offers = rig.proposals();
+    rig.answer(listen, &offers[0].1, false);
+    offers[1..]
+        .iter()
+        .for_each(|(_, id)| rig.answer(listen, id, true));
+    assert_eq!(rig.proposals(), []);
+    let taken = rig.hub.view().jobs().find(|job| job.agent.is_some());
+    let taken = taken.unwrap().id;
+    rig.hub.cancel(rig.now, taken).unwrap();
+    rig.drain();
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "it has room for the three that it took"
+    );
+    submit(&mut rig);
+    assert_eq!(rig.proposals(), [], "and not for more");
+    rig.seconds(1);
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "until it was left alone for a while"
+    );
+    assert_eq!(rig.hub.agents().next().unwrap().load, 4);
+}
+
+// spec: HUB-3-6
+#[test]
+fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
+    for goes in ["leaves", "breaks", "is paused", "is drained"] {
+        let grace = Duration::from_secs(3600);
+        let mut rig = Rig::with(
+            Config::default()
+                .max_sessions_per_agent(1)
+                .resume_grace(grace),
+        );
+        let (_, one) = rig.agent();
+        rig.seconds(1);
+        let (busy, two) = rig.agent();
+        let busy = ClientId::from(busy.as_str());
+        rig.hub
+            .submit(rig.now, Job::test("t", vec![]).only_by(busy.clone()))
+            .unwrap();
+        let (_, session) = rig.proposals().pop().unwrap();
+        rig.answer(two, &session, true);
+        rig.open(Rpc::Execute, Some(&session));
+        rig.submit();
+        let (listen, session) = rig.proposals().pop().unwrap();
+        assert_eq!(listen, one);
+        rig.answer(one, &session, false);
+        rig.seconds(100);
+        assert_eq!(rig.proposals(), [], "the other has not refused");
+        match goes {
+            "leaves" => rig.half_close(two),
+            "breaks" => rig.reset(two),
+            "is paused" => rig.hub.pause_agent(rig.now, &busy).unwrap(),
+            _ => rig.hub.drain_agent(rig.now, &busy).unwrap(),
+        }
+        rig.seconds(1);
+        rig.seconds(1);
+        let asked = rig.proposals();
+        assert_eq!(asked.len(), 1, "the other {goes}");
+        assert_eq!(asked[0].0, one);
+    }
+}

@@ -99,7 +99,9 @@ impl At {
         let mut rig = Rig::with(Config::default().prepare(true));
         let (agent, listen) = rig.agent();
         if stage == "waiting" {
-            rig.hub.pause_agent(&agent.as_str().into()).unwrap();
+            rig.hub
+                .pause_agent(rig.now, &agent.as_str().into())
+                .unwrap();
         }
         let job = rig.submit();
         let mut at = Self {
