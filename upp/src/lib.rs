@@ -25,9 +25,11 @@ mod blob;
 mod cancel;
 mod content;
 mod error;
+mod key;
 mod list;
 mod message;
 mod model;
+mod retry;
 mod scripted;
 mod settled;
 mod stream;
@@ -43,6 +45,7 @@ pub use blob::Blob;
 pub use cancel::{CancelToken, Cancelled};
 pub use content::{ContentBlock, MediaKind, Source};
 pub use error::{ErrorCode, UppError};
+pub use key::{DynamicKey, KeyError, KeyStrategy, OneKey, RoundRobinKeys, WeightedKeys};
 pub use list::{Iter, List};
 pub use message::{
     AssistantMessage, Message, MessageType, Messages, Metadata, Stamp, ToolResultMessage,
@@ -51,6 +54,10 @@ pub use message::{
 pub use model::{
     LlmCapabilities, LlmInstance, LlmModel, LlmOptions, LlmRequest, LlmResponse, ModelEvent,
     ModelReference, ModelStream, llm,
+};
+pub use retry::{
+    Attempts, ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel,
+    RetryStrategy, RetryWorld, TokenBucket, retry_after,
 };
 pub use scripted::{Reply, ScriptedModel};
 pub use stream::{EventDelta, StreamEvent, StreamEventType, events_of};

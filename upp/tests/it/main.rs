@@ -11,4 +11,5 @@
 mod json;
 #[cfg(feature = "openai")]
 mod openai;
+mod retry;
 mod tools;
