@@ -37,7 +37,7 @@ mod thread;
 mod tool;
 mod turn;
 
-#[cfg(feature = "openai")]
+#[cfg(feature = "http")]
 pub mod transport;
 
 pub use accumulate::Accumulator;

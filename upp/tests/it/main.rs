@@ -8,8 +8,16 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[cfg(feature = "anthropic")]
+mod anthropic;
+#[cfg(feature = "google")]
+mod google;
+#[cfg(feature = "openai")]
+mod http;
 mod json;
 #[cfg(feature = "openai")]
 mod openai;
 mod retry;
 mod tools;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod vendor;
