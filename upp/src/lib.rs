@@ -35,6 +35,7 @@ mod settled;
 mod stream;
 mod thread;
 mod tool;
+mod tool_loop;
 mod turn;
 
 #[cfg(feature = "http")]
@@ -66,4 +67,5 @@ pub use tool::{
     Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution,
     ToolResult, ToolSet, ToolUseStrategy, json_text, object, run_call,
 };
+pub use tool_loop::{LlmCall, LlmInput, MAX_ITERATIONS, StreamResult};
 pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};

@@ -7,7 +7,8 @@ use upp::{
     ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, ToolResult, ToolResultMessage, object,
 };
 
-use crate::vendor::{KEY, answer, drain, events, parts, request, serve, stamp, structured};
+use crate::stamp;
+use crate::vendor::{KEY, answer, drain, events, parts, request, serve, structured};
 
 fn model(url: &str) -> GoogleModel {
     let config = GoogleConfig::default()

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::stamp;
 use futures::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use ubos_common::json::RawObject;
-use ubos_common::time::Timestamp;
 use upp::{
     AssistantMessage, ContentBlock, FnTool, List, LlmModel, LlmRequest, LlmResponse, Message,
-    ModelEvent, Source, Stamp, Tool, ToolCall, ToolResult, ToolResultMessage, UppError,
-    UserMessage, json_text, object,
+    ModelEvent, Source, Tool, ToolCall, ToolResult, ToolResultMessage, UppError, UserMessage,
+    json_text, object,
 };
 
 pub(crate) const KEY: &str = "sk-not-a-real-key-0123456789";
@@ -89,10 +89,6 @@ pub(crate) fn events(text: &str, size: usize) -> Pieces {
     let mut pieces = vec![head.as_bytes().to_vec()];
     pieces.extend(text.as_bytes().chunks(size).map(<[u8]>::to_vec));
     pieces
-}
-
-pub(crate) fn stamp(n: u32) -> Stamp {
-    Stamp::with_id(format!("m-{n}"), Timestamp::EPOCH)
 }
 
 /// A question with an image, a call and its result, a tool, a system prompt and parameters.
