@@ -5,10 +5,12 @@
 //! agent here: strategies, state and checkpoints are in `uap-agent`, which uses these types as they are.
 //!
 //! ```text
-//! transport/openai      chat completions over HTTP           feature `openai`
-//! LlmModel              one request, one answer, in pieces or whole
-//! run_call, Accumulator one tool call with its hooks; events added up
-//! types                 Message, Turn, Thread, Tool, StreamEvent, UppError
+//! transport/{openai,anthropic,google}  models over HTTP             one feature each
+//! LlmInstance, StreamResult            model, tools, model again
+//! RetryModel, KeyStrategy              when to ask again, and with which key
+//! LlmModel                             one request, one answer, in pieces or whole
+//! run_call, Accumulator                one tool call with its hooks; events added up
+//! types                                Message, Turn, Thread, Tool, StreamEvent, UppError
 //! ```
 //!
 //! Keys are [`ubos_common::secret::Secret`]s; nothing here prints one. No parameter of the user's is changed and no
@@ -16,9 +18,19 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `openai` | OpenAI-compatible chat completions over reqwest |
+//! | `openai` | chat completions of OpenAI and of everybody who speaks like it, with presets by name |
+//! | `anthropic` | the messages API |
+//! | `google` | `generateContent` |
+//! | `http` | what the three share: reqwest with rustls, on tokio; of no use alone |
 //!
-//! Begin with [`ScriptedModel`] and [`Message`].
+//! | limit | |
+//! |---|---|
+//! | an answer in one piece, and the texts of a streamed one | 64 MiB |
+//! | one server-sent event | 16 MiB |
+//! | parts of an answer | 4,096 |
+//! | rounds of tools | 10, unless the tool strategy says otherwise |
+//!
+//! Begin with [`llm`] and [`LlmInstance::generate`]; [`ScriptedModel`] needs no network.
 
 mod accumulate;
 mod blob;
@@ -38,7 +50,7 @@ mod tool;
 mod tool_loop;
 mod turn;
 
-#[cfg(feature = "http")]
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub mod transport;
 
 pub use accumulate::Accumulator;

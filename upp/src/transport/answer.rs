@@ -15,8 +15,11 @@ use crate::stream::{StreamEvent, StreamEventType};
 use crate::turn::CycleUsage;
 
 /// The blocks of vendors that do not number them; calls lie above.
+#[cfg(any(feature = "openai", feature = "google"))]
 pub(super) const REASONING: u32 = 0;
+#[cfg(any(feature = "openai", feature = "google"))]
 pub(super) const TEXT: u32 = 1;
+#[cfg(any(feature = "openai", feature = "google"))]
 pub(super) const FIRST_CALL: u32 = 2;
 
 /// What has come of an answer, and the events that say it.
@@ -100,6 +103,7 @@ impl Answer {
         self.say(StreamEvent::text(kind, index, text))
     }
 
+    #[cfg(any(feature = "openai", feature = "google"))]
     /// What the answer's text is: structured output where that was asked for.
     pub(super) const fn text_kind(&self) -> StreamEventType {
         if self.structured {

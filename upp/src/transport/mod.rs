@@ -18,7 +18,6 @@ pub use config::ProviderConfig;
 pub use sse::{SseError, SseReader};
 
 /// Declares the public model of a vendor.
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 macro_rules! vendor_model {
     ($(#[$meta:meta])* $name:ident, $vendor:expr) => {
         $(#[$meta])*
@@ -72,5 +71,4 @@ macro_rules! vendor_model {
         }
     };
 }
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 use vendor_model;

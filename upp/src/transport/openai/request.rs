@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, Write, to_string};
 
-use super::super::body::{Place, Text, params, place, tool_metadata, untaken};
+use super::super::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
 use crate::content::{ContentBlock, MediaKind, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
@@ -27,7 +27,7 @@ pub(super) fn body(
     object.member("model", model);
     object.member("messages", &messages(request)?);
     if !request.tools.is_empty() {
-        object.member("tools", &Tools(&request.tools, provider));
+        object.member("tools", &Text(&tools(request, provider)));
     }
     if let Some(schema) = &request.structure {
         let schema = format!(
@@ -53,27 +53,19 @@ pub(super) fn body(
     Ok(out)
 }
 
-struct Tools<'a>(&'a [Arc<dyn Tool>], &'a str);
-
-impl Write for Tools<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'[');
-        for (n, tool) in self.0.iter().enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(br#"{"type":"function","function":"#);
-            let mut object = MemberWriter::begin(out);
+fn tools(request: &LlmRequest, provider: &str) -> String {
+    let declare = |tool: &Arc<dyn Tool>| {
+        let function = object_text(|object| {
             object.member("name", tool.name());
             object.member("description", tool.description());
             object.member("parameters", tool.parameters());
             let own = ["name", "description", "parameters"];
-            tool_metadata(&mut object, tool.as_ref(), self.1, &own);
-            object.end();
-            out.push(b'}');
-        }
-        out.push(b']');
-    }
+            tool_metadata(object, tool.as_ref(), provider, &own);
+        });
+        format!(r#"{{"type":"function","function":{function}}}"#)
+    };
+    let declared: Vec<String> = request.tools.iter().map(declare).collect();
+    format!("[{}]", declared.join(","))
 }
 
 fn messages(request: &LlmRequest) -> Result<Vec<Entry>, &'static str> {
