@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, Write};
 
+use crate::turn::Turn;
+
 ubos_common::words! {
     /// What kind of failure it was.
     ///
@@ -77,6 +79,8 @@ pub struct UppError {
     pub retry_after: Option<Duration>,
     /// What lies behind it.
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
+    /// What a call with tools had come to before it failed, where there was an answer already. Not written.
+    pub partial_turn: Option<Arc<Turn>>,
 }
 
 impl UppError {
@@ -96,6 +100,7 @@ impl UppError {
             status_code: None,
             retry_after: None,
             cause: None,
+            partial_turn: None,
         }
     }
 

@@ -5,10 +5,12 @@
 //! agent here: strategies, state and checkpoints are in `uap-agent`, which uses these types as they are.
 //!
 //! ```text
-//! transport/openai      chat completions over HTTP           feature `openai`
-//! LlmModel              one request, one answer, in pieces or whole
-//! run_call, Accumulator one tool call with its hooks; events added up
-//! types                 Message, Turn, Thread, Tool, StreamEvent, UppError
+//! transport/{openai,anthropic,google}  models over HTTP             one feature each
+//! LlmInstance, StreamResult            model, tools, model again
+//! RetryModel, KeyStrategy              when to ask again, and with which key
+//! LlmModel                             one request, one answer, in pieces or whole
+//! run_call, Accumulator                one tool call with its hooks; events added up
+//! types                                Message, Turn, Thread, Tool, StreamEvent, UppError
 //! ```
 //!
 //! Keys are [`ubos_common::secret::Secret`]s; nothing here prints one. No parameter of the user's is changed and no
@@ -16,26 +18,39 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `openai` | OpenAI-compatible chat completions over reqwest |
+//! | `openai` | chat completions of OpenAI and of everybody who speaks like it, with presets by name |
+//! | `anthropic` | the messages API |
+//! | `google` | `generateContent` |
+//! | `http` | what the three share: reqwest with rustls, on tokio; of no use alone |
 //!
-//! Begin with [`ScriptedModel`] and [`Message`].
+//! | limit | |
+//! |---|---|
+//! | an answer in one piece, and the texts of a streamed one | 64 MiB |
+//! | one server-sent event | 16 MiB |
+//! | parts of an answer | 4,096 |
+//! | rounds of tools | 10, unless the tool strategy says otherwise |
+//!
+//! Begin with [`llm`] and [`LlmInstance::generate`]; [`ScriptedModel`] needs no network.
 
 mod accumulate;
 mod blob;
 mod cancel;
 mod content;
 mod error;
+mod key;
 mod list;
 mod message;
 mod model;
+mod retry;
 mod scripted;
 mod settled;
 mod stream;
 mod thread;
 mod tool;
+mod tool_loop;
 mod turn;
 
-#[cfg(feature = "openai")]
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub mod transport;
 
 pub use accumulate::Accumulator;
@@ -43,6 +58,7 @@ pub use blob::Blob;
 pub use cancel::{CancelToken, Cancelled};
 pub use content::{ContentBlock, MediaKind, Source};
 pub use error::{ErrorCode, UppError};
+pub use key::{DynamicKey, KeyError, KeyStrategy, OneKey, RoundRobinKeys, WeightedKeys};
 pub use list::{Iter, List};
 pub use message::{
     AssistantMessage, Message, MessageType, Messages, Metadata, Stamp, ToolResultMessage,
@@ -52,6 +68,10 @@ pub use model::{
     LlmCapabilities, LlmInstance, LlmModel, LlmOptions, LlmRequest, LlmResponse, ModelEvent,
     ModelReference, ModelStream, llm,
 };
+pub use retry::{
+    Attempts, ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel,
+    RetryStrategy, RetryWorld, TokenBucket, retry_after,
+};
 pub use scripted::{Reply, ScriptedModel};
 pub use stream::{EventDelta, StreamEvent, StreamEventType, events_of};
 pub use thread::Thread;
@@ -59,4 +79,5 @@ pub use tool::{
     Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution,
     ToolResult, ToolSet, ToolUseStrategy, json_text, object, run_call,
 };
+pub use tool_loop::{LlmCall, LlmInput, MAX_ITERATIONS, StreamResult};
 pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};

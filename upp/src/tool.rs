@@ -12,6 +12,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use ubos_common::json::{Kind, RawBuf, RawObject};
 
+pub(crate) use run::guard;
 pub use run::{ToolSet, run_call};
 
 use crate::cancel::CancelToken;

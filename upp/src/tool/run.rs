@@ -170,7 +170,7 @@ fn record(
 }
 
 /// Runs a future of the user's; a panic in it is an error that says no more than that, for it may hold secrets.
-async fn guard<F: Future + Unpin>(mut future: F) -> Result<F::Output, ToolError> {
+pub(crate) async fn guard<F: Future + Unpin>(mut future: F) -> Result<F::Output, ToolError> {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| {
             core::pin::Pin::new(&mut future).poll(cx)

@@ -1,7 +1,74 @@
-//! Adapters that reach a model over a network, one feature each.
+//! Adapters that reach a model over a network, one feature each, on one HTTP client.
 
-#[cfg(feature = "openai")]
-pub mod openai;
+mod answer;
+mod body;
+mod config;
+mod http;
+mod refusal;
 mod sse;
 
+#[cfg(feature = "anthropic")]
+pub mod anthropic;
+#[cfg(feature = "google")]
+pub mod google;
+#[cfg(feature = "openai")]
+pub mod openai;
+
+pub use config::ProviderConfig;
 pub use sse::{SseError, SseReader};
+
+/// Declares the public model of a vendor.
+macro_rules! vendor_model {
+    ($(#[$meta:meta])* $name:ident, $vendor:expr) => {
+        $(#[$meta])*
+        #[derive(Clone)]
+        pub struct $name($crate::transport::http::HttpModel);
+
+        impl $name {
+            /// A model of a vendor.
+            ///
+            /// # Errors
+            ///
+            /// `INVALID_REQUEST` where the base URL is none, or plain HTTP to another host without leave for it, or
+            /// where a header cannot be sent; `PROVIDER_ERROR` where no TLS is to be had.
+            pub fn new(
+                model_id: impl Into<::std::sync::Arc<str>>,
+                config: $crate::transport::ProviderConfig,
+            ) -> Result<Self, $crate::UppError> {
+                $crate::transport::http::HttpModel::new(model_id.into(), config, &$vendor).map(Self)
+            }
+        }
+
+        impl ::core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                self.0.describe(stringify!($name), f)
+            }
+        }
+
+        impl $crate::LlmModel for $name {
+            fn provider(&self) -> &str {
+                self.0.provider()
+            }
+
+            fn model_id(&self) -> &str {
+                self.0.model_id()
+            }
+
+            fn capabilities(&self) -> $crate::LlmCapabilities {
+                self.0.capabilities()
+            }
+
+            fn complete(
+                &self,
+                request: $crate::LlmRequest,
+            ) -> ::futures_core::future::BoxFuture<'static, Result<$crate::LlmResponse, $crate::UppError>> {
+                self.0.complete(request)
+            }
+
+            fn stream(&self, request: $crate::LlmRequest) -> $crate::ModelStream {
+                self.0.stream(request)
+            }
+        }
+    };
+}
+use vendor_model;

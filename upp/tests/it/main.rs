@@ -8,7 +8,22 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[cfg(feature = "anthropic")]
+mod anthropic;
+#[cfg(feature = "google")]
+mod google;
+#[cfg(feature = "openai")]
+mod http;
 mod json;
 #[cfg(feature = "openai")]
 mod openai;
+mod retry;
+mod tool_loop;
 mod tools;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod vendor;
+
+/// What the messages of a test are marked with.
+fn stamp(n: u32) -> upp::Stamp {
+    upp::Stamp::with_id(format!("m-{n}"), ubos_common::time::Timestamp::EPOCH)
+}

@@ -1,69 +1,17 @@
 //! The OpenAI adapter against a server on loopback that answers in the vendor's shape.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use ubos_common::json::RawObject;
 use ubos_common::time::Timestamp;
 use upp::transport::openai::{OpenAiConfig, OpenAiModel};
 use upp::{
-    AssistantMessage, ErrorCode, FnTool, List, LlmModel, LlmRequest, LlmResponse, Message,
-    ModelEvent, Stamp, Tool, ToolCall, ToolResult, ToolResultMessage, UppError, json_text, object,
+    AssistantMessage, ContentBlock, ErrorCode, FnTool, List, LlmModel, LlmRequest, LlmResponse,
+    MediaKind, Message, Metadata, Source, Stamp, Tool, ToolCall, ToolResult, ToolResultMessage,
+    UppError, UserMessage, json_text, object,
 };
 
-const KEY: &str = "sk-not-a-real-key-0123456789";
-
-/// Answers one request with these pieces, a flush and a moment between them; gives what it was sent.
-async fn serve(pieces: Vec<Vec<u8>>) -> (String, tokio::task::JoinHandle<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/v1/", listener.local_addr().unwrap());
-    #[expect(clippy::disallowed_methods, reason = "the server of a test")]
-    let server = tokio::spawn(async move {
-        let (mut socket, _) = listener.accept().await.unwrap();
-        let mut seen = Vec::new();
-        loop {
-            let mut bytes = [0; 4096];
-            let n = socket.read(&mut bytes).await.unwrap();
-            seen.extend_from_slice(&bytes[..n]);
-            let text = String::from_utf8_lossy(&seen);
-            let Some((head, body)) = text.split_once("\r\n\r\n") else {
-                continue;
-            };
-            let length = head.lines().find_map(|line| {
-                line.to_lowercase()
-                    .strip_prefix("content-length: ")?
-                    .parse()
-                    .ok()
-            });
-            if body.len() >= length.unwrap_or(0) || n == 0 {
-                break;
-            }
-        }
-        for piece in pieces {
-            socket.write_all(&piece).await.unwrap();
-            socket.flush().await.unwrap();
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        String::from_utf8(seen).unwrap()
-    });
-    (url, server)
-}
-
-fn answer(status: &str, body: &str) -> Vec<Vec<u8>> {
-    vec![format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()).into_bytes()]
-}
-
-/// An event stream, split at every few bytes.
-fn events(text: &str, size: usize) -> Vec<Vec<u8>> {
-    let mut pieces = vec![
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec(),
-    ];
-    pieces.extend(text.as_bytes().chunks(size).map(<[u8]>::to_vec));
-    pieces
-}
+use crate::vendor::{KEY, answer, drain, events, parts, serve, structured};
 
 fn model(url: &str) -> OpenAiModel {
     OpenAiModel::new(
@@ -103,20 +51,7 @@ fn request() -> LlmRequest {
 }
 
 async fn last(model: &OpenAiModel) -> (Vec<String>, Result<LlmResponse, UppError>) {
-    let mut stream = model.stream(request());
-    let mut types = Vec::new();
-    while let Some(item) = stream.next().await {
-        match item {
-            Ok(ModelEvent::Event(event)) => types.push(event.event_type.to_string()),
-            Ok(ModelEvent::Done(response)) => {
-                assert!(stream.next().await.is_none());
-                return (types, Ok(*response));
-            }
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => return (types, Err(error)),
-        }
-    }
-    panic!("no end");
+    drain(model, request()).await
 }
 
 const CHUNKS: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
@@ -189,7 +124,7 @@ async fn the_body_is_the_request_and_the_parameters_as_they_stand() {
         ("hello", 2)
     );
     let sent = server.await.unwrap();
-    let (head, body) = sent.split_once("\r\n\r\n").unwrap();
+    let (head, body) = parts(&sent[0]);
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"));
     assert!(
         head.to_lowercase()
@@ -237,6 +172,18 @@ async fn a_refusal_is_the_error_that_its_status_says() {
             "HTTP status 429",
         ),
         (
+            "429 Too Many Requests",
+            r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#.to_owned(),
+            ErrorCode::QuotaExceeded,
+            "pay",
+        ),
+        (
+            "500 Internal Server Error",
+            "<html>".to_owned(),
+            ErrorCode::ProviderError,
+            "HTTP status 500",
+        ),
+        (
             "200 OK",
             "[]".to_owned(),
             ErrorCode::InvalidResponse,
@@ -267,7 +214,7 @@ async fn a_refusal_is_the_error_that_its_status_says() {
     }
     let (url, server) = serve(vec![]).await;
     server.abort();
-    let _ = server.await;
+    assert!(server.await.unwrap_err().is_cancelled());
     assert_eq!(
         model(&url).complete(request()).await.unwrap_err().code,
         ErrorCode::NetworkError
@@ -334,5 +281,67 @@ fn keys_are_not_printed_and_do_not_leave_unencrypted() {
             config("http://example.org/v1").with_plain_http_allowed()
         )
         .is_ok()
+    );
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn media_structure_and_a_tools_own_words_go_out_in_the_vendors_shape() {
+    let body = r#"{"id":"c-1","model":"m-1-1","system_fingerprint":null,"choices":[{"message":{"content":"{\"n\":3}"},"finish_reason":"stop"}]}"#;
+    let (url, server) = serve(answer("200 OK", body)).await;
+    let image = |source| ContentBlock::image(source, "image/png");
+    let content = vec![
+        image(Source::Bytes(vec![1, 2, 3].into())),
+        image(Source::Url("https://x/y".into())),
+        ContentBlock::document(Source::Base64("AQID".into()), "application/pdf"),
+        ContentBlock::media(MediaKind::Audio, vec![1, 2, 3], "audio/mpeg"),
+    ];
+    let mut request = structured();
+    request.messages = vec![UserMessage::new(crate::stamp(1), content).into()].into();
+    let mut metadata = Metadata::new();
+    metadata.set(
+        "openai",
+        object(r#"{"strict":true,"name":"other"}"#).unwrap(),
+    );
+    let tool = FnTool::new("t", "d", object("{}").unwrap(), |a: RawObject, _| async {
+        Ok(a.into())
+    });
+    request.tools = vec![Arc::new(tool.with_metadata(metadata)) as Arc<dyn Tool>].into();
+    let response = model(&url).complete(request.clone()).await.unwrap();
+    assert_eq!(response.data.unwrap().as_str(), r#"{"n":3}"#);
+    let said = response
+        .message
+        .metadata
+        .as_ref()
+        .unwrap()
+        .get("openai")
+        .unwrap();
+    assert_eq!(said.to_owned().as_str(), r#"{"id":"c-1","model":"m-1-1"}"#);
+    let asked = server.await.unwrap();
+    assert_eq!(
+        parts(&asked[0]).1,
+        concat!(
+            r#"{"model":"m-1","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}},"#,
+            r#"{"type":"image_url","image_url":{"url":"https://x/y"}},{"type":"file","file":{"filename":"document","file_data":"data:application/pdf;base64,AQID"}},"#,
+            r#"{"type":"input_audio","input_audio":{"data":"AQID","format":"mp3"}}]}],"#,
+            r#""tools":[{"type":"function","function":{"name":"t","description":"d","parameters":{},"strict":true}}],"#,
+            r#""response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"type":"object"}}}}"#
+        )
+    );
+    let film = ContentBlock::media(MediaKind::Video, vec![1], "video/mp4");
+    request.messages = vec![Message::user(crate::stamp(1), film)].into();
+    let error = model(&url).complete(request).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidRequest);
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn a_model_that_will_not_answer_says_so_in_text() {
+    let body = r#"{"choices":[{"message":{"content":null,"refusal":"I cannot."},"finish_reason":"stop"}]}"#;
+    let (url, _server) = serve(answer("200 OK", body)).await;
+    let response = model(&url).complete(structured()).await.unwrap();
+    assert_eq!(
+        (response.message.text().as_str(), response.data),
+        ("I cannot.", None)
     );
 }

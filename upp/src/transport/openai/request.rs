@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::{Kind, MemberWriter, RawBuf, Write, to_string};
+use ubos_common::json::{MemberWriter, Write, to_string};
 
-use crate::content::{ContentBlock, Source};
+use super::super::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+use crate::content::{ContentBlock, MediaKind, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
 use crate::tool::Tool;
@@ -17,6 +18,7 @@ use crate::tool::Tool;
 // impl: UPP-2
 pub(super) fn body(
     model: &str,
+    provider: &str,
     request: &LlmRequest,
     streams: bool,
 ) -> Result<Vec<u8>, &'static str> {
@@ -25,7 +27,7 @@ pub(super) fn body(
     object.member("model", model);
     object.member("messages", &messages(request)?);
     if !request.tools.is_empty() {
-        object.member("tools", &Tools(&request.tools));
+        object.member("tools", &Text(&tools(request, provider)));
     }
     if let Some(schema) = &request.structure {
         let schema = format!(
@@ -38,61 +40,32 @@ pub(super) fn body(
         object.member("stream", &true);
         object.member("stream_options", &Text(r#"{"include_usage":true}"#));
     }
-    for (name, value) in params(request)? {
-        object.member(&name, &value);
-    }
-    object.end();
-    Ok(out)
-}
-
-/// The user's parameters; one that would stand twice in the body is refused, for it could not arrive unaltered.
-fn params(request: &LlmRequest) -> Result<Vec<(String, RawBuf)>, &'static str> {
-    let Some(params) = &request.params else {
-        return Ok(Vec::new());
-    };
-    let read: std::collections::BTreeMap<String, RawBuf> = params
-        .deserialize()
-        .map_err(|_| "parameters that are no object")?;
     let taken = |name: &str| match name {
         "model" | "messages" | "stream" | "stream_options" => true,
         "tools" => !request.tools.is_empty(),
         "response_format" => request.structure.is_some(),
         _ => false,
     };
-    if read.keys().any(|name| taken(name)) {
-        return Err("a parameter that the request itself sets");
+    for (name, value) in params(request, taken)? {
+        object.member(&name, &value);
     }
-    Ok(read.into_iter().collect())
+    object.end();
+    Ok(out)
 }
 
-/// JSON that is written as it is.
-struct Text<'a>(&'a str);
-
-impl Write for Text<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.0.as_bytes());
-    }
-}
-
-struct Tools<'a>(&'a [Arc<dyn Tool>]);
-
-impl Write for Tools<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.push(b'[');
-        for (n, tool) in self.0.iter().enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(br#"{"type":"function","function":"#);
-            let mut object = MemberWriter::begin(out);
+fn tools(request: &LlmRequest, provider: &str) -> String {
+    let declare = |tool: &Arc<dyn Tool>| {
+        let function = object_text(|object| {
             object.member("name", tool.name());
             object.member("description", tool.description());
             object.member("parameters", tool.parameters());
-            object.end();
-            out.push(b'}');
-        }
-        out.push(b']');
-    }
+            let own = ["name", "description", "parameters"];
+            tool_metadata(object, tool.as_ref(), provider, &own);
+        });
+        format!(r#"{{"type":"function","function":{function}}}"#)
+    };
+    let declared: Vec<String> = request.tools.iter().map(declare).collect();
+    format!("[{}]", declared.join(","))
 }
 
 fn messages(request: &LlmRequest) -> Result<Vec<Entry>, &'static str> {
@@ -136,30 +109,68 @@ fn parts(content: &[ContentBlock]) -> Result<String, &'static str> {
     if let [ContentBlock::Text(text)] = content {
         return Ok(to_string(&**text));
     }
-    let mut written = Vec::with_capacity(content.len());
-    for block in content {
-        written.push(match block {
-            ContentBlock::Text(text) => {
-                format!(r#"{{"type":"text","text":{}}}"#, to_string(&**text))
-            }
-            ContentBlock::Image {
-                source, mime_type, ..
-            } => {
-                let url = match source {
-                    Source::Url(url) => url.to_string(),
-                    Source::Base64(data) => format!("data:{mime_type};base64,{data}"),
-                    Source::Bytes(data) => format!("data:{mime_type};base64,{}", data.to_base64()),
-                    Source::Text(_) => return Err("an image that is a text"),
-                };
-                format!(
-                    r#"{{"type":"image_url","image_url":{{"url":{}}}}}"#,
-                    to_string(&url)
-                )
-            }
-            _ => return Err("content that this model does not take"),
-        });
+    let written: Result<Vec<String>, _> = content.iter().map(part).collect();
+    Ok(format!("[{}]", written?.join(",")))
+}
+
+fn part(block: &ContentBlock) -> Result<String, &'static str> {
+    let inline = |source: &Source, mime: &str| match place(source) {
+        Ok(Place::Base64(data)) => Ok(format!("data:{mime};base64,{data}")),
+        Ok(Place::Url(url)) => Ok(url),
+        Err(error) => Err(error),
+    };
+    match block {
+        ContentBlock::Text(text) => Ok(format!(
+            r#"{{"type":"text","text":{}}}"#,
+            to_string(&**text)
+        )),
+        ContentBlock::Image {
+            source, mime_type, ..
+        } => {
+            let url = to_string(&inline(source, mime_type)?);
+            Ok(format!(
+                r#"{{"type":"image_url","image_url":{{"url":{url}}}}}"#
+            ))
+        }
+        ContentBlock::Document {
+            source: Source::Text(text),
+            ..
+        } => Ok(format!(
+            r#"{{"type":"text","text":{}}}"#,
+            to_string(&**text)
+        )),
+        // The vendor takes no document by URL.
+        ContentBlock::Document {
+            source: Source::Url(_),
+            ..
+        } => Err(untaken(block)),
+        ContentBlock::Document {
+            source,
+            mime_type,
+            title,
+            ..
+        } => {
+            let name = to_string(title.as_deref().unwrap_or("document"));
+            let data = to_string(&inline(source, mime_type)?);
+            Ok(format!(
+                r#"{{"type":"file","file":{{"filename":{name},"file_data":{data}}}}}"#
+            ))
+        }
+        ContentBlock::Media {
+            kind: MediaKind::Audio,
+            data,
+            mime_type,
+            ..
+        } => {
+            let format = mime_type.rsplit('/').next().unwrap_or_default();
+            let format = if format == "mpeg" { "mp3" } else { format };
+            let (format, data) = (to_string(format), to_string(&data.to_base64()));
+            Ok(format!(
+                r#"{{"type":"input_audio","input_audio":{{"data":{data},"format":{format}}}}}"#
+            ))
+        }
+        _ => Err(untaken(block)),
     }
-    Ok(format!("[{}]", written.join(",")))
 }
 
 /// One message as the vendor reads it.
@@ -203,9 +214,4 @@ fn call(call: &crate::tool::ToolCall) -> String {
         to_string(&*call.tool_name),
         to_string(call.arguments.as_str())
     )
-}
-
-/// Whether a raw value is there and not null.
-pub(super) fn is_some(value: &RawBuf) -> bool {
-    value.kind() != Kind::Null
 }

@@ -1,0 +1,234 @@
+//! Which key a request goes out with.
+
+use core::fmt;
+use core::future::{Future, ready};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::error::Error;
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use ubos_common::secret::Secret;
+
+/// Chooses the key of each request, attempt by attempt: one that was refused for its rate may be followed by another.
+///
+/// Spec: UPP-1.3 key strategies
+// impl: UPP-9
+pub trait KeyStrategy: Send + Sync {
+    /// The key of the next request; `random` is 64 fresh random bits.
+    fn key(&self, random: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>>;
+}
+
+/// Why there is no key. It never holds one.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// A list of keys has none.
+    #[error("a list of keys without a key")]
+    Empty,
+    /// No key of a list has a weight above 0.
+    #[error("a list of keys whose weights are all 0")]
+    NoWeight,
+    /// A function that gives keys failed.
+    #[error("the key could not be had")]
+    Failed(#[source] Arc<dyn Error + Send + Sync>),
+}
+
+impl KeyError {
+    /// A function that gives keys failed. Its text must not hold one.
+    pub fn failed(cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::Failed(Arc::new(cause))
+    }
+}
+
+/// Always the same key.
+#[derive(Clone, Debug)]
+pub struct OneKey(Secret<String>);
+
+impl OneKey {
+    /// A key.
+    pub fn new(key: impl Into<Secret<String>>) -> Self {
+        Self(key.into())
+    }
+}
+
+impl KeyStrategy for OneKey {
+    fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
+        Box::pin(ready(Ok(self.0.clone())))
+    }
+}
+
+/// One key after the other, from the first.
+///
+/// ```
+/// use futures::executor::block_on;
+/// use upp::{KeyStrategy, RoundRobinKeys};
+///
+/// let keys = RoundRobinKeys::new(["one".to_owned(), "two".to_owned()])?;
+/// assert_eq!(block_on(keys.key(0))?.expose(), "one");
+/// assert_eq!(block_on(keys.key(0))?.expose(), "two");
+/// assert_eq!(block_on(keys.key(0))?.expose(), "one");
+/// # Ok::<(), upp::KeyError>(())
+/// ```
+#[derive(Debug)]
+pub struct RoundRobinKeys {
+    keys: Vec<Secret<String>>,
+    next: AtomicUsize,
+}
+
+impl RoundRobinKeys {
+    /// Keys, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Empty`].
+    pub fn new<K: Into<Secret<String>>>(
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Self, KeyError> {
+        let keys: Vec<_> = keys.into_iter().map(Into::into).collect();
+        if keys.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        Ok(Self {
+            keys,
+            next: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl KeyStrategy for RoundRobinKeys {
+    fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
+        let turn = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                Some((n + 1) % self.keys.len())
+            })
+            .unwrap_or(0);
+        Box::pin(ready(self.keys.get(turn).cloned().ok_or(KeyError::Empty)))
+    }
+}
+
+/// Keys at random, each as often as its weight says.
+#[derive(Debug)]
+pub struct WeightedKeys(Vec<(Secret<String>, u32)>);
+
+impl WeightedKeys {
+    /// Keys and their weights.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Empty`], [`KeyError::NoWeight`].
+    pub fn new<K: Into<Secret<String>>>(
+        keys: impl IntoIterator<Item = (K, u32)>,
+    ) -> Result<Self, KeyError> {
+        let keys: Vec<_> = keys.into_iter().map(|(k, w)| (k.into(), w)).collect();
+        if keys.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if keys.iter().all(|(_, weight)| *weight == 0) {
+            return Err(KeyError::NoWeight);
+        }
+        Ok(Self(keys))
+    }
+
+    fn pick(&self, random: u64) -> Option<&Secret<String>> {
+        let total: u128 = self.0.iter().map(|(_, weight)| u128::from(*weight)).sum();
+        let mut left = u128::from(random).saturating_mul(total) >> 64;
+        for (key, weight) in &self.0 {
+            match left.checked_sub((*weight).into()) {
+                Some(rest) => left = rest,
+                None => return Some(key),
+            }
+        }
+        None
+    }
+}
+
+impl KeyStrategy for WeightedKeys {
+    fn key(&self, random: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
+        Box::pin(ready(self.pick(random).cloned().ok_or(KeyError::NoWeight)))
+    }
+}
+
+/// A key that a function gives, asked for each request: from a vault, or one that expires.
+pub struct DynamicKey(Box<Give>);
+
+type Give = dyn Fn() -> BoxFuture<'static, Result<Secret<String>, KeyError>> + Send + Sync;
+
+impl DynamicKey {
+    /// The function.
+    pub fn new<F, R>(give: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Secret<String>, KeyError>> + Send + 'static,
+    {
+        Self(Box::new(move || Box::pin(give())))
+    }
+}
+
+impl KeyStrategy for DynamicKey {
+    fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for DynamicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DynamicKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::executor::block_on;
+
+    // spec: UPP-9
+    #[test]
+    fn lists_without_a_usable_key_are_errors() {
+        let none: [String; 0] = [];
+        assert!(matches!(RoundRobinKeys::new(none), Err(KeyError::Empty)));
+        let none: [(String, u32); 0] = [];
+        assert!(matches!(WeightedKeys::new(none), Err(KeyError::Empty)));
+        let zero = [("a".to_owned(), 0)];
+        assert!(matches!(WeightedKeys::new(zero), Err(KeyError::NoWeight)));
+    }
+
+    // spec: UPP-9
+    #[test]
+    fn weights_share_the_range_of_randomness() {
+        let keys = [("a", 1), ("b", 0), ("c", 3)].map(|(key, weight)| (key.to_owned(), weight));
+        let keys = WeightedKeys::new(keys).unwrap();
+        let quarter = 1_u64 << 62;
+        for (random, wanted) in [
+            (0, "a"),
+            (quarter - 1, "a"),
+            (quarter, "c"),
+            (u64::MAX, "c"),
+        ] {
+            assert_eq!(block_on(keys.key(random)).unwrap().expose(), wanted);
+        }
+    }
+
+    // spec: UPP-9, UPP-8
+    #[test]
+    fn a_function_is_asked_each_time_and_nothing_is_printed() {
+        let count = AtomicUsize::new(0);
+        let keys = DynamicKey::new(move || {
+            let n = count.fetch_add(1, Ordering::Relaxed);
+            ready(match n {
+                0 | 1 => Ok(Secret::new(format!("key-{n}"))),
+                _ => Err(KeyError::failed(fmt::Error)),
+            })
+        });
+        assert_eq!(block_on(keys.key(0)).unwrap().expose(), "key-0");
+        assert_eq!(block_on(keys.key(0)).unwrap().expose(), "key-1");
+        assert!(matches!(block_on(keys.key(0)), Err(KeyError::Failed(_))));
+        let key = || "hidden".to_owned();
+        let (one, many) = (
+            OneKey::new(key()),
+            RoundRobinKeys::new([key(), key()]).unwrap(),
+        );
+        let heavy = WeightedKeys::new([(key(), 1)]).unwrap();
+        assert!(!format!("{one:?} {many:?} {heavy:?} {keys:?}").contains("hidden"));
+    }
+}

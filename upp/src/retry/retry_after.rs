@@ -1,0 +1,81 @@
+//! What a vendor asks for in its `Retry-After`.
+
+use core::time::Duration;
+
+use ubos_common::time::Timestamp;
+
+/// How long a `Retry-After` header asks to wait: seconds, or the date in the form that HTTP/1.1 writes. At most `max`;
+/// a date that is past asks for nothing.
+///
+/// ```
+/// use core::time::Duration;
+/// use ubos_common::time::Timestamp;
+/// use upp::retry_after;
+///
+/// let (now, max) = ("1994-11-06T08:49:30Z".parse()?, Duration::from_secs(3600));
+/// assert_eq!(retry_after(now, "120", max), Some(Duration::from_secs(120)));
+/// assert_eq!(retry_after(now, "Sun, 06 Nov 1994 08:49:37 GMT", max), Some(Duration::from_secs(7)));
+/// assert_eq!(retry_after(now, "soon", max), None);
+/// # Ok::<(), ubos_common::time::TimeError>(())
+/// ```
+#[must_use]
+pub fn retry_after(now: Timestamp, value: &str, max: Duration) -> Option<Duration> {
+    let value = value.trim();
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = if is_number {
+        value.parse().unwrap_or(u64::MAX)
+    } else {
+        date(value)?.saturating_since(now)
+    };
+    Some(Duration::from_secs(seconds).min(max))
+}
+
+/// A date as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT`; nobody checks the name of the day.
+fn date(value: &str) -> Option<Timestamp> {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let (_, rest) = value.split_once(", ")?;
+    let mut words = rest.split(' ');
+    let (day, month, year) = (words.next()?, words.next()?, words.next()?);
+    let (time, zone) = (words.next()?, words.next()?);
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    if zone != "GMT" || words.next().is_some() {
+        return None;
+    }
+    format!("{year}-{month:02}-{day}T{time}Z").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: UPP-9
+    #[test]
+    fn seconds_and_dates_are_read_and_bounded() {
+        let now: Timestamp = "2026-01-31T23:59:00Z".parse().unwrap();
+        let max = Duration::from_secs(3600);
+        for (value, seconds) in [
+            ("0", Some(0)),
+            (" 59 ", Some(59)),
+            ("3601", Some(3600)),
+            ("99999999999999999999999999", Some(3600)),
+            ("Sun, 01 Feb 2026 00:00:30 GMT", Some(90)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(3600)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5", None),
+            ("Sun, 01 Feb 2026 00:00:30 CET", None),
+            ("Sun, 30 Feb 2026 00:00:30 GMT", None),
+            ("Sun, 01 Feb 2026 00:00:30 GMT x", None),
+        ] {
+            assert_eq!(
+                retry_after(now, value, max).map(|wait| wait.as_secs()),
+                seconds,
+                "{value}"
+            );
+        }
+    }
+}

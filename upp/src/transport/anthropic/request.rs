@@ -1,0 +1,226 @@
+//! The body of a request.
+
+use ubos_common::json::{MemberWriter, RawBuf, to_string};
+
+use super::ANSWER_TOOL;
+use super::response::Thought;
+use crate::content::{ContentBlock, Source};
+use crate::message::{AssistantMessage, Message};
+use crate::model::LlmRequest;
+use crate::tool::ToolResult;
+use crate::transport::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+
+/// The body: what the request says, then the user's parameters as they stand.
+///
+/// # Errors
+///
+/// A parameter has a name that the request itself needs, or content cannot be said in this shape.
+pub(super) fn body(
+    model: &str,
+    provider: &str,
+    request: &LlmRequest,
+    streams: bool,
+) -> Result<Vec<u8>, &'static str> {
+    let structured = request.structure.is_some();
+    let taken = |name: &str| match name {
+        "model" | "messages" | "stream" => true,
+        "system" => request.system.is_some(),
+        "tools" => structured || !request.tools.is_empty(),
+        "tool_choice" => structured,
+        _ => false,
+    };
+    let params = params(request, taken)?;
+    let mut out = Vec::with_capacity(1024);
+    let mut object = MemberWriter::begin(&mut out);
+    object.member("model", model);
+    object.member("messages", &Text(&messages(request, provider)?));
+    object.optional("system", request.system.as_deref());
+    if structured || !request.tools.is_empty() {
+        object.member("tools", &Text(&tools(request, provider)?));
+    }
+    if structured {
+        // With tools of the user's the model may call them first.
+        let choice = if request.tools.is_empty() {
+            format!(r#"{{"type":"tool","name":"{ANSWER_TOOL}"}}"#)
+        } else {
+            r#"{"type":"any"}"#.into()
+        };
+        object.member("tool_choice", &Text(&choice));
+    }
+    if streams {
+        object.member("stream", &true);
+    }
+    for (name, value) in params {
+        object.member(&name, &value);
+    }
+    object.end();
+    Ok(out)
+}
+
+fn tools(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
+    let mut tools: Vec<String> = Vec::with_capacity(request.tools.len() + 1);
+    for tool in request.tools.iter() {
+        tools.push(object_text(|object| {
+            object.member("name", tool.name());
+            object.member("description", tool.description());
+            object.member("input_schema", tool.parameters());
+            let own = ["name", "description", "input_schema"];
+            tool_metadata(object, tool.as_ref(), provider, &own);
+        }));
+    }
+    if let Some(schema) = &request.structure {
+        if request.tools.iter().any(|tool| tool.name() == ANSWER_TOOL) {
+            return Err("a tool of the name that structured output needs");
+        }
+        tools.push(object_text(|object| {
+            object.member("name", ANSWER_TOOL);
+            object.member("description", "Give the final answer.");
+            object.member("input_schema", &**schema);
+        }));
+    }
+    Ok(format!("[{}]", tools.join(",")))
+}
+
+fn messages(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
+    let mut written = Vec::with_capacity(request.messages.len());
+    for message in &request.messages {
+        let (role, blocks) = match message {
+            Message::User(user) => ("user", user_blocks(&user.content)?),
+            Message::Assistant(answer) => ("assistant", assistant_blocks(answer, provider)),
+            Message::ToolResult(results) => {
+                ("user", results.results.iter().map(tool_result).collect())
+            }
+        };
+        // The vendor refuses messages without content.
+        if !blocks.is_empty() {
+            written.push(object_text(|object| {
+                object.member("role", role);
+                object.member("content", &Text(&format!("[{}]", blocks.join(","))));
+            }));
+        }
+    }
+    Ok(format!("[{}]", written.join(",")))
+}
+
+fn text(text: &str) -> Option<String> {
+    // The vendor refuses empty text blocks.
+    (!text.is_empty()).then(|| format!(r#"{{"type":"text","text":{}}}"#, to_string(text)))
+}
+
+fn user_blocks(content: &[ContentBlock]) -> Result<Vec<String>, &'static str> {
+    let mut blocks = Vec::with_capacity(content.len());
+    for block in content {
+        blocks.extend(match block {
+            ContentBlock::Text(said) => text(said),
+            ContentBlock::Image {
+                source, mime_type, ..
+            } => Some(media("image", source, mime_type, None)?),
+            ContentBlock::Document {
+                source,
+                mime_type,
+                title,
+                ..
+            } => Some(media("document", source, mime_type, title.as_deref())?),
+            _ => return Err(untaken(block)),
+        });
+    }
+    Ok(blocks)
+}
+
+fn media(
+    kind: &'static str,
+    source: &Source,
+    mime_type: &str,
+    title: Option<&str>,
+) -> Result<String, &'static str> {
+    let source = match source {
+        Source::Text(text) if kind == "document" => format!(
+            r#"{{"type":"text","media_type":"text/plain","data":{}}}"#,
+            to_string(&**text)
+        ),
+        other => match place(other)? {
+            Place::Url(url) => format!(r#"{{"type":"url","url":{}}}"#, to_string(&url)),
+            Place::Base64(data) => format!(
+                r#"{{"type":"base64","media_type":{},"data":{}}}"#,
+                to_string(mime_type),
+                to_string(&data)
+            ),
+        },
+    };
+    Ok(object_text(|object| {
+        object.member("type", kind);
+        object.member("source", &Text(&source));
+        object.optional("title", title);
+    }))
+}
+
+/// Thoughts go back to the vendor that signed them, and to no other; they stand first, as the vendor wants.
+fn assistant_blocks(answer: &AssistantMessage, provider: &str) -> Vec<String> {
+    let mut reasoning = answer.content.iter().filter_map(|block| match block {
+        ContentBlock::Reasoning(text) => Some(text),
+        _ => None,
+    });
+    let mut blocks = Vec::new();
+    for thought in Thought::of(answer, provider) {
+        match thought {
+            Thought::Signed(signature) => blocks.extend(reasoning.next().map(|thinking| {
+                object_text(|object| {
+                    object.member("type", "thinking");
+                    object.member("thinking", &**thinking);
+                    object.member("signature", &*signature);
+                })
+            })),
+            Thought::Unsigned => drop(reasoning.next()),
+            Thought::Redacted(data) => blocks.push(object_text(|object| {
+                object.member("type", "redacted_thinking");
+                object.member("data", &*data);
+            })),
+        }
+    }
+    let texts = answer.content.iter().filter_map(ContentBlock::as_text);
+    blocks.extend(texts.filter_map(text));
+    blocks.extend(answer.calls().iter().map(|call| {
+        object_text(|object| {
+            object.member("type", "tool_use");
+            object.member("id", &*call.tool_call_id);
+            object.member("name", &*call.tool_name);
+            object.member("input", &call.arguments);
+        })
+    }));
+    blocks
+}
+
+fn tool_result(result: &ToolResult) -> String {
+    object_text(|object| {
+        object.member("type", "tool_result");
+        object.member("tool_use_id", &*result.tool_call_id);
+        object.member("content", &*result.text());
+        if result.is_error == Some(true) {
+            object.member("is_error", &true);
+        }
+    })
+}
+
+impl Thought {
+    /// What the vendor said of the thoughts of a message, in their order.
+    fn of(answer: &AssistantMessage, provider: &str) -> Vec<Self> {
+        let said = answer.metadata.as_ref().and_then(|all| all.get(provider));
+        let said: std::collections::BTreeMap<String, RawBuf> = said
+            .and_then(|said| said.deserialize().ok())
+            .unwrap_or_default();
+        let thoughts: Vec<std::collections::BTreeMap<String, String>> = said
+            .get("thinking")
+            .and_then(|list| list.deserialize().ok())
+            .unwrap_or_default();
+        let thought = |mut of: std::collections::BTreeMap<String, String>| {
+            if let Some(data) = of.remove("redacted") {
+                return Self::Redacted(data.into());
+            }
+            match of.remove("signature") {
+                Some(signature) => Self::Signed(signature.into()),
+                None => Self::Unsigned,
+            }
+        };
+        thoughts.into_iter().map(thought).collect()
+    }
+}

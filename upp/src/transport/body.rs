@@ -1,0 +1,91 @@
+//! What the bodies of all vendors' requests have in common.
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::{MemberWriter, RawBuf, Write};
+
+use crate::content::{ContentBlock, Source};
+use crate::model::LlmRequest;
+use crate::tool::Tool;
+
+/// JSON that is written as it is.
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+impl Write for Text<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.as_bytes());
+    }
+}
+
+/// An object of these members.
+pub(super) fn object_text(members: impl FnOnce(&mut MemberWriter<'_>)) -> String {
+    let mut out = Vec::new();
+    let mut object = MemberWriter::begin(&mut out);
+    members(&mut object);
+    object.end();
+    // Writers write UTF-8.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// The user's parameters; one that would stand twice in the body is refused, for it could not arrive unaltered.
+///
+/// # Errors
+///
+/// A parameter has a name that the request itself sets.
+// impl: UPP-2
+pub(super) fn params(
+    request: &LlmRequest,
+    taken: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<String, RawBuf>, &'static str> {
+    let Some(params) = &request.params else {
+        return Ok(BTreeMap::new());
+    };
+    let read: BTreeMap<String, RawBuf> = params
+        .deserialize()
+        .map_err(|_| "parameters that are no object")?;
+    if read.keys().any(|name| taken(name)) {
+        return Err("a parameter that the request itself sets");
+    }
+    Ok(read)
+}
+
+/// Writes what a tool's metadata says for one vendor; members that the adapter writes itself stay the tool's.
+pub(super) fn tool_metadata(
+    object: &mut MemberWriter<'_>,
+    tool: &dyn Tool,
+    provider: &str,
+    own: &[&str],
+) {
+    let said = tool.metadata().and_then(|metadata| metadata.get(provider));
+    let said: BTreeMap<String, RawBuf> = said
+        .and_then(|said| said.deserialize().ok())
+        .unwrap_or_default();
+    for (name, value) in said.iter().filter(|(name, _)| !own.contains(&&***name)) {
+        object.member(name, value);
+    }
+}
+
+/// The base64 of an image's or a document's bytes; a URL is given as it is.
+pub(super) enum Place {
+    Url(String),
+    Base64(String),
+}
+
+/// Where a source's bytes are.
+///
+/// # Errors
+///
+/// The source is a plain text.
+pub(super) fn place(source: &Source) -> Result<Place, &'static str> {
+    match source {
+        Source::Url(url) => Ok(Place::Url(url.to_string())),
+        Source::Base64(data) => Ok(Place::Base64(data.to_string())),
+        Source::Bytes(data) => Ok(Place::Base64(data.to_base64())),
+        Source::Text(_) => Err("bytes that are a text"),
+    }
+}
+
+/// What is refused where a vendor takes no such block.
+pub(super) const fn untaken(_: &ContentBlock) -> &'static str {
+    "content that this model does not take"
+}

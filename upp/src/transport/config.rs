@@ -1,0 +1,166 @@
+//! How a vendor is reached.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::secret::Secret;
+
+use crate::key::{KeyStrategy, OneKey};
+use crate::model::LlmCapabilities;
+use crate::retry::RetryStrategy;
+
+/// How a vendor is reached. What is absent is the adapter's own.
+///
+/// | option | default |
+/// |---|---|
+/// | `base_url` | the vendor's own |
+/// | `keys` | none: no key is sent |
+/// | `timeout` | none; for one attempt, a streamed answer's end included |
+/// | `idle_timeout` | none; between two pieces of an answer |
+/// | `retry` | none: a failure is the caller's |
+/// | `retry_after_max` | 1 h: a vendor that asks for more is tried again after that |
+/// | `headers` | none; one of the adapter's own is replaced |
+/// | `allow_plain_http` | false: plain HTTP to loopback alone |
+/// | `provider` | the adapter's name |
+/// | `capabilities` | the adapter's |
+///
+/// Spec: UPP-1.3 ProviderConfig
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ProviderConfig {
+    /// Where the vendor's paths begin, its version included.
+    pub base_url: Option<String>,
+    /// The key of each request, sent to the base URL alone.
+    pub keys: Option<Arc<dyn KeyStrategy>>,
+    /// How long one attempt may take in all.
+    pub timeout: Option<Duration>,
+    /// How long the vendor may be silent within an answer.
+    pub idle_timeout: Option<Duration>,
+    /// When a failed request is made again.
+    pub retry: Option<Arc<dyn RetryStrategy>>,
+    /// The longest wait that a vendor may ask for.
+    pub retry_after_max: Duration,
+    /// Headers of the caller's; their values may be secrets.
+    pub headers: Vec<(String, Secret<String>)>,
+    /// Lets keys and conversations travel unencrypted to other hosts than this one.
+    pub allow_plain_http: bool,
+    /// The name in errors and metadata.
+    pub provider: Option<Arc<str>>,
+    /// What the model can do, where it is less or more than the adapter's vendor can.
+    pub capabilities: Option<LlmCapabilities>,
+}
+
+impl Default for ProviderConfig {
+    fn default() -> Self {
+        Self {
+            base_url: None,
+            keys: None,
+            timeout: None,
+            idle_timeout: None,
+            retry: None,
+            retry_after_max: Duration::from_secs(3600),
+            headers: Vec::new(),
+            allow_plain_http: false,
+            provider: None,
+            capabilities: None,
+        }
+    }
+}
+
+impl fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers = self.headers.iter().map(|(name, _)| name);
+        // A base URL may hold a password.
+        f.debug_struct("ProviderConfig")
+            .field("provider", &self.provider)
+            .field("has_key", &self.keys.is_some())
+            .field("timeout", &self.timeout)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("retries", &self.retry.is_some())
+            .field("headers", &headers.collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProviderConfig {
+    /// Sets where the vendor is.
+    #[must_use]
+    pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Sets the one key.
+    #[must_use]
+    pub fn with_key(self, key: impl Into<Secret<String>>) -> Self {
+        self.with_keys(Arc::new(OneKey::new(key)))
+    }
+
+    /// Sets how keys are chosen.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Arc<dyn KeyStrategy>) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Sets how long one attempt may take in all.
+    #[must_use]
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how long the vendor may be silent within an answer.
+    #[must_use]
+    pub const fn with_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets when a failed request is made again.
+    #[must_use]
+    pub fn with_retry(mut self, strategy: Arc<dyn RetryStrategy>) -> Self {
+        self.retry = Some(strategy);
+        self
+    }
+
+    /// Sets the longest wait that a vendor may ask for.
+    #[must_use]
+    pub const fn with_retry_after_max(mut self, max: Duration) -> Self {
+        self.retry_after_max = max;
+        self
+    }
+
+    /// Adds a header, in place of one of the same name that the adapter sends.
+    #[must_use]
+    pub fn with_header(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<Secret<String>>,
+    ) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the name in errors and metadata.
+    #[must_use]
+    pub fn with_provider(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.provider = Some(name.into());
+        self
+    }
+
+    /// Sets what the model can do.
+    #[must_use]
+    pub const fn with_capabilities(mut self, capabilities: LlmCapabilities) -> Self {
+        self.capabilities = Some(capabilities);
+        self
+    }
+
+    /// Lets requests go unencrypted to any host.
+    #[must_use]
+    pub const fn with_plain_http_allowed(mut self) -> Self {
+        self.allow_plain_http = true;
+        self
+    }
+}

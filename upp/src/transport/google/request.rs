@@ -1,0 +1,248 @@
+//! The body of a request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::json::{Kind, MemberWriter, RawBuf, to_string};
+
+use crate::content::{ContentBlock, Source};
+use crate::message::{AssistantMessage, Message};
+use crate::model::LlmRequest;
+use crate::tool::{ToolCall, ToolResult};
+use crate::transport::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+
+/// What `generationConfig` holds where structured output is asked for.
+const CONFIG: &str = "generationConfig";
+
+/// The body: what the request says, then the user's parameters as they stand.
+///
+/// # Errors
+///
+/// A parameter has a name that the request itself needs, or content cannot be said in this shape.
+pub(super) fn body(provider: &str, request: &LlmRequest) -> Result<Vec<u8>, &'static str> {
+    let taken = |name: &str| match name {
+        "contents" => true,
+        "systemInstruction" => request.system.is_some(),
+        "tools" => !request.tools.is_empty(),
+        _ => false,
+    };
+    let mut params = params(request, taken)?;
+    let mut out = Vec::with_capacity(1024);
+    let mut object = MemberWriter::begin(&mut out);
+    object.member("contents", &Text(&contents(request, provider)?));
+    if let Some(system) = &request.system {
+        let parts = format!(r#"{{"parts":[{}]}}"#, text(system));
+        object.member("systemInstruction", &Text(&parts));
+    }
+    if !request.tools.is_empty() {
+        object.member("tools", &Text(&tools(request, provider)));
+    }
+    if let Some(schema) = &request.structure {
+        let config = config(params.remove(CONFIG), schema.as_str())?;
+        object.member(CONFIG, &Text(&config));
+    }
+    for (name, value) in params {
+        object.member(&name, &value);
+    }
+    object.end();
+    Ok(out)
+}
+
+/// The user's generation parameters, and the structure beside them.
+fn config(params: Option<RawBuf>, schema: &str) -> Result<String, &'static str> {
+    let own: BTreeMap<String, RawBuf> = match params {
+        Some(params) => params
+            .deserialize()
+            .map_err(|_| "a generationConfig that is no object")?,
+        None => BTreeMap::new(),
+    };
+    let ours = ["responseMimeType", "responseSchema", "responseJsonSchema"];
+    if own.keys().any(|name| ours.contains(&name.as_str())) {
+        return Err("a parameter that the request itself sets");
+    }
+    Ok(object_text(|object| {
+        for (name, value) in &own {
+            object.member(name, value);
+        }
+        object.member("responseMimeType", "application/json");
+        object.member("responseJsonSchema", &Text(schema));
+    }))
+}
+
+fn tools(request: &LlmRequest, provider: &str) -> String {
+    let declare = |tool: &Arc<dyn crate::tool::Tool>| {
+        object_text(|object| {
+            object.member("name", tool.name());
+            object.member("description", tool.description());
+            object.member("parametersJsonSchema", tool.parameters());
+            let own = ["name", "description", "parametersJsonSchema", "parameters"];
+            tool_metadata(object, tool.as_ref(), provider, &own);
+        })
+    };
+    let declared: Vec<String> = request.tools.iter().map(declare).collect();
+    format!(r#"[{{"functionDeclarations":[{}]}}]"#, declared.join(","))
+}
+
+fn contents(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
+    let mut written = Vec::with_capacity(request.messages.len());
+    // A result goes out with the name of its tool, which only the call says.
+    let mut names: BTreeMap<Arc<str>, (Arc<str>, Option<String>)> = BTreeMap::new();
+    for message in &request.messages {
+        let (role, parts) = match message {
+            Message::User(user) => {
+                let parts: Result<Vec<String>, _> = user.content.iter().map(part).collect();
+                ("user", parts?)
+            }
+            Message::Assistant(answer) => {
+                let said = Said::of(answer, provider);
+                for (call, said) in answer.calls().iter().zip(said.for_calls(answer)) {
+                    let known = (Arc::clone(&call.tool_name), said.get("id").cloned());
+                    names.insert(Arc::clone(&call.tool_call_id), known);
+                }
+                ("model", model_parts(answer, &said))
+            }
+            Message::ToolResult(results) => {
+                let parts: Result<Vec<String>, _> = results
+                    .results
+                    .iter()
+                    .map(|result| match names.get(&result.tool_call_id) {
+                        Some((name, id)) => Ok(response(result, name, id.as_deref())),
+                        None => Err("a tool result without its call"),
+                    })
+                    .collect();
+                ("user", parts?)
+            }
+        };
+        if !parts.is_empty() {
+            written.push(format!(
+                r#"{{"role":"{role}","parts":[{}]}}"#,
+                parts.join(",")
+            ));
+        }
+    }
+    Ok(format!("[{}]", written.join(",")))
+}
+
+fn text(text: &str) -> String {
+    format!(r#"{{"text":{}}}"#, to_string(text))
+}
+
+fn part(block: &ContentBlock) -> Result<String, &'static str> {
+    match block {
+        ContentBlock::Text(said) => Ok(text(said)),
+        ContentBlock::Document {
+            source: Source::Text(said),
+            ..
+        } => Ok(text(said)),
+        ContentBlock::Image {
+            source, mime_type, ..
+        }
+        | ContentBlock::Document {
+            source, mime_type, ..
+        } => Ok(match place(source)? {
+            Place::Base64(data) => inline(mime_type, &data),
+            Place::Url(url) => format!(
+                r#"{{"fileData":{{"mimeType":{},"fileUri":{}}}}}"#,
+                to_string(&**mime_type),
+                to_string(&url)
+            ),
+        }),
+        ContentBlock::Media {
+            data, mime_type, ..
+        } => Ok(inline(mime_type, &data.to_base64())),
+        ContentBlock::Reasoning(_) => Err(untaken(block)),
+    }
+}
+
+fn inline(mime_type: &str, data: &str) -> String {
+    format!(
+        r#"{{"inlineData":{{"mimeType":{},"data":{}}}}}"#,
+        to_string(mime_type),
+        to_string(data)
+    )
+}
+
+/// Thoughts stay here; what the vendor signed goes back with its signature.
+fn model_parts(answer: &AssistantMessage, said: &Said) -> Vec<String> {
+    let mut parts = Vec::new();
+    for block in &answer.content {
+        match block {
+            ContentBlock::Text(text) if text.is_empty() => {}
+            ContentBlock::Text(text) => parts.push(object_text(|object| {
+                object.member("text", &**text);
+                object.optional("thoughtSignature", said.signature.as_ref());
+            })),
+            ContentBlock::Reasoning(_) => {}
+            other => parts.extend(part(other)),
+        }
+    }
+    let calls = answer.calls().iter().zip(said.for_calls(answer));
+    parts.extend(calls.map(|(call, said)| function_call(call, &said)));
+    parts
+}
+
+fn function_call(call: &ToolCall, said: &BTreeMap<String, String>) -> String {
+    object_text(|object| {
+        let inner = object_text(|inner| {
+            inner.optional("id", said.get("id"));
+            inner.member("name", &*call.tool_name);
+            inner.member("args", &call.arguments);
+        });
+        object.member("functionCall", &Text(&inner));
+        object.optional("thoughtSignature", said.get("thoughtSignature"));
+    })
+}
+
+/// A result as the vendor wants it, an object in any case.
+fn response(result: &ToolResult, name: &str, id: Option<&str>) -> String {
+    let value = match result.result.kind() {
+        Kind::Object if result.is_error != Some(true) => result.result.as_str().to_owned(),
+        _ => object_text(|object| {
+            let name = if result.is_error == Some(true) {
+                "error"
+            } else {
+                "result"
+            };
+            object.member(name, &result.result);
+        }),
+    };
+    let inner = object_text(|inner| {
+        inner.optional("id", id);
+        inner.member("name", name);
+        inner.member("response", &Text(&value));
+    });
+    format!(r#"{{"functionResponse":{inner}}}"#)
+}
+
+/// What the vendor said beside a message, as [`super::response`] kept it.
+#[derive(Default)]
+struct Said {
+    signature: Option<String>,
+    /// One for each call: its id at the vendor, its signature.
+    calls: Vec<BTreeMap<String, String>>,
+}
+
+impl Said {
+    fn of(answer: &AssistantMessage, provider: &str) -> Self {
+        let said = answer.metadata.as_ref().and_then(|all| all.get(provider));
+        let said: BTreeMap<String, RawBuf> = said
+            .and_then(|said| said.deserialize().ok())
+            .unwrap_or_default();
+        Self {
+            signature: said
+                .get("thoughtSignature")
+                .and_then(|text| text.deserialize().ok()),
+            calls: said
+                .get("calls")
+                .and_then(|calls| calls.deserialize().ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// What was said of each call; nothing of those that are not the vendor's.
+    fn for_calls(&self, answer: &AssistantMessage) -> Vec<BTreeMap<String, String>> {
+        let mut calls = self.calls.clone();
+        calls.resize(answer.calls().len(), BTreeMap::new());
+        calls
+    }
+}

@@ -1,0 +1,80 @@
+//! Where requests go, and over what.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use super::ProviderConfig;
+use crate::error::{ErrorCode, UppError};
+
+/// Where the vendor's paths begin.
+///
+/// # Errors
+///
+/// The URL is none, or leads over plain HTTP to another host without leave for it.
+pub(super) fn base_url(
+    config: &ProviderConfig,
+    vendor: &str,
+) -> Result<reqwest::Url, &'static str> {
+    let text = config.base_url.as_deref().unwrap_or(vendor);
+    // The text itself stays out of the error: it may hold a password.
+    let url: reqwest::Url = text.parse().map_err(|_| "the base URL is none")?;
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if config.allow_plain_http || is_loopback(&url) => Ok(url),
+        "http" => Err("plain HTTP to another host than this one"),
+        _ => Err("a base URL that is neither HTTPS nor HTTP"),
+    }
+}
+
+/// Whether a URL names this very machine.
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    address.map_or(host == "localhost", |address| address.is_loopback())
+}
+
+/// A client with a TLS provider of its own: nothing needs to be installed for the process.
+pub(super) fn client(config: &ProviderConfig) -> Result<reqwest::Client, ClientError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?;
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous() // The verifier is the platform's own.
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    // A redirect could lead from HTTPS to another host: a vendor's endpoint has none.
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none());
+    if let Some(timeout) = config.timeout {
+        builder = builder.timeout(timeout);
+    }
+    if let Some(timeout) = config.idle_timeout {
+        builder = builder.read_timeout(timeout);
+    }
+    Ok(builder.build()?)
+}
+
+/// The vendor was not reached, or left in the middle. The error's own text names the URL, so it is not kept.
+pub(super) fn transport(error: &reqwest::Error, provider: &Arc<str>) -> UppError {
+    let (code, text) = if error.is_timeout() {
+        (ErrorCode::Timeout, "no answer in time")
+    } else if error.is_connect() {
+        (ErrorCode::NetworkError, "no connection")
+    } else {
+        (ErrorCode::NetworkError, "the connection failed")
+    };
+    UppError::new(code, Arc::clone(provider), text)
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    #[error("no TLS")]
+    Tls(#[from] rustls::Error),
+    #[error("no HTTP client")]
+    Http(#[from] reqwest::Error),
+}

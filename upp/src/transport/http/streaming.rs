@@ -1,0 +1,108 @@
+//! A streamed answer on its way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+
+use super::client::transport;
+use crate::error::{ErrorCode, UppError};
+use crate::model::{ModelEvent, ModelStream};
+use crate::stream::{StreamEvent, StreamEventType};
+use crate::transport::answer::Reading;
+use crate::transport::sse::{SseError, SseReader};
+
+pub(super) struct Streaming {
+    answer: reqwest::Response,
+    sse: SseReader,
+    reading: Box<dyn Reading>,
+    ready: VecDeque<ModelEvent>,
+    provider: Arc<str>,
+}
+
+impl Streaming {
+    pub(super) fn new(
+        answer: reqwest::Response,
+        reading: Box<dyn Reading>,
+        provider: Arc<str>,
+    ) -> Self {
+        Self {
+            answer,
+            sse: SseReader::default(),
+            reading,
+            ready: VecDeque::new(),
+            provider,
+        }
+    }
+
+    /// Events, then the answer or an error, and no more.
+    pub(super) fn into_stream(self) -> ModelStream {
+        stream::unfold(Some(self), |state| async {
+            let mut state = state?;
+            let item = state.next().await;
+            let goes_on = matches!(item, Ok(ModelEvent::Event(_)));
+            Some((item, goes_on.then_some(state)))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Result<ModelEvent, UppError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(event);
+            }
+            self.take()?;
+            if !self.ready.is_empty() {
+                continue;
+            }
+            if self.reading.answer().ended {
+                // Some vendors keep the connection open after their last word.
+                self.end()?;
+                continue;
+            }
+            let bytes = self.answer.chunk().await;
+            match bytes.map_err(|error| transport(&error, &self.provider))? {
+                Some(bytes) => {
+                    let fed = self.sse.feed(&bytes);
+                    fed.map_err(|error| unreadable(error, &self.provider))?;
+                }
+                None => {
+                    let ended = self.sse.finish();
+                    ended.map_err(|error| unreadable(error, &self.provider))?;
+                    self.take()?;
+                    self.end()?;
+                }
+            }
+        }
+    }
+
+    /// Takes the events that have been read, up to the last that counts.
+    fn take(&mut self) -> Result<(), UppError> {
+        while !self.reading.answer().ended {
+            let Some(data) = self.sse.next_data() else {
+                break;
+            };
+            self.reading.event(&data)?;
+            let events = self.reading.answer().take_events();
+            self.ready.extend(events.into_iter().map(ModelEvent::Event));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), UppError> {
+        self.reading.close()?;
+        let answer = self.reading.answer();
+        let response = answer.finish()?;
+        let events = answer.take_events();
+        self.ready.extend(events.into_iter().map(ModelEvent::Event));
+        let stop = StreamEvent::bare(StreamEventType::MessageStop, 0);
+        self.ready.push_back(ModelEvent::Event(stop));
+        self.ready.push_back(ModelEvent::Done(Box::new(response)));
+        Ok(())
+    }
+}
+
+fn unreadable(error: SseError, provider: &Arc<str>) -> UppError {
+    let code = ErrorCode::InvalidResponse;
+    UppError::new(code, Arc::clone(provider), error.to_string()).with_cause(error)
+}

@@ -1,0 +1,354 @@
+//! The loop of model and tools: rounds, limits, events, aborts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::executor::block_on;
+use futures::{FutureExt, StreamExt};
+use ubos_common::id::IdSource;
+use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::time::{Mono, Now, Timestamp};
+use upp::{
+    CancelToken, ContentBlock, ErrorCode, Extensions, FnTool, HookFuture, List, LlmCall,
+    LlmCapabilities, LlmInput, LlmInstance, LlmOptions, Message, Reply, ScriptedModel, Source,
+    StreamEvent, Tool, ToolContext, ToolSet, ToolUseStrategy, Turn, UppError, json_text, llm,
+    object,
+};
+
+fn call() -> LlmCall {
+    LlmCall::new(IdSource::seeded(7), || {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    })
+}
+
+fn empty() -> RawObject {
+    object("{}").unwrap()
+}
+
+/// Answers at once with its name.
+fn quick(name: &'static str) -> Arc<dyn Tool> {
+    let run = move |_, _| async move { Ok(json_text(name)) };
+    Arc::new(FnTool::new(name, "d", empty(), run))
+}
+
+fn instance(
+    replies: impl IntoIterator<Item = Reply>,
+    tools: Vec<Arc<dyn Tool>>,
+    strategy: Option<Arc<dyn ToolUseStrategy>>,
+) -> (LlmInstance, Arc<ScriptedModel>) {
+    let model = Arc::new(ScriptedModel::new(replies.into_iter().collect::<Vec<_>>()));
+    let mut options = LlmOptions::new(model.clone());
+    options.tools = ToolSet::new(tools, strategy);
+    (llm(options).unwrap(), model)
+}
+
+fn calling(n: u64) -> Reply {
+    Reply::text(format!("round {n}"))
+        .calling(format!("a{n}"), "first", empty())
+        .calling(format!("b{n}"), "second", empty())
+        .in_pieces_of(4)
+}
+
+fn drain(instance: &LlmInstance) -> (Vec<StreamEvent>, Result<Turn, UppError>) {
+    block_on(async {
+        let mut stream = instance.stream(&List::new(), ["hi"], call()).unwrap();
+        let mut events = Vec::new();
+        while let Some(item) = stream.next().await {
+            events.extend(item.ok());
+        }
+        (events, stream.turn().await)
+    })
+}
+
+// spec: UPP-7, UPP-13
+#[test]
+fn a_drained_stream_comes_to_the_turn_of_generate() {
+    let replies = || [calling(1), calling(2), Reply::text("done").costing(9, 1)];
+    let tools = || vec![quick("first"), quick("second")];
+    let (one, model) = instance(replies(), tools(), None);
+    let whole = block_on(one.generate(&List::new(), ["hi"], call())).unwrap();
+    let (other, _) = instance(replies(), tools(), None);
+    let (events, streamed) = drain(&other);
+    assert_eq!(streamed.unwrap(), whole);
+    assert_eq!(
+        (whole.cycles, whole.messages.len(), whole.usage.total_tokens),
+        (3, 6, 26)
+    );
+    let ids: Vec<_> = whole
+        .tool_executions
+        .iter()
+        .map(|e| e.tool_call_id.to_string())
+        .collect();
+    assert_eq!(ids, ["a1", "b1", "a2", "b2"]);
+    assert_eq!(whole.response.text(), "done");
+    // Each question holds all that came before it, and no more.
+    let lengths: Vec<_> = model.requests().iter().map(|r| r.messages.len()).collect();
+    assert_eq!(lengths, [1, 3, 5]);
+
+    let types: Vec<_> = events.iter().map(|e| e.event_type.to_string()).collect();
+    let round = [
+        "message_start",
+        "content_block_start",
+        "text_delta",
+        "text_delta",
+        "content_block_stop",
+        "tool_call_delta",
+        "tool_call_delta",
+        "message_stop",
+        "tool_execution_start",
+        "tool_execution_start",
+        "tool_execution_end",
+        "tool_execution_end",
+    ];
+    assert_eq!(types[..24], [round, round].concat());
+    let alike = [
+        "message_start",
+        "content_block_start",
+        "text_delta",
+        "content_block_stop",
+        "message_stop",
+    ];
+    assert_eq!(types[24..], alike);
+}
+
+/// Ends when its partner has been told to run.
+fn meeting(name: &'static str, begun: &Arc<AtomicU64>, wait_for: u64) -> Arc<dyn Tool> {
+    let begun = Arc::clone(begun);
+    let run = move |_, _| {
+        let begun = Arc::clone(&begun);
+        begun.fetch_add(1, Ordering::SeqCst);
+        async move {
+            std::future::poll_fn(move |cx| {
+                if begun.load(Ordering::SeqCst) >= wait_for {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    return std::task::Poll::Ready(());
+                }
+                cx.waker().wake_by_ref();
+                std::task::Poll::Pending
+            })
+            .await;
+            Ok(json_text(name))
+        }
+    };
+    Arc::new(FnTool::new(name, "d", empty(), run))
+}
+
+// spec: UPP-4, UPP-7
+#[test]
+fn calls_of_a_round_run_together_and_their_ends_come_as_they_happen() {
+    let begun = Arc::new(AtomicU64::new(0));
+    // The first ends only after the second has ended, and the second only after the first has begun.
+    let tools = vec![meeting("first", &begun, 3), meeting("second", &begun, 2)];
+    let (instance, _) = instance([calling(1), Reply::text("done")], tools, None);
+    let (events, turn) = drain(&instance);
+    let turn = turn.unwrap();
+    let ends: Vec<_> = events
+        .iter()
+        .filter(|e| e.event_type.as_str() == "tool_execution_end")
+        .map(|e| (e.index, e.delta.tool_name.as_deref().unwrap()))
+        .collect();
+    assert_eq!(ends, [(1, "second"), (0, "first")]);
+    let results: Vec<_> = turn
+        .tool_executions
+        .iter()
+        .map(|e| e.result.as_str().to_owned())
+        .collect();
+    assert_eq!(results, [r#""first""#, r#""second""#]);
+}
+
+#[derive(Default)]
+struct Limited {
+    told: Mutex<Vec<u64>>,
+    max: Option<u64>,
+}
+
+impl ToolUseStrategy for Limited {
+    fn max_iterations(&self) -> Option<u64> {
+        self.max
+    }
+    fn on_max_iterations(&self, rounds: u64) -> HookFuture<'_, ()> {
+        self.told.lock().unwrap().push(rounds);
+        Box::pin(async { panic!("a hook that panics changes nothing") })
+    }
+}
+
+// spec: UPP-13
+#[test]
+fn one_round_too_many_fails_with_what_it_has_come_to() {
+    for (max, rounds) in [(None, 10), (Some(1), 1), (Some(0), 0)] {
+        let strategy = Arc::new(Limited {
+            max,
+            ..Limited::default()
+        });
+        let tools = vec![quick("first"), quick("second")];
+        let (instance, model) = instance((1..=20).map(calling), tools, Some(strategy.clone()));
+        let error = block_on(instance.generate(&List::new(), ["hi"], call())).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidRequest);
+        let partial = error.partial_turn.unwrap();
+        assert_eq!(
+            (partial.cycles, partial.tool_executions.len()),
+            (rounds + 1, 2 * usize::try_from(rounds).unwrap())
+        );
+        assert_eq!(*strategy.told.lock().unwrap(), [rounds]);
+        assert_eq!(model.requests().len() as u64, rounds + 1);
+    }
+    // Exactly as many rounds as are allowed go well.
+    let replies = (1..=10).map(calling).chain([Reply::text("done")]);
+    let (instance, _) = instance(replies, vec![quick("first"), quick("second")], None);
+    assert_eq!(drain(&instance).1.unwrap().cycles, 11);
+}
+
+// spec: UPP-13
+#[test]
+fn calls_without_tools_and_calls_beside_structured_output_end_the_loop() {
+    let (bare, _) = instance([calling(1)], vec![], None);
+    let turn = block_on(bare.generate(&List::new(), ["hi"], call())).unwrap();
+    assert!(turn.response.has_tool_calls() && turn.tool_executions.is_empty());
+    let data = RawBuf::parse("{\"n\":1}").unwrap();
+    let (with, _) = instance(
+        [calling(1).with_data(data.clone())],
+        vec![quick("first")],
+        None,
+    );
+    let turn = block_on(with.generate(&List::new(), ["hi"], call())).unwrap();
+    assert_eq!((turn.data, turn.tool_executions.len()), (Some(data), 0));
+}
+
+#[test]
+fn inputs_become_messages_of_their_own_and_the_history_stays_out_of_the_turn() {
+    let (instance, model) = instance([Reply::text("ok")], vec![], None);
+    let history: List<Message> = vec![Message::user(crate::stamp(1), "before")].into();
+    let inputs: Vec<LlmInput> = vec![
+        "a".into(),
+        ContentBlock::text("b").into(),
+        Message::user(crate::stamp(2), "c").into(),
+    ];
+    let turn = block_on(instance.generate(&history, inputs, call())).unwrap();
+    assert_eq!((turn.messages.len(), history.len()), (4, 1));
+    assert_eq!(model.requests()[0].messages.len(), 4);
+    assert_eq!(turn.messages.get(2).unwrap().id(), "m-2");
+}
+
+// spec: UPP-5
+#[test]
+fn what_the_model_does_not_take_is_refused_before_it_is_asked() {
+    let (refusing, model) = instance([Reply::text("ok")], vec![], None);
+    let image = ContentBlock::image(Source::Url("https://x".into()), "image/png");
+    let error = block_on(refusing.generate(&List::new(), [image], call())).unwrap_err();
+    assert_eq!(
+        (error.code, model.requests().len()),
+        (ErrorCode::InvalidRequest, 0)
+    );
+    let mut can = LlmCapabilities::text();
+    can.streaming = false;
+    let still = ScriptedModel::new([Reply::text("ok")]).with_capabilities(can);
+    let still = llm(LlmOptions::new(Arc::new(still))).unwrap();
+    assert_eq!(
+        still.stream(&List::new(), ["hi"], call()).unwrap_err().code,
+        ErrorCode::InvalidRequest
+    );
+    assert!(block_on(still.generate(&List::new(), ["hi"], call())).is_ok());
+}
+
+/// Hands its context out, and never ends.
+fn endless(seen: &Arc<Mutex<Vec<ToolContext>>>) -> Arc<dyn Tool> {
+    let seen = Arc::clone(seen);
+    let run = move |_, context: ToolContext| {
+        seen.lock().unwrap().push(context);
+        std::future::pending()
+    };
+    Arc::new(FnTool::new("first", "d", empty(), run))
+}
+
+// spec: UPP-6
+#[test]
+fn an_abort_reaches_running_tools_and_ends_the_call_with_what_it_has_come_to() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let cancel = CancelToken::new();
+    let mut extensions = Extensions::default();
+    extensions.insert(42_u8);
+    let call = call()
+        .with_cancel(cancel.clone())
+        .with_extensions(extensions);
+    let (instance, model) = instance(
+        [calling(1), Reply::text("no")],
+        vec![endless(&seen), quick("second")],
+        None,
+    );
+    let history = List::new();
+    let mut turn = Box::pin(instance.generate(&history, ["hi"], call));
+    assert!((&mut turn).now_or_never().is_none());
+    let context = seen.lock().unwrap()[0].clone();
+    assert_eq!(
+        (
+            context.extensions.get::<u8>(),
+            context.cancel.is_cancelled()
+        ),
+        (Some(&42), false)
+    );
+    cancel.cancel();
+    let error = block_on(turn).unwrap_err();
+    assert_eq!(
+        (error.code, error.partial_turn.unwrap().cycles),
+        (ErrorCode::Cancelled, 1)
+    );
+    assert!(context.cancel.is_cancelled());
+    assert_eq!(model.requests().len(), 1);
+}
+
+// spec: UPP-6
+#[test]
+fn an_abort_ends_a_question_and_a_stream_says_so_once() {
+    let (instance, _) = instance([Reply::hang()], vec![], None);
+    let mut stream = instance.stream(&List::new(), ["hi"], call()).unwrap();
+    assert!(stream.next().now_or_never().is_none());
+    stream.abort();
+    let error = block_on(stream.next()).unwrap().unwrap_err();
+    assert_eq!(
+        (error.code, error.partial_turn),
+        (ErrorCode::Cancelled, None)
+    );
+    assert!(block_on(stream.next()).is_none());
+    assert_eq!(
+        block_on(stream.turn()).unwrap_err().code,
+        ErrorCode::Cancelled
+    );
+}
+
+// spec: UPP-6
+#[test]
+fn dropping_a_stream_tells_its_tools_and_nobody_else() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let cancel = CancelToken::new();
+    let (instance, _) = instance([calling(1)], vec![endless(&seen)], None);
+    let mut stream = instance
+        .stream(&List::new(), ["hi"], call().with_cancel(cancel.clone()))
+        .unwrap();
+    while stream.next().now_or_never().is_some() {}
+    drop(stream);
+    assert!(seen.lock().unwrap()[0].cancel.is_cancelled());
+    assert!(!cancel.is_cancelled());
+}
+
+// spec: UPP-3, UPP-7
+#[test]
+fn a_failure_in_a_later_round_keeps_the_earlier_ones() {
+    let replies = || {
+        [
+            calling(1),
+            Reply::error(ErrorCode::RateLimited, "slow down"),
+        ]
+    };
+    let tools = || vec![quick("first"), quick("second")];
+    let (one, _) = instance(replies(), tools(), None);
+    let whole = block_on(one.generate(&List::new(), ["hi"], call())).unwrap_err();
+    let (other, _) = instance(replies(), tools(), None);
+    let streamed = drain(&other).1.unwrap_err();
+    assert_eq!(
+        (whole.code, streamed.code),
+        (ErrorCode::RateLimited, ErrorCode::RateLimited)
+    );
+    let partial = whole.partial_turn.unwrap();
+    assert_eq!((partial.cycles, partial.messages.len()), (1, 3));
+    assert_eq!(streamed.partial_turn.unwrap(), partial);
+}
