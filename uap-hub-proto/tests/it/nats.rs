@@ -11,7 +11,8 @@ use std::{
 
 use uap_hub_proto::{
     id::JobId,
-    role::hub::{Job, JobEvent, Outcome, Verdict},
+    role::hub::{Job, JobEvent, Outcome, Record, Verdict},
+    store::encode,
     transport::{
         client::{AgentBuilder, AgentHandle},
         nats::{Config, JobQueue, QueueError},
@@ -224,6 +225,44 @@ async fn a_hub_that_leaves_gives_its_jobs_back() {
         done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
         ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
     }
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_another_hub_stored_before_is_the_one_that_is_told() {
+    let nats = Nats::start();
+    let queue = queue(&nats.url).await;
+    let one = hub().await;
+    let jobs = submit(&queue, 1).await;
+    let first = tokio::select! {
+        done = queue.work(&one.0, |_, _| {}, pending()) => panic!("{done:?}"),
+        mut ended = ends(&queue, &jobs) => ended.remove(&jobs[0].0).unwrap(),
+    };
+    let client = async_nats::connect(&nats.url).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let (told, heard) = (Mutex::new(Vec::new()), tokio::sync::Notify::new());
+    let others = |id: JobId, event: &JobEvent| match event {
+        JobEvent::Started { .. } => tokio::task::block_in_place(|| {
+            let bytes = encode(id, &Record::Ended(first.clone()));
+            let end = context.publish(format!("uap-hub.end.{id}"), bytes.into());
+            tokio::runtime::Handle::current().block_on(async { end.await.unwrap().await.unwrap() });
+        }),
+        JobEvent::Ended(outcome) => {
+            told.lock().unwrap().push(outcome.message.clone());
+            heard.notify_one();
+        }
+        _ => {}
+    };
+    let mut ids = IdSource::from_os().unwrap();
+    queue
+        .submit(ids.next_id(), &echo("too late"))
+        .await
+        .unwrap();
+    tokio::select! {
+        done = queue.work(&one.0, others, pending()) => panic!("{done:?}"),
+        () = heard.notified() => {}
+    }
+    assert_eq!(*told.lock().unwrap(), ["text 0"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

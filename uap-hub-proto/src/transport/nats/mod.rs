@@ -201,8 +201,8 @@ impl JobQueue {
         }
     }
 
-    /// Stores an end, unless the job has one.
-    async fn store_end(&self, id: JobId, outcome: &Outcome) -> Result<(), QueueError> {
+    /// Stores an end, unless the job has one; gives the one that it has.
+    async fn store_end(&self, id: JobId, outcome: Outcome) -> Result<Outcome, QueueError> {
         let mut bytes = encode(id, &Record::Ended(outcome.clone()));
         if bytes.len() > self.client.server_info().max_payload {
             // The verdict is worth more than nothing.
@@ -219,8 +219,10 @@ impl JobQueue {
             Err(error) => Err(error),
         };
         match stored {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(()),
+            Ok(_) => Ok(outcome),
+            Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
+                Ok(self.outcome(id).await?.unwrap_or(outcome))
+            }
             Err(error) => Err(QueueError::nats(error)),
         }
     }

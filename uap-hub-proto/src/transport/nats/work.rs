@@ -80,7 +80,7 @@ impl JobQueue {
         let delivered = delivery.info().map_err(QueueError::nats)?.delivered;
         if delivered > self.max_deliveries {
             let outcome = Outcome::new(Verdict::Failed, "the job was taken too often");
-            return self.end(id, &outcome, &delivery).await;
+            return self.end(id, outcome, &delivery).await.map(drop);
         }
         match hub.submit_as(id, own(job)) {
             Ok(job) => self.follow(hub, observe, job, &delivery).await,
@@ -89,7 +89,7 @@ impl JobQueue {
             Err(error) if is_passing(&error) => self.give_back(&delivery).await,
             Err(error) => {
                 let outcome = Outcome::new(Verdict::Failed, error.to_string());
-                self.end(id, &outcome, &delivery).await
+                self.end(id, outcome, &delivery).await.map(drop)
             }
         }
     }
@@ -119,7 +119,7 @@ impl JobQueue {
         let is_leaving = matches!(phase, Phase::Draining | Phase::Closed);
         match outcome {
             Some(outcome) if !(is_leaving && outcome.verdict == Verdict::Cancelled) => {
-                self.end(job.id(), &outcome, delivery).await?;
+                let outcome = self.end(job.id(), outcome, delivery).await?;
                 observe(job.id(), &JobEvent::Ended(outcome));
                 Ok(())
             }
@@ -128,15 +128,17 @@ impl JobQueue {
         }
     }
 
-    /// Stores the end, and only then lets go of the job.
+    /// Stores the end, and only then lets go of the job. Gives the end that is stored: where this hub was
+    /// thought dead, another's may have come first.
     async fn end(
         &self,
         id: JobId,
-        outcome: &Outcome,
+        outcome: Outcome,
         delivery: &Delivery,
-    ) -> Result<(), QueueError> {
-        self.store_end(id, outcome).await?;
-        done(delivery).await
+    ) -> Result<Outcome, QueueError> {
+        let outcome = self.store_end(id, outcome).await?;
+        done(delivery).await?;
+        Ok(outcome)
     }
 
     async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
