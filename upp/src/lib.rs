@@ -21,6 +21,7 @@
 //! | `openai` | chat completions of OpenAI and of everybody who speaks like it, with presets by name |
 //! | `anthropic` | the messages API |
 //! | `google` | `generateContent` |
+//! | `schemars` | tools whose arguments and results are Rust types |
 //! | `http` | what the three share: reqwest with rustls, on tokio; of no use alone |
 //!
 //! | limit | |
