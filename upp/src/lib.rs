@@ -21,6 +21,8 @@
 //! | `openai` | chat completions of OpenAI and of everybody who speaks like it, with presets by name |
 //! | `anthropic` | the messages API |
 //! | `google` | `generateContent` |
+//! | `schemars` | tools whose arguments and results are Rust types |
+//! | `mcp` | tools of MCP servers |
 //! | `http` | what the three share: reqwest with rustls, on tokio; of no use alone |
 //!
 //! | limit | |
@@ -50,7 +52,12 @@ mod tool;
 mod tool_loop;
 mod turn;
 
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+#[cfg(any(
+    feature = "openai",
+    feature = "anthropic",
+    feature = "google",
+    feature = "mcp"
+))]
 pub mod transport;
 
 pub use accumulate::Accumulator;

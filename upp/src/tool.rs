@@ -1,6 +1,8 @@
 //! Tools: what a model may call, and what calls come to.
 
 mod run;
+#[cfg(feature = "schemars")]
+mod typed;
 
 use core::any::{Any, TypeId};
 use core::fmt;

@@ -1,22 +1,33 @@
-//! Adapters that reach a model over a network, one feature each, on one HTTP client.
+//! Adapters that reach a model over a network, one feature each, on one HTTP client; and tools of MCP servers.
 
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod answer;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod body;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod config;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod http;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod refusal;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod sse;
 
 #[cfg(feature = "anthropic")]
 pub mod anthropic;
 #[cfg(feature = "google")]
 pub mod google;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 #[cfg(feature = "openai")]
 pub mod openai;
 
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub use config::ProviderConfig;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub use sse::{SseError, SseReader};
 
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 /// Declares the public model of a vendor.
 macro_rules! vendor_model {
     ($(#[$meta:meta])* $name:ident, $vendor:expr) => {
@@ -71,4 +82,5 @@ macro_rules! vendor_model {
         }
     };
 }
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 use vendor_model;

@@ -58,6 +58,7 @@ const THREAD: &str = r#"{"id":"0b2f6c9e-8f0e-4a55-9a2e-3d1c6a0f9b11","messages":
 {"id":"t1","type":"tool_result","content":[],"timestamp":"2025-10-01T12:00:00.123Z","results":[{"toolCallId":"1","result":{"ok":true},"isError":false}]}
 ],"createdAt":"2025-10-01T12:00:00.123Z","updatedAt":"2025-10-01T12:00:01.000Z"}"#;
 
+// spec: UPP-1
 #[test]
 fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
     let thread: Thread = read(THREAD).unwrap();
@@ -78,6 +79,7 @@ fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
     assert_eq!(thread.messages().get(2).unwrap().text(), r#"{"ok":true}"#);
 }
 
+// spec: UPP-1
 #[test]
 fn every_block_and_message_reads_back() {
     let bytes = Blob::from(vec![0, 255, 7]);
@@ -123,6 +125,7 @@ fn every_block_and_message_reads_back() {
     ));
 }
 
+// spec: UPP-1
 #[test]
 fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
     let text = r#"{"id":"u","type":"user","content":[],"timestamp":"2025-10-01T12:00:00Z","later":{"x":[1]}}"#;

@@ -15,6 +15,8 @@ mod google;
 #[cfg(feature = "openai")]
 mod http;
 mod json;
+#[cfg(feature = "mcp")]
+mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
 mod retry;

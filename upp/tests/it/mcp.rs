@@ -1,0 +1,159 @@
+//! Tools of a real MCP server, in this very process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorCode, ErrorData,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool as Declared,
+};
+use rmcp::service::{RequestContext, RoleClient, RoleServer, RunningService};
+use rmcp::{ServerHandler, ServiceExt as _};
+use serde_json::json;
+use tokio::sync::Notify;
+use ubos_common::id::IdSource;
+use ubos_common::time::{Mono, Now, Timestamp};
+use upp::transport::mcp;
+use upp::{
+    CancelToken, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, ToolContext, ToolSet, llm,
+    object,
+};
+
+#[derive(Clone, Default)]
+struct Server {
+    begun: Arc<Notify>,
+    cancelled: Arc<Notify>,
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let second = page.and_then(|page| page.cursor).is_some();
+        let names: &[&'static str] = if second {
+            &["slow", "failing", "refusing"]
+        } else {
+            &["echo", "data"]
+        };
+        let schema = json!({"type": "object"});
+        let declare = |name: &&'static str| {
+            Declared::new(*name, "of a test", schema.as_object().unwrap().clone())
+        };
+        let mut list = ListToolsResult::with_all_items(names.iter().map(declare).collect());
+        list.next_cursor = (!second).then(|| "second".to_owned());
+        Ok(list)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let text = |text: String| vec![ContentBlock::text(text)];
+        let arguments = json!(request.arguments).to_string();
+        Ok(match &*request.name {
+            "echo" => CallToolResult::success(text(arguments)),
+            "data" => CallToolResult::structured(json!({"n": 3})),
+            "failing" => CallToolResult::error(text("no luck".into())),
+            "slow" => {
+                self.begun.notify_one();
+                context.ct.cancelled().await;
+                self.cancelled.notify_one();
+                CallToolResult::success(vec![])
+            }
+            _ => return Err(ErrorData::new(ErrorCode::INVALID_PARAMS, "not so", None)),
+        }
+        .into())
+    }
+}
+
+async fn connect(server: Server) -> RunningService<RoleClient, ()> {
+    let (near, far) = tokio::io::duplex(4096);
+    #[expect(clippy::disallowed_methods, reason = "the server of a test")]
+    tokio::spawn(async move {
+        let _ = server.serve(far).await.unwrap().waiting().await;
+    });
+    ().serve(near).await.unwrap()
+}
+
+async fn run(tool: &Arc<dyn Tool>, cancel: CancelToken) -> Result<String, String> {
+    let context = ToolContext::new("c", cancel);
+    let result = tool.run(&object(r#"{"a":1}"#).unwrap(), &context).await;
+    result
+        .map(|raw| raw.as_str().to_owned())
+        .map_err(|error| error.0.into())
+}
+
+#[tokio::test]
+async fn every_page_of_tools_is_there_and_results_are_what_the_server_gives() {
+    let client = connect(Server::default()).await;
+    let tools = mcp::tools(&client).await.unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool.name().to_owned()).collect();
+    assert_eq!(names, ["echo", "data", "slow", "failing", "refusing"]);
+    assert_eq!(
+        (tools[0].description(), tools[0].parameters().as_str()),
+        ("of a test", r#"{"type":"object"}"#)
+    );
+    let result = |n: usize| run(&tools[n], CancelToken::new());
+    assert_eq!(result(0).await.unwrap(), r#""{\"a\":1}""#);
+    assert_eq!(result(1).await.unwrap(), r#"{"n":3}"#);
+    assert_eq!(result(3).await.unwrap_err(), "no luck");
+    assert_eq!(result(4).await.unwrap_err(), "not so");
+    client.cancel().await.unwrap();
+    assert_eq!(result(0).await.unwrap_err(), "the MCP server has ended");
+}
+
+// spec: UPP-6
+#[tokio::test]
+async fn the_server_is_told_when_a_call_is_cancelled_or_dropped() {
+    let server = Server::default();
+    let client = connect(server.clone()).await;
+    let tools = mcp::tools(&client).await.unwrap();
+    for by_token in [true, false] {
+        let cancel = CancelToken::new();
+        let mut call = Box::pin(run(&tools[2], cancel.clone()));
+        tokio::select! {
+            _ = &mut call => panic!("it does not end"),
+            () = server.begun.notified() => {}
+        }
+        if by_token {
+            cancel.cancel();
+            assert_eq!(call.await.unwrap_err(), "the call was cancelled");
+        } else {
+            assert!((&mut call).now_or_never().is_none());
+            drop(call);
+        }
+        let told = tokio::time::timeout(Duration::from_secs(30), server.cancelled.notified());
+        told.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_model_calls_the_tools_of_a_server() {
+    let client = connect(Server::default()).await;
+    let model = ScriptedModel::new([
+        Reply::silent().calling("c", "data", object("{}").unwrap()),
+        Reply::text("three"),
+    ]);
+    let mut options = LlmOptions::new(Arc::new(model));
+    options.tools = ToolSet::new(mcp::tools(&client).await.unwrap(), None);
+    let call = LlmCall::new(IdSource::seeded(1), || {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    });
+    let turn = llm(options)
+        .unwrap()
+        .generate(&List::new(), ["count"], call)
+        .await
+        .unwrap();
+    assert_eq!(
+        turn.tool_executions.get(0).unwrap().result.as_str(),
+        r#"{"n":3}"#
+    );
+}
