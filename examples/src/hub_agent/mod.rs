@@ -76,8 +76,12 @@ fn token(file: &Path) -> Result<Secret<String>, String> {
 
 /// Tells what happens until a signal comes, then leaves.
 async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
-    let mut terminated = match signal(SignalKind::terminate()) {
-        Ok(terminated) => terminated,
+    // Listened to all the time: one that comes between two events counts too.
+    let signals = signal(SignalKind::interrupt()).and_then(|interrupted| {
+        signal(SignalKind::terminate()).map(|terminated| (interrupted, terminated))
+    });
+    let (mut interrupted, mut terminated) = match signals {
+        Ok(signals) => signals,
         Err(err) => {
             eprintln!("hub-agent: {err}");
             return ExitCode::from(3);
@@ -91,7 +95,7 @@ async fn serve(agent: &AgentHandle, args: &Args) -> ExitCode {
                 Err(RecvError::Lagged(n)) => eprintln!("hub-agent: {n} events were not shown"),
                 Err(RecvError::Closed) => break 3,
             },
-            _ = tokio::signal::ctrl_c() => break 130,
+            _ = interrupted.recv() => break 130,
             _ = terminated.recv() => break 0,
         }
     };
