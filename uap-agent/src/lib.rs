@@ -42,6 +42,7 @@
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
+//! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
 //! | `testing` | what every store of checkpoints must do, for who writes one | no |
 
 #[cfg(feature = "driver")]
@@ -62,7 +63,11 @@ pub use agent::{
 };
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
-pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use checkpoint::LogCheckpoints;
+pub use checkpoint::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
+};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
 pub use result::{AgentError, GenerateResult};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::{Limits, Members, RawBuf, RawObject, to_string};
+use ubos_common::json::{Limits, Members, RawBuf, RawObject, to_string, to_vec};
 use upp::{List, Message};
 
 use super::json::members;
@@ -144,6 +144,20 @@ impl Delta {
         Ok(state)
     }
 
+    /// About how many bytes the state has more by it, as JSON.
+    pub(crate) fn added_bytes(&self) -> usize {
+        let messages = self
+            .messages
+            .as_ref()
+            .map_or(0, |added| to_vec(added).len());
+        let reasoning = self
+            .reasoning
+            .as_ref()
+            .map_or(0, |added| to_vec(added).len());
+        let traces = self.traces.as_ref().map_or(0, |added| to_vec(added).len());
+        messages + reasoning + traces
+    }
+
     /// Whether something of the earlier state is gone from a list.
     pub(crate) const fn drops(&self) -> bool {
         self.kept.is_some() || self.reasoning_kept.is_some() || self.traces_kept.is_some()
@@ -205,7 +219,7 @@ mod tests {
     use crate::state::PlanStepStatus;
     use proptest::prelude::*;
     use ubos_common::id::IdSource;
-    use ubos_common::json::{decode, to_vec};
+    use ubos_common::json::decode;
     use ubos_common::time::Timestamp;
     use ubos_common::violation::Profile;
     use upp::Stamp;
