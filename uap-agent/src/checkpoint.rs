@@ -46,7 +46,7 @@ pub use log::{CutTail, LogCheckpoints};
 pub use memory::MemoryCheckpoints;
 pub use seal::{Seal, SealError};
 #[cfg(feature = "testing")]
-pub use suite::{StoreFault, check_store};
+pub use suite::{StoreFault, check_history, check_store, check_writers};
 
 ubos_common::wire! {
     /// What is known of a checkpoint without reading it.

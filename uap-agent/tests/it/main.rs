@@ -11,7 +11,11 @@
 #[cfg(feature = "testing")]
 mod files;
 mod runs;
+#[cfg(all(feature = "testing", feature = "log"))]
+mod seals;
 mod state;
+#[cfg(all(feature = "testing", feature = "log"))]
+mod stores;
 mod stream;
 mod support;
 mod tree;
