@@ -11,6 +11,8 @@
 #[cfg(feature = "testing")]
 mod files;
 #[cfg(feature = "log")]
+mod killed;
+#[cfg(feature = "log")]
 mod log_store;
 mod runs;
 #[cfg(all(feature = "testing", feature = "log"))]
