@@ -42,6 +42,7 @@
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
+//! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
 //! | `testing` | what every store of checkpoints must do, for who writes one | no |
 
 #[cfg(feature = "driver")]
@@ -52,6 +53,7 @@ pub mod event;
 pub mod hooks;
 pub mod middleware;
 mod order;
+pub mod repair;
 mod result;
 pub mod state;
 pub mod strategy;
@@ -69,6 +71,7 @@ pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, Memor
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
 pub use middleware::{Middleware, MiddlewareContext};
+pub use repair::RepairPolicy;
 pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
     AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
