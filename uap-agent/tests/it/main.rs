@@ -10,8 +10,10 @@
 
 #[cfg(feature = "testing")]
 mod files;
+mod middleware;
 mod runs;
 mod state;
 mod stream;
+mod subagent;
 mod support;
 mod tree;
