@@ -74,7 +74,8 @@ pub use middleware::{Middleware, MiddlewareContext};
 pub use repair::RepairPolicy;
 pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
-    AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
+    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace,
+    ToolExecutionTrace,
 };
 pub use strategy::{
     ExecutionContext, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react,

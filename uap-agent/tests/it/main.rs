@@ -11,6 +11,8 @@
 #[cfg(feature = "testing")]
 mod files;
 mod middleware;
+mod promises;
+mod repair;
 mod runs;
 mod state;
 mod stream;
