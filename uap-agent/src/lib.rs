@@ -35,6 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`guide`] goes on from here: tools, strategies, streams, layers, checkpoints, a strategy of your own.
+//!
 //! There are no limits by default: a run ends when the model calls no more tools, when
 //! [`AgentStrategy::stop_condition`] says so, or at a limit that the developer has set.
 //!
@@ -50,6 +52,8 @@ mod agent;
 pub mod checkpoint;
 pub mod engine;
 pub mod event;
+#[cfg(all(doc, feature = "driver", feature = "os"))]
+pub mod guide;
 pub mod hooks;
 pub mod middleware;
 mod order;

@@ -334,6 +334,25 @@ fn the_error_hook_is_asked_before_the_layers_and_what_it_recovers_passes_them() 
     }
 }
 
+/// The error hook is of the strategy's run: what fails in a layer is the layers' matter.
+// spec: UAP-10-2
+#[test]
+fn the_error_hook_is_not_told_of_layers_that_fail() {
+    for in_after in [false, true] {
+        let hooks = Arc::new(Noting::default());
+        let layer = Layer {
+            fails_before: !in_after,
+            fails_after: in_after,
+            ..Layer::default()
+        };
+        let options = options(&script([Reply::text("x")]))
+            .with_strategy(hooks.clone())
+            .with_middleware(stack([layer]));
+        assert!(block_on(agent(options).unwrap().query("go")).is_err());
+        assert!(!hooks.take().iter().any(|note| note.starts_with("error")));
+    }
+}
+
 // spec: UAP-9-2, UAP-11-1
 #[test]
 fn an_abort_passes_the_layers_too() {
