@@ -161,7 +161,6 @@ impl Engine {
             return;
         }
         self.phase = Phase::Idle;
-        self.prompt = None;
         if self.added.cycles == 0 {
             let error = self.refuse(ErrorCode::QuotaExceeded, "the budget is spent");
             return self.fail(now, error);
