@@ -146,7 +146,7 @@ impl World {
                 let (asked, tools) = (to_string(&request.messages), request.tools.len());
                 format!("ask {asked} tools {tools} structure {schema:?}")
             }
-            Effect::Tool(_, call) => format!("tool {}", to_string(call)),
+            Effect::Tool(_, call, _) => format!("tool {}", to_string(call)),
             Effect::Hook(_, call) => {
                 self.keep_of(call);
                 format!("hook {call:?}")
@@ -216,7 +216,7 @@ impl World {
                 self.say(id)
             }
             Effect::More(id) => self.say(id),
-            Effect::Tool(id, call) => Answer::Tool(id, execution(&call)),
+            Effect::Tool(id, call, _) => Answer::Tool(id, execution(&call), Vec::new()),
             Effect::Save(id, ..) => Answer::Saved(id, Ok(())),
             Effect::Hook(id, HookCall::StopCondition(state)) => {
                 let stops = self.stop_at == Some(state.step());
@@ -250,7 +250,7 @@ const fn id_of(effect: &Effect) -> Option<EffectId> {
     match effect {
         Effect::Infer(id, _)
         | Effect::More(id)
-        | Effect::Tool(id, _)
+        | Effect::Tool(id, ..)
         | Effect::Hook(id, _)
         | Effect::Save(id, ..) => Some(*id),
         _ => None,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use upp::{ErrorCode, UppError};
 
 use super::breach::StrategyBreach;
-use crate::strategy::{Move, Outcome, StrategyRun, View};
+use crate::strategy::{ExecutionContext, Move, Outcome, StrategyRun};
 
 /// Moves between two questions to the model.
 const MOVES: usize = 1_000;
@@ -49,11 +49,11 @@ impl Watched {
 
 impl StrategyRun for Watched {
     /// Makes the strategy's move, or ends the run where it may not be made.
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
         if matches!(outcome, Outcome::Inferred { .. }) {
             self.seen.lock().answered = true;
         }
-        let made = catch_unwind(AssertUnwindSafe(|| self.inner.next(outcome, view)));
+        let made = catch_unwind(AssertUnwindSafe(|| self.inner.next(outcome, context)));
         let mut watch = self.seen.lock();
         let breach = match &made {
             Err(_) => Some(StrategyBreach::Panicked),
@@ -89,7 +89,7 @@ impl Watch {
             Move::EndStep(_) => outside("ending a step"),
             Move::Finish if !self.answered => Some(StrategyBreach::NoAnswer),
             Move::Finish => open(),
-            Move::Plan(_) | Move::Fail(_) => None,
+            Move::Append(_) | Move::Plan(_) | Move::Fail(_) => None,
         };
         match made {
             Move::StartStep(_) => {

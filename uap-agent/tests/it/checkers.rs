@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::executor::block_on;
 use proptest::prelude::*;
-use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun, View};
+use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
 use uap_agent::testing::{
     StrategyBreach, StreamFault, check_strategy, check_strategy_with, check_stream_equals_generate,
 };
@@ -20,7 +20,7 @@ use crate::support::{Noting, calling, options};
 
 /// A strategy that is a function of what happened and of how often it was asked.
 #[derive(Clone, Copy)]
-struct Made(fn(u64, Outcome, &mut View<'_>) -> Move);
+struct Made(fn(u64, Outcome, &mut ExecutionContext<'_>) -> Move);
 
 impl ExecutionStrategy for Made {
     fn name(&self) -> &str {
@@ -31,12 +31,12 @@ impl ExecutionStrategy for Made {
     }
 }
 
-struct MadeRun(fn(u64, Outcome, &mut View<'_>) -> Move, u64);
+struct MadeRun(fn(u64, Outcome, &mut ExecutionContext<'_>) -> Move, u64);
 
 impl StrategyRun for MadeRun {
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
         self.1 += 1;
-        (self.0)(self.1, outcome, view)
+        (self.0)(self.1, outcome, context)
     }
 }
 
@@ -45,18 +45,18 @@ const fn phase() -> EventData {
 }
 
 /// Asks, reflects on the answer with the tools put away, and asks again while tools are called.
-fn reflect(_: u64, outcome: Outcome, view: &mut View<'_>) -> Move {
+fn reflect(_: u64, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
     match outcome {
         Outcome::Began => Move::StartStep(phase()),
         Outcome::StepStarted => Move::Infer(Inference::action()),
         Outcome::Inferred {
             ran_tools: true, ..
         } => Move::Infer(Inference::aside("reflect", "Was it right?")),
-        Outcome::Inferred { response, .. } if view.state.reasoning().len() < 3 => {
+        Outcome::Inferred { response, .. } if context.state.reasoning().len() < 3 => {
             Move::Reason(response.message.text().into())
         }
         Outcome::Inferred { .. } | Outcome::Kept => Move::EndStep(phase()),
-        Outcome::StepEnded if view.step < 2 => Move::StartStep(phase()),
+        Outcome::StepEnded if context.step < 2 => Move::StartStep(phase()),
         Outcome::Failed(error) => Move::Fail(error),
         _ => Move::Finish,
     }
@@ -110,55 +110,55 @@ fn a_script_of_the_authors_reaches_what_is_special() {
     check_strategy_with(strategies()[0].as_ref(), || [Reply::hang()]).unwrap();
 }
 
-fn breach_of(next: fn(u64, Outcome, &mut View<'_>) -> Move) -> StrategyBreach {
+fn breach_of(next: fn(u64, Outcome, &mut ExecutionContext<'_>) -> Move) -> StrategyBreach {
     check_strategy(&Made(next)).unwrap_err().breach
 }
 
 #[test]
 fn strategies_that_do_otherwise_are_found() {
-    let panics = breach_of(|n, outcome, view| match outcome {
+    let panics = breach_of(|n, outcome, context| match outcome {
         Outcome::Failed(_) => panic!("unforeseen"),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert_eq!(panics, StrategyBreach::Panicked);
-    let spins = breach_of(|n, outcome, view| match outcome {
-        Outcome::StepStarted if view.step > 1 => Move::EndStep(phase()),
+    let spins = breach_of(|n, outcome, context| match outcome {
+        Outcome::StepStarted if context.step > 1 => Move::EndStep(phase()),
         Outcome::StepEnded => Move::StartStep(phase()),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert!(
         matches!(spins, StrategyBreach::EndlessMoves { .. }),
         "{spins}"
     );
-    let retries = breach_of(|n, outcome, view| match outcome {
+    let retries = breach_of(|n, outcome, context| match outcome {
         Outcome::Failed(_) => Move::Infer(Inference::action()),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert!(
         matches!(retries, StrategyBreach::EndlessQuestions { .. }),
         "{retries}"
     );
-    let stays = breach_of(|n, outcome, view| match outcome {
+    let stays = breach_of(|n, outcome, context| match outcome {
         Outcome::Inferred { .. } => Move::Infer(Inference::action()),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert!(
         matches!(stays, StrategyBreach::EndlessQuestions { .. }),
         "{stays}"
     );
-    let open = breach_of(|n, outcome, view| match outcome {
+    let open = breach_of(|n, outcome, context| match outcome {
         Outcome::Kept => Move::Finish,
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert_eq!(open, StrategyBreach::StepOpen { step: 1 });
-    let twice = breach_of(|n, outcome, view| match outcome {
+    let twice = breach_of(|n, outcome, context| match outcome {
         Outcome::Kept => Move::StartStep(phase()),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert_eq!(twice, StrategyBreach::StepOpen { step: 1 });
-    let outside = breach_of(|n, outcome, view| match outcome {
+    let outside = breach_of(|n, outcome, context| match outcome {
         Outcome::Began => Move::Infer(Inference::action()),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     assert_eq!(
         outside,
@@ -173,7 +173,7 @@ fn strategies_that_do_otherwise_are_found() {
 #[test]
 fn a_strategy_whose_runs_share_something_is_found() {
     static RUNS: AtomicU64 = AtomicU64::new(0);
-    let fault = check_strategy(&Made(|n, outcome, view| match outcome {
+    let fault = check_strategy(&Made(|n, outcome, context| match outcome {
         Outcome::Kept => {
             let runs = RUNS.fetch_add(1, Ordering::Relaxed);
             if runs.is_multiple_of(2) {
@@ -182,7 +182,7 @@ fn a_strategy_whose_runs_share_something_is_found() {
                 Move::Reason("again".into())
             }
         }
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     }))
     .unwrap_err();
     assert!(
@@ -205,9 +205,9 @@ fn with(replies: &[Reply]) -> AgentOptions {
 fn a_stream_that_comes_to_something_else_is_found() {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let replies = [Reply::text("a"), Reply::text("b")];
-    let fickle = Made(|n, outcome, view| match outcome {
+    let fickle = Made(|n, outcome, context| match outcome {
         Outcome::Kept if RUNS.fetch_add(1, Ordering::Relaxed) == 0 => Move::Reason("more".into()),
-        outcome => reflect(n, outcome, view),
+        outcome => reflect(n, outcome, context),
     });
     let make = || with(&replies).with_execution(Arc::new(fickle));
     let fault = block_on(check_stream_equals_generate(make, "go")).unwrap_err();
