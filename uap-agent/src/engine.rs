@@ -32,6 +32,7 @@ use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
+use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::{AgentState, StateId, SubagentExecutionTrace};
 use crate::strategy::{Inference, Outcome, StrategyRun};
@@ -102,7 +103,6 @@ pub enum Answer {
 pub struct Closed;
 
 /// What a run is made with.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct EngineConfig {
     /// The model's options.
@@ -115,12 +115,25 @@ pub struct EngineConfig {
     pub layers: usize,
     /// Whether plans are told in events of their own, beside those of the steps.
     pub plan_events: bool,
+    /// What is done about calls and outputs that are wrong.
+    pub repair: Option<Arc<dyn RepairPolicy>>,
     /// Whether states are to be kept.
     pub saves: bool,
     /// Under which session; stands in the state's metadata.
     pub session_id: Option<Arc<str>>,
     /// Makes every id of the run.
     pub ids: IdSource,
+}
+
+impl fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineConfig")
+            .field("llm", &self.llm)
+            .field("agent_id", &self.agent_id)
+            .field("layers", &self.layers)
+            .field("session_id", &self.session_id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EngineConfig {
@@ -133,6 +146,7 @@ impl EngineConfig {
             has_hooks: false,
             layers: 0,
             plan_events: false,
+            repair: None,
             saves: false,
             session_id: None,
             ids,
@@ -161,6 +175,8 @@ pub struct Engine {
     pending: Option<Box<tools::Round>>,
     effects: EffectId,
     tool_rounds: u64,
+    /// How often the question that is out has been asked again for its output's sake.
+    output_attempts: u32,
     out: Outbox<Effect>,
 }
 
@@ -266,6 +282,7 @@ impl Engine {
             pending: None,
             effects: 0,
             tool_rounds: 0,
+            output_attempts: 0,
             out: Outbox::new(OUTBOX),
         };
         engine.enter(now, 0);

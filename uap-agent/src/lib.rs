@@ -42,6 +42,7 @@
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
+//! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
 
 #[cfg(feature = "driver")]
@@ -52,6 +53,7 @@ pub mod event;
 pub mod hooks;
 pub mod middleware;
 mod order;
+pub mod repair;
 mod result;
 pub mod state;
 pub mod strategy;
@@ -71,9 +73,11 @@ pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, Memor
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
 pub use middleware::{Middleware, MiddlewareContext};
+pub use repair::RepairPolicy;
 pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
-    AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
+    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace,
+    ToolExecutionTrace,
 };
 pub use strategy::{
     ExecutionContext, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react,

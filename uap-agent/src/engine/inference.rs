@@ -7,6 +7,7 @@ use upp::{ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, UppErr
 
 use super::{Effect, EffectId, Engine, Op, Phase};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
+use crate::repair::OutputVerdict;
 use crate::strategy::{Inference, Outcome};
 
 impl Engine {
@@ -96,7 +97,21 @@ impl Engine {
     fn on_response(&mut self, now: Now, inference: &Inference, mut response: Box<LlmResponse>) {
         self.added.cycles += 1;
         self.added.usage.add_cycle(response.usage.clone());
-        if inference.is_action && inference.structure.is_none() && response.data.is_some() {
+        let again = match self.repair_output(inference, &mut response) {
+            Ok(again) => again,
+            Err(error) => {
+                // As at the end of rounds: the answer is in the turn that the error carries.
+                self.added
+                    .messages
+                    .push(Message::Assistant(response.message));
+                return self.fail(now, error);
+            }
+        };
+        if again.is_none()
+            && inference.is_action
+            && inference.structure.is_none()
+            && response.data.is_some()
+        {
             self.added.data.clone_from(&response.data);
         }
         // The time of an answer is when it is complete.
@@ -109,6 +124,11 @@ impl Engine {
             mark(answer, self.step, inference.phase, false)
         });
 
+        if let Some(text) = again {
+            self.append(messages);
+            return self.infer(now, inference.clone().asked_again(text));
+        }
+        self.output_attempts = 0;
         let calls = response.message.has_tool_calls() && inference.is_action;
         let gave_data = response.data.is_some();
         if calls && !gave_data && !self.config.llm.options().tools.tools.is_empty() {
@@ -119,6 +139,36 @@ impl Engine {
                 response,
                 ran_tools: false,
             }))]);
+        }
+    }
+
+    /// What the policy makes of structured output; a text where the model is to be asked again.
+    // impl: UAP-16-2
+    fn repair_output(
+        &mut self,
+        inference: &Inference,
+        response: &mut LlmResponse,
+    ) -> Result<Option<Box<str>>, UppError> {
+        let llm = self.config.llm.options();
+        let (Some(policy), Some(schema)) = (&self.config.repair, &llm.structure) else {
+            return Ok(None);
+        };
+        let is_output = inference.is_action && inference.structure.is_none();
+        let is_call = response.message.has_tool_calls() && response.data.is_none();
+        if !is_output || is_call {
+            return Ok(None);
+        }
+        match policy.output(response, schema, self.output_attempts) {
+            OutputVerdict::Accept => Ok(None),
+            OutputVerdict::Use(data) => {
+                response.data = Some(data);
+                Ok(None)
+            }
+            OutputVerdict::AskAgain(text) => {
+                self.output_attempts = self.output_attempts.saturating_add(1);
+                Ok(Some(text))
+            }
+            OutputVerdict::Fail(why) => Err(self.refuse(ErrorCode::InvalidResponse, &why)),
         }
     }
 

@@ -12,8 +12,12 @@
 mod checkers;
 #[cfg(feature = "testing")]
 mod files;
+mod middleware;
+mod promises;
+mod repair;
 mod runs;
 mod state;
 mod stream;
+mod subagent;
 mod support;
 mod tree;
