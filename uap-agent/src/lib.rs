@@ -45,7 +45,7 @@
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
 //! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
-//! | `testing` | what every store of checkpoints must do, for who writes one | no |
+//! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
 
 #[cfg(feature = "driver")]
 mod agent;
@@ -63,6 +63,8 @@ pub mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
 mod subagent;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tree;
 
 #[cfg(feature = "driver")]

@@ -9,6 +9,8 @@
 )]
 
 #[cfg(feature = "testing")]
+mod checkers;
+#[cfg(feature = "testing")]
 mod files;
 mod middleware;
 mod promises;
