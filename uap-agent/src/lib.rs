@@ -46,6 +46,7 @@
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
 //! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
+//! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
 
 #[cfg(feature = "driver")]
 mod agent;
@@ -73,7 +74,11 @@ pub use agent::{
 };
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
-pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use checkpoint::LogCheckpoints;
+pub use checkpoint::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
+};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
 pub use middleware::{Middleware, MiddlewareContext};
