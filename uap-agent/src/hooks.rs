@@ -1,11 +1,13 @@
 //! Hooks of the developer at the boundaries of steps.
 
 use core::future::ready;
+use core::time::Duration;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use upp::{ToolCall, ToolExecution, UppError};
 
+use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
@@ -79,6 +81,15 @@ pub enum HookCall {
     Error(Box<AgentError>),
     /// [`upp::ToolUseStrategy::on_max_iterations`]
     MaxIterations(u64),
+    /// What [`crate::Middleware::retries`] says of a question that is about to be asked for this time, from 1; with what
+    /// the time before came to, where it failed, and with 64 random bits
+    Attempt(u32, Option<Box<UppError>>, u64),
+    /// [`crate::Middleware::before`] of the layer with this number, from 0
+    Before(usize, Box<MiddlewareContext>),
+    /// [`crate::Middleware::after`]
+    After(usize, Box<MiddlewareContext>, Box<GenerateResult>),
+    /// [`crate::Middleware::on_error`]
+    Caught(usize, Box<MiddlewareContext>, Box<AgentError>),
 }
 
 /// What a hook came to.
@@ -89,6 +100,14 @@ pub enum HookAnswer {
     Told,
     /// The stop condition's answer.
     Stop(bool),
+    /// How long to wait before the question is asked; `None` where it is not asked again.
+    Ask(Option<Duration>),
     /// What an error hook recovers with.
     Recovered(Box<GenerateResult>),
+    /// The context as a layer of middleware left it, and what the layer came to: a result of [`HookCall::After`] and,
+    /// where it recovers, of [`HookCall::Caught`].
+    Layer(
+        Box<MiddlewareContext>,
+        Result<Option<Box<GenerateResult>>, UppError>,
+    ),
 }

@@ -35,6 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`guide`] goes on from here: tools, strategies, streams, layers, checkpoints, a strategy of your own.
+//!
 //! There are no limits by default: a run ends when the model calls no more tools, when
 //! [`AgentStrategy::stop_condition`] says so, or at a limit that the developer has set.
 //!
@@ -42,19 +44,28 @@
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
+//! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
+//! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
 //! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
-//! | `testing` | what every store of checkpoints must do, for who writes one | no |
 
 #[cfg(feature = "driver")]
 mod agent;
 pub mod checkpoint;
 pub mod engine;
 pub mod event;
+#[cfg(all(doc, feature = "driver", feature = "os"))]
+pub mod guide;
 pub mod hooks;
+pub mod middleware;
 mod order;
+pub mod repair;
 mod result;
 pub mod state;
 pub mod strategy;
+#[cfg(feature = "driver")]
+mod subagent;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tree;
 
 #[cfg(feature = "driver")]
@@ -70,11 +81,17 @@ pub use checkpoint::{
 };
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
-pub use result::{AgentError, GenerateResult};
+pub use middleware::{Middleware, MiddlewareContext};
+pub use repair::RepairPolicy;
+pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
-    AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
+    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace,
+    ToolExecutionTrace,
 };
 pub use strategy::{
-    ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react, tool_loop,
+    ExecutionContext, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react,
+    tool_loop,
 };
+#[cfg(feature = "driver")]
+pub use subagent::{RunScope, SubagentTool};
 pub use tree::{ThreadNode, ThreadTree};

@@ -57,12 +57,17 @@ ubos_common::wire! {
     }
 }
 
+/// A state as it is written: a JSON text of version 1.1.0.
+///
+/// Spec: UAP-1.1 12.1
+pub type AgentStateJson = String;
+
 impl AgentState {
     /// The state as JSON of version 1.1.0.
     ///
     /// Spec: UAP-1.1 12.1
     #[must_use]
-    pub fn to_json(&self) -> String {
+    pub fn to_json(&self) -> AgentStateJson {
         json::to_string(self)
     }
 

@@ -9,11 +9,16 @@
 )]
 
 #[cfg(feature = "testing")]
+mod checkers;
+#[cfg(feature = "testing")]
 mod files;
 #[cfg(feature = "log")]
 mod killed;
 #[cfg(feature = "log")]
 mod log_store;
+mod middleware;
+mod promises;
+mod repair;
 mod runs;
 #[cfg(all(feature = "testing", feature = "log"))]
 mod seals;
@@ -21,5 +26,6 @@ mod state;
 #[cfg(all(feature = "testing", feature = "log"))]
 mod stores;
 mod stream;
+mod subagent;
 mod support;
 mod tree;
