@@ -10,7 +10,6 @@
 
 #[cfg(feature = "testing")]
 mod checkers;
-#[cfg(feature = "testing")]
 mod files;
 #[cfg(feature = "log")]
 mod killed;
