@@ -10,6 +10,8 @@
 
 #[cfg(feature = "testing")]
 mod checkers;
+#[cfg(feature = "conformance")]
+mod conformance;
 #[cfg(feature = "testing")]
 mod files;
 mod middleware;
