@@ -1,16 +1,23 @@
 //! Agents: options, calls, and the stream that drives a run.
 
 mod stream;
+#[cfg(feature = "os")]
+mod timer;
 mod world;
 
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(feature = "os")]
+use futures_core::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
+#[cfg(feature = "os")]
+use ubos_common::time::Mono;
 use ubos_common::time::Now;
 use upp::{
-    LlmInstance, LlmMiddleware, LlmOptions, Message, ModelReference, Stamp, Turn, UppError, llm,
+    LlmInstance, LlmMiddleware, LlmOptions, Message, ModelReference, RetryStrategy, Stamp, Turn,
+    UppError, llm,
 };
 
 pub use stream::{AbortHandle, AgentStreamResult};
@@ -68,12 +75,8 @@ impl Sleep for SystemClock {
         self.0.now()
     }
 
-    /// No run sets a timer: nothing waits here.
-    fn sleep_until(
-        &self,
-        _deadline: ubos_common::time::Mono,
-    ) -> futures_core::future::BoxFuture<'static, ()> {
-        Box::pin(core::future::pending())
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        timer::sleep(deadline.saturating_since(self.0.now().mono))
     }
 }
 
@@ -309,6 +312,11 @@ pub fn agent(mut options: AgentOptions) -> Result<Agent, UppError> {
         id: ids.uuid().to_string().into(),
         llm,
         execution: options.execution,
+        retries: options
+            .middleware
+            .iter()
+            .rev()
+            .find_map(|layer| layer.retries()),
         middleware: options.middleware.into(),
         hooks: options.strategy,
         checkpoints: options.checkpoints,
@@ -352,6 +360,7 @@ pub struct Agent {
     llm: LlmInstance,
     execution: Arc<dyn ExecutionStrategy>,
     middleware: Arc<[Arc<dyn Middleware>]>,
+    retries: Option<Arc<dyn RetryStrategy>>,
     hooks: Option<Arc<dyn AgentStrategy>>,
     checkpoints: Option<Arc<dyn CheckpointStore>>,
     session_id: Option<Arc<str>>,
@@ -457,6 +466,7 @@ impl Agent {
         let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&self.id), ids);
         config.has_hooks = self.hooks.is_some();
         config.layers = self.middleware.len();
+        config.retries = self.retries.is_some();
         config.plan_events = self.plan_events;
         config.repair.clone_from(&self.repair);
         config.saves = self.checkpoints.is_some();
@@ -468,6 +478,7 @@ impl Agent {
             model: Arc::clone(&options.model),
             tools: options.tools.clone(),
             middleware: Arc::clone(&self.middleware),
+            retries: self.retries.clone(),
             hooks: self.hooks.clone(),
             store: self.checkpoints.clone(),
             clock: Arc::clone(&self.clock),

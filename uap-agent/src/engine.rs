@@ -17,6 +17,7 @@ mod steps;
 mod tools;
 
 use core::fmt;
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ use crate::middleware::MiddlewareContext;
 use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::{AgentState, StateId, SubagentExecutionTrace};
-use crate::strategy::{Inference, Outcome, StrategyRun};
+use crate::strategy::{Outcome, StrategyRun};
+use inference::Question;
 use layers::Layer;
 
 /// Outputs that may wait before the engine takes no more input.
@@ -56,6 +58,8 @@ pub enum Effect {
     Tool(EffectId, ToolCall, CallScope),
     /// Call a hook.
     Hook(EffectId, HookCall),
+    /// Wait.
+    Sleep(EffectId, Duration),
     /// Keep the state.
     Save(EffectId, CheckpointMetadata, AgentState),
     /// Drop an effect: no answer is wanted any more.
@@ -90,6 +94,8 @@ pub enum Answer {
     Hook(EffectId, Result<HookAnswer, UppError>),
     /// The question was not asked: the run ends here, well, where the model has answered before.
     Stop(EffectId),
+    /// The time is over.
+    Slept(EffectId),
     /// A save is done, or is not.
     Saved(EffectId, Result<(), CheckpointError>),
     /// The caller wants the run ended.
@@ -113,6 +119,8 @@ pub struct EngineConfig {
     pub has_hooks: bool,
     /// How many layers of middleware stand around the run.
     pub layers: usize,
+    /// Whether somebody says how failed questions are asked again.
+    pub retries: bool,
     /// Whether plans are told in events of their own, beside those of the steps.
     pub plan_events: bool,
     /// What is done about calls and outputs that are wrong.
@@ -145,6 +153,7 @@ impl EngineConfig {
             agent_id: agent_id.into(),
             has_hooks: false,
             layers: 0,
+            retries: false,
             plan_events: false,
             repair: None,
             saves: false,
@@ -233,12 +242,15 @@ enum Stage {
 /// What the engine waits for.
 ///
 /// ```text
-/// Layer (before) -> Idle <-> Inferring -> Idle | Tools -> Idle
+/// Layer (before) -> Idle <-> (Asking, Sleeping,) Inferring -> Idle | Tools -> Idle
 /// Idle <-> Hook, Saving;  any -> Failing (the error hook) -> Layer (after, caught) -> Closed
 /// ```
 enum Phase {
     Idle,
-    Inferring(EffectId, Box<Inference>),
+    /// Whether, and when, the question may be asked.
+    Asking(EffectId, Box<Question>),
+    Sleeping(EffectId, Box<Question>),
+    Inferring(EffectId, Box<Question>),
     Tools(Box<tools::Round>),
     Hook(EffectId),
     Saving(EffectId),
@@ -305,6 +317,7 @@ impl Engine {
             Answer::Stop(id) => self.on_stop(now, id),
             Answer::Hook(id, answer) => self.on_hook(now, id, answer),
             Answer::Saved(id, result) => self.on_saved(id, result),
+            Answer::Slept(id) => self.on_slept(id),
             Answer::Abort => self.on_abort(now),
         }
         self.advance(now);
@@ -344,6 +357,7 @@ impl Engine {
                 }
             }
             Phase::Layer(waited, _) if *waited == id => self.on_layer(now, answer),
+            Phase::Asking(waited, _) if *waited == id => self.on_attempt(now, answer),
             _ => {}
         }
     }
@@ -386,9 +400,12 @@ impl Engine {
 
     fn running(&self) -> Vec<EffectId> {
         match &self.phase {
-            Phase::Inferring(id, _) | Phase::Hook(id) | Phase::Saving(id) | Phase::Layer(id, _) => {
-                vec![*id]
-            }
+            Phase::Inferring(id, _)
+            | Phase::Asking(id, _)
+            | Phase::Sleeping(id, _)
+            | Phase::Hook(id)
+            | Phase::Saving(id)
+            | Phase::Layer(id, _) => vec![*id],
             Phase::Tools(round) => round.running(),
             Phase::Idle | Phase::Failing(..) | Phase::Closed => Vec::new(),
         }

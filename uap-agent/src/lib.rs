@@ -35,6 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`guide`] goes on from here: tools, strategies, streams, layers, checkpoints, a strategy of your own.
+//!
 //! There are no limits by default: a run ends when the model calls no more tools, when
 //! [`AgentStrategy::stop_condition`] says so, or at a limit that the developer has set.
 //!
@@ -45,6 +47,7 @@
 //! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
 //! | `conformance` | [`conformance`]: tests of anybody's agents, by what they leave behind | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
+//! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
 
 #[cfg(feature = "driver")]
 mod agent;
@@ -53,6 +56,8 @@ pub mod checkpoint;
 pub mod conformance;
 pub mod engine;
 pub mod event;
+#[cfg(all(doc, feature = "driver", feature = "os"))]
+pub mod guide;
 pub mod hooks;
 pub mod middleware;
 mod order;
@@ -72,7 +77,11 @@ pub use agent::{
 };
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
-pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use checkpoint::LogCheckpoints;
+pub use checkpoint::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
+};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
 pub use middleware::{Middleware, MiddlewareContext};

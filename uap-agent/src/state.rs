@@ -1,5 +1,7 @@
 //! What an agent knows between two calls: an immutable snapshot.
 
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub(crate) mod delta;
 mod json;
 mod parts;
 

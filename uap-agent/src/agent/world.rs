@@ -4,6 +4,7 @@ use core::future::{Future, poll_fn};
 use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,8 +12,8 @@ use futures::future::FutureExt;
 use futures::stream::StreamExt;
 use ubos_common::driver::{self, Sleep, Step};
 use upp::{
-    CancelToken, Cancelled, ErrorCode, LlmRequest, ModelEvent, ModelReference, ModelStream,
-    ToolCall, ToolContext, ToolExecution, ToolSet, UppError, run_call,
+    Attempts, CancelToken, Cancelled, ErrorCode, LlmRequest, ModelEvent, ModelReference,
+    ModelStream, RetryStrategy, ToolCall, ToolContext, ToolExecution, ToolSet, UppError, run_call,
 };
 
 use super::SaveFailed;
@@ -101,6 +102,7 @@ pub(super) struct Developer {
     pub(super) model: ModelReference,
     pub(super) tools: ToolSet,
     pub(super) middleware: Arc<[Arc<dyn Middleware>]>,
+    pub(super) retries: Option<Arc<dyn RetryStrategy>>,
     pub(super) hooks: Option<Arc<dyn AgentStrategy>>,
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
     pub(super) clock: Arc<dyn Sleep + Send + Sync>,
@@ -109,6 +111,8 @@ pub(super) struct Developer {
 
 pub(super) struct World {
     developer: Arc<Developer>,
+    /// Those at the question that is out.
+    attempts: Option<Attempts>,
     shared: Arc<Shared>,
     /// The one answer that is being streamed.
     streams: BTreeMap<EffectId, ModelStream>,
@@ -122,6 +126,7 @@ impl World {
         let aborted = Some(shared.cancel.cancelled());
         Self {
             developer: Arc::new(developer),
+            attempts: None,
             shared,
             streams: BTreeMap::new(),
             aborted,
@@ -179,6 +184,38 @@ impl World {
             let clock = || developer.clock.now().mono;
             let execution = run_call(&developer.tools, &call, &context, &clock).await;
             WorldAnswer::Tool(id, execution, scope.take())
+        })
+    }
+
+    fn attempt(
+        &mut self,
+        id: EffectId,
+        attempt: u32,
+        failure: Option<&UppError>,
+        random: u64,
+    ) -> Step<WorldAnswer> {
+        let now = self.developer.clock.now().mono;
+        if attempt == 1 && failure.is_none() {
+            self.attempts = self.developer.retries.clone().map(Attempts::new);
+        }
+        let asked = AssertUnwindSafe(|| match (&mut self.attempts, failure) {
+            (Some(attempts), Some(failure)) => attempts.failed(now, failure, random),
+            (Some(attempts), None) => Some(attempts.before(now)),
+            (None, _) => None,
+        });
+        let answer = std::panic::catch_unwind(asked)
+            .map(HookAnswer::Ask)
+            .map_err(|_| panicked("a retry strategy"));
+        Step::start(id, core::future::ready(WorldAnswer::Hook(id, answer)))
+    }
+
+    fn sleep(&self, id: EffectId, span: Duration) -> Step<WorldAnswer> {
+        let clock = &self.developer.clock;
+        let deadline = clock.now().mono.saturating_add(span);
+        let sleeping = clock.sleep_until(deadline);
+        Step::start(id, async move {
+            sleeping.await;
+            WorldAnswer::Slept(id)
         })
     }
 
@@ -276,6 +313,7 @@ async fn call_hook(developer: &Developer, call: HookCall) -> Result<HookAnswer, 
         HookCall::Complete(result) => hooks.on_complete(result).await,
         HookCall::StopCondition(_)
         | HookCall::MaxIterations(_)
+        | HookCall::Attempt(..)
         | HookCall::Before(..)
         | HookCall::After(..)
         | HookCall::Caught(..) => Ok(()),
@@ -321,6 +359,7 @@ fn panicked(who: &str) -> UppError {
 pub(super) enum WorldAnswer {
     Model(EffectId, Option<Result<ModelEvent, UppError>>, ModelStream),
     Stop(EffectId),
+    Slept(EffectId),
     Tool(EffectId, ToolExecution, Vec<SubagentExecutionTrace>),
     Hook(EffectId, Result<HookAnswer, UppError>),
     Saved(EffectId, Result<(), CheckpointError>),
@@ -334,7 +373,11 @@ impl driver::World<Engine> for World {
             Effect::Infer(id, request) => self.infer(id, request),
             Effect::More(id) => self.read(id),
             Effect::Tool(id, call, scope) => self.tool(id, call, scope),
+            Effect::Hook(id, HookCall::Attempt(attempt, failure, random)) => {
+                self.attempt(id, attempt, failure.as_deref(), random)
+            }
             Effect::Hook(id, call) => self.hook(id, call),
+            Effect::Sleep(id, span) => self.sleep(id, span),
             Effect::Save(id, metadata, state) => self.save(id, metadata, state),
             Effect::Cancel(id) => {
                 self.streams.remove(&id);
@@ -363,12 +406,17 @@ impl driver::World<Engine> for World {
         }
         match answer {
             WorldAnswer::Model(id, item, stream) => {
+                if let (Some(Ok(ModelEvent::Done(_))), Some(attempts)) = (&item, &mut self.attempts)
+                {
+                    attempts.succeeded();
+                }
                 if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
                     self.streams.insert(id, stream);
                 }
                 Answer::Model(id, item)
             }
             WorldAnswer::Stop(id) => Answer::Stop(id),
+            WorldAnswer::Slept(id) => Answer::Slept(id),
             WorldAnswer::Tool(id, execution, traces) => Answer::Tool(id, execution, traces),
             WorldAnswer::Hook(id, answer) => Answer::Hook(id, answer),
             WorldAnswer::Saved(id, result) => Answer::Saved(id, result),

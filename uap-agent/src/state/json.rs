@@ -145,7 +145,7 @@ impl Write for AgentState {
 }
 
 /// Members as an object.
-struct Object<'a>(&'a Members<'static>);
+pub(super) struct Object<'a>(pub(super) &'a Members<'static>);
 
 impl Write for Object<'_> {
     fn write(&self, out: &mut Vec<u8>) {
@@ -168,7 +168,10 @@ ubos_common::wire! {
     struct Anything {}
 }
 
-fn members(object: &RawObject, limits: &Limits) -> Result<Members<'static>, DecodeError> {
+pub(super) fn members(
+    object: &RawObject,
+    limits: &Limits,
+) -> Result<Members<'static>, DecodeError> {
     read_raw::<Anything>(object.as_raw(), limits, Profile::Strict).map(|(any, _)| any.extra)
 }
 

@@ -171,7 +171,8 @@ impl World {
                 }
                 format!("end {result:?}")
             }
-            Effect::More(_) | Effect::SaveFailed(_) => String::new(),
+            // Nothing is retried here, so nothing sleeps.
+            Effect::More(_) | Effect::Sleep(..) | Effect::SaveFailed(_) => String::new(),
         };
         self.record.log.push(line);
         match effect {

@@ -14,11 +14,19 @@ mod checkers;
 mod conformance;
 #[cfg(feature = "testing")]
 mod files;
+#[cfg(feature = "log")]
+mod killed;
+#[cfg(feature = "log")]
+mod log_store;
 mod middleware;
 mod promises;
 mod repair;
 mod runs;
+#[cfg(all(feature = "testing", feature = "log"))]
+mod seals;
 mod state;
+#[cfg(all(feature = "testing", feature = "log"))]
+mod stores;
 mod stream;
 mod subagent;
 mod support;

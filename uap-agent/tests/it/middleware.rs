@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use uap_agent::hooks::HookFuture;
 use uap_agent::middleware::{Budget, LogLevel, LoggingOptions, Price, logging, retry};
 use uap_agent::{
-    AgentError, CheckpointStore, GenerateResult, Input, MemoryCheckpoints, Middleware,
-    MiddlewareContext, PlanOptions, Runtime, agent, plan,
+    AgentError, CheckpointStore, GenerateResult, MemoryCheckpoints, Middleware, MiddlewareContext,
+    PlanOptions, Runtime, agent, plan,
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
-use upp::{ErrorCode, LinearBackoff, Message, Reply, RetryWorld, Stamp, UppError, json_text};
+use upp::{ErrorCode, LinearBackoff, Message, Reply, Stamp, UppError, json_text};
 
 use crate::support::{Noting, calling, options, script};
 
@@ -334,6 +334,25 @@ fn the_error_hook_is_asked_before_the_layers_and_what_it_recovers_passes_them() 
     }
 }
 
+/// The error hook is of the strategy's run: what fails in a layer is the layers' matter.
+// spec: UAP-10-2
+#[test]
+fn the_error_hook_is_not_told_of_layers_that_fail() {
+    for in_after in [false, true] {
+        let hooks = Arc::new(Noting::default());
+        let layer = Layer {
+            fails_before: !in_after,
+            fails_after: in_after,
+            ..Layer::default()
+        };
+        let options = options(&script([Reply::text("x")]))
+            .with_strategy(hooks.clone())
+            .with_middleware(stack([layer]));
+        assert!(block_on(agent(options).unwrap().query("go")).is_err());
+        assert!(!hooks.take().iter().any(|note| note.starts_with("error")));
+    }
+}
+
 // spec: UAP-9-2, UAP-11-1
 #[test]
 fn an_abort_passes_the_layers_too() {
@@ -570,29 +589,102 @@ fn a_budget_ends_a_step_that_asks_on_and_on() {
     );
 }
 
-struct NoWait;
+/// A clock whose sleeps are noted, and over at once.
+#[derive(Default)]
+struct Slept(Mutex<Vec<u64>>);
 
-impl RetryWorld for NoWait {
-    fn now(&self) -> Mono {
-        Mono::ZERO
+impl Sleep for Slept {
+    fn now(&self) -> Now {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
     }
-    fn random(&self) -> u64 {
-        0
-    }
-    fn sleep(&self, _: Duration) -> futures::future::BoxFuture<'static, ()> {
+    fn sleep_until(&self, deadline: Mono) -> futures::future::BoxFuture<'static, ()> {
+        self.0.lock().unwrap().push(deadline.as_nanos() / 1_000_000);
         Box::pin(ready(()))
     }
 }
 
-#[test]
-fn retrying_hides_failures_that_pass() {
-    let failing = |n| (0..n).map(|_| Reply::error(ErrorCode::NetworkError, "away"));
-    for (failures, works) in [(3, true), (4, false)] {
-        let model = script(failing(failures).chain([Reply::text("there")]));
-        let layer = retry(Arc::new(LinearBackoff::default()), Arc::new(NoWait));
-        let agent = agent(options(&model).with_middleware([layer])).unwrap();
-        let result = block_on(agent.query(Input::from("go")));
-        assert_eq!(result.is_ok(), works);
-        assert_eq!(model.requests().len(), 4);
+/// Fails in the middle of its answer.
+struct CutOff(Arc<upp::ScriptedModel>);
+
+impl upp::LlmModel for CutOff {
+    fn provider(&self) -> &str {
+        "cut"
     }
+    fn model_id(&self) -> &str {
+        "off"
+    }
+    fn capabilities(&self) -> upp::LlmCapabilities {
+        upp::LlmCapabilities::text()
+    }
+    fn complete(
+        &self,
+        request: upp::LlmRequest,
+    ) -> futures::future::BoxFuture<'static, Result<upp::LlmResponse, UppError>> {
+        self.0.complete(request)
+    }
+    fn stream(&self, request: upp::LlmRequest) -> upp::ModelStream {
+        let cut = UppError::new(ErrorCode::NetworkError, "cut", "off");
+        self.0
+            .stream(request)
+            .take(1)
+            .chain(futures::stream::iter([Err(cut)]))
+            .boxed()
+    }
+}
+
+#[test]
+fn failures_that_pass_are_waited_out_as_the_strategy_says() {
+    let failing = |n| (0..n).map(|_| Reply::error(ErrorCode::NetworkError, "away"));
+    for (failures, works) in [(0, true), (3, true), (4, false)] {
+        let model =
+            script(failing(failures).chain([calling("x", "c1", "{}"), Reply::text("there")]));
+        let clock = Arc::new(Slept::default());
+        let layer = retry(Arc::new(LinearBackoff::default()));
+        let options = options(&model)
+            .with_runtime(Runtime::new(clock.clone(), IdSource::seeded(1)))
+            .with_middleware([layer]);
+        let agent = agent(options).unwrap();
+        let result = block_on(agent.generate("go", &agent.initial_state()));
+        assert_eq!(result.is_ok(), works);
+        // The first of four attempts is no retry; what has failed is no cycle of the run.
+        assert_eq!(model.requests().len(), if works { failures + 2 } else { 4 });
+        assert_eq!(
+            *clock.0.lock().unwrap(),
+            [1000, 2000, 3000][..failures.min(3)]
+        );
+        if let Ok(result) = result {
+            assert_eq!((result.turn.cycles, result.state.step()), (2, 2));
+        }
+    }
+    // An answer that was begun is not begun again.
+    let model = script([Reply::text("hello"), Reply::text("again")]);
+    let mut options = options(&model).with_middleware([retry(Arc::new(LinearBackoff::default()))]);
+    options.llm.model = Arc::new(CutOff(model.clone()));
+    let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+    assert_eq!(
+        (error.error.code, model.requests().len()),
+        (ErrorCode::NetworkError, 1)
+    );
+}
+
+// spec: UAP-11-1
+#[test]
+fn an_abort_ends_the_wait_before_the_next_attempt() {
+    let model = script([
+        Reply::error(ErrorCode::NetworkError, "away"),
+        Reply::text("never"),
+    ]);
+    // The clock of these options stands still: a sleep never ends.
+    let agent = agent(options(&model).with_middleware([retry(Arc::new(LinearBackoff::default()))]))
+        .unwrap();
+    let run = agent.stream("go", &agent.initial_state());
+    let handle = run.abort_handle();
+    let mut result = Box::pin(run.result());
+    assert!(result.as_mut().now_or_never().is_none());
+    handle.abort();
+    assert_eq!(
+        block_on(result).unwrap_err().error.code,
+        ErrorCode::Cancelled
+    );
+    assert_eq!(model.requests().len(), 1);
 }

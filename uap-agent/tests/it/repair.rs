@@ -202,6 +202,29 @@ fn repair_works_within_the_step_of_any_strategy() {
     assert!(mark.contains("repair") && mark.contains("true"), "{mark}");
 }
 
+// spec: UAP-16-2
+#[test]
+fn attempts_count_for_one_output_and_not_for_the_run() {
+    let text = r#"{"steps":[{"id":"1","description":"x","dependsOn":[]},{"id":"2","description":"y","dependsOn":["1"]}]}"#;
+    let good = || Reply::text(r#"{"n":1}"#);
+    let replies = [
+        Reply::text(text),
+        Reply::text("no"),
+        good(),
+        Reply::text("no"),
+        good(),
+    ];
+    let mut options = options(&script(replies))
+        .with_execution(uap_agent::plan(uap_agent::PlanOptions::default()).unwrap())
+        .with_repair(repair(RepairOptions::default().with_output_attempts(1)));
+    options.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    assert_eq!(
+        (turn.cycles, turn.data.unwrap().as_str()),
+        (5, r#"{"n":1}"#)
+    );
+}
+
 #[cfg(feature = "schema")]
 mod with_schemas {
     use super::*;
