@@ -10,6 +10,8 @@
 
 #[cfg(feature = "testing")]
 mod checkers;
+#[cfg(feature = "conformance")]
+mod conformance;
 mod files;
 #[cfg(feature = "log")]
 mod killed;
