@@ -54,6 +54,7 @@ mod order;
 mod result;
 pub mod state;
 pub mod strategy;
+pub mod trace;
 pub mod tree;
 
 #[cfg(feature = "driver")]

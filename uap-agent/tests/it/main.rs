@@ -14,4 +14,5 @@ mod runs;
 mod state;
 mod stream;
 mod support;
+mod trace;
 mod tree;

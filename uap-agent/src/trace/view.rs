@@ -1,0 +1,619 @@
+//! What a page shows, made of the events: runs, their steps, and what happened in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::json::{Limits, RawBuf, RawObject};
+use upp::{EventDelta, StreamEvent, StreamEventType, TokenUsage, ToolCall, ToolExecution};
+
+use super::text::{gist, readable, spaced};
+use super::wire::{AgentEvent, End, Event, lenient, raw};
+use super::{Entry, What};
+use crate::event::UapEventType;
+use crate::state::{PlanStep, PlanStepStatus};
+
+/// One run, of the agent itself or of one that it called as a tool.
+#[derive(Default)]
+pub(super) struct Run {
+    pub(super) agent: Option<Arc<str>>,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) steps: Vec<Step>,
+    pub(super) plan: Vec<PlanStep>,
+    /// How far the plan's steps came, by their id, where that was told after the plan.
+    pub(super) came_to: BTreeMap<Arc<str>, PlanStepStatus>,
+    pub(super) end: Option<End>,
+    /// What the calls that were announced are given, by their id.
+    announced: BTreeMap<Arc<str>, RawObject>,
+}
+
+/// One step; what comes outside of any has number 0.
+pub(super) struct Step {
+    pub(super) number: u64,
+    pub(super) title: String,
+    pub(super) from: u64,
+    pub(super) to: Option<u64>,
+    pub(super) mark: Mark,
+    pub(super) rows: Vec<Row>,
+    /// The rows of tools, by the id of their call.
+    tools: BTreeMap<Arc<str>, usize>,
+    /// The rows of sub-agents, by their id: below which row, and the how-manieth child of it, if it is one.
+    subagents: BTreeMap<Arc<str>, (usize, Option<usize>)>,
+}
+
+/// One thing that happened.
+pub(super) struct Row {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) gist: String,
+    pub(super) from: u64,
+    pub(super) to: Option<u64>,
+    pub(super) mark: Mark,
+    /// In and out.
+    pub(super) tokens: Option<(u64, u64)>,
+    pub(super) parts: Vec<Part>,
+    pub(super) children: Vec<Self>,
+    /// Below a sub-agent: its steps.
+    pub(super) run: Option<Box<Run>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Model,
+    Tool,
+    Subagent,
+    Reasoning,
+    Plan,
+    Note,
+}
+
+/// How it went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    Good,
+    Failed,
+    /// No end was seen.
+    Open,
+}
+
+/// A text below a row.
+pub(super) struct Part {
+    pub(super) title: &'static str,
+    pub(super) text: String,
+    pub(super) is_code: bool,
+}
+
+/// Runs, one after the other: an end, or a step that was there before, closes one.
+pub(super) fn runs(entries: &[Entry], limits: &Limits) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut ended = true;
+    for entry in entries {
+        match &entry.what {
+            What::End(end) => {
+                if ended {
+                    runs.push(Run::new(entry.at));
+                }
+                if let Some(run) = runs.last_mut() {
+                    run.finish(entry.at, lenient(end, limits));
+                }
+                ended = true;
+            }
+            What::Event(event) => {
+                let Some(event) = lenient::<Event>(event, limits) else {
+                    continue;
+                };
+                if ended || runs.last().is_some_and(|run| run.begins_again(&event)) {
+                    runs.push(Run::new(entry.at));
+                }
+                ended = false;
+                if let Some(run) = runs.last_mut() {
+                    run.event(entry.at, event, limits);
+                }
+            }
+        }
+    }
+    runs
+}
+
+impl Run {
+    fn new(at: u64) -> Self {
+        Self {
+            from: at,
+            to: at,
+            ..Self::default()
+        }
+    }
+
+    fn begins_again(&self, event: &Event) -> bool {
+        let last = self.steps.last().map_or(0, |step| step.number);
+        event
+            .uap
+            .as_ref()
+            .is_some_and(|event| event.event_type == UapEventType::StepStart && event.step <= last)
+    }
+
+    fn event(&mut self, at: u64, event: Event, limits: &Limits) {
+        let before = core::mem::replace(&mut self.to, at);
+        if let Some(event) = event.uap {
+            self.agent_event(at, &event, limits);
+        } else if let Some(event) = event.upp {
+            self.model_or_tool(before, at, &event);
+        }
+    }
+
+    fn finish(&mut self, at: u64, end: Option<End>) {
+        self.to = self.to.max(at);
+        let usage = end.as_ref().and_then(|end| end.usage.as_ref());
+        if let Some(usage) = usage {
+            self.tell_tokens(usage);
+        }
+        let failed = end.as_ref().is_some_and(|end| end.error.is_some());
+        if let Some(step) = self.steps.last_mut().filter(|step| step.to.is_none()) {
+            step.to = Some(at);
+            if failed {
+                step.mark = Mark::Failed;
+                for row in &mut step.rows {
+                    row.close(at, Mark::Failed);
+                }
+            }
+        }
+        self.end = end;
+    }
+
+    /// The n-th answer cost what the n-th cycle says. Where there are fewer, nobody can say which.
+    fn tell_tokens(&mut self, usage: &TokenUsage) {
+        let cycles = usage.cycles.iter().flatten();
+        let rows = self.steps.iter_mut().flat_map(|step| &mut step.rows);
+        let answers = rows.filter(|row| row.kind == Kind::Model && row.mark == Mark::Good);
+        for (row, cycle) in answers.zip(cycles) {
+            row.tokens = Some((cycle.input_tokens, cycle.output_tokens));
+        }
+    }
+
+    /// The step that things happen in now.
+    fn step(&mut self, at: u64) -> &mut Step {
+        if self.steps.is_empty() {
+            self.steps.push(Step::new(0, String::new(), at));
+        }
+        #[expect(
+            clippy::expect_used,
+            reason = "one was put in above, where there was none"
+        )]
+        self.steps.last_mut().expect("there is a step")
+    }
+
+    fn agent_event(&mut self, at: u64, event: &AgentEvent, limits: &Limits) {
+        self.agent
+            .get_or_insert_with(|| Arc::clone(&event.agent_id));
+        let data = lenient::<Data>(&event.data, limits);
+        let data = data.unwrap_or_else(Data::new);
+        match &event.event_type {
+            UapEventType::StepStart => {
+                self.steps.push(Step::new(event.step, data.title(), at));
+            }
+            UapEventType::StepEnd => self.step_end(at, data),
+            UapEventType::Reasoning => {
+                let text = data.reasoning.unwrap_or_default();
+                let row = Row::new(Kind::Reasoning, "", gist(&text, GIST), at);
+                let row = row.with("Reasoning", text.to_string(), false).done(at);
+                self.step(at).rows.push(row);
+            }
+            UapEventType::Action => {
+                let calls = data.tool_calls.into_iter().flatten();
+                self.announced = calls
+                    .map(|call| (call.tool_call_id, call.arguments))
+                    .collect();
+            }
+            UapEventType::Observation => self.observe(data.observations.unwrap_or_default()),
+            UapEventType::SubagentStart => self.subagent_start(at, data),
+            UapEventType::SubagentEvent => self.subagent_event(at, data, limits),
+            UapEventType::SubagentEnd => self.subagent_end(at, data),
+            other => self.other(at, other, data, &event.data),
+        }
+    }
+
+    fn step_end(&mut self, at: u64, data: Data) {
+        let title = data.title();
+        if let Some(plan) = data.plan {
+            self.planned(at, plan);
+        }
+        if let Some(done) = &data.plan_step {
+            self.mark_plan(done);
+        }
+        let failed = data
+            .plan_step
+            .is_some_and(|step| step.status == PlanStepStatus::Failed);
+        let step = self.step(at);
+        step.to = Some(at);
+        step.mark = if failed { Mark::Failed } else { Mark::Good };
+        if step.title.is_empty() {
+            step.title = title;
+        }
+        for row in &mut step.rows {
+            row.close(at, Mark::Open);
+        }
+    }
+
+    fn planned(&mut self, at: u64, plan: Vec<PlanStep>) {
+        let text = plan_text(&plan);
+        let count = plan.len();
+        let row = Row::new(Kind::Plan, "", format!("{count} steps"), at);
+        self.step(at)
+            .rows
+            .push(row.with("Plan", text, false).done(at));
+        self.plan = plan;
+        self.came_to.clear();
+    }
+
+    fn mark_plan(&mut self, done: &PlanStep) {
+        let (id, status) = (Arc::clone(&done.id), done.status.clone());
+        self.came_to.insert(id, status);
+    }
+
+    fn other(&mut self, at: u64, kind: &UapEventType, data: Data, whole: &RawObject) {
+        if let Some(plan) = data.plan {
+            return self.planned(at, plan);
+        }
+        if let Some(step) = data.plan_step {
+            return self.mark_plan(&step);
+        }
+        let text = readable(&raw(whole));
+        let row = Row::new(
+            Kind::Note,
+            kind.as_str(),
+            gist(&spaced(whole.as_str()), GIST),
+            at,
+        );
+        self.step(at)
+            .rows
+            .push(row.with("Data", text, true).done(at));
+    }
+
+    /// What the tools were given and how long they took, as they say it themselves.
+    fn observe(&mut self, executions: Vec<ToolExecution>) {
+        let Some(step) = self.steps.last_mut() else {
+            return;
+        };
+        for execution in executions {
+            let Some(row) = step.tool(&execution.tool_call_id) else {
+                continue;
+            };
+            if execution.approved == Some(false) {
+                row.gist = "denied".into();
+            }
+            let given = readable(&execution.arguments.into());
+            if let Some(part) = row.parts.iter_mut().find(|part| part.title == "Arguments") {
+                part.text = given;
+            }
+        }
+    }
+
+    fn model_or_tool(&mut self, before: u64, at: u64, event: &StreamEvent) {
+        match event.event_type {
+            StreamEventType::ToolExecutionStart => self.tool_start(at, &event.delta),
+            StreamEventType::ToolExecutionEnd => self.tool_end(at, &event.delta),
+            _ => {
+                let step = self.step(before);
+                let open = |row: &&mut Row| row.kind == Kind::Model && row.to.is_none();
+                match step.rows.last_mut().filter(open) {
+                    Some(row) => row.say(at, event),
+                    None => {
+                        let mut row = Row::new(Kind::Model, "", String::new(), before);
+                        row.say(at, event);
+                        step.rows.push(row);
+                    }
+                }
+            }
+        }
+    }
+
+    fn tool_start(&mut self, at: u64, delta: &EventDelta) {
+        let name = delta.tool_name.as_deref().unwrap_or_default();
+        let mut row = Row::new(Kind::Tool, name, String::new(), at);
+        let id = delta.tool_call_id.as_ref();
+        if let Some(arguments) = id.and_then(|id| self.announced.remove(id)) {
+            row.gist = gist(&spaced(arguments.as_str()), GIST);
+            row.parts
+                .push(Part::new("Arguments", readable(&arguments.into()), true));
+        }
+        let step = self.step(at);
+        if let Some(id) = id {
+            step.tools.insert(Arc::clone(id), step.rows.len());
+        }
+        step.rows.push(row);
+    }
+
+    fn tool_end(&mut self, at: u64, delta: &EventDelta) {
+        let Some(id) = &delta.tool_call_id else {
+            return;
+        };
+        let row = self.step(at).tool(id);
+        let Some(row) = row.filter(|row| row.to.is_none()) else {
+            return;
+        };
+        let failed = delta.is_error == Some(true);
+        row.to = Some(at);
+        row.mark = if failed { Mark::Failed } else { Mark::Good };
+        if let Some(result) = &delta.result {
+            let title = if failed { "Error" } else { "Result" };
+            row.parts.push(Part::new(title, readable(result), true));
+        }
+    }
+
+    fn subagent_start(&mut self, at: u64, data: Data) {
+        let mut row = Row::new(
+            Kind::Subagent,
+            &data.subagent_type.unwrap_or_default(),
+            String::new(),
+            at,
+        );
+        row.run = Some(Box::new(Self::new(at)));
+        if let Some(prompt) = data.prompt {
+            row.gist = gist(&prompt, GIST);
+            row.parts
+                .push(Part::new("Asked", prompt.to_string(), false));
+        }
+        let step = self.step(at);
+        let parent = data.parent_tool_call_id;
+        let parent = parent.and_then(|id| step.tools.get(&id).copied());
+        let place = match parent.and_then(|n| step.rows.get_mut(n).map(|tool| (n, tool))) {
+            Some((n, tool)) => {
+                tool.children.push(row);
+                (n, Some(tool.children.len() - 1))
+            }
+            None => {
+                step.rows.push(row);
+                (step.rows.len() - 1, None)
+            }
+        };
+        if let Some(id) = data.subagent_id {
+            step.subagents.insert(id, place);
+        }
+    }
+
+    fn subagent(&mut self, id: Option<&Arc<str>>) -> Option<&mut Row> {
+        let step = self.steps.last_mut()?;
+        let (row, child) = *step.subagents.get(id?)?;
+        let row = step.rows.get_mut(row)?;
+        match child {
+            Some(n) => row.children.get_mut(n),
+            None => Some(row),
+        }
+    }
+
+    fn subagent_event(&mut self, at: u64, data: Data, limits: &Limits) {
+        let inner = data
+            .inner_event
+            .and_then(|inner| lenient::<Event>(&inner, limits));
+        let run = self
+            .subagent(data.subagent_id.as_ref())
+            .and_then(|row| row.run.as_mut());
+        if let (Some(event), Some(run)) = (inner, run) {
+            run.event(at, event, limits);
+        }
+    }
+
+    fn subagent_end(&mut self, at: u64, data: Data) {
+        let Some(row) = self.subagent(data.subagent_id.as_ref()) else {
+            return;
+        };
+        row.to = Some(at);
+        row.mark = if data.success == Some(false) {
+            Mark::Failed
+        } else {
+            Mark::Good
+        };
+        if let Some(usage) = &data.usage {
+            row.tokens = Some((usage.input_tokens, usage.output_tokens));
+        }
+        for (title, text) in [("Answered", data.result), ("Error", data.error)] {
+            if let Some(text) = text {
+                row.parts.push(Part::new(title, text.to_string(), false));
+            }
+        }
+        if let Some(run) = row.run.as_mut() {
+            let mut end = End::new();
+            end.usage = data.usage;
+            run.finish(at, Some(end));
+        }
+    }
+}
+
+impl Step {
+    const fn new(number: u64, title: String, from: u64) -> Self {
+        Self {
+            number,
+            title,
+            from,
+            to: None,
+            mark: Mark::Open,
+            rows: Vec::new(),
+            tools: BTreeMap::new(),
+            subagents: BTreeMap::new(),
+        }
+    }
+
+    /// The most tools that ran at one time.
+    pub(super) fn most_at_once(&self) -> usize {
+        let tools = self.rows.iter().filter(|row| row.kind == Kind::Tool);
+        // At one moment, what ends comes before what begins; what took no time ran all the same.
+        let moments = tools.flat_map(|row| {
+            let to = row.to.unwrap_or(u64::MAX).max(row.from.saturating_add(1));
+            [(row.from, true), (to, false)]
+        });
+        let mut moments: Vec<(u64, bool)> = moments.collect();
+        moments.sort_unstable();
+        let (mut running, mut most) = (0_usize, 0);
+        for (_, begins) in moments {
+            running = if begins {
+                running + 1
+            } else {
+                running.saturating_sub(1)
+            };
+            most = most.max(running);
+        }
+        most
+    }
+
+    fn tool(&mut self, id: &Arc<str>) -> Option<&mut Row> {
+        self.rows.get_mut(*self.tools.get(id)?)
+    }
+}
+
+impl Row {
+    fn new(kind: Kind, name: &str, gist: String, from: u64) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            gist,
+            from,
+            to: None,
+            mark: Mark::Open,
+            tokens: None,
+            parts: Vec::new(),
+            children: Vec::new(),
+            run: None,
+        }
+    }
+
+    fn with(mut self, title: &'static str, text: String, is_code: bool) -> Self {
+        self.parts.push(Part::new(title, text, is_code));
+        self
+    }
+
+    const fn done(mut self, at: u64) -> Self {
+        (self.to, self.mark) = (Some(at), Mark::Good);
+        self
+    }
+
+    fn close(&mut self, at: u64, mark: Mark) {
+        if self.to.is_none() {
+            (self.to, self.mark) = (Some(at), mark);
+        }
+    }
+
+    /// The model says more.
+    fn say(&mut self, at: u64, event: &StreamEvent) {
+        let delta = &event.delta;
+        let (title, more) = match event.event_type {
+            StreamEventType::MessageStop => {
+                (self.to, self.mark) = (Some(at), Mark::Good);
+                self.lay_out_object();
+                self.gist = match self.parts.iter().find(|part| part.title != CALLS) {
+                    Some(said) => gist(&said.text, GIST),
+                    None => self.parts.first().map_or_else(String::new, |part| {
+                        format!("calls {}", gist(&part.text, GIST))
+                    }),
+                };
+                return;
+            }
+            StreamEventType::TextDelta => ("Text", delta.text.as_deref()),
+            StreamEventType::ReasoningDelta => ("Thinking", delta.text.as_deref()),
+            StreamEventType::ObjectDelta => (OBJECT, delta.text.as_deref()),
+            StreamEventType::ToolCallDelta => {
+                if let Some(name) = &delta.tool_name {
+                    let is_first = self.parts.iter().all(|part| part.title != CALLS);
+                    self.add(CALLS, if is_first { "" } else { ", " });
+                    self.add(CALLS, name);
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.add(title, more.unwrap_or_default());
+    }
+
+    /// Structured output is complete: it can be set in lines now.
+    fn lay_out_object(&mut self) {
+        for part in self.parts.iter_mut().filter(|part| part.title == OBJECT) {
+            if let Ok(object) = RawBuf::parse(&part.text) {
+                part.text = readable(&object);
+            }
+        }
+    }
+
+    fn add(&mut self, title: &'static str, more: &str) {
+        match self.parts.iter_mut().find(|part| part.title == title) {
+            Some(part) => part.text.push_str(more),
+            None => self
+                .parts
+                .push(Part::new(title, more.to_owned(), title == OBJECT)),
+        }
+    }
+}
+
+impl Part {
+    const fn new(title: &'static str, text: String, is_code: bool) -> Self {
+        Self {
+            title,
+            text,
+            is_code,
+        }
+    }
+}
+
+ubos_common::wire! {
+    /// What an event of the agent may bring; each brings a part of it.
+    struct Data {
+        /// Step of a loop.
+        nullable iteration: u64 = "iteration", "UAP-11-3";
+        /// Step of another strategy.
+        nullable phase: Arc<str> = "phase", "UAP-11-3";
+        /// Planning.
+        nullable plan: Vec<PlanStep> = "plan", "UAP-11-3";
+        /// Execution.
+        nullable plan_step: PlanStep = "planStep", "UAP-11-3";
+        /// Reasoning.
+        nullable reasoning: Arc<str> = "reasoning", "UAP-11-3";
+        /// Action.
+        nullable tool_calls: Vec<ToolCall> = "toolCalls", "UAP-11-3";
+        /// Observation.
+        nullable observations: Vec<ToolExecution> = "observations", "UAP-11-3";
+        /// Sub-agents.
+        nullable subagent_id: Arc<str> = "subagentId", "UAP-8-3";
+        /// Sub-agents.
+        nullable subagent_type: Arc<str> = "subagentType", "UAP-8-3";
+        /// Sub-agents.
+        nullable parent_tool_call_id: Arc<str> = "parentToolCallId", "UAP-8-3";
+        /// Sub-agents.
+        nullable prompt: Arc<str> = "prompt", "UAP-8-3";
+        /// Sub-agents.
+        nullable inner_event: RawObject = "innerEvent", "UAP-8-3";
+        /// Sub-agents.
+        nullable success: bool = "success", "UAP-8-3";
+        /// Sub-agents.
+        nullable result: Arc<str> = "result", "UAP-8-3";
+        /// Sub-agents.
+        nullable error: Arc<str> = "error", "UAP-8-3";
+        /// Sub-agents.
+        nullable usage: TokenUsage = "usage", "UAP-8-3";
+    }
+}
+
+impl Data {
+    fn title(&self) -> String {
+        match (&self.plan_step, &self.phase, self.iteration) {
+            (Some(step), ..) => step.description.to_string(),
+            (None, Some(phase), _) if **phase != *"complete" => phase.to_string(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Characters of a heading.
+const GIST: usize = 120;
+/// The part of an answer that names the tools it calls.
+const CALLS: &str = "Calls";
+/// The part of an answer that is structured output.
+const OBJECT: &str = "Object";
+
+fn plan_text(plan: &[PlanStep]) -> String {
+    let line = |step: &PlanStep| {
+        let after = match step.depends_on.join(", ") {
+            none if none.is_empty() => none,
+            some => format!(" (after {some})"),
+        };
+        format!("{}  {}{after}", step.id, step.description)
+    };
+    plan.iter().map(line).collect::<Vec<_>>().join("\n")
+}
