@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
+use ubos_common::time::Now;
 use upp::{LlmInstance, LlmOptions, Message, ModelReference, Stamp, Turn, UppError, llm};
 
 pub use stream::{AbortHandle, AgentStreamResult};
@@ -15,10 +16,12 @@ pub use stream::{AbortHandle, AgentStreamResult};
 use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::engine::{Engine, EngineConfig};
 use crate::hooks::AgentStrategy;
+use crate::middleware::Middleware;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::{ExecutionStrategy, LoopOptions};
-use world::World;
+pub(crate) use world::Emitter;
+use world::{Developer, World};
 
 /// The time and the ids of an agent.
 pub struct Runtime {
@@ -58,7 +61,7 @@ struct SystemClock(ubos_common::os::Clock);
 
 #[cfg(feature = "os")]
 impl Sleep for SystemClock {
-    fn now(&self) -> ubos_common::time::Now {
+    fn now(&self) -> Now {
         self.0.now()
     }
 
@@ -79,6 +82,7 @@ pub type SaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 /// | option | default |
 /// |---|---|
 /// | `execution` | [`tool_loop`](crate::tool_loop) without a limit |
+/// | `middleware` | none |
 /// | `strategy` | no hooks |
 /// | `checkpoints` | none |
 /// | `session_id` | a UUIDv4 where there are checkpoints |
@@ -91,6 +95,8 @@ pub struct AgentOptions {
     pub llm: LlmOptions,
     /// How the agent goes about its work.
     pub execution: Arc<dyn ExecutionStrategy>,
+    /// What stands around each run, outermost first.
+    pub middleware: Vec<Arc<dyn Middleware>>,
     /// Hooks at the boundaries of steps.
     pub strategy: Option<Arc<dyn AgentStrategy>>,
     /// Where states are kept, after each step.
@@ -101,6 +107,9 @@ pub struct AgentOptions {
     pub runtime: Option<Runtime>,
     /// Told when a save fails: the run goes on.
     pub on_save_failed: Option<SaveFailed>,
+    /// Whether plans are told in events of their own (`plan_created`, `plan_step_start`, `plan_step_end`), which the
+    /// specification's list does not have.
+    pub plan_events: bool,
 }
 
 impl AgentOptions {
@@ -116,11 +125,13 @@ impl AgentOptions {
         Self {
             llm,
             execution: Arc::new(crate::strategy::ToolLoop(LoopOptions::default())),
+            middleware: Vec::new(),
             strategy: None,
             checkpoints: None,
             session_id: None,
             runtime: None,
             on_save_failed: None,
+            plan_events: false,
         }
     }
 
@@ -142,6 +153,23 @@ impl AgentOptions {
     #[must_use]
     pub fn with_execution(mut self, execution: Arc<dyn ExecutionStrategy>) -> Self {
         self.execution = execution;
+        self
+    }
+
+    /// Sets what stands around each run, outermost first.
+    #[must_use]
+    pub fn with_middleware(
+        mut self,
+        middleware: impl IntoIterator<Item = Arc<dyn Middleware>>,
+    ) -> Self {
+        self.middleware = middleware.into_iter().collect();
+        self
+    }
+
+    /// Sets whether plans are told in events of their own.
+    #[must_use]
+    pub const fn with_plan_events(mut self, tells: bool) -> Self {
+        self.plan_events = tells;
         self
     }
 
@@ -244,7 +272,10 @@ impl From<Message> for Input {
 /// place for a session of that name.
 ///
 /// Spec: UAP-1.1 4.1
-pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
+pub fn agent(mut options: AgentOptions) -> Result<Agent, UppError> {
+    for layer in options.middleware.iter().rev() {
+        options.llm.model = layer.model(options.llm.model);
+    }
     let llm = llm(options.llm)?;
     let runtime = match options.runtime {
         Some(runtime) => runtime,
@@ -265,12 +296,14 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         id: ids.uuid().to_string().into(),
         llm,
         execution: options.execution,
+        middleware: options.middleware.into(),
         hooks: options.strategy,
         checkpoints: options.checkpoints,
         session_id,
         clock: runtime.clock,
         ids: Mutex::new(ids),
         on_save_failed: options.on_save_failed,
+        plan_events: options.plan_events,
     })
 }
 
@@ -293,12 +326,14 @@ pub struct Agent {
     id: Arc<str>,
     llm: LlmInstance,
     execution: Arc<dyn ExecutionStrategy>,
+    middleware: Arc<[Arc<dyn Middleware>]>,
     hooks: Option<Arc<dyn AgentStrategy>>,
     checkpoints: Option<Arc<dyn CheckpointStore>>,
     session_id: Option<Arc<str>>,
     clock: Arc<dyn Sleep + Send + Sync>,
     ids: Mutex<IdSource>,
     on_save_failed: Option<SaveFailed>,
+    plan_events: bool,
 }
 
 impl Agent {
@@ -358,14 +393,21 @@ impl Agent {
     ///
     /// As [`Agent::generate`].
     pub async fn query(&self, input: impl Into<Input>) -> Result<Turn, Box<AgentError>> {
-        // Its checkpoints must not take the place of the conversation's.
-        let session = self
-            .checkpoints
-            .is_some()
-            .then(|| self.ids().uuid().to_string().into());
-        let state = self.initial_state();
-        let result = self.run(input.into(), &state, session).result().await?;
-        Ok(result.turn)
+        Ok(self.apart(input.into()).result().await?.turn)
+    }
+
+    /// A run from nothing. Its checkpoints must not take the place of the conversation's.
+    pub(crate) fn apart(&self, input: Input) -> AgentStreamResult {
+        let session = self.checkpoints.is_some().then(|| self.fresh_id());
+        self.run(input, &self.initial_state(), session)
+    }
+
+    pub(crate) fn fresh_id(&self) -> Arc<str> {
+        self.ids().uuid().to_string().into()
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
     }
 
     /// Runs the agent from a state and tells what happens while it does. Nothing runs before the stream is polled or
@@ -388,18 +430,22 @@ impl Agent {
         };
         let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&self.id), ids);
         config.has_hooks = self.hooks.is_some();
+        config.layers = self.middleware.len();
+        config.plan_events = self.plan_events;
         config.saves = self.checkpoints.is_some();
         config.session_id = session_id;
         let engine = Engine::new(now, config, self.execution.begin(), state, input);
         let options = self.llm.options();
-        let world = World::new(
-            Arc::clone(&options.model),
-            options.tools.clone(),
-            self.hooks.clone(),
-            self.checkpoints.clone(),
-            Arc::clone(&self.clock),
-            self.on_save_failed.clone(),
-        );
+        let world = World::new(Developer {
+            agent_id: Arc::clone(&self.id),
+            model: Arc::clone(&options.model),
+            tools: options.tools.clone(),
+            middleware: Arc::clone(&self.middleware),
+            hooks: self.hooks.clone(),
+            store: self.checkpoints.clone(),
+            clock: Arc::clone(&self.clock),
+            on_save_failed: self.on_save_failed.clone(),
+        });
         AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
     }
 

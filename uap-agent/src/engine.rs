@@ -12,11 +12,12 @@
 //! ```
 
 mod inference;
+mod layers;
 mod steps;
 mod tools;
 
 use core::fmt;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
@@ -30,9 +31,11 @@ use upp::{
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
+use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
-use crate::state::AgentState;
+use crate::state::{AgentState, StateId, SubagentExecutionTrace};
 use crate::strategy::{Inference, Outcome, StrategyRun};
+use layers::Layer;
 
 /// Outputs that may wait before the engine takes no more input.
 const OUTBOX: usize = 1024;
@@ -49,7 +52,7 @@ pub enum Effect {
     /// Answer with the next piece.
     More(EffectId),
     /// Run a tool.
-    Tool(EffectId, ToolCall),
+    Tool(EffectId, ToolCall, CallScope),
     /// Call a hook.
     Hook(EffectId, HookCall),
     /// Keep the state.
@@ -64,16 +67,28 @@ pub enum Effect {
     Finished(Result<GenerateResult, Box<AgentError>>),
 }
 
+/// Where in a run a tool is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallScope {
+    /// The step, from 1.
+    pub step: u64,
+    /// The state as it stood.
+    pub state_id: StateId,
+}
+
 /// What the world answers.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Answer {
     /// A piece of what the model says; none where its stream ended without an answer.
     Model(EffectId, Option<Result<ModelEvent, UppError>>),
-    /// A tool has run.
-    Tool(EffectId, ToolExecution),
+    /// A tool has run, and with it these agents.
+    Tool(EffectId, ToolExecution, Vec<SubagentExecutionTrace>),
     /// A hook has been called.
     Hook(EffectId, Result<HookAnswer, UppError>),
+    /// The question was not asked: the run ends here, well, where the model has answered before.
+    Stop(EffectId),
     /// A save is done, or is not.
     Saved(EffectId, Result<(), CheckpointError>),
     /// The caller wants the run ended.
@@ -96,6 +111,10 @@ pub struct EngineConfig {
     pub agent_id: Arc<str>,
     /// Whether there are hooks to call.
     pub has_hooks: bool,
+    /// How many layers of middleware stand around the run.
+    pub layers: usize,
+    /// Whether plans are told in events of their own, beside those of the steps.
+    pub plan_events: bool,
     /// Whether states are to be kept.
     pub saves: bool,
     /// Under which session; stands in the state's metadata.
@@ -105,13 +124,15 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// A run without hooks, session or saves.
+    /// A run without hooks, middleware, session or saves.
     #[must_use]
     pub fn new(llm: LlmInstance, agent_id: impl Into<Arc<str>>, ids: IdSource) -> Self {
         Self {
             llm,
             agent_id: agent_id.into(),
             has_hooks: false,
+            layers: 0,
+            plan_events: false,
             saves: false,
             session_id: None,
             ids,
@@ -123,7 +144,13 @@ impl EngineConfig {
 pub struct Engine {
     config: EngineConfig,
     strategy: Box<dyn StrategyRun>,
+    context: MiddlewareContext,
+    /// Layers of middleware that the run has come through.
+    entered: usize,
+    stage: Stage,
     state: AgentState,
+    /// Whether the input is in the state.
+    has_input: bool,
     step: u64,
     added: Added,
     agenda: VecDeque<Op>,
@@ -166,16 +193,32 @@ enum Op {
     /// Build the hook call when its turn comes, from the state as it is then.
     StepEnd,
     StopCondition,
+    /// End the run, well, whatever stands behind.
+    Stop,
     Complete,
     /// Fail after the hooks that stand before.
     Fail(Box<UppError>),
 }
 
+/// How far the request is.
+///
+/// ```text
+/// Before -> Running -> After -> (closed)
+///    |         |         |
+///    +---------+---------+----> errors pass the layers that were entered, outwards
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Before,
+    Running,
+    After,
+}
+
 /// What the engine waits for.
 ///
 /// ```text
-/// Idle <-> Inferring -> Idle | Tools -> Idle
-/// Idle <-> Hook, Saving;  any -> Failing (the error hook) -> Closed;  Idle -> Closed
+/// Layer (before) -> Idle <-> Inferring -> Idle | Tools -> Idle
+/// Idle <-> Hook, Saving;  any -> Failing (the error hook) -> Layer (after, caught) -> Closed
 /// ```
 enum Phase {
     Idle,
@@ -184,6 +227,7 @@ enum Phase {
     Hook(EffectId),
     Saving(EffectId),
     Failing(EffectId, Box<AgentError>),
+    Layer(EffectId, Layer),
     Closed,
 }
 
@@ -197,21 +241,26 @@ impl Engine {
         state: &AgentState,
         input: Message,
     ) -> Self {
-        let ids = &mut config.ids;
-        let text = upp::json_text(&config.agent_id);
-        let mut state = state
-            .with_message(ids, input)
-            .with_metadata(ids, "agentId", text);
-        if let Some(session) = &config.session_id {
-            state = state.with_metadata(ids, "sessionId", upp::json_text(session));
-        }
+        let context = MiddlewareContext {
+            agent_id: Arc::clone(&config.agent_id),
+            system: config.llm.options().system.clone(),
+            input,
+            state: state.clone(),
+            metadata: BTreeMap::new(),
+            now,
+            ids: IdSource::seeded(config.ids.bits()),
+        };
         let mut engine = Self {
             config,
             strategy,
-            state,
+            context,
+            entered: 0,
+            stage: Stage::Before,
+            state: state.clone(),
+            has_input: false,
             step: 0,
             added: Added::default(),
-            agenda: VecDeque::from([Op::Next(Box::new(Outcome::Began))]),
+            agenda: VecDeque::new(),
             phase: Phase::Idle,
             prompt: None,
             pending: None,
@@ -219,6 +268,7 @@ impl Engine {
             tool_rounds: 0,
             out: Outbox::new(OUTBOX),
         };
+        engine.enter(now, 0);
         engine.advance(now);
         engine
     }
@@ -234,7 +284,8 @@ impl Engine {
         }
         match answer {
             Answer::Model(id, item) => self.on_model(now, id, item),
-            Answer::Tool(id, execution) => self.on_tool(now, id, execution),
+            Answer::Tool(id, execution, traces) => self.on_tool(now, id, execution, traces),
+            Answer::Stop(id) => self.on_stop(now, id),
             Answer::Hook(id, answer) => self.on_hook(now, id, answer),
             Answer::Saved(id, result) => self.on_saved(id, result),
             Answer::Abort => self.on_abort(now),
@@ -270,11 +321,12 @@ impl Engine {
                     return;
                 };
                 match answer {
-                    Ok(HookAnswer::Recovered(result)) => self.close(Ok(*result)),
+                    Ok(HookAnswer::Recovered(result)) => self.leave(now, self.entered, result),
                     // What the error hook itself fails with does not hide what it was told of.
-                    _ => self.close(Err(failure)),
+                    _ => self.catch(now, self.entered, failure),
                 }
             }
+            Phase::Layer(waited, _) if *waited == id => self.on_layer(now, answer),
             _ => {}
         }
     }
@@ -289,31 +341,37 @@ impl Engine {
     }
 
     fn on_abort(&mut self, now: Now) {
-        if !matches!(self.phase, Phase::Failing(..)) {
+        let is_failing = matches!(
+            self.phase,
+            Phase::Failing(..) | Phase::Layer(_, Layer::Caught(..))
+        );
+        if !is_failing {
             self.fail(now, UppError::cancelled("uap"));
         }
     }
 
     /// Ends the run with an error, unless a hook recovers.
-    fn fail(&mut self, _now: Now, error: UppError) {
+    fn fail(&mut self, now: Now, error: UppError) {
         for id in self.running() {
             self.out.push(Effect::Cancel(id));
         }
         self.agenda.clear();
         let failure = AgentError::new(error, self.state.clone(), self.added.turn());
-        if self.config.has_hooks {
+        if self.config.has_hooks && self.stage == Stage::Running {
             let id = self.next_effect();
             self.out
                 .push(Effect::Hook(id, HookCall::Error(failure.clone())));
             self.phase = Phase::Failing(id, failure);
         } else {
-            self.close(Err(failure));
+            self.catch(now, self.entered, failure);
         }
     }
 
     fn running(&self) -> Vec<EffectId> {
         match &self.phase {
-            Phase::Inferring(id, _) | Phase::Hook(id) | Phase::Saving(id) => vec![*id],
+            Phase::Inferring(id, _) | Phase::Hook(id) | Phase::Saving(id) | Phase::Layer(id, _) => {
+                vec![*id]
+            }
             Phase::Tools(round) => round.running(),
             Phase::Idle | Phase::Failing(..) | Phase::Closed => Vec::new(),
         }
@@ -331,13 +389,22 @@ impl Engine {
     }
 
     fn event(&mut self, event_type: UapEventType, data: EventData) {
-        let event = UapEvent::new(
-            event_type,
-            self.step,
-            Arc::clone(&self.config.agent_id),
-            data,
-        );
-        self.out.push(Effect::Event(AgentStreamEvent::Uap(event)));
+        let planned = self
+            .config
+            .plan_events
+            .then(|| plan_event(&event_type, &data))
+            .flatten();
+        // A step of the plan lies inside the step of the run.
+        let is_start = event_type == UapEventType::StepStart;
+        let mut events = vec![(event_type, data)];
+        if let Some(planned) = planned {
+            events.insert(usize::from(is_start), planned);
+        }
+        for (event_type, data) in events {
+            let agent = Arc::clone(&self.config.agent_id);
+            let event = UapEvent::new(event_type, self.step, agent, data);
+            self.out.push(Effect::Event(AgentStreamEvent::Uap(event)));
+        }
     }
 
     fn stamp(&mut self, now: Now) -> Stamp {
@@ -346,6 +413,28 @@ impl Engine {
 
     fn refuse(&self, code: ErrorCode, what: &str) -> UppError {
         UppError::new(code, self.config.llm.options().model.provider(), what)
+    }
+}
+
+/// What an event of a step tells of the plan.
+fn plan_event(event_type: &UapEventType, data: &EventData) -> Option<(UapEventType, EventData)> {
+    let EventData::Phase {
+        plan, plan_step, ..
+    } = data
+    else {
+        return None;
+    };
+    let step = plan_step.clone().map(EventData::PlanStep);
+    match event_type {
+        UapEventType::StepStart => Some((UapEventType::PlanStepStart, step?)),
+        UapEventType::StepEnd => match (plan, step) {
+            (Some(plan), _) => {
+                let data = EventData::Plan(Arc::clone(plan));
+                Some((UapEventType::PlanCreated, data))
+            }
+            (None, step) => Some((UapEventType::PlanStepEnd, step?)),
+        },
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawObject, Write};
 use upp::{AssistantMessage, StreamEvent, ToolExecution};
 
-use crate::state::PlanStep;
+use crate::state::{PlanStep, SubagentExecutionTrace};
 
 ubos_common::words! {
     /// What an event of the agent tells of.
@@ -28,6 +28,12 @@ ubos_common::words! {
         SubagentEvent = "subagent_event",
         /// Such an agent is done.
         SubagentEnd = "subagent_end",
+        /// A plan is made; told where it is asked for.
+        PlanCreated = "plan_created",
+        /// A step of the plan begins; told where it is asked for.
+        PlanStepStart = "plan_step_start",
+        /// A step of the plan is over; told where it is asked for.
+        PlanStepEnd = "plan_step_end",
     }
 }
 
@@ -94,6 +100,12 @@ pub enum EventData {
     ToolCalls(Arc<AssistantMessage>),
     /// `{"observations"}`
     Observations(Arc<[ToolExecution]>),
+    /// `{"plan"}`
+    Plan(Arc<[PlanStep]>),
+    /// `{"planStep"}`
+    PlanStep(PlanStep),
+    /// What an agent that was called as a tool tells.
+    Subagent(Arc<SubagentData>),
     /// What a strategy of the developer's says.
     Custom(RawObject),
 }
@@ -110,10 +122,71 @@ impl EventData {
     }
 }
 
+/// What one event of an agent that was called as a tool brings.
+///
+/// Spec: UAP-1.1 8.4
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SubagentData {
+    /// One call of it, UUIDv4; the same in all events of the call.
+    pub subagent_id: Arc<str>,
+    /// What kind of agent it is.
+    pub subagent_type: Arc<str>,
+    /// The call of the parent's model.
+    pub parent_tool_call_id: Arc<str>,
+    /// What it tells.
+    pub told: SubagentTold,
+}
+
+/// What an agent that was called as a tool tells.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SubagentTold {
+    /// It begins: `{"prompt","timestamp"}`.
+    #[non_exhaustive]
+    Start {
+        /// What it is asked.
+        prompt: Arc<str>,
+        /// Milliseconds since 1970.
+        timestamp: i64,
+    },
+    /// An event of its own: `{"innerEvent"}`.
+    Event(Box<AgentStreamEvent>),
+    /// It is done: `{"success","result"|"error","timestamp","toolExecutions"?,"usage"?}`.
+    End(Box<SubagentExecutionTrace>),
+}
+
+impl Write for SubagentData {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("subagentId", &self.subagent_id);
+        object.member("subagentType", &self.subagent_type);
+        object.member("parentToolCallId", &self.parent_tool_call_id);
+        match &self.told {
+            SubagentTold::Start { prompt, timestamp } => {
+                object.member("prompt", prompt);
+                object.member("timestamp", timestamp);
+            }
+            SubagentTold::Event(event) => object.member("innerEvent", event.as_ref()),
+            SubagentTold::End(trace) => {
+                object.member("success", &trace.success);
+                object.optional("result", trace.result.as_ref());
+                object.optional("error", trace.error.as_ref());
+                object.member("timestamp", &trace.end_time);
+                object.optional("toolExecutions", trace.tool_executions.as_ref());
+                object.optional("usage", trace.usage.as_ref());
+            }
+        }
+        object.end();
+    }
+}
+
 impl Write for EventData {
     fn write(&self, out: &mut Vec<u8>) {
-        if let Self::Custom(data) = self {
-            return data.write(out);
+        match self {
+            Self::Custom(data) => return data.write(out),
+            Self::Subagent(data) => return data.write(out),
+            _ => {}
         }
         let mut object = MemberWriter::begin(out);
         match self {
@@ -130,7 +203,9 @@ impl Write for EventData {
             Self::Reasoning(text) => object.member("reasoning", text),
             Self::ToolCalls(message) => object.member("toolCalls", message.calls()),
             Self::Observations(executions) => object.member("observations", executions),
-            Self::Custom(_) => {}
+            Self::Plan(plan) => object.member("plan", plan),
+            Self::PlanStep(step) => object.member("planStep", step),
+            Self::Subagent(_) | Self::Custom(_) => {}
         }
         object.end();
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use upp::{ToolCall, ToolExecution, UppError};
 
+use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
@@ -79,6 +80,12 @@ pub enum HookCall {
     Error(Box<AgentError>),
     /// [`upp::ToolUseStrategy::on_max_iterations`]
     MaxIterations(u64),
+    /// [`crate::Middleware::before`] of the layer with this number, from 0
+    Before(usize, Box<MiddlewareContext>),
+    /// [`crate::Middleware::after`]
+    After(usize, Box<MiddlewareContext>, Box<GenerateResult>),
+    /// [`crate::Middleware::on_error`]
+    Caught(usize, Box<MiddlewareContext>, Box<AgentError>),
 }
 
 /// What a hook came to.
@@ -91,4 +98,10 @@ pub enum HookAnswer {
     Stop(bool),
     /// What an error hook recovers with.
     Recovered(Box<GenerateResult>),
+    /// The context as a layer of middleware left it, and what the layer came to: a result of [`HookCall::After`] and,
+    /// where it recovers, of [`HookCall::Caught`].
+    Layer(
+        Box<MiddlewareContext>,
+        Result<Option<Box<GenerateResult>>, UppError>,
+    ),
 }

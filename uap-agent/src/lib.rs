@@ -50,10 +50,13 @@ pub mod checkpoint;
 pub mod engine;
 pub mod event;
 pub mod hooks;
+pub mod middleware;
 mod order;
 mod result;
 pub mod state;
 pub mod strategy;
+#[cfg(feature = "driver")]
+mod subagent;
 pub mod trace;
 pub mod tree;
 
@@ -66,11 +69,15 @@ pub use checkpoint::FileCheckpoints;
 pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
-pub use result::{AgentError, GenerateResult};
+pub use middleware::{Middleware, MiddlewareContext};
+pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
     AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
 };
 pub use strategy::{
-    ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react, tool_loop,
+    ExecutionContext, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react,
+    tool_loop,
 };
+#[cfg(feature = "driver")]
+pub use subagent::{RunScope, SubagentTool};
 pub use tree::{ThreadNode, ThreadTree};

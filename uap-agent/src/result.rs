@@ -16,6 +16,11 @@ pub struct GenerateResult {
     pub state: AgentState,
 }
 
+/// What a strategy's run comes to: the specification has two names for it.
+///
+/// Spec: UAP-1.1 5.1
+pub type ExecutionResult = GenerateResult;
+
 impl GenerateResult {
     /// A result of the developer's own: what an error hook recovers with.
     #[must_use]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
-use upp::{LlmCapabilities, LlmResponse, UppError};
+use upp::{LlmCapabilities, LlmInstance, LlmResponse, Message, UppError};
 
 pub use plan::{PlanOptions, plan};
 pub use react::{ReactOptions, react};
@@ -38,28 +38,45 @@ pub trait ExecutionStrategy: Send + Sync {
 /// One run of a strategy. It is deterministic: the same outcomes give the same moves.
 pub trait StrategyRun: Send + Sync {
     /// What is next, after what happened.
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move;
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move;
 }
 
 /// What a strategy sees of the run.
+///
+/// Spec: UAP-1.1 5.1
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct View<'a> {
-    /// The state as it stands.
+pub struct ExecutionContext<'a> {
+    /// Whose run it is.
+    pub agent_id: &'a str,
+    /// What the user says. It joins the state when the first step begins, unless the strategy has put it there with
+    /// [`Move::Append`].
+    pub input: &'a Message,
+    /// The state as it stands; when the run begins, as it was given.
     pub state: &'a AgentState,
     /// The step, from 1; 0 before the first.
     pub step: u64,
-    /// What the model can do.
-    pub capabilities: LlmCapabilities,
+    /// The session under which states are kept, where they are.
+    pub session_id: Option<&'a str>,
+    /// The model's options: its tools, what it is told about itself, and what it can do.
+    pub llm: &'a LlmInstance,
     /// Makes ids.
     pub ids: &'a mut IdSource,
+}
+
+impl ExecutionContext<'_> {
+    /// What the model can do.
+    #[must_use]
+    pub fn capabilities(&self) -> LlmCapabilities {
+        self.llm.options().model.capabilities()
+    }
 }
 
 /// What happened since the last move.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The run begins: input and history are in the state.
+    /// The run begins: the state is the one that was given, without the input.
     Began,
     /// The step has begun.
     StepStarted,
@@ -73,7 +90,7 @@ pub enum Outcome {
     },
     /// The model gave no answer. A strategy that cannot do without gives [`Move::Fail`].
     Failed(UppError),
-    /// Reasoning or plan is in the state.
+    /// Messages, reasoning or plan are in the state.
     Kept,
     /// The step is over, hooks have been told, the state is saved, and nothing says stop.
     StepEnded,
@@ -87,6 +104,8 @@ pub enum Move {
     StartStep(EventData),
     /// Ask the model; where it calls tools that it was offered, they run.
     Infer(Inference),
+    /// Put messages into the state; all but the run's input are part of its turn.
+    Append(Vec<Message>),
     /// Keep a piece of reasoning in the state.
     Reason(Arc<str>),
     /// Keep a plan in the state.

@@ -11,17 +11,19 @@ use futures::future::FutureExt;
 use futures::stream::StreamExt;
 use ubos_common::driver::{self, Sleep, Step};
 use upp::{
-    CancelToken, Cancelled, ErrorCode, ModelEvent, ModelReference, ModelStream, ToolCall,
-    ToolContext, ToolExecution, ToolSet, UppError, run_call,
+    CancelToken, Cancelled, ErrorCode, LlmRequest, ModelEvent, ModelReference, ModelStream,
+    ToolCall, ToolContext, ToolExecution, ToolSet, UppError, run_call,
 };
 
 use super::SaveFailed;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore};
-use crate::engine::{Answer, Effect, EffectId, Engine};
+use crate::engine::{Answer, CallScope, Effect, EffectId, Engine};
 use crate::event::AgentStreamEvent;
 use crate::hooks::{AgentStrategy, HookAnswer, HookCall};
+use crate::middleware::Middleware;
 use crate::result::{AgentError, GenerateResult};
-use crate::state::AgentState;
+use crate::state::{AgentState, SubagentExecutionTrace};
+use crate::subagent::RunScope;
 
 /// Events that wait for a reader before no further effect begins.
 const EVENTS: usize = 64;
@@ -80,13 +82,33 @@ impl Shared {
     }
 }
 
+/// Puts events between those of the run.
+#[derive(Clone)]
+pub(crate) struct Emitter(Arc<Shared>);
+
+impl Emitter {
+    /// Waits where the reader is behind.
+    pub(crate) async fn emit(&self, event: AgentStreamEvent) {
+        self.0.room().await;
+        self.0.lock().events.push_back(event);
+    }
+}
+
+/// All that is the developer's.
+#[derive(Clone)]
+pub(super) struct Developer {
+    pub(super) agent_id: Arc<str>,
+    pub(super) model: ModelReference,
+    pub(super) tools: ToolSet,
+    pub(super) middleware: Arc<[Arc<dyn Middleware>]>,
+    pub(super) hooks: Option<Arc<dyn AgentStrategy>>,
+    pub(super) store: Option<Arc<dyn CheckpointStore>>,
+    pub(super) clock: Arc<dyn Sleep + Send + Sync>,
+    pub(super) on_save_failed: Option<SaveFailed>,
+}
+
 pub(super) struct World {
-    model: ModelReference,
-    tools: ToolSet,
-    hooks: Option<Arc<dyn AgentStrategy>>,
-    store: Option<Arc<dyn CheckpointStore>>,
-    clock: Arc<dyn Sleep + Send + Sync>,
-    on_save_failed: Option<SaveFailed>,
+    developer: Arc<Developer>,
     shared: Arc<Shared>,
     /// The one answer that is being streamed.
     streams: BTreeMap<EffectId, ModelStream>,
@@ -95,23 +117,11 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(
-        model: ModelReference,
-        tools: ToolSet,
-        hooks: Option<Arc<dyn AgentStrategy>>,
-        store: Option<Arc<dyn CheckpointStore>>,
-        clock: Arc<dyn Sleep + Send + Sync>,
-        on_save_failed: Option<SaveFailed>,
-    ) -> Self {
+    pub(super) fn new(developer: Developer) -> Self {
         let shared = Arc::new(Shared::default());
         let aborted = Some(shared.cancel.cancelled());
         Self {
-            model,
-            tools,
-            hooks,
-            store,
-            clock,
-            on_save_failed,
+            developer: Arc::new(developer),
             shared,
             streams: BTreeMap::new(),
             aborted,
@@ -146,20 +156,37 @@ impl World {
         })
     }
 
-    fn tool(&self, id: EffectId, call: ToolCall) -> Step<WorldAnswer> {
-        let (tools, clock) = (self.tools.clone(), Arc::clone(&self.clock));
-        let context = ToolContext::new(Arc::clone(&call.tool_call_id), self.shared.cancel.clone());
+    /// The first piece of an answer; no question is asked that the middleware does not want asked.
+    fn infer(&mut self, id: EffectId, request: LlmRequest) -> Step<WorldAnswer> {
+        if !self.developer.goes_on() {
+            return Step::start(id, core::future::ready(WorldAnswer::Stop(id)));
+        }
+        let model = &self.developer.model;
+        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
+        let failed = |_| futures::stream::once(async { Err(panicked("the model")) }).boxed();
+        self.streams.insert(id, stream.unwrap_or_else(failed));
+        self.read(id)
+    }
+
+    fn tool(&self, id: EffectId, call: ToolCall, scope: CallScope) -> Step<WorldAnswer> {
+        let developer = Arc::clone(&self.developer);
+        let cancel = self.shared.cancel.clone();
+        let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), cancel);
+        let agent = Arc::clone(&developer.agent_id);
+        let scope = RunScope::new(agent, scope, Emitter(self.shared()));
+        context.extensions.insert(scope.clone());
         self.start(id, async move {
-            let execution = run_call(&tools, &call, &context, &|| clock.now().mono).await;
-            WorldAnswer::Tool(id, execution)
+            let clock = || developer.clock.now().mono;
+            let execution = run_call(&developer.tools, &call, &context, &clock).await;
+            WorldAnswer::Tool(id, execution, scope.take())
         })
     }
 
     fn hook(&self, id: EffectId, call: HookCall) -> Step<WorldAnswer> {
-        let (hooks, tools) = (self.hooks.clone(), self.tools.clone());
+        let developer = Arc::clone(&self.developer);
         // A hook waits for no reader: the error hook must run also when nobody reads any more.
         Step::start(id, async move {
-            let answer = AssertUnwindSafe(call_hook(hooks, tools, call))
+            let answer = AssertUnwindSafe(call_hook(&developer, call))
                 .catch_unwind()
                 .await;
             WorldAnswer::Hook(id, answer.unwrap_or_else(|_| Err(panicked("a hook"))))
@@ -172,10 +199,10 @@ impl World {
         metadata: CheckpointMetadata,
         state: AgentState,
     ) -> Step<WorldAnswer> {
-        let store = self.store.clone();
+        let developer = Arc::clone(&self.developer);
         Step::start(id, async move {
             let saving = AssertUnwindSafe(async {
-                match &store {
+                match &developer.store {
                     Some(store) => store.save(metadata, state).await,
                     None => Ok(()),
                 }
@@ -189,32 +216,52 @@ impl World {
     }
 
     fn save_failed(&self, error: &CheckpointError) {
-        if let Some(told) = &self.on_save_failed {
+        if let Some(told) = &self.developer.on_save_failed {
             // Whoever is told must not take the run down either.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(|| told(error)));
         }
     }
 }
 
-async fn call_hook(
-    hooks: Option<Arc<dyn AgentStrategy>>,
-    tools: ToolSet,
-    call: HookCall,
-) -> Result<HookAnswer, UppError> {
-    if let HookCall::MaxIterations(most) = call {
-        if let Some(strategy) = &tools.strategy {
-            // What it fails with does not hide why it was called.
-            let _ = strategy.on_max_iterations(most).await;
-        }
-        return Ok(HookAnswer::Told);
+impl Developer {
+    /// Whether all middleware lets the model be asked again.
+    fn goes_on(&self) -> bool {
+        let now = self.clock.now();
+        self.middleware.iter().all(|layer| layer.goes_on(now))
     }
-    let Some(hooks) = hooks else {
+
+    async fn stops(&self, state: &AgentState) -> Result<bool, UppError> {
+        if !self.goes_on() {
+            return Ok(true);
+        }
+        match &self.hooks {
+            Some(hooks) => hooks.stop_condition(state).await,
+            None => Ok(false),
+        }
+    }
+}
+
+async fn call_hook(developer: &Developer, call: HookCall) -> Result<HookAnswer, UppError> {
+    match call {
+        HookCall::Before(..) | HookCall::After(..) | HookCall::Caught(..) => {
+            return call_layer(&developer.middleware, call).await;
+        }
+        HookCall::StopCondition(state) => {
+            return developer.stops(&state).await.map(HookAnswer::Stop);
+        }
+        HookCall::MaxIterations(most) => {
+            if let Some(strategy) = &developer.tools.strategy {
+                // What it fails with does not hide why it was called.
+                let _ = strategy.on_max_iterations(most).await;
+            }
+            return Ok(HookAnswer::Told);
+        }
+        _ => {}
+    }
+    let Some(hooks) = &developer.hooks else {
         return Ok(HookAnswer::Told);
     };
     let told = match &call {
-        HookCall::StopCondition(state) => {
-            return hooks.stop_condition(state).await.map(HookAnswer::Stop);
-        }
         HookCall::Error(error) => {
             let recovered = hooks.on_error(error).await?;
             return Ok(recovered.map_or(HookAnswer::Told, |result| {
@@ -227,9 +274,43 @@ async fn call_hook(
         HookCall::Observe(step, executions) => hooks.on_observe(*step, executions).await,
         HookCall::StepEnd(step, result) => hooks.on_step_end(*step, result).await,
         HookCall::Complete(result) => hooks.on_complete(result).await,
-        HookCall::MaxIterations(_) => Ok(()),
+        HookCall::StopCondition(_)
+        | HookCall::MaxIterations(_)
+        | HookCall::Before(..)
+        | HookCall::After(..)
+        | HookCall::Caught(..) => Ok(()),
     };
     told.map(|()| HookAnswer::Told)
+}
+
+async fn call_layer(
+    middleware: &[Arc<dyn Middleware>],
+    call: HookCall,
+) -> Result<HookAnswer, UppError> {
+    let layer = match &call {
+        HookCall::Before(n, _) | HookCall::After(n, ..) | HookCall::Caught(n, ..) => {
+            middleware.get(*n)
+        }
+        _ => None,
+    };
+    let Some(layer) = layer else {
+        return Ok(HookAnswer::Told);
+    };
+    Ok(match call {
+        HookCall::Before(_, mut context) => {
+            let done = layer.before(&mut context).await;
+            HookAnswer::Layer(context, done.map(|()| None))
+        }
+        HookCall::After(_, mut context, result) => {
+            let done = layer.after(&mut context, *result).await;
+            HookAnswer::Layer(context, done.map(|result| Some(Box::new(result))))
+        }
+        HookCall::Caught(_, mut context, error) => {
+            let done = layer.on_error(&mut context, &error).await;
+            HookAnswer::Layer(context, done.map(|result| result.map(Box::new)))
+        }
+        _ => HookAnswer::Told,
+    })
 }
 
 fn panicked(who: &str) -> UppError {
@@ -239,7 +320,8 @@ fn panicked(who: &str) -> UppError {
 /// What an effect comes to.
 pub(super) enum WorldAnswer {
     Model(EffectId, Option<Result<ModelEvent, UppError>>, ModelStream),
-    Tool(EffectId, ToolExecution),
+    Stop(EffectId),
+    Tool(EffectId, ToolExecution, Vec<SubagentExecutionTrace>),
     Hook(EffectId, Result<HookAnswer, UppError>),
     Saved(EffectId, Result<(), CheckpointError>),
 }
@@ -249,16 +331,9 @@ impl driver::World<Engine> for World {
 
     fn perform(&mut self, effect: Effect) -> Step<WorldAnswer> {
         match effect {
-            Effect::Infer(id, request) => {
-                let model = Arc::clone(&self.model);
-                let stream = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
-                let failed =
-                    |_| futures::stream::once(async { Err(panicked("the model")) }).boxed();
-                self.streams.insert(id, stream.unwrap_or_else(failed));
-                self.read(id)
-            }
+            Effect::Infer(id, request) => self.infer(id, request),
             Effect::More(id) => self.read(id),
-            Effect::Tool(id, call) => self.tool(id, call),
+            Effect::Tool(id, call, scope) => self.tool(id, call, scope),
             Effect::Hook(id, call) => self.hook(id, call),
             Effect::Save(id, metadata, state) => self.save(id, metadata, state),
             Effect::Cancel(id) => {
@@ -293,7 +368,8 @@ impl driver::World<Engine> for World {
                 }
                 Answer::Model(id, item)
             }
-            WorldAnswer::Tool(id, execution) => Answer::Tool(id, execution),
+            WorldAnswer::Stop(id) => Answer::Stop(id),
+            WorldAnswer::Tool(id, execution, traces) => Answer::Tool(id, execution, traces),
             WorldAnswer::Hook(id, answer) => Answer::Hook(id, answer),
             WorldAnswer::Saved(id, result) => Answer::Saved(id, result),
         }

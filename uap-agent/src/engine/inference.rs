@@ -6,11 +6,12 @@ use ubos_common::time::Now;
 use upp::{ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, UppError};
 
 use super::{Effect, EffectId, Engine, Op, Phase};
-use crate::event::AgentStreamEvent;
+use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::strategy::{Inference, Outcome};
 
 impl Engine {
     pub(super) fn infer(&mut self, now: Now, inference: Inference) {
+        self.take_input();
         let stamp = self.stamp(now);
         let mut messages = self.state.messages().clone();
         self.prompt = inference.prompt.as_deref().map(|prompt| {
@@ -67,6 +68,23 @@ impl Engine {
                 self.on_failure(error);
             }
         }
+    }
+
+    /// The question was not asked: the step and the run end here.
+    // impl: UAP-16-1
+    pub(super) fn on_stop(&mut self, now: Now, id: EffectId) {
+        if !matches!(&self.phase, Phase::Inferring(waited, _) if *waited == id) {
+            return;
+        }
+        self.phase = Phase::Idle;
+        self.prompt = None;
+        if self.added.cycles == 0 {
+            let error = self.refuse(ErrorCode::QuotaExceeded, "the budget is spent");
+            return self.fail(now, error);
+        }
+        self.agenda.clear();
+        let event = Op::Event(UapEventType::StepEnd, EventData::phase("stopped"));
+        self.plan_ops([Op::StepEnd, event, Op::Save, Op::Stop]);
     }
 
     /// The strategy says what a failure means: to most it is the end.

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ubos_common::time::Now;
-use upp::ErrorCode;
+use upp::{ErrorCode, Message};
 
 use super::{Effect, Engine, Op, Phase};
 use crate::checkpoint::CheckpointMetadata;
 use crate::event::{EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::result::GenerateResult;
-use crate::strategy::{Move, Outcome, View};
+use crate::strategy::{ExecutionContext, Move, Outcome};
 
 impl Engine {
     /// Does what stands on the agenda, up to the first thing that is waited for.
@@ -30,7 +30,8 @@ impl Engine {
                         self.hook(HookCall::StepEnd(self.step, Box::new(result)));
                     }
                 }
-                Op::StopCondition => self.hook(HookCall::StopCondition(self.state.clone())),
+                Op::StopCondition => self.ask_whether_to_stop(),
+                Op::Stop => self.complete(),
                 Op::Complete => self.finish(now),
                 Op::Fail(error) => self.fail(now, *error),
             }
@@ -38,15 +39,22 @@ impl Engine {
     }
 
     fn ask_strategy(&mut self, now: Now, outcome: Outcome) {
-        let mut view = View {
+        let mut context = ExecutionContext {
+            agent_id: &self.config.agent_id,
+            input: &self.context.input,
             state: &self.state,
             step: self.step,
-            capabilities: self.config.llm.options().model.capabilities(),
+            session_id: self.config.session_id.as_deref(),
+            llm: &self.config.llm,
             ids: &mut self.config.ids,
         };
-        match self.strategy.next(outcome, &mut view) {
+        match self.strategy.next(outcome, &mut context) {
             Move::StartStep(data) => self.start_step(data),
             Move::Infer(inference) => self.infer(now, inference),
+            Move::Append(messages) => {
+                self.append_moved(messages);
+                self.plan_ops([Op::Next(Box::new(Outcome::Kept))]);
+            }
             Move::Reason(text) => {
                 self.state = self
                     .state
@@ -70,7 +78,38 @@ impl Engine {
         }
     }
 
+    /// Puts the input into the state, where nobody has yet.
+    // impl: UAP-4-2
+    pub(super) fn take_input(&mut self) {
+        if self.has_input {
+            return;
+        }
+        self.has_input = true;
+        let ids = &mut self.config.ids;
+        let agent = upp::json_text(&self.config.agent_id);
+        self.state = self
+            .state
+            .with_message(ids, self.context.input.clone())
+            .with_metadata(ids, "agentId", agent);
+        if let Some(session) = &self.config.session_id {
+            let session = upp::json_text(session);
+            self.state = self.state.with_metadata(ids, "sessionId", session);
+        }
+    }
+
+    /// What a strategy puts into the state: at the place of the input, the input; all else is the run's.
+    fn append_moved(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            if message.id() == self.context.input.id() {
+                self.take_input();
+            } else {
+                self.append(vec![message]);
+            }
+        }
+    }
+
     fn start_step(&mut self, data: EventData) {
+        self.take_input();
         self.step += 1;
         self.state = self.state.with_step(&mut self.config.ids, self.step);
         let hook = Op::Hook(HookCall::StepStart(self.state.clone()));
@@ -89,7 +128,7 @@ impl Engine {
 
     fn finish(&mut self, now: Now) {
         match self.result() {
-            Some(result) => self.close(Ok(result)),
+            Some(result) => self.leave(now, self.entered, Box::new(result)),
             None => {
                 let error = self.refuse(
                     ErrorCode::InvalidRequest,
@@ -113,6 +152,15 @@ impl Engine {
         if self.config.has_hooks || is_tool_hook {
             let id = self.next_effect();
             self.phase = Phase::Hook(id);
+            self.out.push(Effect::Hook(id, call));
+        }
+    }
+
+    fn ask_whether_to_stop(&mut self) {
+        if self.config.has_hooks || self.config.layers > 0 {
+            let id = self.next_effect();
+            self.phase = Phase::Hook(id);
+            let call = HookCall::StopCondition(self.state.clone());
             self.out.push(Effect::Hook(id, call));
         }
     }

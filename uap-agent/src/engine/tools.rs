@@ -8,10 +8,11 @@ use upp::{
     ErrorCode, LlmResponse, Message, StreamEvent, ToolCall, ToolExecution, ToolResultMessage,
 };
 
-use super::{Effect, EffectId, Engine, Op, Phase};
+use super::{CallScope, Effect, EffectId, Engine, Op, Phase};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::order::CallOrder;
+use crate::state::SubagentExecutionTrace;
 use crate::strategy::Outcome;
 
 /// The calls of one answer while they run.
@@ -92,11 +93,21 @@ impl Engine {
             self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
             let id = self.next_effect();
             round.running.insert(id, n);
-            self.out.push(Effect::Tool(id, call));
+            let scope = CallScope {
+                step: self.step,
+                state_id: self.state.id(),
+            };
+            self.out.push(Effect::Tool(id, call, scope));
         }
     }
 
-    pub(super) fn on_tool(&mut self, now: Now, id: EffectId, execution: ToolExecution) {
+    pub(super) fn on_tool(
+        &mut self,
+        now: Now,
+        id: EffectId,
+        execution: ToolExecution,
+        traces: Vec<SubagentExecutionTrace>,
+    ) {
         let Phase::Tools(round) = &mut self.phase else {
             return;
         };
@@ -106,6 +117,10 @@ impl Engine {
         let event = StreamEvent::tool_end(place(n), &execution, millis(now));
         self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
         round.order.done(n);
+        // In the state at once: a run that breaks off before the other calls have ended still tells of these agents.
+        for trace in traces {
+            self.state = self.state.with_subagent_trace(&mut self.config.ids, trace);
+        }
         if let Some(slot) = round.executions.get_mut(n) {
             *slot = Some(execution);
         }

@@ -8,7 +8,9 @@ use ubos_common::json::{Limits, RawBuf, RawObject, read_raw};
 use ubos_common::violation::Profile;
 use upp::{ErrorCode, LlmResponse, UppError, object};
 
-use super::{ExecutionStrategy, Inference, Move, Outcome, StrategyRun, View, check_limit};
+use super::{
+    ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
+};
 use crate::event::EventData;
 use crate::state::{PlanStep, PlanStepStatus};
 
@@ -124,15 +126,17 @@ enum Stage {
 }
 
 impl StrategyRun for Run {
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
         match (self.stage, outcome) {
             (_, Outcome::Began) => Move::StartStep(EventData::phase("planning")),
-            (Stage::Planning, Outcome::StepStarted) => Move::Infer(self.ask(view)),
-            (Stage::Planning, Outcome::Inferred { response, .. }) => self.planned(&response, view),
+            (Stage::Planning, Outcome::StepStarted) => Move::Infer(self.ask(context)),
+            (Stage::Planning, Outcome::Inferred { response, .. }) => {
+                self.planned(&response, context)
+            }
             (Stage::Planning, Outcome::Failed(error)) => Move::Fail(error),
             (Stage::Planned, Outcome::Kept) => Move::EndStep(EventData::Phase {
                 phase: "planning",
-                plan: view.state.plan().map(Into::into),
+                plan: context.state.plan().map(Into::into),
                 plan_step: None,
             }),
             (Stage::Planning, Outcome::StepEnded) => Move::StartStep(EventData::phase("planning")),
@@ -165,7 +169,7 @@ impl StrategyRun for Run {
 }
 
 impl Run {
-    fn ask(&self, view: &View<'_>) -> Inference {
+    fn ask(&self, context: &ExecutionContext<'_>) -> Inference {
         let prompt = match &self.error {
             None => ASK.to_owned(),
             Some(error) => format!(
@@ -175,7 +179,7 @@ impl Run {
             ),
         };
         let inference = Inference::aside("planning", prompt);
-        if view.capabilities.structured_output {
+        if context.capabilities().structured_output {
             inference.with_structure(Arc::clone(&self.options.plan_schema))
         } else {
             inference
@@ -190,7 +194,7 @@ impl Run {
             .collect()
     }
 
-    fn planned(&mut self, response: &LlmResponse, view: &mut View<'_>) -> Move {
+    fn planned(&mut self, response: &LlmResponse, context: &mut ExecutionContext<'_>) -> Move {
         let kept = |step: &PlanStep| {
             matches!(
                 step.status,
@@ -203,7 +207,7 @@ impl Run {
             .filter(|step| kept(step))
             .cloned()
             .collect();
-        match read(response, &self.options, &old, view.ids) {
+        match read(response, &self.options, &old, context.ids) {
             Ok(new) => {
                 self.steps = old.into_iter().chain(new).collect();
                 (self.stage, self.error, self.replanned) = (Stage::Planned, None, false);

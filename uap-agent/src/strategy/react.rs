@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use upp::UppError;
 
-use super::{ExecutionStrategy, Inference, Move, Outcome, StrategyRun, View, check_limit};
+use super::{
+    ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
+};
 use crate::event::EventData;
 
 /// Options of [`react`].
@@ -84,7 +86,7 @@ struct Run {
 }
 
 impl StrategyRun for Run {
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
         match outcome {
             Outcome::Began => Move::StartStep(EventData::phase("reasoning")),
             Outcome::StepStarted => {
@@ -100,8 +102,11 @@ impl StrategyRun for Run {
             }
             Outcome::Kept => Move::Infer(Inference::action().with_prompt(ACT)),
             Outcome::Inferred { ran_tools, .. } => {
-                self.goes_on =
-                    ran_tools && self.options.max_steps.is_none_or(|most| view.step < most);
+                self.goes_on = ran_tools
+                    && self
+                        .options
+                        .max_steps
+                        .is_none_or(|most| context.step < most);
                 Move::EndStep(EventData::phase("complete"))
             }
             Outcome::StepEnded if self.goes_on => Move::StartStep(EventData::phase("reasoning")),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use upp::UppError;
 
-use super::{ExecutionStrategy, Inference, Move, Outcome, StrategyRun, View, check_limit};
+use super::{
+    ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
+};
 use crate::event::EventData;
 
 /// Options of [`tool_loop`].
@@ -59,16 +61,16 @@ struct Run {
 }
 
 impl StrategyRun for Run {
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
         match outcome {
             Outcome::Began => Move::StartStep(EventData::Iteration(1)),
             Outcome::StepStarted => Move::Infer(Inference::action()),
             Outcome::Inferred { ran_tools, .. } => {
-                self.goes_on = ran_tools && self.most.is_none_or(|most| view.step < most);
-                Move::EndStep(EventData::Iteration(view.step))
+                self.goes_on = ran_tools && self.most.is_none_or(|most| context.step < most);
+                Move::EndStep(EventData::Iteration(context.step))
             }
             Outcome::StepEnded if self.goes_on => {
-                Move::StartStep(EventData::Iteration(view.step + 1))
+                Move::StartStep(EventData::Iteration(context.step + 1))
             }
             Outcome::StepEnded | Outcome::Kept => Move::Finish,
             Outcome::Failed(error) => Move::Fail(error),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use uap_agent::engine::{Answer, Effect, Engine, EngineConfig};
 use uap_agent::hooks::HookAnswer;
-use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun, View};
+use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
     MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
@@ -503,12 +503,12 @@ impl ExecutionStrategy for Twice {
 struct TwiceRun;
 
 impl StrategyRun for TwiceRun {
-    fn next(&mut self, outcome: Outcome, view: &mut View<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
         match outcome {
             Outcome::Began => Move::StartStep(EventData::phase("twice")),
             Outcome::StepStarted => Move::Infer(Inference::action()),
             Outcome::Inferred { .. } => Move::EndStep(EventData::phase("twice")),
-            Outcome::StepEnded if view.step < 2 => Move::StartStep(EventData::phase("twice")),
+            Outcome::StepEnded if context.step < 2 => Move::StartStep(EventData::phase("twice")),
             Outcome::Failed(error) => Move::Fail(error),
             _ => Move::Finish,
         }

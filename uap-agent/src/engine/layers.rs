@@ -1,0 +1,98 @@
+//! The way through the middleware: inwards before the run, outwards after it, outwards with an error.
+
+use ubos_common::id::IdSource;
+use ubos_common::time::Now;
+use upp::UppError;
+
+use super::{Effect, Engine, Op, Phase, Stage};
+use crate::hooks::{HookAnswer, HookCall};
+use crate::middleware::MiddlewareContext;
+use crate::result::{AgentError, GenerateResult};
+use crate::strategy::Outcome;
+
+/// Which layer is asked, and what for.
+pub(super) enum Layer {
+    Before(usize),
+    /// With the result as it came to the layer.
+    After(usize, Box<GenerateResult>),
+    Caught(usize, Box<AgentError>),
+}
+
+impl Engine {
+    /// Inwards: the next layer, or the run itself.
+    // impl: UAP-9-1
+    pub(super) fn enter(&mut self, now: Now, layer: usize) {
+        if layer == self.config.layers {
+            self.stage = Stage::Running;
+            self.state = self.context.state.clone();
+            self.plan_ops([Op::Next(Box::new(Outcome::Began))]);
+            return;
+        }
+        self.entered = layer + 1;
+        let context = self.context_at(now);
+        self.ask_layer(HookCall::Before(layer, context), Layer::Before(layer));
+    }
+
+    /// Outwards with a result: the layer inside of `outer`, or the caller.
+    pub(super) fn leave(&mut self, now: Now, outer: usize, result: Box<GenerateResult>) {
+        self.stage = Stage::After;
+        let Some(layer) = outer.checked_sub(1) else {
+            return self.close(Ok(*result));
+        };
+        let call = HookCall::After(layer, self.context_at(now), result.clone());
+        self.ask_layer(call, Layer::After(layer, result));
+    }
+
+    /// Outwards with an error: the layer inside of `outer`, or the caller.
+    // impl: UAP-9-2
+    pub(super) fn catch(&mut self, now: Now, outer: usize, failure: Box<AgentError>) {
+        let Some(layer) = outer.checked_sub(1) else {
+            return self.close(Err(failure));
+        };
+        let call = HookCall::Caught(layer, self.context_at(now), failure.clone());
+        self.ask_layer(call, Layer::Caught(layer, failure));
+    }
+
+    pub(super) fn on_layer(&mut self, now: Now, answer: Result<HookAnswer, UppError>) {
+        let Phase::Layer(_, layer) = core::mem::replace(&mut self.phase, Phase::Idle) else {
+            return;
+        };
+        let came_to = match answer {
+            Ok(HookAnswer::Layer(context, came_to)) => {
+                self.context = *context;
+                came_to
+            }
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match (layer, came_to) {
+            (Layer::Before(layer), Ok(_)) => self.enter(now, layer + 1),
+            (Layer::Before(_), Err(error)) => {
+                let failure = AgentError::new(error, self.context.state.clone(), None);
+                self.catch(now, self.entered, failure);
+            }
+            (Layer::After(layer, kept), Ok(given)) => {
+                self.leave(now, layer, given.unwrap_or(kept));
+            }
+            (Layer::After(_, kept), Err(error)) => {
+                let GenerateResult { turn, state } = *kept;
+                self.catch(now, self.entered, AgentError::new(error, state, Some(turn)));
+            }
+            (Layer::Caught(..), Ok(Some(result))) => self.close(Ok(*result)),
+            // What a layer itself fails with does not hide what it was told of.
+            (Layer::Caught(layer, failure), _) => self.catch(now, layer, failure),
+        }
+    }
+
+    fn ask_layer(&mut self, call: HookCall, layer: Layer) {
+        let id = self.next_effect();
+        self.out.push(Effect::Hook(id, call));
+        self.phase = Phase::Layer(id, layer);
+    }
+
+    fn context_at(&mut self, now: Now) -> Box<MiddlewareContext> {
+        self.context.now = now;
+        self.context.ids = IdSource::seeded(self.config.ids.bits());
+        Box::new(self.context.clone())
+    }
+}

@@ -1,0 +1,233 @@
+//! What an agent may spend.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use ubos_common::time::{Mono, Now};
+use upp::{
+    CycleUsage, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelEvent, ModelReference,
+    ModelStream, UppError,
+};
+
+use super::Middleware;
+
+/// What a million tokens cost, in millionths of a unit of money: 3 dollars are 3,000,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a table row of four prices")]
+pub struct Price {
+    /// Tokens that go in, those from the vendor's cache left out.
+    pub input: u64,
+    /// Tokens that come out.
+    pub output: u64,
+    /// Tokens that the vendor had cached.
+    pub cache_read: u64,
+    /// Tokens that the vendor puts into its cache.
+    pub cache_write: u64,
+}
+
+impl Price {
+    /// Millionths of a millionth of a unit.
+    fn of(self, usage: &CycleUsage) -> u128 {
+        let cached = usage
+            .cache_read_tokens
+            .saturating_add(usage.cache_write_tokens);
+        let fresh = usage.input_tokens.saturating_sub(cached);
+        let parts = [
+            (fresh, self.input),
+            (usage.output_tokens, self.output),
+            (usage.cache_read_tokens, self.cache_read),
+            (usage.cache_write_tokens, self.cache_write),
+        ];
+        let cost = |(tokens, price): (u64, u64)| u128::from(tokens) * u128::from(price);
+        parts.into_iter().map(cost).sum()
+    }
+}
+
+/// Ends runs, well, once tokens, time or money are spent. Nothing is limited that is not set.
+///
+/// What is spent is known when the model has answered, so that the last answer may go over. A clone shares what it
+/// counts: give an agent that is called as a tool a clone of its parent's budget, or one of its own, or none.
+///
+/// ```
+/// use std::sync::Arc;
+/// use uap_agent::middleware::Budget;
+/// use uap_agent::{AgentOptions, Middleware, agent};
+/// use upp::{Reply, ScriptedModel, object};
+///
+/// let budget = Budget::new().with_max_tokens(1);
+/// let model = ScriptedModel::new([Reply::text("one").calling("c1", "none", object("{}")?), Reply::text("two")]);
+/// let options = AgentOptions::new(Arc::new(model)).with_middleware([Arc::new(budget.clone()) as Arc<dyn Middleware>]);
+/// let agent = agent(options)?;
+/// let turn = futures::executor::block_on(agent.query("count"))?;
+/// assert_eq!(turn.response.text(), "one");
+/// assert!(budget.tokens() >= 1);
+/// assert!(futures::executor::block_on(agent.query("count")).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+// impl: UAP-16-1
+#[derive(Clone, Default)]
+pub struct Budget {
+    limits: Limits,
+    spent: Arc<Mutex<Spent>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Limits {
+    tokens: Option<u64>,
+    time: Option<Duration>,
+    cost: Option<u64>,
+    price: Price,
+}
+
+#[derive(Default)]
+struct Spent {
+    tokens: u64,
+    pico_cost: u128,
+    began: Option<Mono>,
+}
+
+impl Budget {
+    /// Without a limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the tokens, in and out.
+    #[must_use]
+    pub const fn with_max_tokens(mut self, tokens: u64) -> Self {
+        self.limits.tokens = Some(tokens);
+        self
+    }
+
+    /// Sets the time, from the first question on.
+    #[must_use]
+    pub const fn with_max_time(mut self, time: Duration) -> Self {
+        self.limits.time = Some(time);
+        self
+    }
+
+    /// Sets the money, in millionths of a unit, and what tokens cost.
+    #[must_use]
+    pub const fn with_max_cost(mut self, micros: u64, price: Price) -> Self {
+        self.limits.cost = Some(micros);
+        self.limits.price = price;
+        self
+    }
+
+    /// The tokens that are spent.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.spent().tokens
+    }
+
+    /// The money that is spent, in millionths of a unit, rounded down.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        u64::try_from(self.spent().pico_cost / MICRO).unwrap_or(u64::MAX)
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn charge(&self, usage: &CycleUsage) {
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        let cost = self.limits.price.of(usage);
+        let mut spent = self.spent();
+        spent.tokens = spent.tokens.saturating_add(tokens);
+        spent.pico_cost = spent.pico_cost.saturating_add(cost);
+    }
+}
+
+const MICRO: u128 = 1_000_000;
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget")
+            .field("tokens", &self.tokens())
+            .field("max_tokens", &self.limits.tokens)
+            .field("cost", &self.cost())
+            .field("max_cost", &self.limits.cost)
+            .field("max_time", &self.limits.time)
+            .finish()
+    }
+}
+
+impl Middleware for Budget {
+    fn name(&self) -> &str {
+        "budget"
+    }
+
+    fn model(&self, model: ModelReference) -> ModelReference {
+        let budget = self.clone();
+        Arc::new(Metered { model, budget })
+    }
+
+    fn goes_on(&self, now: Now) -> bool {
+        let limits = self.limits;
+        let mut spent = self.spent();
+        let began = *spent.began.get_or_insert(now.mono);
+        let time = now.mono.saturating_since(began);
+        let cost = |max: u64| spent.pico_cost < u128::from(max) * MICRO;
+        limits.tokens.is_none_or(|max| spent.tokens < max)
+            && limits.time.is_none_or(|max| time < max)
+            && limits.cost.is_none_or(cost)
+    }
+}
+
+/// A model whose answers are charged.
+struct Metered {
+    model: ModelReference,
+    budget: Budget,
+}
+
+impl LlmModel for Metered {
+    fn provider(&self) -> &str {
+        self.model.provider()
+    }
+
+    fn model_id(&self) -> &str {
+        self.model.model_id()
+    }
+
+    fn capabilities(&self) -> LlmCapabilities {
+        self.model.capabilities()
+    }
+
+    fn complete(&self, request: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>> {
+        let (budget, answer) = (self.budget.clone(), self.model.complete(request));
+        Box::pin(async move {
+            let response = answer.await?;
+            budget.charge(&response.usage);
+            Ok(response)
+        })
+    }
+
+    fn stream(&self, request: LlmRequest) -> ModelStream {
+        let (budget, inner) = (self.budget.clone(), self.model.stream(request));
+        Box::pin(MeteredStream { budget, inner })
+    }
+}
+
+struct MeteredStream {
+    budget: Budget,
+    inner: ModelStream,
+}
+
+impl Stream for MeteredStream {
+    type Item = Result<ModelEvent, UppError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = self.inner.as_mut().poll_next(cx);
+        if let Poll::Ready(Some(Ok(ModelEvent::Done(response)))) = &item {
+            self.budget.charge(&response.usage);
+        }
+        item
+    }
+}

@@ -1,0 +1,336 @@
+//! Agents that are called as tools.
+
+use core::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::StreamExt;
+use futures_core::future::BoxFuture;
+use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::time::Now;
+use upp::{Metadata, Tool, ToolContext, ToolError, ToolExecution, ToolResult, json_text};
+
+use crate::agent::{Agent, Emitter};
+use crate::engine::CallScope;
+use crate::event::{
+    AgentStreamEvent, EventData, SubagentData, SubagentTold, UapEvent, UapEventType,
+};
+use crate::state::{StateId, SubagentExecutionTrace, ToolExecutionTrace};
+
+/// What a tool knows of the run that calls it: it stands among the [`ToolContext::extensions`] of every tool call of an
+/// agent. A clone is the same scope.
+///
+/// [`SubagentTool`] tells its events and leaves its trace through it; a tool of the developer's own may do the same.
+///
+/// Spec: UAP-1.1 8.4
+#[derive(Clone)]
+pub struct RunScope {
+    agent_id: Arc<str>,
+    scope: CallScope,
+    emitter: Emitter,
+    traces: Arc<Mutex<Vec<SubagentExecutionTrace>>>,
+}
+
+impl RunScope {
+    /// Traces that one tool call may leave; more are dropped.
+    pub const MAX_TRACES: usize = 1000;
+
+    pub(crate) fn new(agent_id: Arc<str>, scope: CallScope, emitter: Emitter) -> Self {
+        Self {
+            agent_id,
+            scope,
+            emitter,
+            traces: Arc::default(),
+        }
+    }
+
+    /// The agent that calls.
+    #[must_use]
+    pub fn agent_id(&self) -> &str {
+        &self.agent_id
+    }
+
+    /// The state in which it calls.
+    #[must_use]
+    pub const fn state_id(&self) -> StateId {
+        self.scope.state_id
+    }
+
+    /// The step in which it calls.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        self.scope.step
+    }
+
+    /// Tells what an agent tells that runs inside the call; waits where the reader of the events is behind.
+    // impl: UAP-8-3
+    pub async fn tell(&self, data: SubagentData) {
+        let event_type = match &data.told {
+            SubagentTold::Start { .. } => UapEventType::SubagentStart,
+            SubagentTold::Event(_) => UapEventType::SubagentEvent,
+            SubagentTold::End(_) => UapEventType::SubagentEnd,
+        };
+        let data = EventData::Subagent(Arc::new(data));
+        let agent = Arc::clone(&self.agent_id);
+        let event = UapEvent::new(event_type, self.scope.step, agent, data);
+        self.emitter.emit(AgentStreamEvent::Uap(event)).await;
+    }
+
+    /// Leaves the trace of an agent that has run inside the call: it is in the state when the call is over.
+    // impl: UAP-8-5
+    pub fn leave(&self, trace: SubagentExecutionTrace) {
+        let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        if traces.len() < Self::MAX_TRACES {
+            traces.push(trace);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<SubagentExecutionTrace> {
+        core::mem::take(&mut *self.traces.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for RunScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunScope")
+            .field("agent_id", &self.agent_id)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync;
+
+/// An agent as a tool of another. The developer states its schema and how arguments become a prompt.
+///
+/// Each call is a run of its own, from an initial state. Its events reach the parent's stream while it runs, its trace
+/// the parent's state; ending the parent ends it. The parent's stop condition, limits and budget do not reach it.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::Arc;
+/// use uap_agent::{AgentOptions, SubagentTool, agent};
+/// use upp::{Reply, ScriptedModel, Tool, object};
+///
+/// let explorer = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("in src/lib.rs")]))))?;
+/// let schema = object(r#"{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}"#)?;
+/// let explore = SubagentTool::new(explorer, "explore", "Looks through the code", schema, |arguments| {
+///     let given: BTreeMap<String, String> = arguments.as_raw().deserialize().map_err(|e| e.to_string())?;
+///     Ok(format!("Find {}", given.get("query").ok_or("no query")?))
+/// });
+/// let lead = ScriptedModel::new([
+///     Reply::silent().calling("c1", "explore", object(r#"{"query":"main"}"#)?),
+///     Reply::text("It is in src/lib.rs."),
+/// ]);
+/// let lead = agent(AgentOptions::new(Arc::new(lead)).with_tools([Arc::new(explore) as Arc<dyn Tool>]))?;
+/// let state = lead.initial_state();
+/// let result = futures::executor::block_on(lead.generate("where is main?", &state)).map_err(|e| e.error)?;
+/// let trace = &result.state.subagent_traces().iter().next().expect("one agent was called");
+/// assert_eq!(trace.result.as_deref(), Some("in src/lib.rs"));
+/// assert_eq!(&*trace.parent_tool_call_id, "c1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Spec: UAP-1.1 8
+pub struct SubagentTool {
+    agent: Agent,
+    name: Box<str>,
+    description: Box<str>,
+    parameters: RawObject,
+    subagent_type: Arc<str>,
+    tells_events: bool,
+    metadata: Option<Metadata>,
+    build_prompt: Box<BuildPrompt>,
+}
+
+impl SubagentTool {
+    /// An agent under a tool's name, with a schema, and what makes a prompt of arguments.
+    pub fn new(
+        agent: Agent,
+        name: impl Into<Box<str>>,
+        description: impl Into<Box<str>>,
+        parameters: RawObject,
+        build_prompt: impl Fn(&RawObject) -> Result<String, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        Self {
+            agent,
+            subagent_type: name.as_ref().into(),
+            name,
+            description: description.into(),
+            parameters,
+            tells_events: true,
+            metadata: None,
+            build_prompt: Box::new(build_prompt),
+        }
+    }
+
+    /// Sets what kind of agent events and traces call it; the tool's name by default.
+    #[must_use]
+    pub fn with_subagent_type(mut self, subagent_type: impl Into<Arc<str>>) -> Self {
+        self.subagent_type = subagent_type.into();
+        self
+    }
+
+    /// Sets whether its own events are told, beside its beginning and its end; they are by default.
+    #[must_use]
+    pub const fn with_events(mut self, tells: bool) -> Self {
+        self.tells_events = tells;
+        self
+    }
+
+    /// Sets what vendors and protocols read beside it.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    async fn call(
+        &self,
+        arguments: &RawObject,
+        context: &ToolContext,
+    ) -> Result<RawBuf, ToolError> {
+        let prompt: Arc<str> = (self.build_prompt)(arguments)?.into();
+        let call = Call {
+            subagent_id: self.agent.fresh_id(),
+            subagent_type: Arc::clone(&self.subagent_type),
+            parent_tool_call_id: Arc::clone(&context.tool_call_id),
+            scope: context.extensions.get::<RunScope>(),
+        };
+        let began = self.agent.now();
+        let timestamp = millis(began);
+        call.tell(SubagentTold::Start {
+            prompt: Arc::clone(&prompt),
+            timestamp,
+        })
+        .await;
+        let mut run = self.agent.apart((*prompt).into());
+        while let Some(event) = run.next().await {
+            if self.tells_events {
+                call.tell(SubagentTold::Event(Box::new(event))).await;
+            }
+        }
+        let result = run.result().await;
+        let took = self.agent.now().mono.saturating_since(began.mono);
+        let took = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
+        let end = timestamp.saturating_add(took);
+        let mut trace = call.trace(prompt, timestamp, end, result.is_ok());
+        let turn = match &result {
+            Ok(result) => {
+                trace.result = Some(result.turn.response.text().into());
+                Some(&result.turn)
+            }
+            Err(error) => {
+                trace.error = Some(error.error.to_string().into());
+                error.turn.as_ref()
+            }
+        };
+        if let Some(turn) = turn {
+            trace.tool_executions = Some(turn.tool_executions.iter().map(told).collect());
+            trace.usage = Some(turn.usage.clone());
+        }
+        if let Some(scope) = call.scope {
+            scope.leave(trace.clone());
+        }
+        let answer = match (&trace.result, &trace.error) {
+            (Some(text), _) => Ok(json_text(text)),
+            (None, Some(error)) => Err(ToolError((**error).into())),
+            (None, None) => Err("the agent gave nothing".into()),
+        };
+        call.tell(SubagentTold::End(Box::new(trace))).await;
+        answer
+    }
+}
+
+impl Tool for SubagentTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn parameters(&self) -> &RawObject {
+        &self.parameters
+    }
+
+    fn metadata(&self) -> Option<&Metadata> {
+        self.metadata.as_ref()
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: &'a RawObject,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<RawBuf, ToolError>> {
+        Box::pin(self.call(arguments, context))
+    }
+}
+
+impl fmt::Debug for SubagentTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubagentTool")
+            .field("name", &self.name)
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One call of such a tool. Without a scope (the tool runs outside of an agent) nothing is told.
+struct Call<'a> {
+    subagent_id: Arc<str>,
+    subagent_type: Arc<str>,
+    parent_tool_call_id: Arc<str>,
+    scope: Option<&'a RunScope>,
+}
+
+impl Call<'_> {
+    async fn tell(&self, told: SubagentTold) {
+        if let Some(scope) = self.scope {
+            let data = SubagentData {
+                subagent_id: Arc::clone(&self.subagent_id),
+                subagent_type: Arc::clone(&self.subagent_type),
+                parent_tool_call_id: Arc::clone(&self.parent_tool_call_id),
+                told,
+            };
+            scope.tell(data).await;
+        }
+    }
+
+    fn trace(
+        &self,
+        prompt: Arc<str>,
+        start: i64,
+        end: i64,
+        success: bool,
+    ) -> SubagentExecutionTrace {
+        SubagentExecutionTrace::new(
+            Arc::clone(&self.subagent_id),
+            Arc::clone(&self.subagent_type),
+            Arc::clone(&self.parent_tool_call_id),
+            prompt,
+            start,
+            end,
+            success,
+        )
+    }
+}
+
+fn told(execution: &ToolExecution) -> ToolExecutionTrace {
+    let result: ToolResult = execution.to_result();
+    let mut trace = ToolExecutionTrace::new(
+        Arc::clone(&execution.tool_name),
+        execution.arguments.clone(),
+        result.text().into(),
+    );
+    trace.tool_call_id = Some(Arc::clone(&execution.tool_call_id));
+    trace.is_error = Some(execution.is_error);
+    trace.duration = Some(execution.duration);
+    trace
+}
+
+/// Milliseconds since 1970, to the second.
+const fn millis(now: Now) -> i64 {
+    now.wall.unix().saturating_mul(1000)
+}
