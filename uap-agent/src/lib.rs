@@ -50,6 +50,8 @@ pub mod checkpoint;
 pub mod engine;
 pub mod event;
 pub mod hooks;
+#[cfg(feature = "canon")]
+pub mod journal;
 pub mod middleware;
 mod order;
 mod result;
@@ -60,6 +62,8 @@ mod subagent;
 pub mod trace;
 pub mod tree;
 
+#[cfg(all(feature = "driver", feature = "canon"))]
+pub use agent::RecordedAgent;
 #[cfg(feature = "driver")]
 pub use agent::{
     AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,

@@ -10,6 +10,8 @@
 
 #[cfg(feature = "testing")]
 mod files;
+#[cfg(all(feature = "testing", feature = "canon"))]
+mod journal;
 mod runs;
 mod state;
 mod stream;
