@@ -56,6 +56,8 @@ mod check;
 mod diff;
 mod entry;
 mod feed;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod files;
 mod print;
 mod recorder;
 mod recording;
@@ -68,6 +70,8 @@ use ubos_common::json::{DecodeError, RawObject};
 #[cfg(all(feature = "driver", feature = "testing"))]
 pub use check::{Cut, ResumeCheck, ResumeFault, check_resume};
 pub use diff::{Diff, Difference};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use files::FileJournal;
 pub use recorder::{Recorder, RecorderInput, RecorderOutput};
 pub use recording::{Outstanding, Program, Recording, Replay, RunStart};
 
