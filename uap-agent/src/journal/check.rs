@@ -14,6 +14,7 @@ use upp::{
 
 use super::answer::{ErrorJson, ResultJson, Said, object};
 use super::entry::{Entry, Kind};
+use super::recording::limits;
 use super::{Journal, JournalError, JournalFuture, MemoryJournal, Recording};
 use crate::agent::{Agent, AgentOptions, agent};
 
@@ -74,6 +75,12 @@ pub enum ResumeFault {
         cut: Cut,
         /// The model's name for the call.
         call: String,
+    },
+    /// Something was done that no entry asks for: it would be done again, and nobody would know.
+    #[error("cut at {cut}: a tool or the model was called before the journal knew of it")]
+    Unwritten {
+        /// Where the run was cut.
+        cut: Cut,
     },
     /// The model was asked again although its answer was recorded.
     #[error("cut at {cut}: the model was asked {seen} times where {wanted} answers were missing")]
@@ -202,7 +209,7 @@ impl<F: Fn() -> AgentOptions> Bench<'_, F> {
             writes: Mutex::new(0),
             ended: CancelToken::new(),
         });
-        let (agent, _) = self.agent()?;
+        let (agent, seen) = self.agent()?;
         let state = agent.initial_state();
         let run = agent.record(journal.clone()).stream(self.input, &state);
         let mut result = Box::pin(run.result());
@@ -224,11 +231,16 @@ impl<F: Fn() -> AgentOptions> Bench<'_, F> {
         })
         .await;
         drop(result);
-        Ok(if was_cut {
-            Some(entries(&kept, cut).await?)
-        } else {
-            None
-        })
+        if !was_cut {
+            return Ok(None);
+        }
+        let kept = entries(&kept, cut).await?;
+        if seen.tools().len() > asked(&kept, Kind::Tool)
+            || seen.questions() > asked(&kept, Kind::Infer)
+        {
+            return Err(ResumeFault::Unwritten { cut });
+        }
+        Ok(Some(kept))
     }
 
     async fn resume(
@@ -305,6 +317,17 @@ impl Done {
         }
         done
     }
+}
+
+/// How many questions of a kind are written.
+fn asked(entries: &[RawObject], kind: Kind) -> usize {
+    let limits = limits();
+    let entries = (0..).zip(entries);
+    let is_asked = |(n, entry)| match Entry::read_at(n, entry, &limits) {
+        Ok(Entry::Effect(asked)) => asked.kind == kind,
+        _ => false,
+    };
+    entries.filter(|entry| is_asked(*entry)).count()
 }
 
 async fn entries(journal: &Arc<MemoryJournal>, cut: Cut) -> Result<Vec<RawObject>, ResumeFault> {

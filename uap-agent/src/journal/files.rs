@@ -18,6 +18,9 @@ use super::{Journal, JournalError, JournalFuture};
 /// Bytes of all entries that are read at once.
 const MAX_BYTES: usize = 256 << 20;
 
+/// Bytes of one file of the log: most runs fit into one, and few are short of it by much.
+const SEGMENT: u64 = 1 << 20;
+
 type Job = Box<dyn FnOnce(&Log) + Send>;
 
 /// Keeps a run in a folder, as a hash-chained log: one record an entry.
@@ -64,11 +67,12 @@ impl FileJournal {
     /// Another process has it open; its records do not hold; the folder or a file failed.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let folder = folder.into();
-        let opened = match Log::open(&folder, Config::default()) {
+        let config = || Config::default().segment_bytes(SEGMENT);
+        let opened = match Log::open(&folder, config()) {
             Err(OpenError::NoId) => {
                 let mut id = [0; 16];
                 fill_random(&mut id).map_err(failed)?;
-                Log::open(&folder, Config::default().log_id(LogId::from_bytes(id)))
+                Log::open(&folder, config().log_id(LogId::from_bytes(id)))
             }
             opened => opened,
         };

@@ -235,12 +235,19 @@ impl Run {
     }
 
     fn planned(&mut self, at: u64, plan: Vec<PlanStep>) {
+        // Where plans have events of their own, the step's end tells it once more.
+        let ids = |plan: &[PlanStep]| {
+            plan.iter()
+                .map(|step| Arc::clone(&step.id))
+                .collect::<Vec<_>>()
+        };
+        if ids(&plan) == ids(&self.plan) {
+            return;
+        }
         let text = plan_text(&plan);
-        let count = plan.len();
-        let row = Row::new(Kind::Plan, "", format!("{count} steps"), at);
-        self.step(at)
-            .rows
-            .push(row.with("Plan", text, false).done(at));
+        let row = Row::new(Kind::Plan, "", format!("{} steps", plan.len()), at);
+        let row = row.with("Plan", text, false).done(at);
+        self.step(at).rows.push(row);
         self.plan = plan;
         self.came_to.clear();
     }

@@ -13,11 +13,11 @@ use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentStreamEvent, EventData, ExecutionContext, ExecutionStrategy, GenerateResult,
     LoopOptions, MemoryCheckpoints, Middleware, MiddlewareContext, PlanOptions, ReactOptions,
-    Runtime, agent, plan, react, tool_loop,
+    Runtime, SubagentTool, agent, plan, react, tool_loop,
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::to_string;
-use upp::{ErrorCode, LlmRequest, Message, Reply, ScriptedModel, ToolExecution, object};
+use upp::{ErrorCode, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolExecution, object};
 
 use crate::support::{Noting, Still, calling, echo, options, script};
 
@@ -192,6 +192,29 @@ fn a_run_that_is_cut_anywhere_resumes_to_the_same_end() {
         );
         assert!(checked.tools_again > 6, "{checked:?}");
     }
+}
+
+// spec: UAP-12-5
+#[test]
+fn agents_that_are_called_as_tools_are_not_run_again() {
+    let [looped, ..] = strategies();
+    let options = || {
+        let inner = agent(options(&script([Reply::text("found")]))).unwrap();
+        let schema = object("{}").unwrap();
+        let ask = SubagentTool::new(inner, "other", "", schema, |_| Ok("look".into()));
+        let mut options =
+            asking(&looped).with_tools([echo("echo"), Arc::new(ask) as Arc<dyn Tool>]);
+        options.llm.model = Arc::new(ScriptedModel::with(|request| {
+            match request.messages.len() {
+                1 => by_request(request),
+                n => Some(Reply::text(format!("{n} messages"))),
+            }
+        }));
+        options
+    };
+    block_on(check_resume(options, "go")).unwrap();
+    let (_, _, result) = recorded(options());
+    assert_eq!(result.state.subagent_traces().len(), 1);
 }
 
 // spec: UAP-12-5

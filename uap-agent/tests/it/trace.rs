@@ -7,13 +7,13 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use uap_agent::trace::{Trace, TraceError, TraceLimits};
-use uap_agent::{AgentOptions, ReactOptions, Runtime, agent, react};
+use uap_agent::{AgentOptions, ReactOptions, Runtime, SubagentTool, agent, react};
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, FnTool, Reply, Tool, object};
 
-use crate::support::{calling, echo, script};
+use crate::support::{calling, echo, options, script};
 
 /// A clock that goes on by 10 ms whenever it is read.
 #[derive(Default)]
@@ -200,6 +200,42 @@ fn lines_of_another_kind_are_refused_where_they_are_wrong() {
             "{bad}: {text}"
         );
     }
+}
+
+// spec: UAP-8-3
+#[test]
+fn a_run_with_an_agent_inside_reads_back_and_nests() {
+    let inner = agent(options(&script([Reply::text("found it")]))).unwrap();
+    let ask = SubagentTool::new(inner, "ask", "", object("{}").unwrap(), |_| {
+        Ok("look".into())
+    });
+    let replies = [
+        Reply::silent().calling("c1", "ask", object("{}").unwrap()),
+        Reply::text("done"),
+    ];
+    let options = options(&script(replies)).with_tools([Arc::new(ask) as Arc<dyn Tool>]);
+    let agent = agent(options).unwrap();
+    let mut trace = Trace::new(TraceLimits::default());
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    let mut run = agent.stream("go", &agent.initial_state());
+    block_on(async {
+        while let Some(event) = run.next().await {
+            trace.push(now, &event);
+        }
+        trace.end(now, &run.result().await);
+    });
+    let mut lines = Vec::new();
+    trace.write_lines(&mut lines).unwrap();
+    assert!(Trace::read_lines(&lines, TraceLimits::default()).unwrap() == trace);
+    let page = trace.to_html();
+    for told in [
+        "<dt>Sub-agents</dt><dd>1</dd>",
+        "<dt>Model calls</dt><dd>3</dd>",
+        "found it",
+    ] {
+        assert!(page.contains(told), "{told}");
+    }
+    balanced(&page);
 }
 
 /// One line of a trace: an event of the agent.
