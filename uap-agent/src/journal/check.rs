@@ -1,21 +1,21 @@
 //! What every agent that is resumed must hold to, for who writes strategies, middleware or journals.
 
-use core::future::{pending, poll_fn};
+mod watch;
+
+use core::future::poll_fn;
 use core::task::Poll;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use futures_core::future::BoxFuture;
-use ubos_common::json::{RawBuf, RawObject, to_string};
-use upp::{
-    CancelToken, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Metadata, ModelReference,
-    ModelStream, Tool, ToolContext, ToolError, UppError,
-};
+use ubos_common::json::{RawObject, to_string};
+use upp::{CancelToken, Tool, UppError};
+
+use watch::{CutJournal, Seen, WatchedModel, WatchedTool};
 
 use super::answer::{ErrorJson, ResultJson, Said, object};
 use super::entry::{Entry, Kind};
 use super::recording::limits;
-use super::{Journal, JournalError, JournalFuture, MemoryJournal, Recording};
+use super::{Journal, JournalError, MemoryJournal, Recording};
 use crate::agent::{Agent, AgentOptions, agent};
 
 use crate::result::{AgentError, GenerateResult};
@@ -143,9 +143,13 @@ pub async fn check_resume(
         entries: whole.len(),
         ..ResumeCheck::default()
     };
+    let cut = Cut::Behind(whole.len());
+    let recording = Recording::from_entries(&whole);
+    let recording = recording.map_err(|error| ResumeFault::Journal { cut, error })?;
     let wanted = Wanted {
         result: told(&result),
         entries: whole,
+        answers: Done::of(&recording).answers,
     };
     for count in 1..=wanted.entries.len() {
         let (cut, kept) = (Cut::Behind(count), wanted.entries.get(..count));
@@ -175,6 +179,8 @@ pub async fn check_resume(
 struct Wanted {
     result: String,
     entries: Vec<RawObject>,
+    /// Of the model.
+    answers: usize,
 }
 
 struct Bench<'a, F> {
@@ -284,8 +290,8 @@ impl<F: Fn() -> AgentOptions> Bench<'_, F> {
             .iter()
             .filter(|asked| asked.kind == "tool")
             .count();
-        let all = Done::of(&Recording::from_entries(&wanted.entries).map_err(failed)?);
-        let (wanted, seen) = (all.answers - done.answers, seen.questions());
+        let missing = wanted.answers.saturating_sub(done.answers);
+        let (wanted, seen) = (missing, seen.questions());
         if wanted != seen {
             return Err(ResumeFault::AskedAgain { cut, wanted, seen });
         }
@@ -344,130 +350,5 @@ fn told(result: &Result<GenerateResult, Box<AgentError>>) -> String {
             let error_json = object(&ErrorJson::of(&error.error));
             format!("{}{}{turn}", error_json.as_str(), error.state.to_json())
         }
-    }
-}
-
-/// A journal whose process ends at a write.
-struct CutJournal {
-    kept: Arc<MemoryJournal>,
-    cut: Cut,
-    writes: Mutex<usize>,
-    ended: CancelToken,
-}
-
-impl Journal for CutJournal {
-    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
-        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let nth = *writes;
-        *writes += 1;
-        let written = match self.cut {
-            Cut::Before(at) if at == nth => None,
-            _ => Some(self.kept.append(first, entries)),
-        };
-        let ends = matches!(self.cut, Cut::Before(at) | Cut::After(at) if at == nth);
-        Box::pin(async move {
-            let written = match written {
-                Some(written) => written.await,
-                None => Ok(()),
-            };
-            if ends {
-                self.ended.cancel();
-                pending::<()>().await;
-            }
-            written
-        })
-    }
-
-    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
-        self.kept.read()
-    }
-}
-
-/// What an agent did.
-#[derive(Default)]
-struct Seen(Mutex<(usize, Vec<String>)>);
-
-impl Seen {
-    fn questions(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn tools(&self) -> Vec<String> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.1.clone()
-    }
-}
-
-struct WatchedTool {
-    tool: Arc<dyn Tool>,
-    seen: Arc<Seen>,
-}
-
-impl Tool for WatchedTool {
-    fn name(&self) -> &str {
-        self.tool.name()
-    }
-
-    fn description(&self) -> &str {
-        self.tool.description()
-    }
-
-    fn parameters(&self) -> &RawObject {
-        self.tool.parameters()
-    }
-
-    fn metadata(&self) -> Option<&Metadata> {
-        self.tool.metadata()
-    }
-
-    fn approval<'a>(&'a self, arguments: &'a RawObject) -> BoxFuture<'a, Result<bool, ToolError>> {
-        self.tool.approval(arguments)
-    }
-
-    fn run<'a>(
-        &'a self,
-        arguments: &'a RawObject,
-        context: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<RawBuf, ToolError>> {
-        let mut seen = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.1.push(context.tool_call_id.to_string());
-        drop(seen);
-        self.tool.run(arguments, context)
-    }
-}
-
-struct WatchedModel {
-    model: ModelReference,
-    seen: Arc<Seen>,
-}
-
-impl WatchedModel {
-    fn count(&self) {
-        let mut seen = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.0 += 1;
-    }
-}
-
-impl LlmModel for WatchedModel {
-    fn provider(&self) -> &str {
-        self.model.provider()
-    }
-
-    fn model_id(&self) -> &str {
-        self.model.model_id()
-    }
-
-    fn capabilities(&self) -> LlmCapabilities {
-        self.model.capabilities()
-    }
-
-    fn complete(&self, request: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>> {
-        self.count();
-        self.model.complete(request)
-    }
-
-    fn stream(&self, request: LlmRequest) -> ModelStream {
-        self.count();
-        self.model.stream(request)
     }
 }

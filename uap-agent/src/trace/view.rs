@@ -1,10 +1,17 @@
 //! What a page shows, made of the events: runs, their steps, and what happened in them.
 
+mod data;
+mod row;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ubos_common::json::{Limits, RawBuf, RawObject};
-use upp::{EventDelta, StreamEvent, StreamEventType, TokenUsage, ToolCall, ToolExecution};
+use ubos_common::json::{Limits, RawObject};
+use upp::{EventDelta, StreamEvent, StreamEventType, TokenUsage, ToolExecution};
+
+use data::{Data, plan_text};
+use row::GIST;
+pub(super) use row::{Kind, Mark, Part, Row, Step};
 
 use super::text::{gist, readable, spaced};
 use super::wire::{AgentEvent, End, Event, lenient, raw};
@@ -25,62 +32,6 @@ pub(super) struct Run {
     pub(super) end: Option<End>,
     /// What the calls that were announced are given, by their id.
     announced: BTreeMap<Arc<str>, RawObject>,
-}
-
-/// One step; what comes outside of any has number 0.
-pub(super) struct Step {
-    pub(super) number: u64,
-    pub(super) title: String,
-    pub(super) from: u64,
-    pub(super) to: Option<u64>,
-    pub(super) mark: Mark,
-    pub(super) rows: Vec<Row>,
-    /// The rows of tools, by the id of their call.
-    tools: BTreeMap<Arc<str>, usize>,
-    /// The rows of sub-agents, by their id: below which row, and the how-manieth child of it, if it is one.
-    subagents: BTreeMap<Arc<str>, (usize, Option<usize>)>,
-}
-
-/// One thing that happened.
-pub(super) struct Row {
-    pub(super) kind: Kind,
-    pub(super) name: String,
-    pub(super) gist: String,
-    pub(super) from: u64,
-    pub(super) to: Option<u64>,
-    pub(super) mark: Mark,
-    /// In and out.
-    pub(super) tokens: Option<(u64, u64)>,
-    pub(super) parts: Vec<Part>,
-    pub(super) children: Vec<Self>,
-    /// Below a sub-agent: its steps.
-    pub(super) run: Option<Box<Run>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Model,
-    Tool,
-    Subagent,
-    Reasoning,
-    Plan,
-    Note,
-}
-
-/// How it went.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
-    Good,
-    Failed,
-    /// No end was seen.
-    Open,
-}
-
-/// A text below a row.
-pub(super) struct Part {
-    pub(super) title: &'static str,
-    pub(super) text: String,
-    pub(super) is_code: bool,
 }
 
 /// Runs, one after the other: an end, or a step that was there before, closes one.
@@ -424,203 +375,4 @@ impl Run {
             run.finish(at, Some(end));
         }
     }
-}
-
-impl Step {
-    const fn new(number: u64, title: String, from: u64) -> Self {
-        Self {
-            number,
-            title,
-            from,
-            to: None,
-            mark: Mark::Open,
-            rows: Vec::new(),
-            tools: BTreeMap::new(),
-            subagents: BTreeMap::new(),
-        }
-    }
-
-    /// The most tools that ran at one time.
-    pub(super) fn most_at_once(&self) -> usize {
-        let tools = self.rows.iter().filter(|row| row.kind == Kind::Tool);
-        // At one moment, what ends comes before what begins; what took no time ran all the same.
-        let moments = tools.flat_map(|row| {
-            let to = row.to.unwrap_or(u64::MAX).max(row.from.saturating_add(1));
-            [(row.from, true), (to, false)]
-        });
-        let mut moments: Vec<(u64, bool)> = moments.collect();
-        moments.sort_unstable();
-        let (mut running, mut most) = (0_usize, 0);
-        for (_, begins) in moments {
-            running = if begins {
-                running + 1
-            } else {
-                running.saturating_sub(1)
-            };
-            most = most.max(running);
-        }
-        most
-    }
-
-    fn tool(&mut self, id: &Arc<str>) -> Option<&mut Row> {
-        self.rows.get_mut(*self.tools.get(id)?)
-    }
-}
-
-impl Row {
-    fn new(kind: Kind, name: &str, gist: String, from: u64) -> Self {
-        Self {
-            kind,
-            name: name.to_owned(),
-            gist,
-            from,
-            to: None,
-            mark: Mark::Open,
-            tokens: None,
-            parts: Vec::new(),
-            children: Vec::new(),
-            run: None,
-        }
-    }
-
-    fn with(mut self, title: &'static str, text: String, is_code: bool) -> Self {
-        self.parts.push(Part::new(title, text, is_code));
-        self
-    }
-
-    const fn done(mut self, at: u64) -> Self {
-        (self.to, self.mark) = (Some(at), Mark::Good);
-        self
-    }
-
-    fn close(&mut self, at: u64, mark: Mark) {
-        if self.to.is_none() {
-            (self.to, self.mark) = (Some(at), mark);
-        }
-    }
-
-    /// The model says more.
-    fn say(&mut self, at: u64, event: &StreamEvent) {
-        let delta = &event.delta;
-        let (title, more) = match event.event_type {
-            StreamEventType::MessageStop => {
-                (self.to, self.mark) = (Some(at), Mark::Good);
-                self.lay_out_object();
-                self.gist = match self.parts.iter().find(|part| part.title != CALLS) {
-                    Some(said) => gist(&said.text, GIST),
-                    None => self.parts.first().map_or_else(String::new, |part| {
-                        format!("calls {}", gist(&part.text, GIST))
-                    }),
-                };
-                return;
-            }
-            StreamEventType::TextDelta => ("Text", delta.text.as_deref()),
-            StreamEventType::ReasoningDelta => ("Thinking", delta.text.as_deref()),
-            StreamEventType::ObjectDelta => (OBJECT, delta.text.as_deref()),
-            StreamEventType::ToolCallDelta => {
-                if let Some(name) = &delta.tool_name {
-                    let is_first = self.parts.iter().all(|part| part.title != CALLS);
-                    self.add(CALLS, if is_first { "" } else { ", " });
-                    self.add(CALLS, name);
-                }
-                return;
-            }
-            _ => return,
-        };
-        self.add(title, more.unwrap_or_default());
-    }
-
-    /// Structured output is complete: it can be set in lines now.
-    fn lay_out_object(&mut self) {
-        for part in self.parts.iter_mut().filter(|part| part.title == OBJECT) {
-            if let Ok(object) = RawBuf::parse(&part.text) {
-                part.text = readable(&object);
-            }
-        }
-    }
-
-    fn add(&mut self, title: &'static str, more: &str) {
-        match self.parts.iter_mut().find(|part| part.title == title) {
-            Some(part) => part.text.push_str(more),
-            None => self
-                .parts
-                .push(Part::new(title, more.to_owned(), title == OBJECT)),
-        }
-    }
-}
-
-impl Part {
-    const fn new(title: &'static str, text: String, is_code: bool) -> Self {
-        Self {
-            title,
-            text,
-            is_code,
-        }
-    }
-}
-
-ubos_common::wire! {
-    /// What an event of the agent may bring; each brings a part of it.
-    struct Data {
-        /// Step of a loop.
-        nullable iteration: u64 = "iteration", "UAP-11-3";
-        /// Step of another strategy.
-        nullable phase: Arc<str> = "phase", "UAP-11-3";
-        /// Planning.
-        nullable plan: Vec<PlanStep> = "plan", "UAP-11-3";
-        /// Execution.
-        nullable plan_step: PlanStep = "planStep", "UAP-11-3";
-        /// Reasoning.
-        nullable reasoning: Arc<str> = "reasoning", "UAP-11-3";
-        /// Action.
-        nullable tool_calls: Vec<ToolCall> = "toolCalls", "UAP-11-3";
-        /// Observation.
-        nullable observations: Vec<ToolExecution> = "observations", "UAP-11-3";
-        /// Sub-agents.
-        nullable subagent_id: Arc<str> = "subagentId", "UAP-8-3";
-        /// Sub-agents.
-        nullable subagent_type: Arc<str> = "subagentType", "UAP-8-3";
-        /// Sub-agents.
-        nullable parent_tool_call_id: Arc<str> = "parentToolCallId", "UAP-8-3";
-        /// Sub-agents.
-        nullable prompt: Arc<str> = "prompt", "UAP-8-3";
-        /// Sub-agents.
-        nullable inner_event: RawObject = "innerEvent", "UAP-8-3";
-        /// Sub-agents.
-        nullable success: bool = "success", "UAP-8-3";
-        /// Sub-agents.
-        nullable result: Arc<str> = "result", "UAP-8-3";
-        /// Sub-agents.
-        nullable error: Arc<str> = "error", "UAP-8-3";
-        /// Sub-agents.
-        nullable usage: TokenUsage = "usage", "UAP-8-3";
-    }
-}
-
-impl Data {
-    fn title(&self) -> String {
-        match (&self.plan_step, &self.phase, self.iteration) {
-            (Some(step), ..) => step.description.to_string(),
-            (None, Some(phase), _) if **phase != *"complete" => phase.to_string(),
-            _ => String::new(),
-        }
-    }
-}
-
-/// Characters of a heading.
-const GIST: usize = 120;
-/// The part of an answer that names the tools it calls.
-const CALLS: &str = "Calls";
-/// The part of an answer that is structured output.
-const OBJECT: &str = "Object";
-
-fn plan_text(plan: &[PlanStep]) -> String {
-    let line = |step: &PlanStep| {
-        let after = match step.depends_on.join(", ") {
-            none if none.is_empty() => none,
-            some => format!(" (after {some})"),
-        };
-        format!("{}  {}{after}", step.id, step.description)
-    };
-    plan.iter().map(line).collect::<Vec<_>>().join("\n")
 }

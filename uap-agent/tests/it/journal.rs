@@ -230,8 +230,10 @@ fn runs_that_fail_resume_to_their_failure_and_those_that_recover_to_their_result
             let options = || {
                 let mut options = everything(&execution);
                 options.llm.model = Arc::new(ScriptedModel::with(failing));
-                let mut hooks = Noting::default();
-                hooks.recovers_with = recovers.then(|| result.clone());
+                let hooks = Noting {
+                    recovers_with: recovers.then(|| result.clone()),
+                    ..Noting::default()
+                };
                 options.with_strategy(Arc::new(hooks))
             };
             block_on(check_resume(options, "go")).unwrap();
@@ -403,6 +405,32 @@ fn another_answer_leads_elsewhere_and_the_difference_is_found() {
         Err(JournalError::Order { .. })
     ));
     assert!(recording.fork(&Answer::Saved(99, Ok(()))).is_err());
+}
+
+// spec: UAP-12-5
+#[test]
+fn a_journal_costs_what_the_run_adds_and_not_what_it_adds_up_to() {
+    let [looped, ..] = strategies();
+    let bytes = |rounds: usize| -> usize {
+        let mut options = asking(&looped).with_strategy(Arc::new(Noting::default()));
+        options.llm.model = Arc::new(ScriptedModel::with(move |request| {
+            let round = request.messages.len() / 2;
+            let more = calling("more", &format!("c{round}"), "{}");
+            Some(if round < rounds {
+                more
+            } else {
+                Reply::text("done")
+            })
+        }));
+        let (_, journal, _) = recorded(options);
+        block_on(journal.read())
+            .unwrap()
+            .iter()
+            .map(|entry| entry.as_str().len())
+            .sum()
+    };
+    let (short, long) = (bytes(100), bytes(400));
+    assert!(long < short * 9 / 2, "{short} and {long} bytes");
 }
 
 // spec: UAP-12-5
