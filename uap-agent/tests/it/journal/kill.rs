@@ -5,10 +5,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use uap_agent::journal::{FileJournal, Journal, JournalError, MemoryJournal, Recording};
+use uap_agent::journal::{
+    FileJournal, Journal, JournalError, JournalFuture, MemoryJournal, Recording,
+};
 use uap_agent::{AgentOptions, GenerateResult, agent};
 use ubos_common::json::RawObject;
 use upp::{FnTool, Tool, object};
@@ -17,43 +20,62 @@ use super::{everything, strategies};
 
 const FOLDER: &str = "UAP_JOURNAL_KILL_FOLDER";
 const STRATEGY: &str = "UAP_JOURNAL_KILL_STRATEGY";
+const PLACE: &str = "UAP_JOURNAL_KILL_PLACE";
 const REACHED: &str = "reached ";
 
-/// The agent of all these runs; its tools note in a file of the folder that they run, and take a while.
-fn noting(strategy: usize, folder: &Path, pause: Duration) -> AgentOptions {
+/// The agent of all these runs; its tools note in a file of the folder that they run.
+fn noting(strategy: usize, folder: &Path, places: Option<Arc<Places>>) -> AgentOptions {
     let tool = |name: &str| {
-        let path = folder.join("ran");
+        let (path, places) = (folder.join("ran"), places.clone());
         let run = move |arguments: RawObject, context: upp::ToolContext| {
-            let path = path.clone();
+            let (path, places) = (path.clone(), places.clone());
             async move {
                 let line = format!("{}\n", context.tool_call_id);
-                let mut ran = std::fs::OpenOptions::new()
+                let ran = std::fs::OpenOptions::new()
                     .append(true)
                     .create(true)
-                    .open(path)
-                    .unwrap();
-                ran.write_all(line.as_bytes()).unwrap();
-                if !pause.is_zero() {
-                    say();
-                    std::thread::sleep(pause);
-                }
+                    .open(path);
+                ran.unwrap().write_all(line.as_bytes()).unwrap();
+                places.inspect(|places| places.reach());
                 Ok(arguments.into())
             }
         };
-        Arc::new(FnTool::new(
-            name,
-            "Echoes",
-            object(r#"{"type":"object"}"#).unwrap(),
-            run,
-        )) as Arc<dyn Tool>
+        let schema = object(r#"{"type":"object"}"#).unwrap();
+        Arc::new(FnTool::new(name, "Echoes", schema, run)) as Arc<dyn Tool>
     };
     everything(&strategies()[strategy]).with_tools([tool("echo"), tool("other")])
 }
 
-/// One write a line: a kill cannot mix two.
-fn say() {
-    let line = format!("{REACHED}\n");
-    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+/// The places that a child comes to, and the one where it waits to be killed.
+struct Places {
+    stop: usize,
+    reached: AtomicUsize,
+}
+
+impl Places {
+    fn reach(&self) {
+        if self.reached.fetch_add(1, Ordering::Relaxed) + 1 == self.stop {
+            println!("{REACHED}{}", self.stop);
+            std::thread::sleep(Duration::from_secs(60));
+        }
+    }
+}
+
+/// A journal that comes to a place before and behind each write.
+struct Stopping(FileJournal, Arc<Places>);
+
+impl Journal for Stopping {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        self.1.reach();
+        Box::pin(async move {
+            let written = self.0.append(first, entries).await;
+            self.1.reach();
+            written
+        })
+    }
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        self.0.read()
+    }
 }
 
 /// The child: an agent at work until it is killed.
@@ -64,16 +86,20 @@ fn child() {
         return;
     };
     let folder = Path::new(&folder);
-    let strategy = std::env::var(STRATEGY).unwrap().parse().unwrap();
-    let agent = agent(noting(strategy, folder, Duration::from_millis(3))).unwrap();
-    let journal = Arc::new(FileJournal::open(folder.join("journal")).unwrap());
-    say();
+    let number = |name: &str| std::env::var(name).unwrap().parse().unwrap();
+    let places = Arc::new(Places {
+        stop: number(PLACE),
+        reached: AtomicUsize::new(0),
+    });
+    let agent = agent(noting(number(STRATEGY), folder, Some(Arc::clone(&places)))).unwrap();
+    let journal = FileJournal::open(folder.join("journal")).unwrap();
     let state = agent.initial_state();
+    let journal = Arc::new(Stopping(journal, places));
     block_on(agent.record(journal).generate("go", &state)).unwrap();
 }
 
-/// Runs the child, and kills it a moment after it has said so many lines; whether it was still at work.
-fn killed(strategy: usize, folder: &Path, lines: usize, after: Duration) -> bool {
+/// Runs the child up to a place and kills it there; whether it has come so far.
+fn killed(strategy: usize, folder: &Path, place: usize) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--ignored",
@@ -84,24 +110,18 @@ fn killed(strategy: usize, folder: &Path, lines: usize, after: Duration) -> bool
         ])
         .env(FOLDER, folder)
         .env(STRATEGY, strategy.to_string())
+        .env(PLACE, place.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It is read from for as long as the child lives: a pipe that breaks would end it otherwise.
-    let mut said = BufReader::new(child.stdout.take().unwrap())
+    let said = BufReader::new(child.stdout.take().unwrap())
         .lines()
         .map_while(Result::ok);
-    let reached = said
-        .by_ref()
-        .filter(|line| line.contains(REACHED))
-        .take(lines)
-        .count();
-    if reached == lines {
-        std::thread::sleep(after);
-        child.kill().unwrap();
-    }
-    let status = child.wait().unwrap();
-    !status.success()
+    let has_reached = said.into_iter().any(|line| line.contains(REACHED));
+    // What the system calls a kill cannot be caught.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    has_reached
 }
 
 /// How often each call has run.
@@ -128,7 +148,7 @@ fn recorded(entries: &[RawObject]) -> Vec<String> {
 
 fn uncut(strategy: usize) -> GenerateResult {
     let folder = tempfile::tempdir().unwrap();
-    let agent = agent(noting(strategy, folder.path(), Duration::ZERO)).unwrap();
+    let agent = agent(noting(strategy, folder.path(), None)).unwrap();
     let journal = Arc::new(MemoryJournal::default());
     let state = agent.initial_state();
     block_on(agent.record(journal).generate("go", &state)).unwrap()
@@ -137,38 +157,35 @@ fn uncut(strategy: usize) -> GenerateResult {
 // spec: UAP-12-5
 #[test]
 fn a_killed_process_is_gone_on_with_by_another() {
-    const ROUNDS: usize = 7;
     for (strategy, _) in strategies().iter().enumerate() {
         let wanted = uncut(strategy);
         let (mut kills, mut partly) = (0, 0);
-        for round in 0..ROUNDS {
+        for place in (2..).step_by(11) {
             let folder = tempfile::tempdir().unwrap();
             let folder = folder.path();
-            let after = Duration::from_micros(round as u64 * 977 % 4_000);
-            kills += u32::from(killed(strategy, folder, 1 + round, after));
+            if !killed(strategy, folder, place) {
+                break;
+            }
+            kills += 1;
             let journal = Arc::new(FileJournal::open(folder.join("journal")).unwrap());
             let entries = block_on(journal.read()).unwrap();
-            if entries.is_empty() {
-                continue;
-            }
             let (done, before) = (recorded(&entries), ran(folder));
-            partly += u32::from(
-                !done.is_empty() && !Recording::from_entries(&entries).unwrap().has_ended(),
-            );
-            let agent = agent(noting(strategy, folder, Duration::ZERO)).unwrap();
+            let has_ended = Recording::from_entries(&entries).unwrap().has_ended();
+            partly += u32::from(!done.is_empty() && !has_ended);
+            let agent = agent(noting(strategy, folder, None)).unwrap();
             let resumed = block_on(async { agent.resume(journal).await.unwrap().result().await });
-            assert_eq!(resumed.unwrap(), wanted, "round {round}");
+            assert_eq!(resumed.unwrap(), wanted, "place {place}");
             let after = ran(folder);
             for call in done {
                 assert_eq!(
                     before.get(&call),
                     after.get(&call),
-                    "round {round}: {call} ran again"
+                    "place {place}: {call} ran again"
                 );
             }
         }
         assert!(
-            kills > 4 && partly > 2,
+            kills > 6 && partly > 3,
             "{kills} kills, {partly} in the middle of a run"
         );
     }
@@ -181,7 +198,7 @@ fn a_folder_is_one_run_and_one_writer() {
     let path = folder.path().join("journal");
     let journal = Arc::new(FileJournal::open(&path).unwrap());
     assert!(FileJournal::open(&path).is_err());
-    let agent = agent(noting(0, folder.path(), Duration::ZERO)).unwrap();
+    let agent = agent(noting(0, folder.path(), None)).unwrap();
     let state = agent.initial_state();
     assert_eq!(
         block_on(agent.resume(journal.clone())).unwrap_err(),
