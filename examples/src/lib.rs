@@ -7,6 +7,8 @@
     reason = "parts of programs: nothing here is depended on from outside"
 )]
 
+#[cfg(unix)]
+pub mod agent_chat;
 pub mod conformance;
 pub mod hub;
 #[cfg(unix)]

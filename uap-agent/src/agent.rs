@@ -3,15 +3,24 @@
 #[cfg(feature = "canon")]
 mod record;
 mod stream;
+#[cfg(feature = "os")]
+mod timer;
 mod world;
 
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(feature = "os")]
+use futures_core::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
+#[cfg(feature = "os")]
+use ubos_common::time::Mono;
 use ubos_common::time::Now;
-use upp::{LlmInstance, LlmOptions, Message, ModelReference, Stamp, Turn, UppError, llm};
+use upp::{
+    LlmInstance, LlmMiddleware, LlmOptions, Message, ModelReference, RetryStrategy, Stamp, Turn,
+    UppError, llm,
+};
 
 #[cfg(feature = "canon")]
 pub use record::RecordedAgent;
@@ -21,6 +30,7 @@ use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::engine::{Engine, EngineConfig};
 use crate::hooks::AgentStrategy;
 use crate::middleware::Middleware;
+use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::{ExecutionStrategy, LoopOptions};
@@ -69,12 +79,8 @@ impl Sleep for SystemClock {
         self.0.now()
     }
 
-    /// No run sets a timer: nothing waits here.
-    fn sleep_until(
-        &self,
-        _deadline: ubos_common::time::Mono,
-    ) -> futures_core::future::BoxFuture<'static, ()> {
-        Box::pin(core::future::pending())
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        timer::sleep(deadline.saturating_since(self.0.now().mono))
     }
 }
 
@@ -95,7 +101,8 @@ pub type SaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 /// Spec: UAP-1.1 4.2
 #[non_exhaustive]
 pub struct AgentOptions {
-    /// The model, its tools, system prompt, parameters and structure.
+    /// The model, its tools, system prompt, parameters and structure. Its own middleware ([`AgentOptions::middleware`]
+    /// is the agent's) lies nearer to the model than what the agent's puts there.
     pub llm: LlmOptions,
     /// How the agent goes about its work.
     pub execution: Arc<dyn ExecutionStrategy>,
@@ -111,6 +118,8 @@ pub struct AgentOptions {
     pub runtime: Option<Runtime>,
     /// Told when a save fails: the run goes on.
     pub on_save_failed: Option<SaveFailed>,
+    /// What is done about calls and outputs that are wrong: nothing by default.
+    pub repair: Option<Arc<dyn RepairPolicy>>,
     /// Whether plans are told in events of their own (`plan_created`, `plan_step_start`, `plan_step_end`), which the
     /// specification's list does not have.
     pub plan_events: bool,
@@ -135,6 +144,7 @@ impl AgentOptions {
             session_id: None,
             runtime: None,
             on_save_failed: None,
+            repair: None,
             plan_events: false,
         }
     }
@@ -167,6 +177,13 @@ impl AgentOptions {
         middleware: impl IntoIterator<Item = Arc<dyn Middleware>>,
     ) -> Self {
         self.middleware = middleware.into_iter().collect();
+        self
+    }
+
+    /// Sets what is done about calls and outputs that are wrong.
+    #[must_use]
+    pub fn with_repair(mut self, policy: Arc<dyn RepairPolicy>) -> Self {
+        self.repair = Some(policy);
         self
     }
 
@@ -286,9 +303,8 @@ impl From<Message> for Input {
 ///
 /// Spec: UAP-1.1 4.1
 pub fn agent(mut options: AgentOptions) -> Result<Agent, UppError> {
-    for layer in options.middleware.iter().rev() {
-        options.llm.model = layer.model(options.llm.model);
-    }
+    let layers = options.middleware.iter().cloned().map(around_model);
+    options.llm.middleware.splice(0..0, layers);
     let llm = llm(options.llm)?;
     let runtime = match options.runtime {
         Some(runtime) => runtime,
@@ -309,6 +325,11 @@ pub fn agent(mut options: AgentOptions) -> Result<Agent, UppError> {
         id: ids.uuid().to_string().into(),
         llm,
         execution: options.execution,
+        retries: options
+            .middleware
+            .iter()
+            .rev()
+            .find_map(|layer| layer.retries()),
         middleware: options.middleware.into(),
         hooks: options.strategy,
         checkpoints: options.checkpoints,
@@ -317,7 +338,19 @@ pub fn agent(mut options: AgentOptions) -> Result<Agent, UppError> {
         ids: Mutex::new(ids),
         on_save_failed: options.on_save_failed,
         plan_events: options.plan_events,
+        repair: options.repair,
     })
+}
+
+/// What a layer puts in the place of the model, as the model's own middleware.
+fn around_model(layer: Arc<dyn Middleware>) -> Arc<dyn LlmMiddleware> {
+    struct Layer(Arc<dyn Middleware>);
+    impl LlmMiddleware for Layer {
+        fn wrap(&self, model: ModelReference) -> ModelReference {
+            self.0.model(model)
+        }
+    }
+    Arc::new(Layer(layer))
 }
 
 #[cfg(feature = "os")]
@@ -340,6 +373,7 @@ pub struct Agent {
     llm: LlmInstance,
     execution: Arc<dyn ExecutionStrategy>,
     middleware: Arc<[Arc<dyn Middleware>]>,
+    retries: Option<Arc<dyn RetryStrategy>>,
     hooks: Option<Arc<dyn AgentStrategy>>,
     checkpoints: Option<Arc<dyn CheckpointStore>>,
     session_id: Option<Arc<str>>,
@@ -347,6 +381,7 @@ pub struct Agent {
     ids: Mutex<IdSource>,
     on_save_failed: Option<SaveFailed>,
     plan_events: bool,
+    repair: Option<Arc<dyn RepairPolicy>>,
 }
 
 impl Agent {
@@ -441,7 +476,9 @@ impl Agent {
         let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&self.id), ids);
         config.has_hooks = self.hooks.is_some();
         config.layers = self.middleware.len();
+        config.retries = self.retries.is_some();
         config.plan_events = self.plan_events;
+        config.repair.clone_from(&self.repair);
         config.saves = self.checkpoints.is_some();
         config.session_id = session_id;
         let engine = Engine::new(now, config, self.execution.begin(), state, input);
@@ -457,6 +494,7 @@ impl Agent {
             model: Arc::clone(&options.model),
             tools: options.tools.clone(),
             middleware: Arc::clone(&self.middleware),
+            retries: self.retries.clone(),
             hooks: self.hooks.clone(),
             store: self.checkpoints.clone(),
             clock: Arc::clone(&self.clock),

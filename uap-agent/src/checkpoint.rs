@@ -1,12 +1,36 @@
 //! Keeping states between runs.
+//!
+//! ```text
+//! CheckpointStore      the last state of each session      UAP-1.1 12.2
+//! CheckpointHistory    and the ones before it: look back, fork, prune
+//!
+//! MemoryCheckpoints    both, for as long as the process lives
+//! FileCheckpoints      the last state, in the layout that other implementations read
+//! LogCheckpoints       both, in files that only grow: a step costs what the step added    feature `log`
+//! Seal                 what a store in files writes, encrypted by the developer
+//! ```
+//!
+//! A session has one writer at a time. A store that writes a session holds it, so that another store, in this process or
+//! another, is told [`CheckpointError::InUse`]; one that comes back after another has saved is told
+//! [`CheckpointError::Conflict`] until it loads what is there. So is an agent, or a run, that goes on from an earlier state
+//! while another has taken over. Nothing is overwritten by either.
 
 #[cfg(all(feature = "driver", feature = "os"))]
 mod files;
+#[cfg(all(feature = "driver", feature = "os"))]
+mod held;
+mod history;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod log;
+mod memory;
+#[cfg(all(feature = "driver", feature = "os"))]
+mod name;
+mod seal;
 #[cfg(feature = "testing")]
 mod suite;
-
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+#[cfg(all(feature = "driver", feature = "os"))]
+mod worker;
+mod writers;
 
 use futures_core::future::BoxFuture;
 use ubos_common::id::Uuid;
@@ -16,8 +40,13 @@ use crate::state::AgentState;
 
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use files::{CorruptFile, FileCheckpoints};
+pub use history::CheckpointHistory;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use log::{CutTail, LogCheckpoints};
+pub use memory::MemoryCheckpoints;
+pub use seal::{Seal, SealError};
 #[cfg(feature = "testing")]
-pub use suite::{StoreFault, check_store};
+pub use suite::{StoreFault, check_history, check_store, check_writers};
 
 ubos_common::wire! {
     /// What is known of a checkpoint without reading it.
@@ -50,6 +79,39 @@ pub enum CheckpointError {
     /// The store has no place for a session of this name.
     #[error("no session of this name can be kept: {0}")]
     Session(&'static str),
+    /// Another store, here or in another process, is writing the session. What is kept stays as it is.
+    #[error("another store is writing this session")]
+    InUse,
+    /// Another writer has saved since this one last saw the session. What is kept stays as it is; loading it lets this
+    /// writer go on from there.
+    #[error("checkpoint {found} was saved by another writer since this one last saw the session")]
+    Conflict {
+        /// The last checkpoint that is kept.
+        found: Uuid,
+    },
+    /// A session of that name is there already, and stays as it is.
+    #[error("a session of this name is there already")]
+    Exists,
+    /// The session has no such checkpoint.
+    #[error("the session has no checkpoint {checkpoint}")]
+    Unknown {
+        /// The one that was asked for.
+        checkpoint: Uuid,
+    },
+    /// The state is larger than what the store reads back; nothing was written.
+    #[error("a state of {bytes} bytes, where {limit} are the most")]
+    TooLarge {
+        /// Its bytes as JSON.
+        bytes: usize,
+        /// What the store takes.
+        limit: usize,
+    },
+    /// What is kept cannot be opened, or not be sealed. The files stay where they are.
+    #[error("what is kept of this session: {0}")]
+    Sealed(#[from] SealError),
+    /// What is kept was changed or destroyed. It stays where it is.
+    #[error("what is kept of this session is damaged: {0}")]
+    Damaged(Box<str>),
     /// The store failed, for a reason of its own.
     #[error("the store failed: {0}")]
     Failed(Box<str>),
@@ -59,6 +121,8 @@ pub enum CheckpointError {
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, CheckpointError>>;
 
 /// Where states are kept, one for each session.
+///
+/// A store is done when it passes `check_store` (feature `testing`).
 ///
 /// Spec: UAP-1.1 12.2
 pub trait CheckpointStore: Send + Sync {
@@ -80,84 +144,8 @@ pub trait CheckpointStore: Send + Sync {
         &'a self,
         session_id: &'a str,
     ) -> StoreFuture<'a, Option<CheckpointMetadata>>;
-    /// Forgets a session; one that is not there is fine.
+    /// Forgets a session; one that is not there is no error.
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()>;
     /// The sessions that are kept, in order of their names.
     fn list(&self) -> StoreFuture<'_, Vec<String>>;
-}
-
-/// Keeps states in memory, for as long as the process lives.
-#[derive(Debug)]
-pub struct MemoryCheckpoints {
-    limit: usize,
-    sessions: Mutex<BTreeMap<String, (CheckpointMetadata, AgentState)>>,
-}
-
-impl MemoryCheckpoints {
-    /// Sessions of [`MemoryCheckpoints::default`].
-    pub const DEFAULT_LIMIT: usize = 100_000;
-
-    /// A store for at most `limit` sessions; a save for one more is refused.
-    #[must_use]
-    pub const fn with_limit(limit: usize) -> Self {
-        Self {
-            limit,
-            sessions: Mutex::new(BTreeMap::new()),
-        }
-    }
-
-    fn with<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(
-            &mut BTreeMap<String, (CheckpointMetadata, AgentState)>,
-        ) -> Result<T, CheckpointError>,
-    ) -> StoreFuture<'static, T> {
-        let done = act(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
-        Box::pin(core::future::ready(done))
-    }
-}
-
-impl Default for MemoryCheckpoints {
-    fn default() -> Self {
-        Self::with_limit(Self::DEFAULT_LIMIT)
-    }
-}
-
-impl CheckpointStore for MemoryCheckpoints {
-    fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
-        let limit = self.limit;
-        self.with(|sessions| {
-            if sessions.len() >= limit && !sessions.contains_key(&metadata.session_id) {
-                return Err(CheckpointError::Full { limit });
-            }
-            sessions.insert(metadata.session_id.clone(), (metadata, state));
-            Ok(())
-        })
-    }
-
-    fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
-        self.with(|sessions| Ok(sessions.get(session_id).map(|(_, state)| state.clone())))
-    }
-
-    fn load_metadata<'a>(
-        &'a self,
-        session_id: &'a str,
-    ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
-        self.with(|sessions| {
-            Ok(sessions
-                .get(session_id)
-                .map(|(metadata, _)| metadata.clone()))
-        })
-    }
-
-    fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
-        self.with(|sessions| {
-            sessions.remove(session_id);
-            Ok(())
-        })
-    }
-
-    fn list(&self) -> StoreFuture<'_, Vec<String>> {
-        self.with(|sessions| Ok(sessions.keys().cloned().collect()))
-    }
 }

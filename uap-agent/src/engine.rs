@@ -17,6 +17,7 @@ mod steps;
 mod tools;
 
 use core::fmt;
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -32,9 +33,11 @@ use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
+use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::{AgentState, StateId, SubagentExecutionTrace};
-use crate::strategy::{Inference, Outcome, StrategyRun};
+use crate::strategy::{Outcome, StrategyRun};
+use inference::Question;
 use layers::Layer;
 
 /// Outputs that may wait before the engine takes no more input.
@@ -55,6 +58,8 @@ pub enum Effect {
     Tool(EffectId, ToolCall, CallScope),
     /// Call a hook.
     Hook(EffectId, HookCall),
+    /// Wait.
+    Sleep(EffectId, Duration),
     /// Keep the state.
     Save(EffectId, CheckpointMetadata, AgentState),
     /// Drop an effect: no answer is wanted any more.
@@ -89,6 +94,8 @@ pub enum Answer {
     Hook(EffectId, Result<HookAnswer, UppError>),
     /// The question was not asked: the run ends here, well, where the model has answered before.
     Stop(EffectId),
+    /// The time is over.
+    Slept(EffectId),
     /// A save is done, or is not.
     Saved(EffectId, Result<(), CheckpointError>),
     /// The caller wants the run ended.
@@ -102,7 +109,6 @@ pub enum Answer {
 pub struct Closed;
 
 /// What a run is made with.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct EngineConfig {
     /// The model's options.
@@ -113,14 +119,29 @@ pub struct EngineConfig {
     pub has_hooks: bool,
     /// How many layers of middleware stand around the run.
     pub layers: usize,
+    /// Whether somebody says how failed questions are asked again.
+    pub retries: bool,
     /// Whether plans are told in events of their own, beside those of the steps.
     pub plan_events: bool,
+    /// What is done about calls and outputs that are wrong.
+    pub repair: Option<Arc<dyn RepairPolicy>>,
     /// Whether states are to be kept.
     pub saves: bool,
     /// Under which session; stands in the state's metadata.
     pub session_id: Option<Arc<str>>,
     /// Makes every id of the run.
     pub ids: IdSource,
+}
+
+impl fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineConfig")
+            .field("llm", &self.llm)
+            .field("agent_id", &self.agent_id)
+            .field("layers", &self.layers)
+            .field("session_id", &self.session_id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EngineConfig {
@@ -132,7 +153,9 @@ impl EngineConfig {
             agent_id: agent_id.into(),
             has_hooks: false,
             layers: 0,
+            retries: false,
             plan_events: false,
+            repair: None,
             saves: false,
             session_id: None,
             ids,
@@ -161,6 +184,8 @@ pub struct Engine {
     pending: Option<Box<tools::Round>>,
     effects: EffectId,
     tool_rounds: u64,
+    /// How often the question that is out has been asked again for its output's sake.
+    output_attempts: u32,
     out: Outbox<Effect>,
 }
 
@@ -217,12 +242,15 @@ enum Stage {
 /// What the engine waits for.
 ///
 /// ```text
-/// Layer (before) -> Idle <-> Inferring -> Idle | Tools -> Idle
+/// Layer (before) -> Idle <-> (Asking, Sleeping,) Inferring -> Idle | Tools -> Idle
 /// Idle <-> Hook, Saving;  any -> Failing (the error hook) -> Layer (after, caught) -> Closed
 /// ```
 enum Phase {
     Idle,
-    Inferring(EffectId, Box<Inference>),
+    /// Whether, and when, the question may be asked.
+    Asking(EffectId, Box<Question>),
+    Sleeping(EffectId, Box<Question>),
+    Inferring(EffectId, Box<Question>),
     Tools(Box<tools::Round>),
     Hook(EffectId),
     Saving(EffectId),
@@ -266,6 +294,7 @@ impl Engine {
             pending: None,
             effects: 0,
             tool_rounds: 0,
+            output_attempts: 0,
             out: Outbox::new(OUTBOX),
         };
         engine.enter(now, 0);
@@ -288,6 +317,7 @@ impl Engine {
             Answer::Stop(id) => self.on_stop(now, id),
             Answer::Hook(id, answer) => self.on_hook(now, id, answer),
             Answer::Saved(id, result) => self.on_saved(id, result),
+            Answer::Slept(id) => self.on_slept(id),
             Answer::Abort => self.on_abort(now),
         }
         self.advance(now);
@@ -333,6 +363,7 @@ impl Engine {
                 }
             }
             Phase::Layer(waited, _) if *waited == id => self.on_layer(now, answer),
+            Phase::Asking(waited, _) if *waited == id => self.on_attempt(now, answer),
             _ => {}
         }
     }
@@ -375,9 +406,12 @@ impl Engine {
 
     fn running(&self) -> Vec<EffectId> {
         match &self.phase {
-            Phase::Inferring(id, _) | Phase::Hook(id) | Phase::Saving(id) | Phase::Layer(id, _) => {
-                vec![*id]
-            }
+            Phase::Inferring(id, _)
+            | Phase::Asking(id, _)
+            | Phase::Sleeping(id, _)
+            | Phase::Hook(id)
+            | Phase::Saving(id)
+            | Phase::Layer(id, _) => vec![*id],
             Phase::Tools(round) => round.running(),
             Phase::Idle | Phase::Failing(..) | Phase::Closed => Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! Hooks of the developer at the boundaries of steps.
 
 use core::future::ready;
+use core::time::Duration;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
@@ -80,6 +81,9 @@ pub enum HookCall {
     Error(Box<AgentError>),
     /// [`upp::ToolUseStrategy::on_max_iterations`]
     MaxIterations(u64),
+    /// What [`crate::Middleware::retries`] says of a question that is about to be asked for this time, from 1; with what
+    /// the time before came to, where it failed, and with 64 random bits
+    Attempt(u32, Option<Box<UppError>>, u64),
     /// [`crate::Middleware::before`] of the layer with this number, from 0
     Before(usize, Box<MiddlewareContext>),
     /// [`crate::Middleware::after`]
@@ -96,6 +100,8 @@ pub enum HookAnswer {
     Told,
     /// The stop condition's answer.
     Stop(bool),
+    /// How long to wait before the question is asked; `None` where it is not asked again.
+    Ask(Option<Duration>),
     /// What an error hook recovers with.
     Recovered(Box<GenerateResult>),
     /// The context as a layer of middleware left it, and what the layer came to: a result of [`HookCall::After`] and,

@@ -35,6 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`guide`] goes on from here: tools, strategies, streams, layers, checkpoints, a strategy of your own.
+//!
 //! There are no limits by default: a run ends when the model calls no more tools, when
 //! [`AgentStrategy::stop_condition`] says so, or at a limit that the developer has set.
 //!
@@ -42,23 +44,30 @@
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
-//! | `testing` | what every store of checkpoints must do, for who writes one | no |
+//! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
+//! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
+//! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
 
 #[cfg(feature = "driver")]
 mod agent;
 pub mod checkpoint;
 pub mod engine;
 pub mod event;
+#[cfg(all(doc, feature = "driver", feature = "os"))]
+pub mod guide;
 pub mod hooks;
 #[cfg(feature = "canon")]
 pub mod journal;
 pub mod middleware;
 mod order;
+pub mod repair;
 mod result;
 pub mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
 mod subagent;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod trace;
 pub mod tree;
 
@@ -70,13 +79,19 @@ pub use agent::{
 };
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
-pub use checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use checkpoint::LogCheckpoints;
+pub use checkpoint::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
+};
 pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 pub use hooks::AgentStrategy;
 pub use middleware::{Middleware, MiddlewareContext};
+pub use repair::RepairPolicy;
 pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
-    AgentState, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace, ToolExecutionTrace,
+    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace,
+    ToolExecutionTrace,
 };
 pub use strategy::{
     ExecutionContext, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react,

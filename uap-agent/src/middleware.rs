@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
-use upp::{Message, ModelReference};
+use upp::{Message, ModelReference, RetryStrategy};
 
 pub use budget::{Budget, Price};
 pub use logging::{LogLevel, Logger, LoggingOptions, logging};
@@ -91,6 +91,12 @@ pub trait Middleware: Send + Sync {
     /// What the agent asks in place of its model: asked once, when the agent is made. The first of a list is outermost.
     fn model(&self, model: ModelReference) -> ModelReference {
         model
+    }
+
+    /// How failed questions are asked again; of several layers the innermost that says counts. A question is asked again
+    /// only while nothing has been heard of its answer.
+    fn retries(&self) -> Option<Arc<dyn RetryStrategy>> {
+        None
     }
 
     /// Whether the model may be asked again. Where it may not, the run ends there, well; before its first answer it

@@ -1,5 +1,7 @@
 //! What an agent knows between two calls: an immutable snapshot.
 
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub(crate) mod delta;
 mod json;
 mod parts;
 
@@ -9,7 +11,7 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{Members, Raw, RawBuf};
 use upp::{List, Message, Messages};
 
-pub use json::StateError;
+pub use json::{AgentStateJson, StateError};
 pub use parts::{PlanStep, PlanStepStatus, SubagentExecutionTrace, ToolExecutionTrace};
 
 ubos_common::id_type! {

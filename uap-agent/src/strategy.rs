@@ -154,6 +154,12 @@ impl Inference {
         }
     }
 
+    /// The same question, behind what was wrong with its answer.
+    pub(crate) fn asked_again(mut self, text: Box<str>) -> Self {
+        (self.phase, self.prompt) = ("repair", Some(text.into()));
+        self
+    }
+
     /// With something said to the model.
     #[must_use]
     pub fn with_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {

@@ -72,8 +72,8 @@ pub use message::{
     UserMessage,
 };
 pub use model::{
-    LlmCapabilities, LlmInstance, LlmModel, LlmOptions, LlmRequest, LlmResponse, ModelEvent,
-    ModelReference, ModelStream, llm,
+    LlmCapabilities, LlmInstance, LlmMiddleware, LlmModel, LlmOptions, LlmRequest, LlmResponse,
+    ModelEvent, ModelReference, ModelStream, llm,
 };
 pub use retry::{
     Attempts, ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel,

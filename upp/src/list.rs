@@ -143,6 +143,43 @@ impl<T: Clone> List<T> {
     }
 }
 
+impl<T: PartialEq> List<T> {
+    /// How many elements this list and another begin with alike.
+    ///
+    /// What one list shares with the other is not compared: where one grew from the other, this costs O(log n) and at
+    /// most a leaf of comparisons however long they are.
+    ///
+    /// ```
+    /// use upp::List;
+    ///
+    /// let before: List<u32> = (0..1000).collect();
+    /// let after = before.clone().with(7);
+    /// assert_eq!(after.common_prefix(&before), 1000);
+    /// assert_eq!(after.common_prefix(&before.with(8)), 1000);
+    /// ```
+    #[must_use]
+    pub fn common_prefix(&self, other: &Self) -> usize {
+        let shared = self.shared_prefix(other);
+        let rest = self.iter_from(shared).zip(other.iter_from(shared));
+        shared + rest.take_while(|(one, other)| one == other).count()
+    }
+
+    /// Elements in whole leaves of both. Lists grow at their end alone: where a leaf is shared, all before it are.
+    fn shared_prefix(&self, other: &Self) -> usize {
+        let place = |list: &Self, leaf: usize| list.leaf(leaf * WIDTH).map(<[T]>::as_ptr);
+        let (mut low, mut high) = (0, self.len().min(other.len()) / WIDTH);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if place(self, middle - 1) == place(other, middle - 1) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low * WIDTH
+    }
+}
+
 /// Hangs leaf `number` below a branch of the given height, copying what is shared on the way.
 fn hang<T: Clone>(node: &mut Arc<Node<T>>, height: u32, number: usize, leaf: Arc<Vec<T>>) {
     let Node::Branch(children) = Arc::make_mut(node) else {
@@ -285,6 +322,47 @@ mod tests {
         assert!(list.iter_from(40_000).next().is_none());
         assert_eq!(list.iter_from(31).next(), Some(&31));
         assert_eq!(list.iter_from(31).count(), list.len() - 31);
+    }
+
+    #[test]
+    fn common_prefixes_of_kin_and_strangers() {
+        for n in [0, 1, 31, 32, 33, 63, 64, 65, 1024, 5000, 40_000] {
+            let list: List<usize> = (0..n).collect();
+            let stranger: List<usize> = (0..n).collect();
+            assert_eq!(list.common_prefix(&stranger), n);
+            let (mut one, mut other) = (list.clone(), list.clone());
+            for more in 0..70 {
+                one.push(more);
+                assert_eq!((one.common_prefix(&list), list.common_prefix(&one)), (n, n));
+                other.push(more + usize::from(more == 40));
+            }
+            assert_eq!(one.common_prefix(&other), n + 40);
+            assert_eq!(List::new().common_prefix(&one), 0);
+            assert_eq!(one.common_prefix(&List::new().with(usize::MAX)), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_not_compared() {
+        use core::cell::Cell;
+
+        #[derive(Clone)]
+        struct Counted<'a>(&'a Cell<usize>);
+        impl PartialEq for Counted<'_> {
+            fn eq(&self, _: &Self) -> bool {
+                self.0.set(self.0.get() + 1);
+                true
+            }
+        }
+        let compared = Cell::new(0);
+        let mut list = List::new();
+        for n in 0..10_000 {
+            let before = list.clone();
+            list.push(Counted(&compared));
+            compared.set(0);
+            assert_eq!(list.common_prefix(&before), n);
+            assert!(compared.get() < WIDTH);
+        }
     }
 
     #[test]

@@ -205,6 +205,43 @@ impl Stream for Replay {
     }
 }
 
+/// Stands between callers and a model: it gives the model that is asked in its place.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use upp::{LlmMiddleware, LlmModel, ModelReference};
+/// # use upp::{LlmCapabilities, LlmRequest, LlmResponse, UppError};
+///
+/// /// Counts questions.
+/// #[derive(Default)]
+/// struct Count(Arc<AtomicU32>);
+///
+/// impl LlmMiddleware for Count {
+///     fn wrap(&self, model: ModelReference) -> ModelReference {
+///         Arc::new(Counted { model, count: Arc::clone(&self.0) })
+///     }
+/// }
+///
+/// struct Counted { model: ModelReference, count: Arc<AtomicU32> }
+///
+/// impl LlmModel for Counted {
+///     fn complete(&self, request: LlmRequest) -> futures::future::BoxFuture<'static, Result<LlmResponse, UppError>> {
+///         self.count.fetch_add(1, Ordering::Relaxed);
+///         self.model.complete(request)
+///     }
+/// #   fn provider(&self) -> &str { self.model.provider() }
+/// #   fn model_id(&self) -> &str { self.model.model_id() }
+/// #   fn capabilities(&self) -> LlmCapabilities { self.model.capabilities() }
+/// }
+/// ```
+///
+/// Spec: UPP-1.3 middleware
+pub trait LlmMiddleware: Send + Sync {
+    /// The model that is asked in place of this one.
+    fn wrap(&self, model: ModelReference) -> ModelReference;
+}
+
 /// What every call of one model is given.
 ///
 /// Spec: UPP-1.3 options
@@ -221,6 +258,8 @@ pub struct LlmOptions {
     pub tools: ToolSet,
     /// The JSON Schema of the answer.
     pub structure: Option<Arc<RawObject>>,
+    /// What stands between this instance and the model, outermost first.
+    pub middleware: Vec<Arc<dyn LlmMiddleware>>,
 }
 
 impl LlmOptions {
@@ -232,6 +271,7 @@ impl LlmOptions {
             system: None,
             tools: ToolSet::default(),
             structure: None,
+            middleware: Vec::new(),
         }
     }
 }
@@ -250,14 +290,17 @@ impl core::fmt::Debug for LlmOptions {
 #[derive(Clone, Debug)]
 pub struct LlmInstance(LlmOptions);
 
-/// Checks options against what their model can do.
+/// Puts the middleware around the model, and checks the options against what it can do.
 ///
 /// # Errors
 ///
 /// [`ErrorCode::InvalidRequest`] where tools or structure are asked of a model that has neither.
 ///
 /// Spec: UPP-1.3 options
-pub fn llm(options: LlmOptions) -> Result<LlmInstance, UppError> {
+pub fn llm(mut options: LlmOptions) -> Result<LlmInstance, UppError> {
+    for layer in options.middleware.drain(..).rev() {
+        options.model = layer.wrap(options.model);
+    }
     let can = options.model.capabilities();
     let refuse = |what: &str| {
         let model = options.model.as_ref();

@@ -9,6 +9,8 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+#[cfg(unix)]
+mod agent_chat;
 mod cache_keys;
 mod conformance;
 #[cfg(unix)]

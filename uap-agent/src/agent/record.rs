@@ -102,6 +102,8 @@ impl Agent {
         let names = self.middleware.iter().map(|layer| layer.name().to_owned());
         program.layers = names.collect();
         program.has_hooks = self.hooks.is_some();
+        program.retries = self.retries.is_some();
+        program.repair.clone_from(&self.repair);
         program.plan_events = self.plan_events;
         program.saves = self.checkpoints.is_some();
         program

@@ -4,6 +4,7 @@ use core::future::{Future, poll_fn};
 use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,8 +12,8 @@ use futures::future::FutureExt;
 use futures::stream::StreamExt;
 use ubos_common::driver::{self, Sleep, Step};
 use upp::{
-    CancelToken, Cancelled, ErrorCode, LlmRequest, ModelEvent, ModelReference, ModelStream,
-    ToolCall, ToolContext, ToolExecution, ToolSet, UppError, run_call,
+    CancelToken, Cancelled, ErrorCode, Failure, LlmRequest, ModelEvent, ModelReference,
+    ModelStream, RetryStrategy, ToolCall, ToolContext, ToolExecution, ToolSet, UppError, run_call,
 };
 
 use super::SaveFailed;
@@ -101,6 +102,7 @@ pub(super) struct Developer {
     pub(super) model: ModelReference,
     pub(super) tools: ToolSet,
     pub(super) middleware: Arc<[Arc<dyn Middleware>]>,
+    pub(super) retries: Option<Arc<dyn RetryStrategy>>,
     pub(super) hooks: Option<Arc<dyn AgentStrategy>>,
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
     pub(super) clock: Arc<dyn Sleep + Send + Sync>,
@@ -179,6 +181,41 @@ impl World {
             let clock = || developer.clock.now().mono;
             let execution = run_call(&developer.tools, &call, &context, &clock).await;
             WorldAnswer::Tool(id, execution, scope.take())
+        })
+    }
+
+    /// What the retry strategy says. How often was asked is the engine's to know: a run that is resumed counts on.
+    fn attempt(
+        &self,
+        id: EffectId,
+        attempt: u32,
+        failure: Option<&UppError>,
+        random: u64,
+    ) -> Step<WorldAnswer> {
+        let now = self.developer.clock.now().mono;
+        let retries = self.developer.retries.as_deref();
+        let asked = AssertUnwindSafe(|| match (retries, failure) {
+            // A cancelled question is never asked again, whatever the strategy says.
+            (_, Some(failure)) if failure.code == ErrorCode::Cancelled => None,
+            (Some(retries), Some(failure)) => {
+                retries.on_retry(Failure::new(now, failure, attempt, random))
+            }
+            (Some(retries), None) => Some(retries.before_request(now)),
+            (None, _) => None,
+        });
+        let answer = std::panic::catch_unwind(asked)
+            .map(HookAnswer::Ask)
+            .map_err(|_| panicked("a retry strategy"));
+        Step::start(id, core::future::ready(WorldAnswer::Hook(id, answer)))
+    }
+
+    fn sleep(&self, id: EffectId, span: Duration) -> Step<WorldAnswer> {
+        let clock = &self.developer.clock;
+        let deadline = clock.now().mono.saturating_add(span);
+        let sleeping = clock.sleep_until(deadline);
+        Step::start(id, async move {
+            sleeping.await;
+            WorldAnswer::Slept(id)
         })
     }
 
@@ -276,6 +313,7 @@ async fn call_hook(developer: &Developer, call: HookCall) -> Result<HookAnswer, 
         HookCall::Complete(result) => hooks.on_complete(result).await,
         HookCall::StopCondition(_)
         | HookCall::MaxIterations(_)
+        | HookCall::Attempt(..)
         | HookCall::Before(..)
         | HookCall::After(..)
         | HookCall::Caught(..) => Ok(()),
@@ -321,6 +359,7 @@ fn panicked(who: &str) -> UppError {
 pub(super) enum WorldAnswer {
     Model(EffectId, Option<Result<ModelEvent, UppError>>, ModelStream),
     Stop(EffectId),
+    Slept(EffectId),
     Tool(EffectId, ToolExecution, Vec<SubagentExecutionTrace>),
     Hook(EffectId, Result<HookAnswer, UppError>),
     Saved(EffectId, Result<(), CheckpointError>),
@@ -334,7 +373,11 @@ impl driver::World<Engine> for World {
             Effect::Infer(id, request) => self.infer(id, request),
             Effect::More(id) => self.read(id),
             Effect::Tool(id, call, scope) => self.tool(id, call, scope),
+            Effect::Hook(id, HookCall::Attempt(attempt, failure, random)) => {
+                self.attempt(id, attempt, failure.as_deref(), random)
+            }
             Effect::Hook(id, call) => self.hook(id, call),
+            Effect::Sleep(id, span) => self.sleep(id, span),
             Effect::Save(id, metadata, state) => self.save(id, metadata, state),
             Effect::Cancel(id) => {
                 self.streams.remove(&id);
@@ -363,12 +406,18 @@ impl driver::World<Engine> for World {
         }
         match answer {
             WorldAnswer::Model(id, item, stream) => {
+                if let (Some(Ok(ModelEvent::Done(_))), Some(retries)) =
+                    (&item, &self.developer.retries)
+                {
+                    retries.reset();
+                }
                 if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
                     self.streams.insert(id, stream);
                 }
                 Answer::Model(id, item)
             }
             WorldAnswer::Stop(id) => Answer::Stop(id),
+            WorldAnswer::Slept(id) => Answer::Slept(id),
             WorldAnswer::Tool(id, execution, traces) => Answer::Tool(id, execution, traces),
             WorldAnswer::Hook(id, answer) => Answer::Hook(id, answer),
             WorldAnswer::Saved(id, result) => Answer::Saved(id, result),

@@ -1,32 +1,32 @@
 //! Checkpoints in files, in the layout that other implementations read.
 
-mod name;
-
 use core::fmt;
+use core::panic::AssertUnwindSafe;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use futures::channel::oneshot;
+use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
+use super::held::{Held, Hold};
+use super::name;
+use super::seal::Seal;
+use super::seal::sealing::{Place, Sealing};
+use super::worker::Worker;
+use super::writers::Writers;
 use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 
 const STATE: &str = "checkpoint.json";
 const METADATA: &str = "metadata.json";
 
-/// Bytes of one file; a longer one is not read.
-const MAX_BYTES: usize = 256 << 20;
-
 /// Files of one session that were put aside; beyond them the last one is replaced.
 const MOST_ASIDE: u32 = 100;
 
-type Warn = Arc<dyn Fn(&CorruptFile) + Send + Sync>;
-type Job = Box<dyn FnOnce(&Folder) + Send>;
+type Warn = Box<dyn Fn(&CorruptFile) + Send>;
 
 /// A file that is no checkpoint. It was put aside, and the session has none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,12 +42,16 @@ pub struct CorruptFile {
 /// Keeps states in a folder: `<folder>/<session>/checkpoint.json` and `metadata.json`.
 ///
 /// A file is there whole or not at all, whatever happens while it is written, and is on the disk when a save is answered.
-/// All work is done by one thread, in the order in which it was asked for, so that no runtime waits for a disk. Sessions'
-/// names are percent-encoded; one that is empty, `.`, `..` or longer than a file's name may be is refused by
-/// [`agent`](crate::agent()). One process at a time should write a session: the last save wins.
+/// All work is done by one thread, in the order in which it was asked for, so that no runtime waits for a disk; dropping the
+/// store waits for that work. Sessions' names are percent-encoded; one that is empty, `.`, `..` or longer than a file's name
+/// may be is refused by [`agent`](crate::agent()).
 ///
 /// A file that cannot be read as a checkpoint is renamed and told to [`FileCheckpoints::on_corrupt`]; the session then has
-/// none.
+/// none. One that cannot be opened by the [seal](FileCheckpoints::with_seal) stays where it is, and is an error.
+///
+/// A session that was saved is held until the store is dropped or [releases](FileCheckpoints::release) it: another store is
+/// refused, and so is this one when another has saved since it last saw the session. The files of one save are two, so a
+/// process that dies between them leaves the state of one and the metadata of the save before.
 ///
 /// ```
 /// use uap_agent::{AgentState, CheckpointStore, FileCheckpoints};
@@ -60,15 +64,22 @@ pub struct CorruptFile {
 /// # Ok::<(), uap_agent::CheckpointError>(())
 /// ```
 ///
+/// | bound | default |
+/// |---|---|
+/// | state | 256 MiB as JSON |
+/// | sessions held | 64, then the one that was used longest ago is let go |
+/// | sessions whose last checkpoint is remembered | 100,000 |
+///
 /// Spec: UAP-1.1 12.3
 pub struct FileCheckpoints {
-    jobs: Mutex<Sender<Job>>,
-    warn: Arc<Mutex<Option<Warn>>>,
+    worker: Worker<Folder>,
 }
 
 impl FileCheckpoints {
     /// The folder of implementations that are told no other.
     pub const DEFAULT_FOLDER: &str = ".checkpoints";
+    /// Bytes of a state, unless told otherwise.
+    pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
     /// A store in a folder, which is made where it is not there.
     ///
@@ -76,45 +87,52 @@ impl FileCheckpoints {
     ///
     /// The folder cannot be made, or no thread is to be had.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
-        let warn = Arc::new(Mutex::new(None));
         let folder = Folder {
             path: folder.into(),
-            warn: Arc::clone(&warn),
+            warn: None,
+            sealing: Sealing::default(),
+            max_bytes: Self::DEFAULT_MAX_BYTES,
+            held: Held::new(),
         };
         fs::create_dir_all(&folder.path).map_err(failed)?;
-        let (jobs, work) = channel::<Job>();
-        let thread = std::thread::Builder::new().name("checkpoints".into());
-        // It ends with the store.
-        let started = thread.spawn(move || work.iter().for_each(|job| job(&folder)));
-        started.map_err(failed)?;
-        Ok(Self {
-            jobs: Mutex::new(jobs),
-            warn,
-        })
+        let worker = Worker::start(folder)?;
+        Ok(Self { worker })
     }
 
     /// Sets who is told of files that are no checkpoints.
     #[must_use]
-    pub fn on_corrupt(self, warn: impl Fn(&CorruptFile) + Send + Sync + 'static) -> Self {
-        *self.warn.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(warn));
-        self
+    pub fn on_corrupt(self, warn: impl Fn(&CorruptFile) + Send + 'static) -> Self {
+        self.set(|folder| folder.warn = Some(Box::new(warn)))
     }
 
-    /// Has the thread do something; each caller waits for its answer, so no more wait than there are callers.
-    fn ask<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&Folder) -> Result<T, CheckpointError> + Send + 'static,
-    ) -> StoreFuture<'static, T> {
-        let (reply, answer) = oneshot::channel();
-        // Nobody may wait for the answer any more.
-        let job: Job = Box::new(move |folder| drop(reply.send(act(folder))));
-        let sent = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = sent.send(job);
-        Box::pin(async move {
-            let gone = || CheckpointError::Failed("the store's thread is gone".into());
-            sent.map_err(|_| gone())?;
-            answer.await.unwrap_or_else(|_| Err(gone()))
+    /// Sets what seals states and metadata. A store with a seal reads nothing that is not sealed.
+    #[must_use]
+    pub fn with_seal(self, seal: Arc<dyn Seal>) -> Self {
+        self.set(|folder| folder.sealing = Sealing::new(seal))
+    }
+
+    /// Sets how large a state may be, as JSON, to be saved and to be read.
+    #[must_use]
+    pub fn with_max_bytes(self, bytes: usize) -> Self {
+        self.set(move |folder| folder.max_bytes = bytes)
+    }
+
+    /// Lets go of a session, so that another store may save it.
+    pub fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        let session = session_id.to_owned();
+        self.worker.ask(move |folder| {
+            folder.held.close(&session);
+            Ok(())
         })
+    }
+
+    /// Does so before all that is asked from now on.
+    fn set(self, change: impl FnOnce(&mut Folder) + Send + 'static) -> Self {
+        drop(self.worker.ask(|folder| {
+            change(folder);
+            Ok(())
+        }));
+        self
     }
 }
 
@@ -124,17 +142,13 @@ impl CheckpointStore for FileCheckpoints {
     }
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
-        self.ask(move |folder| folder.save(&metadata, &state))
+        self.worker
+            .ask(move |folder| folder.save(&metadata, &state))
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
         let session = session_id.to_owned();
-        self.ask(move |folder| {
-            let limits = Limits::default().with_max_bytes(MAX_BYTES);
-            folder.load(&session, STATE, |bytes| {
-                AgentState::from_json(bytes, &limits).map_err(|error| error.to_string())
-            })
-        })
+        self.worker.ask(move |folder| folder.load(&session))
     }
 
     fn load_metadata<'a>(
@@ -142,32 +156,34 @@ impl CheckpointStore for FileCheckpoints {
         session_id: &'a str,
     ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
         let session = session_id.to_owned();
-        self.ask(move |folder| {
-            folder.load(&session, METADATA, |bytes| {
-                let read = json::decode(bytes, &Limits::default(), Profile::Strict);
-                read.map(|(metadata, _)| metadata)
-                    .map_err(|error| error.to_string())
-            })
-        })
+        self.worker.ask(move |folder| folder.metadata(&session))
     }
 
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
         let session = session_id.to_owned();
-        self.ask(move |folder| {
-            let removed = fs::remove_dir_all(folder.of(&session)?);
-            unless_missing(removed).map(drop)
-        })
+        self.worker.ask(move |folder| folder.delete(&session))
     }
 
     fn list(&self) -> StoreFuture<'_, Vec<String>> {
-        self.ask(Folder::list)
+        self.worker.ask(|folder| folder.list())
     }
 }
 
 /// What the thread has.
 struct Folder {
     path: PathBuf,
-    warn: Arc<Mutex<Option<Warn>>>,
+    warn: Option<Warn>,
+    sealing: Sealing,
+    max_bytes: usize,
+    held: Held<Session>,
+}
+
+/// A session that is written.
+struct Session {
+    hold: Hold,
+    writers: Writers,
+    /// A save that failed, and may have come through.
+    attempted: Option<Uuid>,
 }
 
 impl Folder {
@@ -175,35 +191,106 @@ impl Folder {
         Ok(self.path.join(name::encode(session)?))
     }
 
+    // impl: UAP-12-3, UAP-12-4
     fn save(
-        &self,
+        &mut self,
         metadata: &CheckpointMetadata,
         state: &AgentState,
     ) -> Result<(), CheckpointError> {
-        let folder = self.of(&metadata.session_id)?;
-        if !folder.is_dir() {
-            fs::create_dir_all(&folder).map_err(failed)?;
-            sync(&self.path)?;
+        let session = metadata.session_id.as_str();
+        let (folder, json) = (self.of(session)?, state.to_json());
+        if json.len() > self.max_bytes {
+            return Err(CheckpointError::TooLarge {
+                bytes: json.len(),
+                limit: self.max_bytes,
+            });
         }
-        replace(&folder, STATE, state.to_json().as_bytes())?;
-        replace(&folder, METADATA, &json::to_vec(metadata))?;
-        sync(&folder)
+        let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
+        let sealed_state = sealing.seal(&place(session, STATE), json.as_bytes())?;
+        let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
+        let new = |hold| Session {
+            hold,
+            writers: Writers::default(),
+            attempted: None,
+        };
+        if self.held.get(session).is_none() {
+            let hold = Hold::take(&folder)?;
+            self.held.open(session, new(hold));
+        }
+        let found = self.metadata(session)?.map(|found| found.checkpoint_id);
+        let seen = self.held.seen(session);
+        let Some(open) = self.held.get(session) else {
+            return Ok(());
+        };
+        if let (Some(found), Some(_)) = (found, seen)
+            && found != metadata.checkpoint_id
+            && ![seen, open.attempted].contains(&Some(found))
+        {
+            // Whoever saved that may go on.
+            self.held.close(session);
+            return Err(CheckpointError::Conflict { found });
+        }
+        open.writers.check(metadata, state)?;
+        open.attempted = Some(metadata.checkpoint_id);
+        replace(&folder, STATE, &sealed_state)?;
+        replace(&folder, METADATA, &sealed_metadata)?;
+        sync(&folder)?;
+        open.writers.saved(metadata, state);
+        self.held.saw(session, Some(metadata.checkpoint_id));
+        Ok(())
     }
 
-    fn load<T>(
+    fn load(&mut self, session: &str) -> Result<Option<AgentState>, CheckpointError> {
+        // Before the state: a save in between makes this store's next one a conflict, not a loss.
+        let known = self.read(session, METADATA)?;
+        let known = known.and_then(|bytes| read_metadata(&bytes).ok());
+        let limits = limits(self.max_bytes);
+        let state = self.load_file(session, STATE, |bytes| {
+            AgentState::from_json(bytes, &limits).map_err(|error| error.to_string())
+        })?;
+        let seen = known.filter(|_| state.is_some());
+        self.held
+            .saw(session, seen.map(|known| known.checkpoint_id));
+        if let Some(open) = self.held.get(session) {
+            open.writers.loaded();
+        }
+        Ok(state)
+    }
+
+    fn metadata(&self, session: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
+        self.load_file(session, METADATA, read_metadata)
+    }
+
+    fn load_file<T>(
         &self,
         session: &str,
         file: &str,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<Option<T>, CheckpointError> {
-        let folder = self.of(session)?;
-        let Some(bytes) = unless_missing(read_bounded(&folder.join(file)))? else {
+        let Some(bytes) = self.read(session, file)? else {
             return Ok(None);
         };
         match read(&bytes) {
             Ok(value) => Ok(Some(value)),
-            Err(why) => self.put_aside(&folder, file, why).map(|()| None),
+            Err(why) => {
+                self.put_aside(&self.of(session)?, file, why)?;
+                Ok(None)
+            }
         }
+    }
+
+    /// A file's bytes, opened.
+    fn read(&self, session: &str, file: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
+        let path = self.of(session)?.join(file);
+        let Some(bytes) = unless_missing(read_bounded(&path, self.max_bytes))? else {
+            return Ok(None);
+        };
+        let opened = self.sealing.open(&place(session, file), &bytes)?;
+        let (bytes, limit) = (opened.len(), self.max_bytes);
+        if bytes > limit {
+            return Err(CheckpointError::TooLarge { bytes, limit });
+        }
+        Ok(Some(opened.into_owned()))
     }
 
     // impl: UAP-12-3
@@ -214,29 +301,72 @@ impl Folder {
             return Ok(());
         };
         fs::rename(folder.join(file), &place).map_err(failed)?;
-        let warn = self.warn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(warn) = warn.clone() {
+        if let Some(warn) = &self.warn {
             let path = place.display().to_string();
-            warn(&CorruptFile { path, why });
+            // Whoever is told must not take the store down.
+            let told = AssertUnwindSafe(|| warn(&CorruptFile { path, why }));
+            let _ = std::panic::catch_unwind(told);
         }
         Ok(())
     }
 
-    fn list(&self) -> Result<Vec<String>, CheckpointError> {
-        let mut sessions = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            // What has no name of ours is nothing of ours.
-            let session = entry.file_name().to_str().and_then(name::decode);
-            if let Some(session) = session
-                && entry.path().join(STATE).is_file()
-            {
-                sessions.push(session);
-            }
+    fn delete(&mut self, session: &str) -> Result<(), CheckpointError> {
+        let folder = self.of(session)?;
+        self.held.saw(session, None);
+        let held = self.held.close(session).map(|open| open.hold);
+        if !folder.is_dir() {
+            return Ok(());
         }
-        sessions.sort_unstable();
-        Ok(sessions)
+        let _hold = match held {
+            Some(hold) => hold,
+            None => Hold::take(&folder)?,
+        };
+        unless_missing(fs::remove_dir_all(folder)).map(drop)
     }
+
+    fn list(&self) -> Result<Vec<String>, CheckpointError> {
+        list(&self.path, |folder| folder.join(STATE).is_file())
+    }
+}
+
+fn place<'a>(session: &'a str, kind: &'a str) -> Place<'a> {
+    Place {
+        session,
+        kind,
+        number: 0,
+    }
+}
+
+fn read_metadata(bytes: &[u8]) -> Result<CheckpointMetadata, String> {
+    let read = json::decode(bytes, &Limits::default(), Profile::Strict);
+    read.map(|(metadata, _)| metadata)
+        .map_err(|error| error.to_string())
+}
+
+/// What a store reads back: whatever it wrote, and no more than so many bytes.
+pub(super) fn limits(max_bytes: usize) -> Limits {
+    Limits::default()
+        .with_max_bytes(max_bytes)
+        .with_max_string_bytes(max_bytes)
+        .with_max_array_len(max_bytes)
+        .with_max_members(max_bytes)
+        .with_max_depth(Limits::DEEPEST)
+}
+
+/// The sessions of a folder whose own folders are what they should be.
+pub(super) fn list(
+    folder: &Path,
+    is_session: impl Fn(&Path) -> bool,
+) -> Result<Vec<String>, CheckpointError> {
+    let mut sessions = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // What has no name of ours is nothing of ours.
+        let session = entry.file_name().to_str().and_then(name::decode);
+        sessions.extend(session.filter(|_| is_session(&entry.path())));
+    }
+    sessions.sort_unstable();
+    Ok(sessions)
 }
 
 /// Puts a file in the place of another, whole or not at all.
@@ -251,8 +381,13 @@ fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CheckpointErro
 
 /// Has a folder's entries on the disk, where folders can be opened.
 #[expect(clippy::disallowed_types, reason = "a store in files")]
-fn sync(folder: &Path) -> Result<(), CheckpointError> {
+pub(super) fn sync(folder: &Path) -> Result<(), CheckpointError> {
     if cfg!(unix) {
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         let opened = fs::File::open(folder).map_err(failed)?;
         opened.sync_all().map_err(failed)?;
     }
@@ -260,17 +395,18 @@ fn sync(folder: &Path) -> Result<(), CheckpointError> {
 }
 
 #[expect(clippy::disallowed_types, reason = "a store in files")]
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
+    /// What sealing may add, and one byte that is too many.
+    const SEAL: u64 = (64 << 10) + 1;
+    let limit = u64::try_from(max_bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_add(SEAL);
     let mut bytes = Vec::new();
-    // One byte more than allowed makes it a file that is refused.
-    fs::File::open(path)?
-        .take(limit + 1)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn unless_missing<T>(result: io::Result<T>) -> Result<Option<T>, CheckpointError> {
+pub(super) fn unless_missing<T>(result: io::Result<T>) -> Result<Option<T>, CheckpointError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -278,7 +414,7 @@ fn unless_missing<T>(result: io::Result<T>) -> Result<Option<T>, CheckpointError
     }
 }
 
-fn failed(error: io::Error) -> CheckpointError {
+pub(super) fn failed(error: io::Error) -> CheckpointError {
     CheckpointError::Failed(error.to_string().into())
 }
 

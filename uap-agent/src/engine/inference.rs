@@ -7,7 +7,21 @@ use upp::{ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, UppErr
 
 use super::{Effect, EffectId, Engine, Op, Phase};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
+use crate::hooks::{HookAnswer, HookCall};
+use crate::repair::OutputVerdict;
 use crate::strategy::{Inference, Outcome};
+
+/// What the model is asked, and how often it has been.
+pub(super) struct Question {
+    inference: Inference,
+    request: LlmRequest,
+    /// From 1.
+    attempt: u32,
+    /// Whether a piece of the answer has come.
+    was_heard: bool,
+    /// What the last attempt came to, until the next begins.
+    failure: Option<UppError>,
+}
 
 impl Engine {
     pub(super) fn infer(&mut self, now: Now, inference: Inference) {
@@ -28,12 +42,70 @@ impl Engine {
             request.params.clone_from(&llm.options().params);
             request
         };
-        let id = self.next_effect();
-        self.phase = Phase::Inferring(id, Box::new(inference.clone()));
-        if let Some(structure) = inference.structure {
-            request.structure = Some(structure);
+        if let Some(structure) = &inference.structure {
+            request.structure = Some(Arc::clone(structure));
         }
+        self.attempt(Box::new(Question {
+            inference,
+            request,
+            attempt: 1,
+            was_heard: false,
+            failure: None,
+        }));
+    }
+
+    /// Asks, or asks first whether and when to ask.
+    fn attempt(&mut self, question: Box<Question>) {
+        if !self.config.retries {
+            return self.ask(question);
+        }
+        let id = self.next_effect();
+        let failure = question.failure.clone().map(Box::new);
+        let call = HookCall::Attempt(question.attempt, failure, self.config.ids.bits());
+        self.out.push(Effect::Hook(id, call));
+        self.phase = Phase::Asking(id, question);
+    }
+
+    fn ask(&mut self, question: Box<Question>) {
+        let id = self.next_effect();
+        let request = question.request.clone();
         self.out.push(Effect::Infer(id, request));
+        self.phase = Phase::Inferring(id, question);
+    }
+
+    pub(super) fn on_attempt(&mut self, now: Now, answer: Result<HookAnswer, UppError>) {
+        let Phase::Asking(_, question) = core::mem::replace(&mut self.phase, Phase::Idle) else {
+            return;
+        };
+        match (answer, &question.failure) {
+            (Err(error), _) => self.fail(now, error),
+            (Ok(HookAnswer::Ask(Some(wait))), _) if !wait.is_zero() => {
+                let id = self.next_effect();
+                self.out.push(Effect::Sleep(id, wait));
+                self.phase = Phase::Sleeping(id, question);
+            }
+            (Ok(HookAnswer::Ask(Some(_))), _) | (Ok(_), None) => self.waited(question),
+            (Ok(_), Some(failure)) => self.on_failure(failure.clone()),
+        }
+    }
+
+    pub(super) fn on_slept(&mut self, id: EffectId) {
+        if matches!(&self.phase, Phase::Sleeping(waited, _) if *waited == id)
+            && let Phase::Sleeping(_, question) = core::mem::replace(&mut self.phase, Phase::Idle)
+        {
+            self.waited(question);
+        }
+    }
+
+    /// After a failure the next attempt begins, before which there may be a wait of its own.
+    fn waited(&mut self, mut question: Box<Question>) {
+        match question.failure.take() {
+            Some(_) => {
+                question.attempt = question.attempt.saturating_add(1);
+                self.attempt(question);
+            }
+            None => self.ask(question),
+        }
     }
 
     pub(super) fn on_model(
@@ -42,7 +114,7 @@ impl Engine {
         id: EffectId,
         item: Option<Result<ModelEvent, UppError>>,
     ) {
-        let Phase::Inferring(waited, inference) = &self.phase else {
+        let Phase::Inferring(waited, question) = &mut self.phase else {
             return;
         };
         if *waited != id {
@@ -50,23 +122,35 @@ impl Engine {
         }
         match item {
             Some(Ok(ModelEvent::Event(event))) => {
+                question.was_heard = true;
                 self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
                 self.out.push(Effect::More(id));
             }
             Some(Ok(ModelEvent::Done(response))) => {
-                let inference = inference.clone();
+                let inference = question.inference.clone();
                 self.phase = Phase::Idle;
                 self.on_response(now, &inference, response);
             }
             Some(Ok(_)) => self.out.push(Effect::More(id)),
-            Some(Err(error)) => self.on_failure(error),
+            Some(Err(error)) => self.on_model_failed(error),
             None => {
                 let error = self.refuse(
                     ErrorCode::InvalidResponse,
                     "the model's stream ended without an answer",
                 );
-                self.on_failure(error);
+                self.on_model_failed(error);
             }
+        }
+    }
+
+    /// A question that nothing has been heard of may be asked again.
+    fn on_model_failed(&mut self, error: UppError) {
+        match core::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Inferring(_, mut question) if self.config.retries && !question.was_heard => {
+                question.failure = Some(error);
+                self.attempt(question);
+            }
+            _ => self.on_failure(error),
         }
     }
 
@@ -77,7 +161,6 @@ impl Engine {
             return;
         }
         self.phase = Phase::Idle;
-        self.prompt = None;
         if self.added.cycles == 0 {
             let error = self.refuse(ErrorCode::QuotaExceeded, "the budget is spent");
             return self.fail(now, error);
@@ -96,7 +179,21 @@ impl Engine {
     fn on_response(&mut self, now: Now, inference: &Inference, mut response: Box<LlmResponse>) {
         self.added.cycles += 1;
         self.added.usage.add_cycle(response.usage.clone());
-        if inference.is_action && inference.structure.is_none() && response.data.is_some() {
+        let again = match self.repair_output(inference, &mut response) {
+            Ok(again) => again,
+            Err(error) => {
+                // As at the end of rounds: the answer is in the turn that the error carries.
+                self.added
+                    .messages
+                    .push(Message::Assistant(response.message));
+                return self.fail(now, error);
+            }
+        };
+        if again.is_none()
+            && inference.is_action
+            && inference.structure.is_none()
+            && response.data.is_some()
+        {
             self.added.data.clone_from(&response.data);
         }
         // The time of an answer is when it is complete.
@@ -109,6 +206,11 @@ impl Engine {
             mark(answer, self.step, inference.phase, false)
         });
 
+        if let Some(text) = again {
+            self.append(messages);
+            return self.infer(now, inference.clone().asked_again(text));
+        }
+        self.output_attempts = 0;
         let calls = response.message.has_tool_calls() && inference.is_action;
         let gave_data = response.data.is_some();
         if calls && !gave_data && !self.config.llm.options().tools.tools.is_empty() {
@@ -119,6 +221,36 @@ impl Engine {
                 response,
                 ran_tools: false,
             }))]);
+        }
+    }
+
+    /// What the policy makes of structured output; a text where the model is to be asked again.
+    // impl: UAP-16-2
+    fn repair_output(
+        &mut self,
+        inference: &Inference,
+        response: &mut LlmResponse,
+    ) -> Result<Option<Box<str>>, UppError> {
+        let llm = self.config.llm.options();
+        let (Some(policy), Some(schema)) = (&self.config.repair, &llm.structure) else {
+            return Ok(None);
+        };
+        let is_output = inference.is_action && inference.structure.is_none();
+        let is_call = response.message.has_tool_calls() && response.data.is_none();
+        if !is_output || is_call {
+            return Ok(None);
+        }
+        match policy.output(response, schema, self.output_attempts) {
+            OutputVerdict::Accept => Ok(None),
+            OutputVerdict::Use(data) => {
+                response.data = Some(data);
+                Ok(None)
+            }
+            OutputVerdict::AskAgain(text) => {
+                self.output_attempts = self.output_attempts.saturating_add(1);
+                Ok(Some(text))
+            }
+            OutputVerdict::Fail(why) => Err(self.refuse(ErrorCode::InvalidResponse, &why)),
         }
     }
 

@@ -12,6 +12,7 @@ use super::{CallScope, Effect, EffectId, Engine, Op, Phase};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::order::CallOrder;
+use crate::repair::CallVerdict;
 use crate::state::SubagentExecutionTrace;
 use crate::strategy::Outcome;
 
@@ -20,6 +21,10 @@ pub(super) struct Round {
     /// What joins the state together with the results, so that no call stands there without one.
     messages: Vec<Message>,
     response: Box<LlmResponse>,
+    /// The calls as they are run.
+    calls: Vec<ToolCall>,
+    /// Calls that the repair policy answers itself.
+    answered: BTreeMap<usize, Box<str>>,
     order: CallOrder,
     running: BTreeMap<EffectId, usize>,
     executions: Vec<Option<ToolExecution>>,
@@ -28,10 +33,6 @@ pub(super) struct Round {
 impl Round {
     pub(super) fn running(&self) -> Vec<EffectId> {
         self.running.keys().copied().collect()
-    }
-
-    fn call(&self, n: usize) -> Option<&ToolCall> {
-        self.response.message.calls().get(n)
     }
 }
 
@@ -57,12 +58,14 @@ impl Engine {
             return;
         }
         self.tool_rounds += 1;
-        let calls = response.message.calls();
+        let (calls, answered) = self.repair_calls(response.message.calls());
         let round = Round {
             messages,
-            order: CallOrder::new(calls, tools),
+            order: CallOrder::new(&calls, &self.config.llm.options().tools),
             running: BTreeMap::new(),
             executions: vec![None; calls.len()],
+            calls,
+            answered,
             response,
         };
         let message = Arc::clone(&round.response.message);
@@ -81,23 +84,85 @@ impl Engine {
             return;
         };
         self.start_ready(now, &mut round);
-        self.phase = Phase::Tools(round);
+        self.go_on_with(now, round);
+    }
+
+    /// Waits for the calls that run, or ends the round.
+    fn go_on_with(&mut self, now: Now, round: Box<Round>) {
+        if round.order.is_complete() {
+            self.end_tools(now, *round);
+        } else {
+            self.phase = Phase::Tools(round);
+        }
+    }
+
+    /// The calls as they are run, and those that the repair policy answers itself.
+    // impl: UAP-16-2
+    fn repair_calls(&self, calls: &[ToolCall]) -> (Vec<ToolCall>, BTreeMap<usize, Box<str>>) {
+        let mut answered = BTreeMap::new();
+        let tools = &self.config.llm.options().tools;
+        let repair = |(n, call): (usize, &ToolCall)| {
+            let policy = self.config.repair.as_ref();
+            match policy.map_or(CallVerdict::Run, |policy| policy.call(call, tools)) {
+                CallVerdict::Run => call.clone(),
+                CallVerdict::RunAs { name, arguments } => {
+                    ToolCall::new(Arc::clone(&call.tool_call_id), name, arguments)
+                }
+                CallVerdict::Answer(text) => {
+                    answered.insert(n, text);
+                    call.clone()
+                }
+            }
+        };
+        let calls = calls.iter().enumerate().map(repair).collect();
+        (calls, answered)
     }
 
     fn start_ready(&mut self, now: Now, round: &mut Round) {
-        for n in round.order.start() {
-            let Some(call) = round.call(n).cloned() else {
-                continue;
-            };
-            let event = StreamEvent::tool_start(place(n), &call, millis(now));
-            self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
-            let id = self.next_effect();
-            round.running.insert(id, n);
-            let scope = CallScope {
-                step: self.step,
-                state_id: self.state.id(),
-            };
-            self.out.push(Effect::Tool(id, call, scope));
+        let mut unlocked = true;
+        // A call that is answered at once may be all that another waits for.
+        while core::mem::take(&mut unlocked) {
+            for n in round.order.start() {
+                unlocked |= self.start_call(now, round, n);
+            }
+        }
+    }
+
+    /// Starts a call, or answers it; true where it is over.
+    fn start_call(&mut self, now: Now, round: &mut Round, n: usize) -> bool {
+        let Some(call) = round.calls.get(n).cloned() else {
+            return false;
+        };
+        let event = StreamEvent::tool_start(place(n), &call, millis(now));
+        self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
+        if let Some(text) = round.answered.remove(&n) {
+            let ToolCall {
+                tool_name,
+                tool_call_id,
+                arguments,
+                ..
+            } = call;
+            let result = upp::json_text(&text);
+            let execution = ToolExecution::new(tool_name, tool_call_id, arguments, result, true, 0);
+            self.end_call(now, round, n, execution);
+            return true;
+        }
+        let id = self.next_effect();
+        round.running.insert(id, n);
+        let scope = CallScope {
+            step: self.step,
+            state_id: self.state.id(),
+        };
+        self.out.push(Effect::Tool(id, call, scope));
+        false
+    }
+
+    fn end_call(&mut self, now: Now, round: &mut Round, n: usize, execution: ToolExecution) {
+        let event = StreamEvent::tool_end(place(n), &execution, millis(now));
+        self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
+        round.order.done(n);
+        if let Some(slot) = round.executions.get_mut(n) {
+            *slot = Some(execution);
         }
     }
 
@@ -108,31 +173,22 @@ impl Engine {
         execution: ToolExecution,
         traces: Vec<SubagentExecutionTrace>,
     ) {
-        let Phase::Tools(round) = &mut self.phase else {
+        if !matches!(&self.phase, Phase::Tools(round) if round.running.contains_key(&id)) {
+            return;
+        }
+        let Phase::Tools(mut round) = core::mem::replace(&mut self.phase, Phase::Idle) else {
             return;
         };
         let Some(n) = round.running.remove(&id) else {
             return;
         };
-        let event = StreamEvent::tool_end(place(n), &execution, millis(now));
-        self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
-        round.order.done(n);
         // In the state at once: a run that breaks off before the other calls have ended still tells of these agents.
         for trace in traces {
             self.state = self.state.with_subagent_trace(&mut self.config.ids, trace);
         }
-        if let Some(slot) = round.executions.get_mut(n) {
-            *slot = Some(execution);
-        }
-        let Phase::Tools(mut round) = core::mem::replace(&mut self.phase, Phase::Idle) else {
-            return;
-        };
-        if round.order.is_complete() {
-            self.end_tools(now, *round);
-        } else {
-            self.start_ready(now, &mut round);
-            self.phase = Phase::Tools(round);
-        }
+        self.end_call(now, &mut round, n, execution);
+        self.start_ready(now, &mut round);
+        self.go_on_with(now, round);
     }
 
     fn end_tools(&mut self, now: Now, round: Round) {

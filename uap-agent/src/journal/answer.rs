@@ -19,13 +19,15 @@ use crate::state::SubagentExecutionTrace;
 #[derive(Clone, Debug)]
 pub(super) enum Said {
     Response(Box<LlmResponse>),
-    /// The model failed.
-    Failed(UppError),
-    /// The model's stream ended without an answer.
-    Silent,
+    /// The model failed, and whether a piece of an answer had come before.
+    Failed(UppError, bool),
+    /// The model's stream ended without an answer, and whether a piece of one had come before.
+    Silent(bool),
     /// The question was not asked.
     Stopped,
     Tool(ToolExecution, Vec<SubagentExecutionTrace>),
+    /// The time is over.
+    Slept,
     Hook(HookAnswer),
     /// The hook failed.
     Threw(UppError),
@@ -36,17 +38,18 @@ pub(super) enum Said {
 }
 
 impl Said {
-    /// The answer and its effect; none for a piece of an answer.
-    pub(super) fn of(answer: &Answer) -> Option<(Option<EffectId>, Self)> {
+    /// The answer and its effect; none for a piece of an answer. Of one that failed it counts whether pieces were heard.
+    pub(super) fn of(answer: &Answer, was_heard: bool) -> Option<(Option<EffectId>, Self)> {
         let (id, said) = match answer {
             Answer::Model(_, Some(Ok(ModelEvent::Event(_)))) => return None,
             Answer::Model(id, Some(Ok(ModelEvent::Done(response)))) => {
                 (*id, Self::Response(response.clone()))
             }
-            Answer::Model(id, Some(Err(error))) => (*id, Self::Failed(error.clone())),
-            Answer::Model(id, None) => (*id, Self::Silent),
+            Answer::Model(id, Some(Err(error))) => (*id, Self::Failed(error.clone(), was_heard)),
+            Answer::Model(id, None) => (*id, Self::Silent(was_heard)),
             Answer::Model(_, Some(Ok(_))) => return None,
             Answer::Stop(id) => (*id, Self::Stopped),
+            Answer::Slept(id) => (*id, Self::Slept),
             Answer::Tool(id, execution, traces) => {
                 (*id, Self::Tool(execution.clone(), traces.clone()))
             }
@@ -63,9 +66,10 @@ impl Said {
     pub(super) fn answer(&self, id: EffectId) -> Answer {
         match self.clone() {
             Self::Response(response) => Answer::Model(id, Some(Ok(ModelEvent::Done(response)))),
-            Self::Failed(error) => Answer::Model(id, Some(Err(error))),
-            Self::Silent => Answer::Model(id, None),
+            Self::Failed(error, _) => Answer::Model(id, Some(Err(error))),
+            Self::Silent(_) => Answer::Model(id, None),
             Self::Stopped => Answer::Stop(id),
+            Self::Slept => Answer::Slept(id),
             Self::Tool(execution, traces) => Answer::Tool(id, execution, traces),
             Self::Hook(answer) => Answer::Hook(id, Ok(answer)),
             Self::Threw(error) => Answer::Hook(id, Err(error)),
@@ -78,8 +82,9 @@ impl Said {
     /// The kind of effect that it answers; none for an abort.
     pub(super) const fn kind(&self) -> Option<&'static str> {
         match self {
-            Self::Response(_) | Self::Failed(_) | Self::Silent | Self::Stopped => Some("infer"),
+            Self::Response(_) | Self::Failed(..) | Self::Silent(_) | Self::Stopped => Some("infer"),
             Self::Tool(..) => Some("tool"),
+            Self::Slept => Some("sleep"),
             Self::Hook(_) | Self::Threw(_) => Some("hook"),
             Self::Saved | Self::Unsaved(_) => Some("save"),
             Self::Abort => None,
@@ -124,8 +129,15 @@ impl Said {
         json.id = id;
         match self {
             Self::Response(response) => json.model = Some(ResponseJson::of(response)),
-            Self::Failed(error) => json.failed = Some(ErrorJson::of(error)),
-            Self::Silent => json.silent = Some(true),
+            Self::Failed(error, was_heard) => {
+                json.failed = Some(ErrorJson::of(error));
+                json.heard = was_heard.then_some(true);
+            }
+            Self::Silent(was_heard) => {
+                json.silent = Some(true);
+                json.heard = was_heard.then_some(true);
+            }
+            Self::Slept => json.slept = Some(true),
             Self::Stopped => json.stopped = Some(true),
             Self::Tool(execution, traces) => {
                 json.tool = Some(execution.clone());

@@ -38,7 +38,7 @@ pub enum Difference {
     Answer {
         /// To which effect of the first run; none for an abort.
         effect: Option<EffectId>,
-        /// What kind of effect: `infer`, `tool`, `hook`, `save`.
+        /// What kind of effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
         kind: &'static str,
     },
     /// They ended otherwise.
@@ -85,6 +85,8 @@ fn beginning<'a>(left: &'a Begin, right: &'a Begin) -> Option<&'a str> {
         ("strategy", left.strategy == right.strategy),
         ("hooks", left.has_hooks == right.has_hooks),
         ("middleware", left.layers == right.layers),
+        ("retries", left.retries == right.retries),
+        ("repair", left.repairs == right.repairs),
         ("plan events", left.plan_events == right.plan_events),
         ("checkpoints", left.saves == right.saves),
         ("input", left.input.content() == right.input.content()),

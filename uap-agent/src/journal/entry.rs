@@ -42,6 +42,10 @@ pub(super) struct Begin {
     pub(super) has_hooks: bool,
     /// Names of the middleware, outermost first.
     pub(super) layers: Vec<String>,
+    /// Whether somebody says how failed questions are asked again.
+    pub(super) retries: bool,
+    /// Whether wrong calls and outputs are repaired.
+    pub(super) repairs: bool,
     pub(super) plan_events: bool,
     pub(super) saves: bool,
     /// Of all ids that the run makes.
@@ -79,6 +83,7 @@ pub(super) enum Kind {
     Infer,
     Tool,
     Hook,
+    Sleep,
     Save,
 }
 
@@ -88,12 +93,13 @@ impl Kind {
             Self::Infer => "infer",
             Self::Tool => "tool",
             Self::Hook => "hook",
+            Self::Sleep => "sleep",
             Self::Save => "save",
         }
     }
 
     fn of(word: &str) -> Option<Self> {
-        [Self::Infer, Self::Tool, Self::Hook, Self::Save]
+        [Self::Infer, Self::Tool, Self::Hook, Self::Sleep, Self::Save]
             .into_iter()
             .find(|kind| kind.as_str() == word)
     }
@@ -175,6 +181,8 @@ impl Begin {
             self.strategy.clone(),
             self.has_hooks,
             self.layers.clone(),
+            self.retries,
+            self.repairs,
             self.plan_events,
             self.saves,
             format!("{:016x}", self.seed),
@@ -206,6 +214,8 @@ impl BeginJson {
             strategy: self.strategy,
             has_hooks: self.hooks,
             layers: self.layers,
+            retries: self.retries,
+            repairs: self.repairs,
             plan_events: self.plan_events,
             saves: self.saves,
             seed: seed?,
@@ -220,7 +230,7 @@ impl EffectJson {
     fn read(self, findings: &mut Findings<'_>) -> Option<Entry> {
         let kind = Kind::of(&self.kind);
         if kind.is_none() {
-            findings.refuse("/effect/kind", "infer, tool, hook or save wanted");
+            findings.refuse("/effect/kind", "infer, tool, hook, sleep or save wanted");
         }
         Some(Entry::Effect(Asked {
             id: self.id,
@@ -266,6 +276,10 @@ ubos_common::wire! {
         required hooks: bool = "hooks", "UAP-12-5";
         /// Middleware, by name.
         required layers: Vec<String> = "layers", "UAP-12-5";
+        /// Whether failed questions may be asked again.
+        required retries: bool = "retries", "UAP-12-5";
+        /// Whether calls and outputs are repaired.
+        required repairs: bool = "repairs", "UAP-12-5";
         /// Whether plans have events.
         required plan_events: bool = "planEvents", "UAP-12-5";
         /// Whether states are kept.
@@ -286,7 +300,7 @@ ubos_common::wire! {
     struct EffectJson {
         /// Its id in the run.
         required id: u64 = "id", "UAP-12-5";
-        /// infer, tool, hook or save.
+        /// infer, tool, hook, sleep or save.
         required kind: Box<str> = "kind", "UAP-12-5";
         /// Of all of it.
         required print: Hex = "print", "UAP-12-5";

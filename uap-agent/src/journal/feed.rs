@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ubos_common::time::Now;
-use upp::{ModelEvent, events_of};
+use upp::{ModelEvent, StreamEvent, StreamEventType, events_of};
 
 use super::JournalError;
 use super::answer::Said;
@@ -91,13 +91,17 @@ impl Feed {
             let what = "an answer to an effect that nobody waits for";
             return Err(JournalError::Order { entry, what });
         }
-        if let (true, Said::Response(response)) = (self.tells, &told.said) {
-            for event in events_of(response, usize::MAX) {
-                self.give(
-                    told.at,
-                    Answer::Model(id, Some(Ok(ModelEvent::Event(event)))),
-                );
+        let pieces = match &told.said {
+            Said::Response(response) if self.tells => events_of(response, usize::MAX),
+            // That something was heard decides whether the question is asked again.
+            Said::Failed(_, true) | Said::Silent(true) => {
+                vec![StreamEvent::bare(StreamEventType::MessageStart, 0)]
             }
+            _ => Vec::new(),
+        };
+        for piece in pieces {
+            let piece = Answer::Model(id, Some(Ok(ModelEvent::Event(piece))));
+            self.give(told.at, piece);
         }
         self.give(told.at, told.said.answer(id));
         Ok(())

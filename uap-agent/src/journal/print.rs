@@ -51,6 +51,10 @@ impl Printer {
                 hook(call, &mut sum);
                 (*id, Kind::Hook)
             }
+            Effect::Sleep(id, span) => {
+                sum.value(&u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+                (*id, Kind::Sleep)
+            }
             Effect::Save(id, metadata, state) => {
                 sum.state(state);
                 sum.rest.push(to_vec(metadata));
@@ -100,6 +104,11 @@ fn hook(call: &HookCall, sum: &mut Sum) {
         HookCall::Complete(result) => sum.named("complete").result(result),
         HookCall::Error(error) => sum.named("error").error(error),
         HookCall::MaxIterations(most) => sum.named("maxIterations").value(most),
+        HookCall::Attempt(attempt, failure, random) => {
+            sum.rest.push(to_vec(random));
+            let failure = failure.as_deref().map(ErrorJson::of);
+            sum.named("attempt").value(attempt).value(&failure)
+        }
         HookCall::Before(layer, context) => {
             sum.named("before").value(layer);
             sum.message(&context.input)

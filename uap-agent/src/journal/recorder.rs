@@ -31,6 +31,8 @@ pub struct Recorder {
     asked: BTreeSet<EffectId>,
     /// Answers that wait for the one before them: at most one for each question.
     queue: VecDeque<(Now, Answer)>,
+    /// The question of whose answer a piece has come.
+    heard: Option<EffectId>,
     out: VecDeque<RecorderOutput>,
     writing: Writing,
     /// The place of the next entry.
@@ -117,6 +119,7 @@ impl Recorder {
             printer,
             asked: BTreeSet::new(),
             queue: VecDeque::new(),
+            heard: None,
             out: VecDeque::new(),
             writing: Writing::Nothing,
             next,
@@ -154,7 +157,13 @@ impl Recorder {
             let Some((now, answer)) = self.queue.pop_front() else {
                 return;
             };
-            let Some((id, said)) = Said::of(&answer) else {
+            let of = match answer {
+                Answer::Model(id, _) => Some(id),
+                _ => None,
+            };
+            let was_heard = of.is_some() && of == self.heard;
+            let Some((id, said)) = Said::of(&answer, was_heard) else {
+                self.heard = of;
                 self.give(now, answer);
                 continue;
             };

@@ -16,6 +16,7 @@ use super::recorder::Recorder;
 use super::{Journal, JournalError, print};
 use crate::engine::{Answer, EffectId, Engine, EngineConfig};
 use crate::event::AgentStreamEvent;
+use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::ExecutionStrategy;
@@ -33,6 +34,10 @@ pub struct Program {
     pub has_hooks: bool,
     /// Names of the middleware, outermost first.
     pub layers: Vec<String>,
+    /// Whether somebody says how failed questions are asked again.
+    pub retries: bool,
+    /// What is done about calls and outputs that are wrong.
+    pub repair: Option<Arc<dyn RepairPolicy>>,
     /// Whether plans are told in events of their own.
     pub plan_events: bool,
     /// Whether states are to be kept.
@@ -48,6 +53,8 @@ impl Program {
             execution,
             has_hooks: false,
             layers: Vec::new(),
+            retries: false,
+            repair: None,
             plan_events: false,
             saves: false,
         }
@@ -62,6 +69,8 @@ impl Program {
             strategy: self.execution.name().into(),
             has_hooks: self.has_hooks,
             layers: self.layers.clone(),
+            retries: self.retries,
+            repairs: self.repair.is_some(),
             plan_events: self.plan_events,
             saves: self.saves,
             seed: run.seed,
@@ -76,6 +85,8 @@ impl Program {
         let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&begin.agent_id), ids);
         config.has_hooks = self.has_hooks;
         config.layers = self.layers.len();
+        config.retries = self.retries;
+        config.repair.clone_from(&self.repair);
         config.plan_events = self.plan_events;
         config.saves = self.saves;
         config.session_id.clone_from(&begin.session_id);
@@ -99,6 +110,8 @@ impl Program {
         let parts = [
             ("middleware", self.layers == begin.layers),
             ("hooks", self.has_hooks == begin.has_hooks),
+            ("retries", self.retries == begin.retries),
+            ("repair", self.repair.is_some() == begin.repairs),
             ("plan events", self.plan_events == begin.plan_events),
             ("checkpoints", self.saves == begin.saves),
         ];
@@ -165,7 +178,7 @@ pub struct Recording {
 pub struct Outstanding {
     /// The effect.
     pub effect: EffectId,
-    /// `infer`, `tool`, `hook` or `save`.
+    /// `infer`, `tool`, `hook`, `sleep` or `save`.
     pub kind: &'static str,
 }
 
@@ -284,7 +297,7 @@ impl Recording {
             let entry = entry as u64;
             Err(JournalError::Order { entry, what })
         };
-        let Some((Some(id), said)) = Said::of(answer) else {
+        let Some((Some(id), said)) = Said::of(answer, false) else {
             return refuse(0, "a whole answer to an effect wanted in its place");
         };
         let is_it = |entry: &Entry| matches!(entry, Entry::Answer(told) if told.id == Some(id));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use upp::{ModelReference, RetryModel, RetryStrategy, RetryWorld};
+use upp::RetryStrategy;
 
 use super::Middleware;
 
@@ -10,23 +10,34 @@ use super::Middleware;
 ///
 /// The run sees the last failure alone. Tools are not run again: a tool that fails is a result for the model.
 ///
+/// ```
+/// use std::sync::Arc;
+/// use uap_agent::middleware::retry;
+/// use uap_agent::{AgentOptions, agent};
+/// use upp::{ErrorCode, LinearBackoff, Reply, ScriptedModel};
+/// # use core::time::Duration;
+///
+/// let model = ScriptedModel::new([Reply::error(ErrorCode::RateLimited, "slow down"), Reply::text("hello")]);
+/// let strategy = LinearBackoff::default().with_delay(Duration::from_millis(10));
+/// let options = AgentOptions::new(Arc::new(model)).with_middleware([retry(Arc::new(strategy))]);
+/// let turn = futures::executor::block_on(agent(options)?.query("hi"))?;
+/// assert_eq!(turn.response.text(), "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// Spec: UAP-1.1 9.1
-pub fn retry(strategy: Arc<dyn RetryStrategy>, world: Arc<dyn RetryWorld>) -> Arc<dyn Middleware> {
-    Arc::new(Retry { strategy, world })
+pub fn retry(strategy: Arc<dyn RetryStrategy>) -> Arc<dyn Middleware> {
+    Arc::new(Retry(strategy))
 }
 
-struct Retry {
-    strategy: Arc<dyn RetryStrategy>,
-    world: Arc<dyn RetryWorld>,
-}
+struct Retry(Arc<dyn RetryStrategy>);
 
 impl Middleware for Retry {
     fn name(&self) -> &str {
         "retry"
     }
 
-    fn model(&self, model: ModelReference) -> ModelReference {
-        let (strategy, world) = (Arc::clone(&self.strategy), Arc::clone(&self.world));
-        Arc::new(RetryModel::new(model, strategy, world))
+    fn retries(&self) -> Option<Arc<dyn RetryStrategy>> {
+        Some(Arc::clone(&self.0))
     }
 }

@@ -57,12 +57,17 @@ ubos_common::wire! {
     }
 }
 
+/// A state as it is written: a JSON text of version 1.1.0.
+///
+/// Spec: UAP-1.1 12.1
+pub type AgentStateJson = String;
+
 impl AgentState {
     /// The state as JSON of version 1.1.0.
     ///
     /// Spec: UAP-1.1 12.1
     #[must_use]
-    pub fn to_json(&self) -> String {
+    pub fn to_json(&self) -> AgentStateJson {
         json::to_string(self)
     }
 
@@ -140,7 +145,7 @@ impl Write for AgentState {
 }
 
 /// Members as an object.
-struct Object<'a>(&'a Members<'static>);
+pub(super) struct Object<'a>(pub(super) &'a Members<'static>);
 
 impl Write for Object<'_> {
     fn write(&self, out: &mut Vec<u8>) {
@@ -163,7 +168,10 @@ ubos_common::wire! {
     struct Anything {}
 }
 
-fn members(object: &RawObject, limits: &Limits) -> Result<Members<'static>, DecodeError> {
+pub(super) fn members(
+    object: &RawObject,
+    limits: &Limits,
+) -> Result<Members<'static>, DecodeError> {
     read_raw::<Anything>(object.as_raw(), limits, Profile::Strict).map(|(any, _)| any.extra)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::{Limits, RawBuf, RawObject, read_raw};
+use ubos_common::json::{Limits, RawObject, read_raw};
 use ubos_common::violation::Profile;
 use upp::{ErrorCode, LlmResponse, UppError, object};
 
@@ -12,6 +12,7 @@ use super::{
     ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
 };
 use crate::event::EventData;
+use crate::repair::embedded;
 use crate::state::{PlanStep, PlanStepStatus};
 
 /// Options of [`plan`].
@@ -351,12 +352,6 @@ fn read(
     }
     check(&steps, old)?;
     Ok(steps)
-}
-
-/// From the first brace to the last.
-fn embedded(text: &str) -> Option<RawBuf> {
-    let (from, to) = (text.find('{')?, text.rfind('}')?);
-    RawBuf::parse(text.get(from..=to)?).ok()
 }
 
 fn check(steps: &[PlanStep], old: &[PlanStep]) -> Result<(), &'static str> {

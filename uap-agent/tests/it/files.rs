@@ -1,13 +1,11 @@
-//! Checkpoints in files, and what holds of every store.
+//! Checkpoints in files, in the standard layout.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
-use uap_agent::checkpoint::check_store;
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, FileCheckpoints,
-    MemoryCheckpoints, agent,
+    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, FileCheckpoints, agent,
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
@@ -27,14 +25,6 @@ fn checkpoint(session: &str) -> (CheckpointMetadata, AgentState) {
         CheckpointMetadata::new(session.into(), id, at, 3, "agent".into()),
         state,
     )
-}
-
-// spec: UAP-12-7
-#[test]
-fn every_store_does_what_stores_do() {
-    block_on(check_store(&MemoryCheckpoints::default())).unwrap();
-    let (_folder, store) = store();
-    block_on(check_store(&store)).unwrap();
 }
 
 // spec: UAP-12-3

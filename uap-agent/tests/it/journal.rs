@@ -3,21 +3,29 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use uap_agent::engine::Answer;
 use uap_agent::hooks::HookFuture;
 use uap_agent::journal::{
     Difference, Journal, JournalError, MemoryJournal, Recording, check_resume,
 };
+use uap_agent::middleware::retry;
 use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentStreamEvent, EventData, ExecutionContext, ExecutionStrategy, GenerateResult,
     LoopOptions, MemoryCheckpoints, Middleware, MiddlewareContext, PlanOptions, ReactOptions,
     Runtime, SubagentTool, agent, plan, react, tool_loop,
 };
+use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::json::to_string;
-use upp::{ErrorCode, LlmRequest, Message, Reply, ScriptedModel, Tool, ToolExecution, object};
+use ubos_common::time::{Mono, Now};
+use upp::{
+    ErrorCode, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
+    ModelEvent, ModelStream, Reply, ScriptedModel, StreamEvent, StreamEventType, Tool,
+    ToolExecution, UppError, object,
+};
 
 use crate::support::{Noting, Still, calling, echo, options, script};
 
@@ -245,6 +253,68 @@ fn runs_that_fail_resume_to_their_failure_and_those_that_recover_to_their_result
 async fn recovered() -> GenerateResult {
     let other = agent(options(&script([Reply::text("instead")]))).unwrap();
     other.generate("x", &other.initial_state()).await.unwrap()
+}
+
+/// A clock that stands still and waits for nothing.
+struct Hasty;
+
+impl Sleep for Hasty {
+    fn now(&self) -> Now {
+        Still.now()
+    }
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Fails, after a piece of an answer where it says so.
+struct Failing(bool);
+
+impl LlmModel for Failing {
+    fn provider(&self) -> &str {
+        "failing"
+    }
+    fn model_id(&self) -> &str {
+        "failing"
+    }
+    fn capabilities(&self) -> LlmCapabilities {
+        LlmCapabilities::text()
+    }
+    fn complete(&self, _: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>> {
+        Box::pin(async {
+            Err(UppError::new(
+                ErrorCode::RateLimited,
+                "failing",
+                "slow down",
+            ))
+        })
+    }
+    fn stream(&self, request: LlmRequest) -> ModelStream {
+        let start = StreamEvent::bare(StreamEventType::MessageStart, 0);
+        let piece = self.0.then_some(Ok(ModelEvent::Event(start)));
+        let failure = self
+            .complete(request)
+            .map(|result| Err(result.unwrap_err()));
+        Box::pin(futures::stream::iter(piece).chain(futures::stream::once(failure)))
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn questions_that_are_asked_again_are_counted_on_from_where_they_stood() {
+    let [looped, ..] = strategies();
+    let entries = |heard: bool| {
+        let options = || {
+            let mut options = asking(&looped)
+                .with_middleware([retry(Arc::new(LinearBackoff::default()))])
+                .with_runtime(Runtime::new(Arc::new(Hasty), IdSource::seeded(7)));
+            options.llm.model = Arc::new(Failing(heard));
+            options
+        };
+        block_on(check_resume(options, "go")).unwrap().entries
+    };
+    // Where nothing was heard it is asked four times, with waits between; else once.
+    assert!(entries(false) > entries(true) + 12);
 }
 
 // spec: UAP-12-5

@@ -9,12 +9,26 @@
 )]
 
 #[cfg(feature = "testing")]
+mod checkers;
+#[cfg(feature = "testing")]
 mod files;
 #[cfg(all(feature = "testing", feature = "canon"))]
 mod journal;
+#[cfg(feature = "log")]
+mod killed;
+#[cfg(feature = "log")]
+mod log_store;
+mod middleware;
+mod promises;
+mod repair;
 mod runs;
+#[cfg(all(feature = "testing", feature = "log"))]
+mod seals;
 mod state;
+#[cfg(all(feature = "testing", feature = "log"))]
+mod stores;
 mod stream;
+mod subagent;
 mod support;
 mod trace;
 mod tree;

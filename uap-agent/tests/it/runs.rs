@@ -93,6 +93,7 @@ fn two_asks_hold_four_messages_and_the_agent_keeps_none() {
     assert_eq!(roles(&model.requests()[2]), ["user:other"]);
 }
 
+// spec: UAP-5-2
 #[test]
 fn a_limit_of_the_loop_ends_it_well_with_its_tools_run() {
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
@@ -116,6 +117,7 @@ impl ToolUseStrategy for Rounds {
     }
 }
 
+// spec: UAP-5-2
 #[test]
 fn a_limit_of_tool_rounds_fails_the_run_and_keeps_what_there_is() {
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
@@ -353,6 +355,7 @@ fn every_strategy_takes_the_same_options() {
     }
 }
 
+// spec: UAP-10-1
 #[test]
 fn hooks_come_in_order_and_a_stop_condition_ends_the_run() {
     let replies = || {

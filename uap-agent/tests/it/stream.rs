@@ -22,6 +22,7 @@ fn name(event: &AgentStreamEvent) -> String {
     }
 }
 
+// spec: UAP-11-3
 #[test]
 fn events_come_in_the_stated_order() {
     let replies = [

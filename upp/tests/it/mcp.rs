@@ -135,6 +135,7 @@ async fn the_server_is_told_when_a_call_is_cancelled_or_dropped() {
     }
 }
 
+// spec: UPP-10, UAP-16-3
 #[tokio::test]
 async fn a_model_calls_the_tools_of_a_server() {
     let client = connect(Server::default()).await;

@@ -28,12 +28,16 @@ ubos_common::wire! {
         nullable failed: ErrorJson = "failed", "UAP-12-5";
         /// The model said nothing.
         nullable silent: bool = "silent", "UAP-12-5";
+        /// Whether a piece of an answer had come before a failure or silence.
+        nullable heard: bool = "heard", "UAP-12-5";
         /// The model was not asked.
         nullable stopped: bool = "stopped", "UAP-12-5";
         /// What a call came to.
         nullable tool: ToolExecution = "tool", "UAP-12-5";
         /// Agents that ran inside of it.
         nullable traces: Vec<SubagentExecutionTrace> = "traces", "UAP-12-5";
+        /// The time is over.
+        nullable slept: bool = "slept", "UAP-12-5";
         /// What a hook came to.
         nullable hook: HookJson = "hook", "UAP-12-5";
         /// A save is done.
@@ -84,12 +88,22 @@ ubos_common::wire! {
         nullable told: bool = "told", "UAP-12-5";
         /// The stop condition's answer.
         nullable stop: bool = "stop", "UAP-12-5";
+        /// Whether and when a question is asked.
+        nullable ask: AskJson = "ask", "UAP-12-5";
         /// What an error hook recovers with.
         nullable recovered: ResultJson = "recovered", "UAP-12-5";
         /// A layer of middleware.
         nullable layer: LayerJson = "layer", "UAP-12-5";
         /// The hook failed.
         nullable error: ErrorJson = "error", "UAP-12-5";
+    }
+}
+
+ubos_common::wire! {
+    /// Whether and when a question is asked.
+    pub(in crate::journal) struct AskJson {
+        /// Nanoseconds; absent where it is not asked again.
+        nullable wait: u64 = "wait", "UAP-12-5";
     }
 }
 
@@ -153,13 +167,15 @@ impl AnswerJson {
     }
 
     fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+        let was_heard = self.heard == Some(true);
         let yes = |told: Option<bool>, said| told.filter(|told| *told).map(|_| said);
         let kinds = [
             self.model.as_ref().and_then(|model| model.said(findings)),
             self.failed
                 .as_ref()
-                .map(|error| Said::Failed(error.error())),
-            yes(self.silent, Said::Silent),
+                .map(|error| Said::Failed(error.error(), was_heard)),
+            yes(self.silent, Said::Silent(was_heard)),
+            yes(self.slept, Said::Slept),
             yes(self.stopped, Said::Stopped),
             self.tool
                 .clone()
@@ -228,6 +244,12 @@ impl HookJson {
         match answer {
             HookAnswer::Told => json.told = Some(true),
             HookAnswer::Stop(stop) => json.stop = Some(*stop),
+            HookAnswer::Ask(wait) => {
+                let mut ask = AskJson::new();
+                let nanos = |wait: &Duration| u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+                ask.wait = wait.as_ref().map(nanos);
+                json.ask = Some(ask);
+            }
             HookAnswer::Recovered(result) => json.recovered = Some(ResultJson::of(result)),
             HookAnswer::Layer(context, came_to) => {
                 let mut layer = LayerJson::new(ContextJson::of(context));
@@ -251,6 +273,9 @@ impl HookJson {
                 .filter(|told| *told)
                 .map(|_| Said::Hook(HookAnswer::Told)),
             self.stop.map(|stop| Said::Hook(HookAnswer::Stop(stop))),
+            self.ask
+                .as_ref()
+                .map(|ask| Said::Hook(HookAnswer::Ask(ask.wait.map(Duration::from_nanos)))),
             self.recovered
                 .as_ref()
                 .and_then(|json| recovered(json, findings)),

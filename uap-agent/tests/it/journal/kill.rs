@@ -55,7 +55,8 @@ struct Places {
 impl Places {
     fn reach(&self) {
         if self.reached.fetch_add(1, Ordering::Relaxed) + 1 == self.stop {
-            println!("{REACHED}{}", self.stop);
+            let line = format!("{REACHED}{}\n", self.stop);
+            std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
             std::thread::sleep(Duration::from_secs(60));
         }
     }

@@ -93,6 +93,21 @@ impl Reader {
         self.cursor = None;
     }
 
+    /// Goes to the last record that is there, so that [`next`](Self::next) gives it; `false` where there is none. One
+    /// segment is read however long the log is.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn seek_last(&mut self) -> Result<bool, ReadError> {
+        // No record is so far: all of the last segment is gone over.
+        self.seek(u64::MAX);
+        while self.next()?.is_some() {}
+        let chain = self.cursor.as_ref().map(|cursor| cursor.scanner.chain());
+        let last = chain.and_then(|chain| chain.next_sequence().checked_sub(1));
+        self.seek(last.unwrap_or(0));
+        Ok(last.is_some())
+    }
+
     /// The next record; `None` when there is none yet: call again later.
     ///
     /// # Errors

@@ -59,11 +59,29 @@ fn a_reader_goes_on_where_it_stopped() {
         assert_eq!(inside.next().unwrap().unwrap().position.sequence, n);
         assert_eq!(drain(&mut inside).len() as u64, 49 - n);
     }
+    for reader in [&mut inside, &mut outside] {
+        assert!(reader.seek_last().unwrap());
+        assert_eq!(drain(reader), [(49, payload(49, 300))]);
+    }
     inside.seek(52);
     for n in 50..54 {
         log.append(&payload(n, 3)).unwrap();
     }
     assert_eq!(drain(&mut inside).first().unwrap().0, 52);
+}
+
+#[test]
+fn the_last_record_is_found_wherever_it_lies() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().segment_bytes(2000));
+    let mut reader = Reader::open_in(disk.dir(), Limits::default());
+    assert!(!reader.seek_last().unwrap());
+    assert!(reader.next().unwrap().is_none());
+    for n in 0..40 {
+        log.append(&payload(n, 700)).unwrap();
+        assert!(reader.seek_last().unwrap());
+        assert_eq!(drain(&mut reader), [(n, payload(n, 700))]);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Sessions' names as names of files.
 
-use super::super::CheckpointError;
+use super::CheckpointError;
 
 /// Bytes of a file's name.
 const MAX_BYTES: usize = 255;

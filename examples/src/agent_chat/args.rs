@@ -1,0 +1,214 @@
+//! The command line, read by hand.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The help text.
+pub(super) const USAGE: &str = "\
+Talks to an agent in the terminal: it answers while it thinks, uses tools, and its conversations branch.
+
+usage: agent-chat [options]
+
+  --model WHICH       scripted (the default: no network, no key), or a vendor and a model, as openai:gpt-5,
+                      anthropic:claude-sonnet-4-5, google:gemini-2.5-flash, ollama:llama3
+  --strategy WAY      loop (the default), react or plan
+  --dir DIR           lets the agent read text files below DIR, 64 KiB each at most
+  --checkpoints DIR   keeps states and the tree of branches in DIR
+  --session NAME      which conversation to go on with (default: default); needs --checkpoints
+  --trace FILE        what happens, as JSON lines
+  --help              this text
+
+Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY and their like; OPENAI_BASE_URL,
+ANTHROPIC_BASE_URL and GOOGLE_BASE_URL lead to other servers. The scripted model understands \"calc 2+3\",
+\"count words of a text\", \"read FILE\", \"wait 3\", and several of them joined by \"and\"; it repeats anything else.
+
+A line is a question; a line that begins with / is a command, and /help lists them. Ctrl-C ends the answer that is
+being given, and the program where none is. Answers go to standard output, all else to standard error.
+
+exit codes: 0 the end of the input or /quit, 1 the input was no terminal and a question of it failed, 2 usage or what
+cannot be read, 3 something of ours failed, 130 interrupted
+";
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Args {
+    /// Which model.
+    pub(super) model: Which,
+    /// How the agent goes about its work.
+    pub(super) way: Way,
+    /// What the agent may read below.
+    pub(super) dir: Option<PathBuf>,
+    /// Where states are kept.
+    pub(super) checkpoints: Option<PathBuf>,
+    /// Which conversation.
+    pub(super) session: String,
+    /// Where events go.
+    pub(super) trace: Option<PathBuf>,
+}
+
+/// A model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Ours, which needs nothing.
+    Scripted,
+    /// A vendor's.
+    Real {
+        /// The vendor.
+        vendor: String,
+        /// The model's name there.
+        name: String,
+    },
+}
+
+/// A strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Ask, run tools, ask again.
+    Loop,
+    /// Reason before each of that.
+    React,
+    /// Plan first.
+    Plan,
+}
+
+/// What the command line comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// Talk.
+    Run(Args),
+    /// Show [`USAGE`].
+    Help,
+}
+
+/// Reads the arguments behind the program's name.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, String> {
+    let mut arguments = arguments.into_iter();
+    let mut args = Args {
+        model: Which::Scripted,
+        way: Way::Loop,
+        dir: None,
+        checkpoints: None,
+        session: "default".to_owned(),
+        trace: None,
+    };
+    let mut names_session = false;
+    while let Some(argument) = arguments.next() {
+        let (name, inline) = split(&argument);
+        let mut value = |what: &str| {
+            let given = inline.clone().or_else(|| arguments.next());
+            let given = given.filter(|given| !given.is_empty());
+            given.ok_or_else(|| format!("{name} needs {what}"))
+        };
+        match name.as_str() {
+            "--help" | "-h" => return Ok(Parsed::Help),
+            "--model" => args.model = model(&word(value("a model")?)?)?,
+            "--strategy" => args.way = way(&word(value("a strategy")?)?)?,
+            "--dir" => args.dir = Some(value("a folder")?.into()),
+            "--checkpoints" => args.checkpoints = Some(value("a folder")?.into()),
+            "--session" => {
+                args.session = session(word(value("a name")?)?)?;
+                names_session = true;
+            }
+            "--trace" => args.trace = Some(value("a file")?.into()),
+            option if option.starts_with('-') => return Err(format!("unknown option {option}")),
+            other => return Err(format!("{other} is no option")),
+        }
+    }
+    if names_session && args.checkpoints.is_none() {
+        return Err("--session needs --checkpoints".to_owned());
+    }
+    Ok(Parsed::Run(args))
+}
+
+/// An argument's name, and what stands behind its `=`. Only a word that is UTF-8 is looked into.
+fn split(argument: &OsString) -> (String, Option<OsString>) {
+    match argument.to_str().and_then(|text| text.split_once('=')) {
+        Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.into())),
+        _ => (argument.to_string_lossy().into_owned(), None),
+    }
+}
+
+fn word(value: OsString) -> Result<String, String> {
+    let no_text = |value: OsString| format!("{} is no UTF-8", value.to_string_lossy());
+    value.into_string().map_err(no_text)
+}
+
+fn model(word: &str) -> Result<Which, String> {
+    match word.split_once(':') {
+        None if word == "scripted" => Ok(Which::Scripted),
+        Some((vendor, name)) if !vendor.is_empty() && !name.is_empty() => Ok(Which::Real {
+            vendor: vendor.to_owned(),
+            name: name.to_owned(),
+        }),
+        _ => Err(format!(
+            "--model needs scripted, or a vendor and a model as openai:gpt-5, and {word} was given"
+        )),
+    }
+}
+
+fn way(word: &str) -> Result<Way, String> {
+    match word {
+        "loop" => Ok(Way::Loop),
+        "react" => Ok(Way::React),
+        "plan" => Ok(Way::Plan),
+        _ => Err(format!(
+            "--strategy needs loop, react or plan, and {word} was given"
+        )),
+    }
+}
+
+/// A name that is a folder's name on every system.
+fn session(name: String) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.len() <= 100 && name.chars().all(plain) && !name.starts_with('.') {
+        Ok(name)
+    } else {
+        Err("--session needs a name of at most 100 letters, digits, -, _ and .".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Parsed, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn a_command_line_is_read() {
+        let Ok(Parsed::Run(args)) = read(
+            "--model openrouter:some/model:free --strategy=plan --dir d --checkpoints c --session a-b.1 --trace t",
+        ) else {
+            panic!("refused");
+        };
+        assert_eq!(
+            args.model,
+            Which::Real {
+                vendor: "openrouter".into(),
+                name: "some/model:free".into()
+            }
+        );
+        assert_eq!((args.way, args.session.as_str()), (Way::Plan, "a-b.1"));
+        assert_eq!(read("--help"), Ok(Parsed::Help));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, said) in [
+            ("--what", "--what"),
+            ("hello", "hello is no option"),
+            ("--model gpt", "gpt"),
+            ("--model :x", ":x"),
+            ("--strategy tree", "tree"),
+            ("--dir", "--dir needs"),
+            ("--dir=", "--dir needs"),
+            ("--session x", "--checkpoints"),
+            ("--checkpoints c --session ../x", "--session needs"),
+            ("--checkpoints c --session .x", "--session needs"),
+        ] {
+            let why = read(line).unwrap_err();
+            assert!(why.contains(said), "{line}: {why}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The program `agent-chat`, run as its users run it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-chat"));
+    command
+        .args(arguments)
+        .current_dir(dir)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Exit code, standard output and standard error.
+fn run(dir: &Path, arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = command(dir, arguments).spawn().unwrap();
+    // A program that refuses its arguments reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn every_strategy_answers_with_tools() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "from the file\n").unwrap();
+    let input =
+        "hello there\ncalc 2+3 and count words of one two and read a.txt\ncalc 1/0\nread ../x\n";
+    let wanted = "You said: hello there\n2+3 = 5\n2 words, 7 characters\na.txt says:\nfrom the file\n\
+        calc failed: a division by 0\nread_file failed: ../x: No such file or directory (os error 2)\n";
+    for way in ["loop", "react", "plan"] {
+        let (code, out, talk) = run(dir.path(), &["--dir", ".", "--strategy", way], input);
+        assert_eq!((code, out.as_str()), (0, wanted), "{way}");
+        assert!(talk.contains("  calc {\"expression\":\"2+3\"}\n"), "{talk}");
+        // Nobody types: there is no prompt.
+        assert!(!talk.contains('>'), "{talk}");
+    }
+    let (code, out, _) = run(dir.path(), &[], "read a.txt");
+    assert_eq!((code, out.contains("--dir")), (0, true));
+}
+
+#[test]
+fn a_conversation_branches_and_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let keeping = ["--checkpoints", "kept", "--session", "s"];
+    let (code, out, talk) = run(
+        dir.path(),
+        &keeping,
+        "one\n/branch other\ntwo\n/tree\n/checkout other\nthree\n/history\n",
+    );
+    assert_eq!(code, 0);
+    assert!(
+        out.contains(", 4 messages\n") && out.contains("other ("),
+        "{out}"
+    );
+    assert!(
+        out.ends_with(
+            "user: one\nassistant: You said: one\nuser: three\nassistant: You said: three\n"
+        ),
+        "{out}"
+    );
+    assert!(talk.contains("on other"), "{talk}");
+    let (code, out, talk) = run(
+        dir.path(),
+        &keeping,
+        "/history\n/checkout root\n/history\n/state\n",
+    );
+    assert_eq!((code, out.matches("user: one").count()), (0, 2));
+    assert!(
+        out.contains("user: two") && out.contains("user: three"),
+        "{out}"
+    );
+    assert!(talk.starts_with("  s goes on at other"), "{talk}");
+    let state: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (
+            &state["version"],
+            state["messages"].as_array().unwrap().len()
+        ),
+        (&"1.1.0".into(), 4)
+    );
+    // What is on the disk is what other programs of UAP read.
+    let folder = dir.path().join("kept/s");
+    for (kind, file) in [
+        ("uap-state", "checkpoint.json"),
+        ("uap-thread-tree", "thread-tree.json"),
+    ] {
+        let judged = Command::new(env!("CARGO_BIN_EXE_validate"))
+            .arg(kind)
+            .arg(folder.join(file))
+            .output()
+            .unwrap();
+        assert!(
+            judged.status.success(),
+            "{}",
+            String::from_utf8_lossy(&judged.stdout)
+        );
+    }
+    std::fs::write(folder.join("thread-tree.json"), "[]").unwrap();
+    let (code, out, talk) = run(dir.path(), &keeping, "one\n");
+    assert_eq!(
+        (code, out.as_str(), talk.lines().count()),
+        (2, "", 1),
+        "{talk}"
+    );
+    assert_eq!(
+        std::fs::read(folder.join("thread-tree.json")).unwrap(),
+        b"[]"
+    );
+}
+
+#[test]
+fn a_trace_has_every_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, ..) = run(dir.path(), &["--trace=t.jsonl"], "calc 2+3\n");
+    assert_eq!(code, 0);
+    let text = std::fs::read_to_string(dir.path().join("t.jsonl")).unwrap();
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let types: Vec<&str> = events
+        .iter()
+        .filter_map(|line| line["event"]["uap"]["type"].as_str())
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "step_start",
+            "action",
+            "observation",
+            "step_end",
+            "step_start",
+            "step_end"
+        ]
+    );
+    assert!(events.iter().all(|line| line["at"].is_u64()));
+}
+
+#[test]
+fn what_is_no_command_is_told_and_what_is_no_argument_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, talk) = run(
+        dir.path(),
+        &[],
+        "/what\n/checkout\n/checkout x\n/tree now\n/quit\nnever\n",
+    );
+    assert_eq!(
+        (code, out.as_str(), talk.lines().count()),
+        (1, "", 4),
+        "{talk}"
+    );
+    let (code, out, _) = run(dir.path(), &[], "/help");
+    assert_eq!((code, out.lines().count()), (0, 7));
+    for arguments in [
+        &["--what"][..],
+        &["--model", "openai:m"],
+        &["--model", "nobody:m"],
+        &["--strategy", "tree"],
+        &["--dir", "nowhere"],
+        &["--session", "x"],
+        &["--trace", "nowhere/t"],
+        &["--checkpoints", "/dev/null/x"],
+    ] {
+        let (code, out, talk) = run(dir.path(), arguments, "one\n");
+        assert_eq!(
+            (code, out.as_str(), talk.lines().count()),
+            (2, "", 1),
+            "{arguments:?} {talk}"
+        );
+        assert!(talk.starts_with("agent-chat: "), "{talk}");
+    }
+    let (code, out, _) = run(dir.path(), &["--help"], "");
+    assert_eq!((code, out.contains("usage: agent-chat")), (0, true));
+}
+
+#[test]
+fn text_from_elsewhere_drives_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "\u{1b}[2Jred\u{7}").unwrap();
+    let input = "read a.txt\nsay \u{1b}[31m\n/history\n/branch \u{1b}x\n/tree\n/\u{1b}\n";
+    let (_, out, talk) = run(dir.path(), &["--dir=."], input);
+    for shown in [out, talk] {
+        assert!(
+            !shown.contains('\u{1b}') && !shown.contains('\u{7}'),
+            "{shown:?}"
+        );
+    }
+}
+
+fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_the_answer_and_then_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = command(dir.path(), &["--strategy", "react"])
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut talk = BufReader::new(child.stderr.take().unwrap());
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    input.write_all(b"wait 50\n").unwrap();
+    let mut line = String::new();
+    talk.read_line(&mut line).unwrap();
+    assert_eq!(line, "  thinking: This takes patience.\n");
+    interrupt(&child);
+    line.clear();
+    talk.read_line(&mut line).unwrap();
+    assert_eq!(line, "  stopped; the question is not kept\n");
+    input.write_all(b"/history\nhello\n/help\n").unwrap();
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "You said: hello\n");
+    for _ in 0..7 {
+        out.read_line(&mut line).unwrap();
+    }
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn what_a_killed_answer_had_come_to_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let keeping = ["--checkpoints", "kept", "--strategy", "plan"];
+    let mut child = command(dir.path(), &keeping).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"calc 1+1 and wait 50\n").unwrap();
+    let talk = BufReader::new(child.stderr.take().unwrap());
+    let step = talk
+        .lines()
+        .map(Result::unwrap)
+        .find(|line| line == "  step 2: wait 50");
+    assert!(step.is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, out, talk) = run(dir.path(), &keeping, "/history\n");
+    assert_eq!(
+        (code, out.contains("assistant: 1+1 = 2\n")),
+        (0, true),
+        "{out}"
+    );
+    assert!(talk.contains("its last answer was cut off"), "{talk}");
+}

@@ -1,0 +1,139 @@
+//! The sessions that a store in files writes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use ubos_common::id::Uuid;
+
+use super::CheckpointError;
+use super::files::{failed, sync};
+
+/// Sessions held at a time; for one more the one that was used longest ago is let go. It is taken up again when it is
+/// saved, and what others did meanwhile is found then.
+const OPEN: usize = 64;
+
+/// Sessions whose last checkpoint is remembered; beyond them the one that was used longest ago is forgotten, and its next
+/// save taken for a first one.
+const SEEN: usize = 100_000;
+
+/// What a store has open, and what it has seen.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    open: BTreeMap<String, (u64, T)>,
+    seen: BTreeMap<String, (u64, Uuid)>,
+    uses: u64,
+}
+
+impl<T> Held<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            open: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            uses: 0,
+        }
+    }
+
+    pub(super) fn get(&mut self, session: &str) -> Option<&mut T> {
+        self.uses += 1;
+        let (used, open) = self.open.get_mut(session)?;
+        *used = self.uses;
+        Some(open)
+    }
+
+    pub(super) fn open(&mut self, session: &str, open: T) {
+        self.uses += 1;
+        make_room(&mut self.open, OPEN);
+        self.open.insert(session.to_owned(), (self.uses, open));
+    }
+
+    pub(super) fn close(&mut self, session: &str) -> Option<T> {
+        self.open.remove(session).map(|(_, open)| open)
+    }
+
+    /// The session's checkpoint that was saved or loaded last.
+    pub(super) fn seen(&self, session: &str) -> Option<Uuid> {
+        self.seen.get(session).map(|(_, checkpoint)| *checkpoint)
+    }
+
+    pub(super) fn saw(&mut self, session: &str, checkpoint: Option<Uuid>) {
+        self.uses += 1;
+        match checkpoint {
+            Some(checkpoint) => {
+                if !self.seen.contains_key(session) {
+                    make_room(&mut self.seen, SEEN);
+                }
+                self.seen
+                    .insert(session.to_owned(), (self.uses, checkpoint));
+            }
+            None => drop(self.seen.remove(session)),
+        }
+    }
+}
+
+fn make_room<T>(map: &mut BTreeMap<String, (u64, T)>, most: usize) {
+    while map.len() >= most {
+        let oldest = map.iter().min_by_key(|(_, (used, _))| *used);
+        let Some(name) = oldest.map(|(name, _)| name.clone()) else {
+            return;
+        };
+        map.remove(&name);
+    }
+}
+
+/// A session's folder, made where it is not there, and held: it falls with this value, or with the process.
+#[derive(Debug)]
+pub(super) struct Hold(
+    #[expect(clippy::disallowed_types, reason = "a store in files")]
+    #[expect(dead_code, reason = "only its drop matters")]
+    Option<fs::File>,
+);
+
+impl Hold {
+    // impl: UAP-12-4
+    pub(super) fn take(folder: &Path) -> Result<Self, CheckpointError> {
+        /// How often the folder may be removed between two looks.
+        const TRIES: usize = 100;
+        if !cfg!(unix) {
+            fs::create_dir_all(folder).map_err(failed)?;
+            return Ok(Self(None));
+        }
+        for _ in 0..TRIES {
+            if !folder.is_dir() {
+                fs::create_dir_all(folder).map_err(failed)?;
+                folder.parent().map_or(Ok(()), sync)?;
+            }
+            #[expect(clippy::disallowed_types, reason = "a store in files")]
+            let opened = match fs::File::open(folder) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(failed)?,
+            };
+            match opened.try_lock() {
+                Err(fs::TryLockError::WouldBlock) => return Err(CheckpointError::InUse),
+                Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+                Ok(()) => {}
+            }
+            // A session that was forgotten in between has left its folder to nobody.
+            if is_at(&opened, folder) {
+                return Ok(Self(Some(opened)));
+            }
+        }
+        Err(CheckpointError::InUse)
+    }
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_types, reason = "a store in files")]
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let (Ok(held), Ok(there)) = (file.metadata(), fs::metadata(path)) else {
+        return false;
+    };
+    (held.dev(), held.ino()) == (there.dev(), there.ino())
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::disallowed_types, reason = "a store in files")]
+fn is_at(_file: &fs::File, _path: &Path) -> bool {
+    true
+}

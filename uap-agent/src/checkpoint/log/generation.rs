@@ -1,0 +1,136 @@
+//! The logs of a session: one, and for a moment its successor.
+//!
+//! ```text
+//! <folder>/<session>/g0000000000000000/    the log; the highest number counts
+//! <folder>/<session>/new/                  one that is being written
+//! <folder>/<session>/gone/                 one that is being removed
+//! ```
+//!
+//! A log gets its number when it is whole and on the disk, so that whatever a crash leaves, one log counts, and it has a
+//! record.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ubos_common::id::IdSource;
+use ubos_common::log::{AppendError, Config, Log, LogId, OpenError, Sync};
+
+use super::Options;
+use super::past::record_place;
+use super::record::{Record, damaged};
+use crate::checkpoint::CheckpointError;
+use crate::checkpoint::files::{failed, sync, unless_missing};
+
+const NEW: &str = "new";
+const GONE: &str = "gone";
+
+/// Bytes that a log takes ahead on the disk while it is open.
+const SEGMENT: u64 = 1 << 20;
+
+pub(super) fn folder(session: &Path, number: u64) -> PathBuf {
+    session.join(format!("g{number:016x}"))
+}
+
+/// The log of a session that counts.
+pub(super) fn current(session: &Path) -> Result<Option<u64>, CheckpointError> {
+    Ok(all(session)?.into_iter().max())
+}
+
+fn all(session: &Path) -> Result<Vec<u64>, CheckpointError> {
+    let Some(entries) = unless_missing(fs::read_dir(session))? else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        let digits = name.to_str().and_then(|name| name.strip_prefix('g'));
+        let digits = digits.filter(|digits| digits.len() == 16);
+        found.extend(digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+    }
+    Ok(found)
+}
+
+/// Removes what a crash has left. The session is held.
+pub(super) fn clean(session: &Path) -> Result<(), CheckpointError> {
+    let found = all(session)?;
+    let counts = found.iter().max().copied();
+    for old in found.into_iter().filter(|old| Some(*old) != counts) {
+        unless_missing(fs::remove_dir_all(folder(session, old)))?;
+    }
+    unless_missing(fs::remove_dir_all(session.join(NEW)))?;
+    unless_missing(fs::remove_dir_all(session.join(GONE))).map(drop)
+}
+
+/// Writes a log and puts it in the place of the one that counts. The session is held.
+pub(super) fn write(
+    session: &Path,
+    name: &str,
+    options: &Options,
+    mut next: impl FnMut() -> Result<Option<Record>, CheckpointError>,
+) -> Result<u64, CheckpointError> {
+    clean(session)?;
+    let mut ids =
+        IdSource::from_os().map_err(|error| CheckpointError::Failed(error.to_string().into()))?;
+    let config = config(options).log_id(LogId::from(ids.uuid()));
+    let log = Log::open(session.join(NEW), config.sync(Sync::None)).map_err(unopened)?;
+    while let Some(record) = next()? {
+        append(&log, name, options, &record)?;
+    }
+    log.close().map_err(unwritten)?;
+    let before = current(session)?;
+    let number = before.map_or(0, |before| before + 1);
+    fs::rename(session.join(NEW), folder(session, number)).map_err(failed)?;
+    sync(session)?;
+    if let Some(before) = before {
+        // What is left of it does not count any more.
+        let _ = fs::remove_dir_all(folder(session, before));
+    }
+    Ok(number)
+}
+
+/// Removes the log that counts. The session is held.
+pub(super) fn remove(session: &Path) -> Result<(), CheckpointError> {
+    clean(session)?;
+    if let Some(number) = current(session)? {
+        fs::rename(folder(session, number), session.join(GONE)).map_err(failed)?;
+        sync(session)?;
+    }
+    unless_missing(fs::remove_dir_all(session)).map(drop)
+}
+
+pub(super) fn open(session: &Path, number: u64, options: &Options) -> Result<Log, CheckpointError> {
+    Log::open(folder(session, number), config(options)).map_err(unopened)
+}
+
+/// Appends a record; tells how many bytes it has.
+pub(super) fn append(
+    log: &Log,
+    session: &str,
+    options: &Options,
+    record: &Record,
+) -> Result<usize, CheckpointError> {
+    let text = ubos_common::json::to_vec(record);
+    let place = record_place(session, log.head().next_sequence);
+    let bytes = options.sealing.seal(&place, &text)?;
+    log.append(&bytes).map_err(unwritten)?;
+    Ok(bytes.len())
+}
+
+fn config(options: &Options) -> Config {
+    Config::default()
+        .segment_bytes(SEGMENT)
+        .limits(options.log_limits())
+}
+
+fn unopened(error: OpenError) -> CheckpointError {
+    match error {
+        OpenError::Locked => CheckpointError::InUse,
+        OpenError::Damaged(damage) => damaged(damage),
+        OpenError::Io(error) => failed(error),
+        other => CheckpointError::Failed(other.to_string().into()),
+    }
+}
+
+fn unwritten(error: AppendError) -> CheckpointError {
+    CheckpointError::Failed(error.to_string().into())
+}

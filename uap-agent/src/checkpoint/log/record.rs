@@ -1,0 +1,117 @@
+//! What one save writes.
+
+use ubos_common::id::Uuid;
+use ubos_common::json::{self, Limits, RawBuf, RawObject, read_raw};
+use ubos_common::time::Timestamp;
+use ubos_common::violation::Profile;
+
+use crate::checkpoint::{CheckpointError, CheckpointMetadata};
+use crate::state::AgentState;
+use crate::state::delta::Delta;
+
+ubos_common::wire! {
+    /// A checkpoint: a whole state, or what makes it of the one before.
+    pub(super) struct Record {
+        /// The checkpoint's id.
+        required checkpoint: Uuid = "c", "UAP-12-4";
+        /// Seconds since 1970.
+        required at: i64 = "t", "UAP-12-4";
+        /// As the metadata says.
+        required step: u64 = "s", "UAP-12-4";
+        /// The agent; absent where it is that of the record before.
+        nullable agent: String = "a", "UAP-12-4";
+        /// Members of the metadata that its type does not know.
+        nullable known: RawObject = "x", "UAP-12-4";
+        /// Records back to the last whole state; absent where this is one.
+        nullable back: u64 = "b", "UAP-12-4";
+        /// A whole state.
+        nullable state: RawBuf = "f", "UAP-12-4";
+        /// What is new.
+        nullable delta: RawBuf = "d", "UAP-12-4";
+    }
+}
+
+impl Record {
+    pub(super) fn whole(metadata: &CheckpointMetadata, state: &AgentState) -> Self {
+        let mut record = Self::of(metadata);
+        record.agent = Some(metadata.agent_id.clone());
+        record.state = Some(RawBuf::assume_sound(state.to_json()));
+        record
+    }
+
+    /// A difference to the record before, whose agent is given.
+    pub(super) fn difference(
+        metadata: &CheckpointMetadata,
+        delta: &Delta,
+        agent: &str,
+        back: u64,
+    ) -> Self {
+        let mut record = Self::of(metadata);
+        record.agent = Some(metadata.agent_id.clone()).filter(|new| new != agent);
+        record.back = Some(back);
+        record.delta = Some(RawBuf::assume_sound(json::to_string(delta)));
+        record
+    }
+
+    fn of(metadata: &CheckpointMetadata) -> Self {
+        let at = metadata.timestamp.unix();
+        let mut record = Self::new(metadata.checkpoint_id, at, metadata.step);
+        if !metadata.extra.is_empty() {
+            let mut known = Vec::new();
+            let mut object = json::MemberWriter::begin(&mut known);
+            metadata.extra.write_into(&mut object);
+            object.end();
+            let text = String::from_utf8(known).unwrap_or_default();
+            record.known = RawObject::new(RawBuf::assume_sound(text));
+        }
+        record
+    }
+
+    /// The metadata, once it is known who saved.
+    pub(super) fn metadata(
+        &self,
+        session: &str,
+        agent: &str,
+        limits: &Limits,
+    ) -> Result<CheckpointMetadata, CheckpointError> {
+        let at = Timestamp::from_unix(self.at).ok_or_else(|| damaged("a time that is none"))?;
+        let mut metadata = CheckpointMetadata::new(
+            session.to_owned(),
+            self.checkpoint,
+            at,
+            self.step,
+            agent.to_owned(),
+        );
+        if let Some(known) = &self.known {
+            let read = read_raw::<Unknown>(known.as_raw(), limits, Profile::Strict);
+            metadata.extra = read.map_err(damaged)?.0.extra;
+        }
+        Ok(metadata)
+    }
+
+    /// The state, made of the one before where this is a difference.
+    pub(super) fn apply(
+        &self,
+        before: Option<&AgentState>,
+        limits: &Limits,
+    ) -> Result<AgentState, CheckpointError> {
+        if let Some(state) = &self.state {
+            return AgentState::from_json(state.as_str().as_bytes(), limits).map_err(damaged);
+        }
+        let (Some(before), Some(delta)) = (before, &self.delta) else {
+            return Err(damaged("a difference to nothing"));
+        };
+        let read = read_raw::<Delta>(delta.as_raw(), limits, Profile::Strict);
+        let (delta, _) = read.map_err(damaged)?;
+        delta.apply(before, limits).map_err(damaged)
+    }
+}
+
+ubos_common::wire! {
+    /// An object whose members are all unknown.
+    struct Unknown {}
+}
+
+pub(super) fn damaged(what: impl ToString) -> CheckpointError {
+    CheckpointError::Damaged(what.to_string().into())
+}

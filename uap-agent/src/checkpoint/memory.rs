@@ -1,0 +1,190 @@
+//! Checkpoints in memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use ubos_common::id::Uuid;
+
+use super::writers::Writers;
+use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
+use crate::state::AgentState;
+
+/// Keeps states in memory, for as long as the process lives. States share what they have in common, so a history costs
+/// what its steps added.
+#[derive(Debug)]
+pub struct MemoryCheckpoints {
+    limit: usize,
+    kept: usize,
+    sessions: Mutex<BTreeMap<String, Session>>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    /// Never empty, once it is in the map.
+    checkpoints: VecDeque<(CheckpointMetadata, AgentState)>,
+    writers: Writers,
+}
+
+impl MemoryCheckpoints {
+    /// Sessions of [`MemoryCheckpoints::default`].
+    pub const DEFAULT_LIMIT: usize = 100_000;
+    /// Checkpoints of one session, unless told otherwise.
+    pub const DEFAULT_HISTORY: usize = 1_000;
+
+    /// A store for at most `limit` sessions; a save for one more is refused.
+    #[must_use]
+    pub const fn with_limit(limit: usize) -> Self {
+        Self {
+            limit,
+            kept: Self::DEFAULT_HISTORY,
+            sessions: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Sets how many checkpoints of a session are kept, at least one; beyond them the oldest goes.
+    #[must_use]
+    pub fn with_history(mut self, checkpoints: usize) -> Self {
+        self.kept = checkpoints.max(1);
+        self
+    }
+
+    fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut BTreeMap<String, Session>) -> Result<T, CheckpointError>,
+    ) -> StoreFuture<'static, T> {
+        let done = act(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
+        Box::pin(core::future::ready(done))
+    }
+
+    fn room(&self, sessions: &BTreeMap<String, Session>) -> Result<(), CheckpointError> {
+        if sessions.len() < self.limit {
+            Ok(())
+        } else {
+            Err(CheckpointError::Full { limit: self.limit })
+        }
+    }
+}
+
+impl Default for MemoryCheckpoints {
+    fn default() -> Self {
+        Self::with_limit(Self::DEFAULT_LIMIT)
+    }
+}
+
+impl CheckpointStore for MemoryCheckpoints {
+    fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
+        self.with(|sessions| {
+            if !sessions.contains_key(&metadata.session_id) {
+                self.room(sessions)?;
+            }
+            let session = sessions.entry(metadata.session_id.clone()).or_default();
+            session.writers.check(&metadata, &state)?;
+            session.writers.saved(&metadata, &state);
+            session.checkpoints.push_back((metadata, state));
+            if session.checkpoints.len() > self.kept {
+                session.checkpoints.pop_front();
+            }
+            Ok(())
+        })
+    }
+
+    fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
+        self.with(|sessions| {
+            let session = sessions.get_mut(session_id).map(|session| {
+                session.writers.loaded();
+                session.checkpoints.back()
+            });
+            Ok(session.flatten().map(|(_, state)| state.clone()))
+        })
+    }
+
+    fn load_metadata<'a>(
+        &'a self,
+        session_id: &'a str,
+    ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
+        self.with(|sessions| {
+            let last = sessions.get(session_id).and_then(|s| s.checkpoints.back());
+            Ok(last.map(|(metadata, _)| metadata.clone()))
+        })
+    }
+
+    fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        self.with(|sessions| {
+            sessions.remove(session_id);
+            Ok(())
+        })
+    }
+
+    fn list(&self) -> StoreFuture<'_, Vec<String>> {
+        self.with(|sessions| Ok(sessions.keys().cloned().collect()))
+    }
+}
+
+impl CheckpointHistory for MemoryCheckpoints {
+    fn history<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Vec<CheckpointMetadata>> {
+        self.with(|sessions| {
+            let kept = sessions.get(session_id).map(|s| &s.checkpoints);
+            let kept = kept.into_iter().flatten();
+            Ok(kept.map(|(metadata, _)| metadata.clone()).collect())
+        })
+    }
+
+    fn load_at<'a>(
+        &'a self,
+        session_id: &'a str,
+        checkpoint_id: Uuid,
+    ) -> StoreFuture<'a, Option<AgentState>> {
+        self.with(|sessions| {
+            let session = sessions.get(session_id);
+            let found = session.and_then(|session| Some((session, session.find(checkpoint_id)?)));
+            let found = found.and_then(|(session, n)| session.checkpoints.get(n));
+            Ok(found.map(|(_, state)| state.clone()))
+        })
+    }
+
+    fn fork<'a>(
+        &'a self,
+        session_id: &'a str,
+        checkpoint_id: Uuid,
+        new_session_id: &'a str,
+    ) -> StoreFuture<'a, ()> {
+        self.with(|sessions| {
+            if sessions.contains_key(new_session_id) {
+                return Err(CheckpointError::Exists);
+            }
+            let unknown = CheckpointError::Unknown {
+                checkpoint: checkpoint_id,
+            };
+            let session = sessions.get(session_id).ok_or_else(|| unknown.clone())?;
+            let last = session.find(checkpoint_id).ok_or(unknown)?;
+            self.room(sessions)?;
+            let mut forked = Session::default();
+            for (metadata, state) in session.checkpoints.iter().take(last + 1) {
+                let mut metadata = metadata.clone();
+                metadata.session_id = new_session_id.to_owned();
+                forked.writers.found(&metadata, state);
+                forked.checkpoints.push_back((metadata, state.clone()));
+            }
+            sessions.insert(new_session_id.to_owned(), forked);
+            Ok(())
+        })
+    }
+
+    fn prune<'a>(&'a self, session_id: &'a str, keep: usize) -> StoreFuture<'a, usize> {
+        self.with(|sessions| {
+            let Some(session) = sessions.get_mut(session_id) else {
+                return Ok(0);
+            };
+            let gone = session.checkpoints.len().saturating_sub(keep.max(1));
+            session.checkpoints.drain(..gone);
+            Ok(gone)
+        })
+    }
+}
+
+impl Session {
+    fn find(&self, checkpoint: Uuid) -> Option<usize> {
+        let mut checkpoints = self.checkpoints.iter();
+        checkpoints.position(|(metadata, _)| metadata.checkpoint_id == checkpoint)
+    }
+}

@@ -1,0 +1,116 @@
+//! Who writes a session, as far as one store has seen.
+
+use std::collections::VecDeque;
+
+use ubos_common::id::Uuid;
+use upp::Messages;
+
+use super::{CheckpointError, CheckpointMetadata};
+use crate::state::AgentState;
+
+/// Lines that others have taken over and that are remembered.
+const BEHIND: usize = 16;
+
+/// The lines of saves in one session. A save goes on from the last one when its conversation begins with the last
+/// one's. One that does not is a turn of the same user's, back to an earlier state, which is fine; or the next save of a
+/// writer that another has taken over from meanwhile, which is not.
+// impl: UAP-12-4
+#[derive(Debug, Default)]
+pub(super) struct Writers {
+    last: Option<Line>,
+    behind: VecDeque<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    checkpoint: Uuid,
+    agent: String,
+    step: u64,
+    messages: Messages,
+}
+
+impl Line {
+    fn new(metadata: &CheckpointMetadata, state: &AgentState) -> Self {
+        Self {
+            checkpoint: metadata.checkpoint_id,
+            agent: metadata.agent_id.clone(),
+            step: metadata.step,
+            messages: state.messages().clone(),
+        }
+    }
+
+    fn is_continued_by(&self, state: &AgentState) -> bool {
+        let mine = self.messages.len();
+        mine <= state.messages().len() && state.messages().common_prefix(&self.messages) == mine
+    }
+
+    /// Whether a save comes from who saved this, and who was taken over by the last one.
+    fn comes_back(&self, last: &Self, metadata: &CheckpointMetadata, state: &AgentState) -> bool {
+        if self.agent != metadata.agent_id {
+            return false;
+        }
+        // Another agent has the session now, or another run of this one: a run saves step by step.
+        self.agent != last.agent
+            || (metadata.step == self.step.saturating_add(1)
+                && !self.messages.is_empty()
+                && self.is_continued_by(state))
+    }
+}
+
+impl Writers {
+    /// Whether a save may follow the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Conflict`].
+    pub(super) fn check(
+        &mut self,
+        metadata: &CheckpointMetadata,
+        state: &AgentState,
+    ) -> Result<(), CheckpointError> {
+        let Some(last) = &self.last else {
+            return Ok(());
+        };
+        if last.is_continued_by(state) {
+            return Ok(());
+        }
+        let back = |line: &&mut Line| line.comes_back(last, metadata, state);
+        let Some(line) = self.behind.iter_mut().rev().find(back) else {
+            return Ok(());
+        };
+        // Its next save is refused as well.
+        *line = Line::new(metadata, state);
+        Err(CheckpointError::Conflict {
+            found: last.checkpoint,
+        })
+    }
+
+    /// A save is done.
+    pub(super) fn saved(&mut self, metadata: &CheckpointMetadata, state: &AgentState) {
+        let line = Line::new(metadata, state);
+        let Some(last) = self.last.replace(line) else {
+            return;
+        };
+        let goes_on = last.is_continued_by(state);
+        if goes_on && last.agent == metadata.agent_id {
+            return;
+        }
+        self.behind
+            .retain(|line| line.agent != metadata.agent_id || line.agent == last.agent);
+        if self.behind.len() >= BEHIND {
+            self.behind.pop_front();
+        }
+        self.behind.push_back(last);
+    }
+
+    /// Somebody has seen what is there: whoever saves next may go on.
+    pub(super) fn loaded(&mut self) {
+        self.behind.clear();
+    }
+
+    /// What was saved last, as it was found.
+    pub(super) fn found(&mut self, metadata: &CheckpointMetadata, state: &AgentState) {
+        self.last = Some(Line::new(metadata, state));
+        self.behind.clear();
+    }
+}

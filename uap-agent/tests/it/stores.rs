@@ -1,0 +1,356 @@
+//! What holds of every store, and that the suites find a store of which it does not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures::executor::block_on;
+use futures::future::FutureExt;
+use uap_agent::checkpoint::{StoreFault, StoreFuture, check_history, check_store, check_writers};
+use uap_agent::{
+    AgentState, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
+    FileCheckpoints, LogCheckpoints, MemoryCheckpoints,
+};
+use ubos_common::id::Uuid;
+
+use crate::seals::Toy;
+
+// spec: UAP-12-7
+#[test]
+fn every_store_does_what_stores_do() {
+    block_on(check_store(&MemoryCheckpoints::default())).unwrap();
+    for seal in [None, Some(Arc::new(Toy::new(7)))] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = FileCheckpoints::open(folder.path()).unwrap();
+        let mut log = LogCheckpoints::open(folder.path().join("log")).unwrap();
+        if let Some(seal) = seal {
+            (files, log) = (files.with_seal(seal.clone()), log.with_seal(seal));
+        }
+        block_on(check_store(&files)).unwrap();
+        block_on(check_store(&log)).unwrap();
+    }
+}
+
+// spec: UAP-12-4
+#[test]
+fn every_history_does_what_histories_do() {
+    block_on(check_history(&MemoryCheckpoints::default())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let log = LogCheckpoints::open(folder.path()).unwrap();
+    block_on(check_history(&log)).unwrap();
+    let log = log.with_seal(Arc::new(Toy::new(7)));
+    block_on(check_history(&log)).unwrap();
+}
+
+// spec: UAP-12-4
+#[test]
+fn two_writers_are_told_apart_in_every_store() {
+    let memory = MemoryCheckpoints::default();
+    block_on(check_writers(&memory, &memory)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let files = || FileCheckpoints::open(folder.path().join("files")).unwrap();
+    let (one, other) = (files(), files());
+    block_on(check_writers(&one, &one)).unwrap();
+    block_on(check_writers(&one, &other)).unwrap();
+    let log = || LogCheckpoints::open(folder.path().join("log")).unwrap();
+    let (one, other) = (log(), log());
+    block_on(check_writers(&one, &one)).unwrap();
+    block_on(check_writers(&one, &other)).unwrap();
+}
+
+/// One thing that a store does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    LosesSaves,
+    KeepsTheFirst,
+    LosesReasoning,
+    OldMetadata,
+    MixesNames,
+    MixesCase,
+    ForgetsAll,
+    ForgetsNothing,
+    UnsortedList,
+    TakesAnyName,
+    LateSaves,
+    HalfHistory,
+    BackwardHistory,
+    ForksAll,
+    ForksOver,
+    PrunesNothing,
+    PrunesAll,
+    PrunesTheWrongEnd,
+    AtIsLast,
+    NoConflict,
+    WrongError,
+}
+
+/// Memory with a fault.
+struct Faulty {
+    inner: MemoryCheckpoints,
+    fault: Fault,
+    saves: AtomicUsize,
+    late: std::sync::Mutex<Vec<(CheckpointMetadata, AgentState)>>,
+    took: AtomicBool,
+}
+
+impl Faulty {
+    fn new(fault: Fault) -> Self {
+        Self {
+            inner: MemoryCheckpoints::default(),
+            fault,
+            saves: AtomicUsize::new(0),
+            late: std::sync::Mutex::default(),
+            took: AtomicBool::new(false),
+        }
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    fn name(&self, session: &str) -> String {
+        match self.fault {
+            Fault::MixesNames => session.replace("%2F", "/"),
+            Fault::MixesCase => session.to_lowercase(),
+            _ => session.to_owned(),
+        }
+    }
+
+    fn keep(&self, metadata: CheckpointMetadata, state: AgentState) -> Result<(), CheckpointError> {
+        self.inner.save(metadata, state).now_or_never().unwrap()
+    }
+}
+
+impl CheckpointStore for Faulty {
+    fn takes_session(&self, session: &str) -> Result<(), CheckpointError> {
+        let refused = self.is(Fault::TakesAnyName) && session == "..";
+        if refused {
+            Err(CheckpointError::Session("no"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn save<'a>(
+        &'a self,
+        mut metadata: CheckpointMetadata,
+        mut state: AgentState,
+    ) -> StoreFuture<'a, ()> {
+        async move {
+            let n = self.saves.fetch_add(1, Ordering::SeqCst);
+            metadata.session_id = self.name(&metadata.session_id);
+            let kept = self.inner.load_metadata(&metadata.session_id).await?;
+            match self.fault {
+                Fault::LosesSaves if n == 20 => return Ok(()),
+                Fault::KeepsTheFirst if kept.is_some() => return Ok(()),
+                Fault::LosesReasoning => {
+                    let json = state.to_json();
+                    let from = json.find(",\"reasoning\":").unwrap();
+                    let to = from + json[from..].find(']').unwrap() + 1;
+                    let cut = format!("{}{}", &json[..from], &json[to..]);
+                    state = AgentState::from_json(cut.as_bytes(), &Default::default()).unwrap();
+                }
+                Fault::OldMetadata if kept.is_some() => {
+                    metadata.checkpoint_id = kept.unwrap().checkpoint_id;
+                }
+                Fault::LateSaves => {
+                    // The saves that are asked for together come through in the wrong order.
+                    let mut late = self.late.lock().unwrap();
+                    if metadata.session_id.starts_with("at once") {
+                        late.push((metadata, state));
+                        if late.len() == 8 {
+                            let names: Vec<_> =
+                                late.iter().map(|(m, _)| m.session_id.clone()).collect();
+                            for ((mut metadata, state), name) in
+                                late.drain(..).zip(names.into_iter().rev())
+                            {
+                                metadata.session_id = name;
+                                self.keep(metadata, state)?;
+                            }
+                        }
+                        return Ok(());
+                    }
+                }
+                Fault::NoConflict => {
+                    let session = metadata.session_id.clone();
+                    self.inner.load(&session).await?;
+                }
+                _ => {}
+            }
+            self.keep(metadata, state)
+        }
+        .boxed()
+    }
+
+    fn load<'a>(&'a self, session: &'a str) -> StoreFuture<'a, Option<AgentState>> {
+        async move { self.inner.load(&self.name(session)).await }.boxed()
+    }
+
+    fn load_metadata<'a>(
+        &'a self,
+        session: &'a str,
+    ) -> StoreFuture<'a, Option<CheckpointMetadata>> {
+        async move {
+            let known = self.inner.load_metadata(&self.name(session)).await?;
+            Ok(known.map(|mut known| {
+                known.session_id = session.to_owned();
+                known
+            }))
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(&'a self, session: &'a str) -> StoreFuture<'a, ()> {
+        async move {
+            match self.fault {
+                Fault::ForgetsNothing => return Ok(()),
+                Fault::ForgetsAll => {
+                    for session in self.inner.list().await? {
+                        self.inner.delete(&session).await?;
+                    }
+                }
+                _ => {}
+            }
+            self.inner.delete(&self.name(session)).await
+        }
+        .boxed()
+    }
+
+    fn list(&self) -> StoreFuture<'_, Vec<String>> {
+        async move {
+            let mut list = self.inner.list().await?;
+            if self.is(Fault::UnsortedList) {
+                list.reverse();
+            }
+            Ok(list)
+        }
+        .boxed()
+    }
+}
+
+impl CheckpointHistory for Faulty {
+    fn history<'a>(&'a self, session: &'a str) -> StoreFuture<'a, Vec<CheckpointMetadata>> {
+        async move {
+            let mut history = self.inner.history(session).await?;
+            match self.fault {
+                Fault::HalfHistory => drop(history.drain(..history.len() / 2)),
+                Fault::BackwardHistory => history.reverse(),
+                _ => {}
+            }
+            Ok(history)
+        }
+        .boxed()
+    }
+
+    fn load_at<'a>(&'a self, session: &'a str, at: Uuid) -> StoreFuture<'a, Option<AgentState>> {
+        match self.fault {
+            Fault::AtIsLast => self.inner.load(session),
+            _ => self.inner.load_at(session, at),
+        }
+    }
+
+    fn fork<'a>(&'a self, session: &'a str, at: Uuid, new: &'a str) -> StoreFuture<'a, ()> {
+        async move {
+            match self.fault {
+                Fault::ForksAll => {
+                    let last = self.inner.load_metadata(session).await?;
+                    let at = last.map_or(at, |last| last.checkpoint_id);
+                    self.inner.fork(session, at, new).await
+                }
+                Fault::ForksOver => {
+                    if self.inner.load_at(session, at).await?.is_some() && session != new {
+                        self.inner.delete(new).await?;
+                    }
+                    self.inner.fork(session, at, new).await
+                }
+                Fault::WrongError => {
+                    let forked = self.inner.fork(session, at, new).await;
+                    forked.map_err(|_| CheckpointError::Failed("something".into()))
+                }
+                _ => self.inner.fork(session, at, new).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn prune<'a>(&'a self, session: &'a str, keep: usize) -> StoreFuture<'a, usize> {
+        async move {
+            let history = self.inner.history(session).await?;
+            match self.fault {
+                Fault::PrunesNothing => Ok(history.len().saturating_sub(keep.max(1))),
+                Fault::PrunesAll if keep == 0 => {
+                    self.inner.delete(session).await?;
+                    Ok(history.len())
+                }
+                Fault::PrunesTheWrongEnd if history.len() > keep.max(1) => {
+                    let first = history[keep.max(1) - 1].checkpoint_id;
+                    self.inner.fork(session, first, "aside").await?;
+                    self.inner.delete(session).await?;
+                    self.inner.fork("aside", first, session).await?;
+                    self.inner.delete("aside").await?;
+                    self.took.store(true, Ordering::SeqCst);
+                    Ok(history.len() - keep.max(1))
+                }
+                _ => self.inner.prune(session, keep).await,
+            }
+        }
+        .boxed()
+    }
+}
+
+// spec: UAP-12-7, UAP-12-4
+#[test]
+fn a_store_with_a_fault_is_found() {
+    use Fault::*;
+    for fault in [
+        LosesSaves,
+        KeepsTheFirst,
+        LosesReasoning,
+        OldMetadata,
+        MixesNames,
+        MixesCase,
+        ForgetsAll,
+        ForgetsNothing,
+        UnsortedList,
+        TakesAnyName,
+        LateSaves,
+    ] {
+        let found = block_on(check_store(&Faulty::new(fault)));
+        assert!(
+            matches!(found, Err(StoreFault::Wrong(_))),
+            "{fault:?}: {found:?}"
+        );
+    }
+    for fault in [
+        HalfHistory,
+        BackwardHistory,
+        ForksAll,
+        ForksOver,
+        PrunesNothing,
+        PrunesAll,
+        PrunesTheWrongEnd,
+        AtIsLast,
+        WrongError,
+        ForgetsNothing,
+        KeepsTheFirst,
+    ] {
+        let found = block_on(check_history(&Faulty::new(fault)));
+        assert!(
+            matches!(found, Err(StoreFault::Wrong(_))),
+            "{fault:?}: {found:?}"
+        );
+    }
+    for fault in [NoConflict, ForgetsNothing, KeepsTheFirst] {
+        let store = Faulty::new(fault);
+        let found = block_on(check_writers(&store, &store));
+        assert!(
+            matches!(found, Err(StoreFault::Wrong(_))),
+            "{fault:?}: {found:?}"
+        );
+    }
+    // Two stores that know nothing of each other.
+    let found = block_on(check_writers(
+        &MemoryCheckpoints::default(),
+        &MemoryCheckpoints::default(),
+    ));
+    assert!(matches!(found, Err(StoreFault::Wrong(_))), "{found:?}");
+}

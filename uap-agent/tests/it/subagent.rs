@@ -1,0 +1,354 @@
+//! Agents that are called as tools: what the parent hears, keeps and ends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::executor::block_on;
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
+use uap_agent::event::SubagentTold;
+use uap_agent::{
+    Agent, AgentState, AgentStreamEvent, CheckpointStore, EventData, MemoryCheckpoints, RunScope,
+    SubagentTool, UapEventType, agent,
+};
+use ubos_common::json::{RawObject, to_string};
+use upp::{ErrorCode, FnTool, Message, Reply, Tool, json_text, object};
+
+use crate::support::{Noting, calling, options, script};
+
+fn child(replies: impl IntoIterator<Item = Reply>) -> Agent {
+    agent(options(&script(replies))).unwrap()
+}
+
+fn explorer(child: Agent) -> SubagentTool {
+    let schema = object(r#"{"type":"object"}"#).unwrap();
+    SubagentTool::new(child, "explore", "Looks", schema, |arguments| {
+        Ok(format!("look at {}", arguments.as_str()))
+    })
+    .with_subagent_type("explorer")
+}
+
+fn lead(tool: SubagentTool, replies: Vec<Reply>) -> Agent {
+    agent(options(&script(replies)).with_tools([Arc::new(tool) as Arc<dyn Tool>])).unwrap()
+}
+
+fn exploring(id: &str) -> Reply {
+    Reply::silent().calling(id, "explore", object(r#"{"at":1}"#).unwrap())
+}
+
+fn subagent_events(events: &[AgentStreamEvent]) -> Vec<Value> {
+    let json = events.iter().map(to_string);
+    json.map(|text| serde_json::from_str::<Value>(&text).unwrap())
+        .filter(|event| {
+            event["uap"]["type"]
+                .as_str()
+                .is_some_and(|t| t.starts_with("subagent"))
+        })
+        .collect()
+}
+
+fn is_uuid_v4(text: &str) -> bool {
+    uuid_of(text).is_some_and(|uuid| uuid.get_version_num() == 4)
+}
+
+fn uuid_of(text: &str) -> Option<ubos_common::id::Uuid> {
+    ubos_common::id::parse_hyphenated(text).ok()
+}
+
+// spec: UAP-8-3, UAP-3-1
+#[test]
+fn a_child_is_heard_live_between_the_events_of_its_parent() {
+    let kid = child([calling("look", "k1", r#"{"a":1}"#), Reply::text("found it")]);
+    let kid_id = kid.id().to_owned();
+    let lead = lead(explorer(kid), vec![exploring("c1"), Reply::text("thanks")]);
+    let events: Vec<_> = block_on(lead.stream("go", &lead.initial_state()).collect());
+    let told = subagent_events(&events);
+    let data = |n: usize| &told[n]["uap"]["data"];
+    let last = told.len() - 1;
+    assert_eq!(told[0]["uap"]["type"], "subagent_start");
+    assert_eq!(data(0)["prompt"], r#"look at {"at":1}"#);
+    assert_eq!(data(0)["subagentType"], "explorer");
+    assert_eq!(told[last]["uap"]["type"], "subagent_end");
+    assert_eq!(
+        (&data(last)["success"], &data(last)["result"]),
+        (&true.into(), &"found it".into())
+    );
+    assert!(data(last)["timestamp"].as_i64() >= data(0)["timestamp"].as_i64());
+    assert_eq!(data(last)["usage"]["totalTokens"], 16);
+    let ran = &data(last)["toolExecutions"][0];
+    assert_eq!(
+        (&ran["toolName"], &ran["toolCallId"], &ran["result"]),
+        (&"echo".into(), &"k1".into(), &r#"{"a":1}"#.into())
+    );
+    let ids: BTreeSet<&str> = told
+        .iter()
+        .map(|e| e["uap"]["data"]["subagentId"].as_str().unwrap())
+        .collect();
+    assert!(ids.len() == 1 && ids.iter().all(|id| is_uuid_v4(id)));
+    for (n, event) in told.iter().enumerate() {
+        assert_eq!(event["uap"]["data"]["parentToolCallId"], "c1");
+        assert_eq!(
+            (&event["uap"]["agentId"], &event["uap"]["step"]),
+            (&lead.id().into(), &1.into())
+        );
+        let inner = &event["uap"]["data"]["innerEvent"];
+        assert_eq!(inner.is_null(), n == 0 || n == last);
+        if inner["source"] == "uap" {
+            assert_eq!(inner["uap"]["agentId"], kid_id.as_str());
+        }
+    }
+    // All of the child's events, between the start and the end of the call that runs it.
+    let name = |event: &AgentStreamEvent| match event {
+        AgentStreamEvent::Uap(event) => event.event_type.to_string(),
+        AgentStreamEvent::Upp(event) => event.event_type.to_string(),
+        _ => panic!(),
+    };
+    let names: Vec<String> = events.iter().map(name).collect();
+    let at = |wanted: &str| names.iter().position(|name| name == wanted).unwrap();
+    assert!(at("tool_execution_start") < at("subagent_start"));
+    assert!(at("subagent_end") < at("tool_execution_end"));
+    let steps = told
+        .iter()
+        .filter(|e| e["uap"]["data"]["innerEvent"]["uap"]["type"] == "step_end");
+    assert_eq!(steps.count(), 2);
+}
+
+// spec: UAP-8-3
+#[test]
+fn a_child_without_events_is_heard_twice_and_one_that_fails_says_so() {
+    let quiet = explorer(child([Reply::text("x")])).with_events(false);
+    let lead_of_quiet = lead(quiet, vec![exploring("c1"), Reply::text("y")]);
+    let events: Vec<_> = block_on(
+        lead_of_quiet
+            .stream("go", &lead_of_quiet.initial_state())
+            .collect(),
+    );
+    assert_eq!(subagent_events(&events).len(), 2);
+
+    let broken = explorer(child([Reply::error(ErrorCode::RateLimited, "not now")]));
+    let parent = lead(broken, vec![exploring("c1"), Reply::text("then not")]);
+    let state = parent.initial_state();
+    let mut run = parent.stream("go", &state);
+    let mut events = Vec::new();
+    while let Some(event) = block_on(run.next()) {
+        events.push(event);
+    }
+    let result = block_on(run.result()).unwrap();
+    let end = &subagent_events(&events).pop().unwrap()["uap"]["data"];
+    assert_eq!(
+        (&end["success"], end["result"].is_null()),
+        (&false.into(), true)
+    );
+    assert!(end["error"].as_str().unwrap().contains("not now"), "{end}");
+    let execution = result.turn.tool_executions.iter().next().unwrap();
+    assert!(execution.is_error && execution.result.as_str().contains("not now"));
+    let trace = result.state.subagent_traces().iter().next().unwrap();
+    assert!(!trace.success && trace.error.as_deref().unwrap().contains("not now"));
+    // Arguments of which no prompt can be made.
+    let schema = object("{}").unwrap();
+    let picky = SubagentTool::new(
+        child([]),
+        "explore",
+        "",
+        schema,
+        |_| Err("no prompt".into()),
+    );
+    let parent = lead(picky, vec![exploring("c1"), Reply::text("z")]);
+    let result = block_on(parent.generate("go", &parent.initial_state())).unwrap();
+    assert!(result.state.subagent_traces().is_empty());
+    assert_eq!(
+        result
+            .turn
+            .tool_executions
+            .iter()
+            .next()
+            .unwrap()
+            .result
+            .as_str(),
+        r#""no prompt""#
+    );
+}
+
+// spec: UAP-8-5
+#[test]
+fn traces_are_in_the_state_before_the_step_ends_and_in_the_checkpoint() {
+    struct SeesTraces(AtomicBool);
+    impl uap_agent::AgentStrategy for SeesTraces {
+        fn on_step_end<'a>(
+            &'a self,
+            step: u64,
+            result: &'a uap_agent::GenerateResult,
+        ) -> uap_agent::hooks::HookFuture<'a, ()> {
+            if step == 1 {
+                self.0
+                    .store(result.state.subagent_traces().len() == 2, Ordering::Relaxed);
+            }
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+    // A child of a child: its trace is the child's alone.
+    let grandchild = explorer(child([Reply::text("deep")]));
+    let kid = lead(
+        grandchild,
+        vec![exploring("k1"), Reply::text("found"), Reply::text("again")],
+    );
+    let hooks = Arc::new(SeesTraces(AtomicBool::new(false)));
+    let store = Arc::new(MemoryCheckpoints::default());
+    let replies = [
+        exploring("c1").calling("c2", "explore", object("{}").unwrap()),
+        Reply::text("thanks"),
+    ];
+    let options = options(&script(replies))
+        .with_tools([Arc::new(explorer(kid)) as Arc<dyn Tool>])
+        .with_strategy(hooks.clone())
+        .with_checkpoints(store.clone())
+        .with_session_id("s");
+    let lead = agent(options).unwrap();
+    let result = block_on(lead.generate("go", &lead.initial_state())).unwrap();
+    assert!(hooks.0.load(Ordering::Relaxed));
+    let traces: Vec<_> = result.state.subagent_traces().iter().collect();
+    assert_eq!(traces.len(), 2);
+    let calls: BTreeSet<&str> = traces
+        .iter()
+        .map(|trace| &*trace.parent_tool_call_id)
+        .collect();
+    assert_eq!(calls, BTreeSet::from(["c1", "c2"]));
+    assert_ne!(traces[0].subagent_id, traces[1].subagent_id);
+    let saved = block_on(store.load("s")).unwrap().unwrap();
+    assert_eq!(saved, result.state);
+    assert_eq!(
+        AgentState::from_json(saved.to_json().as_bytes(), &Default::default()).unwrap(),
+        result.state
+    );
+}
+
+// spec: UAP-8-5
+#[test]
+fn what_stops_the_parent_does_not_stop_the_child() {
+    let kid = child([
+        calling("a", "k1", "{}"),
+        calling("b", "k2", "{}"),
+        Reply::text("all of it"),
+    ]);
+    let hooks = Arc::new(Noting {
+        stop_at: Some(1),
+        ..Noting::default()
+    });
+    let options = options(&script([exploring("c1"), Reply::text("never")]))
+        .with_tools([Arc::new(explorer(kid)) as Arc<dyn Tool>])
+        .with_strategy(hooks);
+    let lead = agent(options).unwrap();
+    let result = block_on(lead.generate("go", &lead.initial_state())).unwrap();
+    assert_eq!(result.state.step(), 1);
+    let trace = result.state.subagent_traces().iter().next().unwrap();
+    assert_eq!(trace.result.as_deref(), Some("all of it"));
+}
+
+// spec: UAP-11-1
+#[test]
+fn ending_the_parent_ends_the_child_and_its_tools() {
+    struct Told(Arc<AtomicBool>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let ended = Arc::new(AtomicBool::new(false));
+    let began = Arc::new(AtomicBool::new(false));
+    let (seen, starts) = (Arc::clone(&ended), Arc::clone(&began));
+    let hang = FnTool::new("hang", "", RawObject::empty(), move |_, context| {
+        let told = Told(Arc::clone(&seen));
+        starts.store(true, Ordering::Relaxed);
+        async move {
+            let _told = told;
+            context.cancel.cancelled().await;
+            std::future::pending().await
+        }
+    });
+    let kid_options = options(&script([Reply::silent().calling(
+        "k1",
+        "hang",
+        RawObject::empty(),
+    )]))
+    .with_tools([Arc::new(hang) as Arc<dyn Tool>]);
+    let lead = lead(explorer(agent(kid_options).unwrap()), vec![exploring("c1")]);
+    let run = lead.stream("go", &lead.initial_state());
+    let handle = run.abort_handle();
+    let mut result = Box::pin(run.result());
+    assert!(result.as_mut().now_or_never().is_none());
+    assert!(began.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed));
+    handle.abort();
+    let error = block_on(result).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::Cancelled);
+    assert!(ended.load(Ordering::Relaxed));
+}
+
+/// A tool of the developer's own may tell and leave what it likes, and a tool outside of an agent has no scope.
+// spec: UAP-8-3
+#[test]
+fn a_tool_of_the_developers_own_uses_the_scope() {
+    let tool = FnTool::new("explore", "", RawObject::empty(), |_, context| async move {
+        let scope = context.extensions.get::<RunScope>().ok_or("no scope")?;
+        let seen = format!("{} {}", scope.agent_id(), scope.step());
+        Ok(json_text(&seen))
+    });
+    let tool: Arc<dyn Tool> = Arc::new(tool);
+    let parent = agent(
+        options(&script([exploring("c1"), Reply::text("ok")])).with_tools([Arc::clone(&tool)]),
+    )
+    .unwrap();
+    let result = block_on(parent.generate("go", &parent.initial_state())).unwrap();
+    let told = &result.state.messages().get(2).unwrap().text();
+    assert_eq!(told, &format!("{} 1", parent.id()));
+    let context = upp::ToolContext::new("c1", upp::CancelToken::new());
+    assert!(block_on(tool.run(&RawObject::empty(), &context)).is_err());
+    // The plain way of the specification runs, and leaves no trace.
+    let kid = Arc::new(child([Reply::text("plain")]));
+    let plain = FnTool::new("explore", "", RawObject::empty(), move |_, _| {
+        let kid = Arc::clone(&kid);
+        async move {
+            let turn = kid.query("q").await.map_err(|error| error.to_string())?;
+            Ok(json_text(&turn.response.text()))
+        }
+    });
+    let parent = agent(
+        options(&script([exploring("c1"), Reply::text("ok")]))
+            .with_tools([Arc::new(plain) as Arc<dyn Tool>]),
+    )
+    .unwrap();
+    let result = block_on(parent.generate("go", &parent.initial_state())).unwrap();
+    assert!(result.state.subagent_traces().is_empty());
+    assert!(
+        matches!(result.state.messages().get(2), Some(Message::ToolResult(m)) if m.results[0].text() == "plain")
+    );
+}
+
+#[test]
+fn what_a_subagent_tells_can_be_matched() {
+    let lead = lead(
+        explorer(child([Reply::text("x")])),
+        vec![exploring("c1"), Reply::text("y")],
+    );
+    let events: Vec<_> = block_on(lead.stream("go", &lead.initial_state()).collect());
+    let told: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            AgentStreamEvent::Uap(event) => match (&event.event_type, &event.data) {
+                (UapEventType::SubagentStart, EventData::Subagent(data))
+                    if matches!(data.told, SubagentTold::Start { .. }) =>
+                {
+                    Some("start")
+                }
+                (UapEventType::SubagentEnd, EventData::Subagent(data))
+                    if matches!(data.told, SubagentTold::End(_)) =>
+                {
+                    Some("end")
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["start", "end"]);
+}
