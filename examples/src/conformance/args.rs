@@ -16,6 +16,9 @@ usage: conformance sap [--report FORM] FILES...             a recorded exchange,
                                                             an OpenSentience core, which launches an agent of ours
        conformance osw-tap [--report FORM] [--to FILE] -- COMMAND...
                                                             an agent and the core that launches this program for it
+       conformance uap-state [--report FORM] FILES...       states and thread trees of UAP, in the order in which they were saved
+       conformance uap-state [--report FORM] -- COMMAND...  a validator of them
+       conformance uap-run [--report FORM] FILES...         what agents of UAP left behind, as JSON lines
        conformance hub --url URL, conformance hub-agent --listen ADDRESS
                                                             a hub of UAP, or an agent that calls one; --help behind them
        conformance self-test                                shows that the kits hold
@@ -28,6 +31,11 @@ standard input, and it exits with 0 where the message is valid, else with 1:
     conformance sap -- validate sap-{} -
 A validator of SACP gets the message in the same way and writes the answer of the protocol, VALID, ERR or REQ_CLARIFY, to its
 standard output. A validator of OpenSentience is run as one of SAP is, {} being message or stream.
+
+A line of a UAP run is an event of a stream, {\"source\":...}, or one of a trace, {\"at\":ms,\"event\":{...}}; {\"state\":{...}}
+is a state that was saved, {\"tree\":{...}} a thread tree, {\"log\":\"...\"} a line of the logging middleware. The four levels of
+section 14 are told behind the verdicts. For a validator of UAP {} is uap-state or uap-thread-tree:
+    conformance uap-state -- validate {} -
 
 An agent is launched anew for each case. With the five reference tools (hello_world, stream_counter, sleep, invalid_input,
 large_output) all of it is judged, without them the rest is.
@@ -68,6 +76,8 @@ pub(super) enum Kit {
     OswAgent,
     OswCore,
     OswTap,
+    UapState,
+    UapRun,
 }
 
 /// What is judged.
@@ -103,12 +113,14 @@ impl Kit {
             Self::OswAgent => "osw-agent",
             Self::OswCore => "osw-core",
             Self::OswTap => "osw-tap",
+            Self::UapState => "uap-state",
+            Self::UapRun => "uap-run",
         }
     }
 
     fn of(word: &str) -> Option<Self> {
-        use Kit::{Osw, OswAgent, OswCore, OswTap, Sacp, Sap};
-        let kits = [Sap, Sacp, Osw, OswAgent, OswCore, OswTap];
+        use Kit::{Osw, OswAgent, OswCore, OswTap, Sacp, Sap, UapRun, UapState};
+        let kits = [Sap, Sacp, Osw, OswAgent, OswCore, OswTap, UapState, UapRun];
         kits.into_iter().find(|kit| kit.name() == word)
     }
 
@@ -126,7 +138,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
     let mut arguments = arguments.into_iter();
     let kit = arguments
         .next()
-        .ok_or("a kit is wanted: sap, sacp, osw, osw-agent, osw-core, osw-tap or self-test")?;
+        .ok_or("a kit is wanted: sap, sacp, osw, osw-agent, osw-core, osw-tap, uap-state, uap-run, hub, hub-agent or self-test")?;
     let kit = match kit.to_string_lossy().as_ref() {
         "--help" | "-h" => return Ok(Parsed::Help),
         "self-test" => {

@@ -8,6 +8,7 @@
 //! osw_agent  an OpenSentience agent
 //! osw_core   an OpenSentience core
 //! osw_tap    what passes between the two
+//! uap        states and trees, a validator of them, or what runs left behind
 //! hub        a hub on a port, an agent that calls one
 //! command    a stranger's program that answers one message at a time
 //! ```
@@ -30,9 +31,11 @@ mod osw_core;
 mod osw_tap;
 mod sacp;
 mod sap;
+mod uap;
 
 use std::process::ExitCode;
 
+use uap_agent::conformance::LevelReport;
 use ubos_common::conformance::{ConformanceReport, ProofError};
 
 use args::{Args, Form, Kit, Parsed, Subject};
@@ -88,11 +91,17 @@ impl From<String> for Stop {
 }
 
 /// What a judgement came to: a report for each who was judged, by name.
-struct Told(Vec<(&'static str, ConformanceReport)>);
+struct Told {
+    reports: Vec<(&'static str, ConformanceReport)>,
+    /// Where the specification has levels: what they come to.
+    levels: Vec<LevelReport>,
+}
 
 impl Told {
     fn is_good(&self) -> bool {
-        self.0.iter().all(|(_, report)| report.is_conformant())
+        self.reports
+            .iter()
+            .all(|(_, report)| report.is_conformant())
     }
 
     fn show(&self, args: &Args) -> Result<(), Stop> {
@@ -106,11 +115,11 @@ impl Told {
     }
 
     fn text(&self, form: Form) -> String {
-        let one = self.0.len() == 1;
-        let mut parts = self.0.iter().map(|(name, report)| match form {
-            Form::Table if one => format!("{report}\n"),
+        let one = self.reports.len() == 1;
+        let mut parts = self.reports.iter().map(|(name, report)| match form {
+            Form::Table if one => format!("{report}\n{}", self.level_lines()),
             Form::Table => format!("{name}\n{report}\n"),
-            Form::Json if one => ubos_common::json::to_string(report),
+            Form::Json if one => self.with_levels(ubos_common::json::to_string(report)),
             Form::Json => format!("\"{name}\":{}", ubos_common::json::to_string(report)),
             Form::Junit => report.to_junit(name),
         });
@@ -120,6 +129,26 @@ impl Told {
             Form::Table => parts.collect::<Vec<_>>().join("\n"),
             Form::Junit if one => parts.collect(),
             Form::Junit => suites(&mut parts),
+        }
+    }
+}
+
+impl Told {
+    fn level_lines(&self) -> String {
+        self.levels
+            .iter()
+            .map(|level| format!("{level}\n"))
+            .collect()
+    }
+
+    /// A report in JSON with a member for its levels.
+    fn with_levels(&self, report: String) -> String {
+        match report.strip_suffix('}') {
+            Some(open) if !self.levels.is_empty() => {
+                let levels = ubos_common::json::to_string(&self.levels);
+                format!("{open},\"levels\":{levels}}}")
+            }
+            _ => report,
         }
     }
 }
@@ -150,6 +179,15 @@ fn judge(args: &Args) -> Result<Told, Stop> {
         (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?,
         #[cfg(unix)]
         (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
+        (Kit::UapState, Subject::Files(files)) => uap::states(files)?,
+        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?,
+        (Kit::UapRun, Subject::Files(files)) => uap::run(files)?,
+        (kit @ Kit::UapRun, Subject::Command(_)) => {
+            let name = kit.name();
+            return Err(Stop::Usage(format!(
+                "{name} judges files; --help tells more"
+            )));
+        }
         (kit, _) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -157,7 +195,12 @@ fn judge(args: &Args) -> Result<Told, Stop> {
             )));
         }
     };
-    Ok(Told(vec![(args.kit.name(), report)]))
+    let levels = match args.kit {
+        Kit::UapState | Kit::UapRun => uap_agent::conformance::levels([&report]).into(),
+        _ => Vec::new(),
+    };
+    let reports = vec![(args.kit.name(), report)];
+    Ok(Told { reports, levels })
 }
 
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
@@ -185,6 +228,8 @@ fn proofs() -> Vec<Proof> {
         osw::proof(),
         hub::proof(),
         hub::agent_proof(),
+        uap::proof(),
+        uap::runs_proof(),
     ];
     #[cfg(unix)]
     proofs.extend([osw_agent::proof(), osw_core::proof()]);

@@ -74,10 +74,9 @@ async fn listen(command: &[OsString]) -> Result<Told, Stop> {
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let verdicts = tap.finish(clock.now().mono);
-    Ok(Told(vec![
-        ("agent", verdicts.agent),
-        ("core", verdicts.core),
-    ]))
+    let reports = vec![("agent", verdicts.agent), ("core", verdicts.core)];
+    let levels = Vec::new();
+    Ok(Told { reports, levels })
 }
 
 /// The agent, with this program's environment but for the socket.

@@ -24,7 +24,7 @@ fn the_kits_hold() {
         told.lines()
             .filter(|line| line.ends_with("cases hold"))
             .count(),
-        8,
+        10,
         "{told}"
     );
 }
@@ -87,6 +87,10 @@ fn usage_ends_with_2() {
         &["osw-core", "--", "true", "{}"],
         &["osw-tap", "--", "true"],
         &["osw-tap", "--to"],
+        &["uap-state"],
+        &["uap-state", "/nowhere"],
+        &["uap-run", "--", "true"],
+        &["uap-run", "/nowhere"],
     ] {
         let (code, told, said) = conformance(arguments);
         assert_eq!((code, told.as_str()), (2, ""), "{arguments:?}");
@@ -227,4 +231,105 @@ fn an_agent_in_another_language_conforms() {
     let (code, told, said) = conformance(&["osw-agent", "--", "python3", script]);
     assert_eq!((code, said.as_str()), (0, ""), "{told}");
     assert!(told.contains("0 failed, 1 not applicable"), "{told}");
+}
+
+const RUN: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../uap-agent/vectors/run.jsonl"
+);
+
+#[test]
+fn what_agents_of_uap_leave_behind_is_judged_by_level() {
+    let (code, told, said) = conformance(&["uap-run", RUN]);
+    assert_eq!((code, said.as_str()), (0, ""), "{told}");
+    for level in [
+        "Core (required)",
+        "Advanced Execution (required)",
+        "Thread Trees (optional)",
+        "Middleware (required)",
+    ] {
+        assert!(told.contains(&format!("{level}: conforms")), "{told}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run");
+    let text = fs::read_to_string(RUN).unwrap();
+    fs::write(
+        &file,
+        text.replace("\"type\":\"reasoning\"", "\"type\":\"musing\""),
+    )
+    .unwrap();
+    let (code, told, _) = conformance(&["uap-run", "--report", "json", file.to_str().unwrap()]);
+    let report: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        (code, &report["levels"][1]["verdict"]),
+        (1, &"does not conform".into()),
+        "{told}"
+    );
+    fs::write(&file, "{\"what\":1}\n").unwrap();
+    let (code, _, said) = conformance(&["uap-run", file.to_str().unwrap()]);
+    assert_eq!((code, said.contains("line 1")), (2, true), "{said}");
+    fs::write(&file, "").unwrap();
+    let (code, told, _) = conformance(&["uap-run", file.to_str().unwrap()]);
+    assert_eq!((code, told.contains("only 0 judged")), (1, true), "{told}");
+}
+
+#[test]
+fn states_and_trees_of_uap_are_judged() {
+    let validate = env!("CARGO_BIN_EXE_validate");
+    let (code, told, _) = conformance(&["uap-state", "--", validate, "{}", "-"]);
+    assert_eq!(code, 0, "{told}");
+    let (code, told, _) = conformance(&["uap-state", "--", "true"]);
+    assert_eq!(
+        (code, told.contains("taken for valid")),
+        (1, true),
+        "{told}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let state = |n: u64, id: u64| {
+        let file = dir.path().join(format!("{n}.json"));
+        let text = format!(
+            r#"{{"version":"1.1.0","id":"00000000-0000-4000-8000-00000000000{id}","messages":[],"step":{n},"metadata":{{}},"reasoning":[]}}"#
+        );
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (code, told, _) = conformance(&["uap-state", &state(1, 1), &state(2, 2), &state(3, 3)]);
+    assert_eq!(
+        (code, told.contains("Core (required): conforms")),
+        (0, true),
+        "{told}"
+    );
+    let (code, told, _) = conformance(&["uap-state", &state(1, 1), &state(3, 1)]);
+    assert_eq!(code, 1);
+    assert!(
+        told.contains("line 2: the id of an earlier state"),
+        "{told}"
+    );
+    assert!(
+        told.contains("line 2: a state that is not of the next step"),
+        "{told}"
+    );
+}
+
+/// What `agent-chat` leaves behind is what agents of UAP leave behind.
+// spec: UAP-11-3
+#[cfg(unix)]
+#[test]
+fn the_trace_of_a_chat_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    for way in ["loop", "react", "plan"] {
+        let trace = dir.path().join(way);
+        let mut chat = Command::new(env!("CARGO_BIN_EXE_agent-chat"))
+            .args(["--strategy", way, "--trace", trace.to_str().unwrap()])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let questions = b"calc 1+1 and count words of a b\nhello\ncalc 1/0\n";
+        std::io::Write::write_all(&mut chat.stdin.take().unwrap(), questions).unwrap();
+        assert!(chat.wait().unwrap().success());
+        let (code, told, _) = conformance(&["uap-run", trace.to_str().unwrap()]);
+        assert_eq!(code, 0, "{way}: {told}");
+    }
 }

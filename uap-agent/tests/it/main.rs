@@ -10,7 +10,8 @@
 
 #[cfg(feature = "testing")]
 mod checkers;
-#[cfg(feature = "testing")]
+#[cfg(feature = "conformance")]
+mod conformance;
 mod files;
 #[cfg(all(feature = "testing", feature = "canon"))]
 mod journal;

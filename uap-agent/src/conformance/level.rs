@@ -1,0 +1,201 @@
+//! The levels of section 14, and the log of the middleware.
+
+use core::fmt;
+
+use ubos_common::conformance::{ConformanceReport, Judge, Verdict};
+use ubos_common::json::{MemberWriter, Write};
+
+use super::recording::Line;
+
+/// A level of conformance.
+///
+/// Spec: UAP-1.1 14.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the four levels of the specification"
+)]
+pub enum Level {
+    /// Agents, their calls, states and the loop.
+    Core,
+    /// React, plan, strategies of the developer's own, no limits by default.
+    AdvancedExecution,
+    /// Branches and their history; optional.
+    ThreadTrees,
+    /// The pipeline around runs.
+    Middleware,
+}
+
+impl Level {
+    /// All of them, as the specification has them.
+    pub const ALL: [Self; 4] = [
+        Self::Core,
+        Self::AdvancedExecution,
+        Self::ThreadTrees,
+        Self::Middleware,
+    ];
+
+    /// The specification's words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Core => "Core",
+            Self::AdvancedExecution => "Advanced Execution",
+            Self::ThreadTrees => "Thread Trees",
+            Self::Middleware => "Middleware",
+        }
+    }
+
+    /// Whether every implementation must reach it.
+    #[must_use]
+    pub const fn is_required(self) -> bool {
+        !matches!(self, Self::ThreadTrees)
+    }
+
+    /// The level that a clause belongs to.
+    #[must_use]
+    pub fn of_clause(clause: &str) -> Self {
+        match clause {
+            "UAP-5-3" | "UAP-5-4" | "UAP-5-5" | "UAP-5-6" | "UAP-5-7" | "UAP-5-8" | "UAP-2-1"
+            | "UAP-2-3" => Self::AdvancedExecution,
+            _ if clause.starts_with("UAP-7-") => Self::ThreadTrees,
+            _ if clause.starts_with("UAP-9-") => Self::Middleware,
+            _ => Self::Core,
+        }
+    }
+}
+
+/// What the cases of one level came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelReport {
+    /// The level.
+    pub level: Level,
+    /// Cases that passed.
+    pub passed: usize,
+    /// Cases that failed.
+    pub failed: usize,
+}
+
+impl LevelReport {
+    /// Whether something was judged, and nothing failed.
+    #[must_use]
+    pub const fn is_conformant(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    /// `conforms`, `does not conform` or `not judged`.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match (self.passed, self.failed) {
+            (0, 0) => "not judged",
+            (_, 0) => "conforms",
+            _ => "does not conform",
+        }
+    }
+}
+
+impl fmt::Display for LevelReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let required = if self.level.is_required() {
+            "required"
+        } else {
+            "optional"
+        };
+        let (level, verdict) = (self.level.as_str(), self.as_str());
+        let (passed, failed) = (self.passed, self.failed);
+        write!(
+            f,
+            "{level} ({required}): {verdict}, {passed} passed, {failed} failed"
+        )
+    }
+}
+
+impl Write for LevelReport {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("level", self.level.as_str());
+        object.member("required", &self.level.is_required());
+        object.member("verdict", self.as_str());
+        object.member("passed", &self.passed);
+        object.member("failed", &self.failed);
+        object.end();
+    }
+}
+
+/// Sums reports up by level, in the specification's order.
+#[must_use]
+pub fn levels<'a>(reports: impl IntoIterator<Item = &'a ConformanceReport>) -> [LevelReport; 4] {
+    let mut levels = Level::ALL.map(|level| LevelReport {
+        level,
+        passed: 0,
+        failed: 0,
+    });
+    for outcome in reports.into_iter().flat_map(ConformanceReport::outcomes) {
+        let level = Level::of_clause(outcome.clause);
+        let own = levels.iter_mut().filter(|report| report.level == level);
+        own.for_each(|report| match outcome.verdict {
+            Verdict::Pass => report.passed += 1,
+            Verdict::Fail { .. } => report.failed += 1,
+            Verdict::NotApplicable { .. } => {}
+        });
+    }
+    levels
+}
+
+/// A line for each beginning, one for its end, in the form of the logging middleware.
+#[derive(Default)]
+pub(super) struct Logging {
+    lines: usize,
+    seen: usize,
+    open: Option<usize>,
+    fault: Option<(usize, String)>,
+}
+
+impl Judge<Line> for Logging {
+    fn see(&mut self, line: &Line) {
+        self.lines += 1;
+        let Line::Log(text) = line else { return };
+        self.seen += 1;
+        let at = self.lines;
+        let mut refuse = |at, why: &str| {
+            self.fault.get_or_insert_with(|| (at, why.to_owned()));
+        };
+        let forms = ["[UAP:DEBUG] ", "[UAP:INFO] ", "[UAP:WARN] ", "[UAP:ERROR] "];
+        let Some(form) = forms.into_iter().find(|form| text.starts_with(form)) else {
+            return refuse(at, "a line without [UAP:LEVEL] at its beginning");
+        };
+        let ends = if text.contains("Execution started") {
+            if let Some(open) = self.open.replace(at) {
+                refuse(open, "a run that began has no line at its end");
+            }
+            return;
+        } else if text.contains("Execution completed") {
+            if !text.contains("tokens=") {
+                refuse(at, "a run that ended well without tokens=");
+            }
+            "[UAP:INFO] "
+        } else if text.contains("Execution failed") {
+            "[UAP:ERROR] "
+        } else {
+            return;
+        };
+        if form != ends {
+            refuse(at, "an end at another level than its own");
+        }
+        if self.open.take().is_none() {
+            refuse(at, "a run that ended had no line at its beginning");
+        }
+    }
+
+    fn verdict(&mut self) -> Verdict {
+        let open = self
+            .open
+            .map(|at| (at, "a run that began has no line at its end".to_owned()));
+        match self.fault.take().or(open) {
+            Some((at, why)) => Verdict::fail(format!("line {at}"), why),
+            None if self.seen == 0 => Verdict::not_applicable("no line of a log"),
+            None => Verdict::Pass,
+        }
+    }
+}
