@@ -319,6 +319,19 @@ fn questions_that_are_asked_again_are_counted_on_from_where_they_stood() {
 
 // spec: UAP-12-5
 #[test]
+fn a_store_that_outlives_the_process_takes_the_saves_of_the_next() {
+    let [looped, ..] = strategies();
+    let store = Arc::new(MemoryCheckpoints::default());
+    let options = || {
+        asking(&looped)
+            .with_checkpoints(store.clone())
+            .with_session_id("s")
+    };
+    block_on(check_resume(options, "go")).unwrap();
+}
+
+// spec: UAP-12-5
+#[test]
 fn a_harness_that_watches_finds_what_is_wrong() {
     let [looped, ..] = strategies();
     // A strategy's prompt that is another at each run.
