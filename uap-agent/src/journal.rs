@@ -68,7 +68,7 @@ use futures_core::future::BoxFuture;
 use ubos_common::json::{DecodeError, RawObject};
 
 #[cfg(all(feature = "driver", feature = "testing"))]
-pub use check::{Cut, ResumeCheck, ResumeFault, check_resume};
+pub use check::{Cut, JournalFault, ResumeCheck, ResumeFault, check_journal, check_resume};
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use files::FileJournal;

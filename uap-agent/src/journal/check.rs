@@ -1,5 +1,6 @@
 //! What every agent that is resumed must hold to, for who writes strategies, middleware or journals.
 
+mod keeps;
 mod watch;
 
 use core::future::poll_fn;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use ubos_common::json::{RawObject, to_string};
 use upp::{CancelToken, Tool, UppError};
 
+pub use keeps::{JournalFault, check_journal};
 use watch::{CutJournal, Seen, WatchedModel, WatchedTool};
 
 use super::answer::{ErrorJson, ResultJson, Said, object};

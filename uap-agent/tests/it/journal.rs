@@ -1,10 +1,11 @@
 //! Journals: what is recorded is not done again, and what is not is.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use proptest::prelude::*;
 use uap_agent::engine::Answer;
 use uap_agent::hooks::HookFuture;
 use uap_agent::journal::{
@@ -19,7 +20,7 @@ use uap_agent::{
 };
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
-use ubos_common::json::to_string;
+use ubos_common::json::{RawObject, to_string};
 use ubos_common::time::{Mono, Now};
 use upp::{
     ErrorCode, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
@@ -650,4 +651,55 @@ fn entries_of_another_kind_are_refused_where_they_are_wrong() {
     swapped.remove(1);
     assert!(Recording::from_entries(&swapped).is_err());
     assert!(Recording::from_entries(&entries[1..]).is_err());
+}
+
+/// Entries of a run, changed somewhere.
+fn changed(entries: &[RawObject], at: usize, change: u8, byte: u8) -> Vec<RawObject> {
+    let mut entries = entries.to_vec();
+    let n = at % entries.len();
+    match change {
+        0 => drop(entries.remove(n)),
+        1 => entries.insert(n, entries[(n * 7 + 1) % entries.len()].clone()),
+        2 => {
+            let (one, other) = (n, (n + usize::from(byte)) % entries.len());
+            entries.swap(one, other);
+        }
+        3 => entries.truncate(n),
+        _ => {
+            let mut text = entries[n].as_str().as_bytes().to_vec();
+            let place = at % text.len();
+            text[place] = byte;
+            if let Some(entry) = String::from_utf8(text).ok().and_then(|t| object(&t).ok()) {
+                entries[n] = entry;
+            }
+        }
+    }
+    // Places are counted anew, so that more than the first check is met.
+    let numbered = entries.iter().enumerate().map(|(n, entry)| {
+        let (_, rest) = entry.as_str().split_once(',').unwrap_or_default();
+        object(&format!("{{\"n\":{n},{rest}")).unwrap_or_else(|_| entry.clone())
+    });
+    numbered.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    // spec: UAP-12-5
+    #[test]
+    fn nothing_that_a_journal_holds_makes_anything_panic(
+        at in 0_usize..100_000, change in 0_u8..12, byte in 0x20_u8..0x7f,
+    ) {
+        static RUN: OnceLock<(uap_agent::Agent, Vec<RawObject>)> = OnceLock::new();
+        let (agent, entries) = RUN.get_or_init(|| {
+            let [_, _, plans] = strategies();
+            let (agent, journal, _) = recorded(everything(&plans));
+            (agent, block_on(journal.read()).unwrap())
+        });
+        let entries = changed(entries, at, change, byte);
+        if let Ok(recording) = Recording::from_entries(&entries) {
+            prop_assert_eq!(Recording::from_entries(&recording.to_entries()).unwrap().to_entries(), recording.to_entries());
+            let _ = (agent.replay(&recording), recording.outstanding(), recording.diff(&recording));
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
+use proptest::prelude::*;
 use uap_agent::trace::{Trace, TraceError, TraceLimits};
 use uap_agent::{AgentOptions, ReactOptions, Runtime, SubagentTool, agent, react};
 use ubos_common::driver::Sleep;
@@ -291,4 +292,34 @@ fn sub_agents_stand_below_the_call_that_made_them() {
     assert!(places.is_sorted());
     assert!(page.contains("✕ failed") && page.contains("Run 2") && page.contains("lost"));
     balanced(&page);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn any_lines_are_refused_or_drawn(
+        edits in proptest::collection::vec((0_usize..100_000, 0_u8..4, any::<u8>()), 1..6),
+    ) {
+        let mut lines = Vec::new();
+        traced(hostile_run(), TraceLimits::default()).write_lines(&mut lines).unwrap();
+        for (at, edit, byte) in edits {
+            let mut all: Vec<Vec<u8>> = lines.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
+            let (n, count) = (at % all.len(), all.len());
+            match edit {
+                0 => drop(all.remove(n)),
+                1 => all.swap(n, usize::from(byte) % count),
+                2 => all.push(all[n].clone()),
+                _ if !all[n].is_empty() => {
+                    let place = at % all[n].len();
+                    all[n][place] = byte;
+                }
+                _ => {}
+            }
+            lines = all.join(&b'\n');
+        }
+        if let Ok(trace) = Trace::read_lines(&lines, TraceLimits::default()) {
+            balanced(&trace.to_html());
+        }
+    }
 }

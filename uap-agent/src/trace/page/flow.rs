@@ -28,7 +28,7 @@ impl Page {
             self.0,
             "<h2>Timeline</h2><div class=\"flow\" id=\"flow-{n}\" style=\"--tick:{part}%\"><div class=\"cols\" \
              aria-hidden=\"true\"><span>What</span><span class=\"n\">Start</span><span class=\"n\">Took</span>\
-             <span class=\"n\">In</span><span class=\"n\">Out</span><span class=\"lane\">"
+             <span class=\"n\">Tokens in</span><span class=\"n\">Tokens out</span><span class=\"lane\">"
         );
         for at in (0..)
             .map(|n| n * tick)

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use uap_agent::journal::{
-    FileJournal, Journal, JournalError, JournalFuture, MemoryJournal, Recording,
+    FileJournal, Journal, JournalError, JournalFuture, MemoryJournal, Recording, check_journal,
 };
 use uap_agent::{AgentOptions, GenerateResult, agent};
 use ubos_common::json::RawObject;
+use ubos_common::log::{Config, Log, LogId, SimDisk};
 use upp::{FnTool, Tool, object};
 
 use super::{everything, strategies};
@@ -194,9 +195,48 @@ fn a_killed_process_is_gone_on_with_by_another() {
 
 // spec: UAP-12-5
 #[test]
+fn a_power_cut_at_any_write_is_gone_on_from() {
+    let wanted = uncut(0);
+    let folder = tempfile::tempdir().unwrap();
+    let id = LogId::from_bytes([7; 16]);
+    let config = || Config::default().log_id(id).segment_bytes(1 << 14);
+    let (mut cuts, mut resumed) = (0, 0);
+    for seed in 0.. {
+        let disk = SimDisk::new();
+        let agent = agent(noting(0, folder.path(), None)).unwrap();
+        let journal = || {
+            let log = Log::open_in(disk.dir(), config()).ok()?;
+            Some(Arc::new(FileJournal::over(log).unwrap()))
+        };
+        disk.cut_power_after(3 + seed * 5);
+        let ended = journal().map(|journal| {
+            let state = agent.initial_state();
+            block_on(agent.record(journal).generate("go", &state)).is_ok()
+        });
+        if ended == Some(true) {
+            break;
+        }
+        cuts += 1;
+        disk.restart(seed);
+        let Some(journal) = journal() else { continue };
+        if block_on(journal.read()).unwrap().is_empty() {
+            continue;
+        }
+        let agent = self::agent(noting(0, folder.path(), None)).unwrap();
+        let result = block_on(async { agent.resume(journal).await.unwrap().result().await });
+        assert_eq!(result.unwrap(), wanted, "cut {seed}");
+        resumed += 1;
+    }
+    assert!(cuts > 5 && resumed > 5, "{cuts} cuts, {resumed} resumed");
+}
+
+// spec: UAP-12-5
+#[test]
 fn a_folder_is_one_run_and_one_writer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
+    let checked = FileJournal::open(folder.path().join("checked")).unwrap();
+    block_on(check_journal(&checked)).unwrap();
     let journal = Arc::new(FileJournal::open(&path).unwrap());
     assert!(FileJournal::open(&path).is_err());
     let agent = agent(noting(0, folder.path(), None)).unwrap();
