@@ -45,12 +45,15 @@
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
 //! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
+//! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
 //! | `conformance` | [`conformance`]: tests of anybody's agents, by what they leave behind | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
 //! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
 
 #[cfg(feature = "driver")]
 mod agent;
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod checkpoint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
