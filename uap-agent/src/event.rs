@@ -138,12 +138,28 @@ pub struct SubagentData {
     pub told: SubagentTold,
 }
 
+impl SubagentData {
+    /// Something that an agent tells whom the tool call of this id runs.
+    pub fn new(
+        subagent_id: impl Into<Arc<str>>,
+        subagent_type: impl Into<Arc<str>>,
+        parent_tool_call_id: impl Into<Arc<str>>,
+        told: SubagentTold,
+    ) -> Self {
+        Self {
+            subagent_id: subagent_id.into(),
+            subagent_type: subagent_type.into(),
+            parent_tool_call_id: parent_tool_call_id.into(),
+            told,
+        }
+    }
+}
+
 /// What an agent that was called as a tool tells.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SubagentTold {
     /// It begins: `{"prompt","timestamp"}`.
-    #[non_exhaustive]
     Start {
         /// What it is asked.
         prompt: Arc<str>,

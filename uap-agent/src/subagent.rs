@@ -288,12 +288,12 @@ struct Call<'a> {
 impl Call<'_> {
     async fn tell(&self, told: SubagentTold) {
         if let Some(scope) = self.scope {
-            let data = SubagentData {
-                subagent_id: Arc::clone(&self.subagent_id),
-                subagent_type: Arc::clone(&self.subagent_type),
-                parent_tool_call_id: Arc::clone(&self.parent_tool_call_id),
+            let data = SubagentData::new(
+                Arc::clone(&self.subagent_id),
+                Arc::clone(&self.subagent_type),
+                Arc::clone(&self.parent_tool_call_id),
                 told,
-            };
+            );
             scope.tell(data).await;
         }
     }

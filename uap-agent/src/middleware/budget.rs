@@ -231,3 +231,26 @@ impl Stream for MeteredStream {
         item
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: UAP-16-1
+    #[test]
+    fn cached_tokens_have_prices_of_their_own() {
+        let price = Price {
+            input: 1_000,
+            output: 100,
+            cache_read: 10,
+            cache_write: 1,
+        };
+        // Ten went in: two of them from the cache, three into it.
+        assert_eq!(
+            price.of(&CycleUsage::new(10, 4, 2, 3)),
+            5_000 + 400 + 20 + 3
+        );
+        // A vendor that counts them apart costs nothing below nothing.
+        assert_eq!(price.of(&CycleUsage::new(1, 0, 2, 0)), 20);
+    }
+}

@@ -12,7 +12,6 @@
 mod checkers;
 #[cfg(feature = "conformance")]
 mod conformance;
-#[cfg(feature = "testing")]
 mod files;
 #[cfg(feature = "log")]
 mod killed;

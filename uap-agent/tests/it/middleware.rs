@@ -667,6 +667,70 @@ fn failures_that_pass_are_waited_out_as_the_strategy_says() {
     );
 }
 
+/// Notes when it is asked, told and put around the model.
+struct Counting(Notes);
+
+impl upp::RetryStrategy for Counting {
+    fn on_retry(&self, failure: upp::Failure<'_>) -> Option<Duration> {
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("failed {}", failure.attempt));
+        Some(Duration::ZERO)
+    }
+    fn reset(&self) {
+        self.0.lock().unwrap().push("went well".into());
+    }
+}
+
+impl Middleware for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+    fn model(&self, model: upp::ModelReference) -> upp::ModelReference {
+        self.0.lock().unwrap().push("around".into());
+        model
+    }
+    fn retries(&self) -> Option<Arc<dyn upp::RetryStrategy>> {
+        Some(Arc::new(Self(self.0.clone())))
+    }
+}
+
+impl upp::LlmMiddleware for Counting {
+    fn wrap(&self, model: upp::ModelReference) -> upp::ModelReference {
+        self.0.lock().unwrap().push("next to it".into());
+        model
+    }
+}
+
+// spec: UAP-4-3
+#[test]
+fn a_retry_strategy_is_told_what_goes_well_and_the_models_own_middleware_is_innermost() {
+    let notes = Notes::default();
+    let away = || Reply::error(ErrorCode::NetworkError, "away");
+    let model = script([
+        away(),
+        away(),
+        calling("x", "c1", "{}"),
+        away(),
+        Reply::text("there"),
+    ]);
+    let mut options =
+        options(&model).with_middleware([Arc::new(Counting(notes.clone())) as Arc<dyn Middleware>]);
+    options.llm.middleware = vec![Arc::new(Counting(notes.clone()))];
+    block_on(agent(options).unwrap().query("go")).unwrap();
+    let wanted = [
+        "next to it",
+        "around",
+        "failed 1",
+        "failed 2",
+        "went well",
+        "failed 1",
+        "went well",
+    ];
+    assert_eq!(taken(&notes), wanted);
+}
+
 // spec: UAP-11-1
 #[test]
 fn an_abort_ends_the_wait_before_the_next_attempt() {

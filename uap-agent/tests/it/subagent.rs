@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
-use uap_agent::event::SubagentTold;
+use uap_agent::event::{SubagentData, SubagentTold};
 use uap_agent::{
     Agent, AgentState, AgentStreamEvent, CheckpointStore, EventData, MemoryCheckpoints, RunScope,
-    SubagentTool, UapEventType, agent,
+    SubagentExecutionTrace, SubagentTool, UapEventType, agent,
 };
 use ubos_common::json::{RawObject, to_string};
 use upp::{ErrorCode, FnTool, Message, Reply, Tool, json_text, object};
@@ -322,6 +322,56 @@ fn a_tool_of_the_developers_own_uses_the_scope() {
     assert!(
         matches!(result.state.messages().get(2), Some(Message::ToolResult(m)) if m.results[0].text() == "plain")
     );
+}
+
+/// Tells and leaves as much as it can.
+fn chatty(told: Arc<AtomicUsize>) -> FnTool {
+    FnTool::new("explore", "", RawObject::empty(), move |_, context| {
+        let told = Arc::clone(&told);
+        async move {
+            let scope = context.extensions.get::<RunScope>().ok_or("no scope")?;
+            for n in 0..2 * RunScope::MAX_TRACES {
+                let id = n.to_string();
+                let trace = SubagentExecutionTrace::new(
+                    id.as_str().into(),
+                    "t".into(),
+                    "c1".into(),
+                    "p".into(),
+                    0,
+                    0,
+                    true,
+                );
+                scope.leave(trace.clone());
+                scope
+                    .tell(SubagentData::new(
+                        id.as_str(),
+                        "t",
+                        "c1",
+                        SubagentTold::End(Box::new(trace)),
+                    ))
+                    .await;
+                told.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(json_text("done"))
+        }
+    })
+}
+
+#[test]
+fn what_a_call_tells_waits_for_its_reader_and_what_it_leaves_has_a_bound() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let tool: Arc<dyn Tool> = Arc::new(chatty(Arc::clone(&told)));
+    let parent =
+        agent(options(&script([exploring("c1"), Reply::text("ok")])).with_tools([tool])).unwrap();
+    let mut run = parent.stream("go", &parent.initial_state());
+    while told.load(Ordering::Relaxed) == 0 {
+        block_on(run.next()).unwrap();
+    }
+    // Nobody has read more than the first of them.
+    assert!(told.load(Ordering::Relaxed) < 100, "{told:?}");
+    let result = block_on(run.result()).unwrap();
+    assert_eq!(told.load(Ordering::Relaxed), 2 * RunScope::MAX_TRACES);
+    assert_eq!(result.state.subagent_traces().len(), RunScope::MAX_TRACES);
 }
 
 #[test]

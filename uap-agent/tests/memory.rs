@@ -1,0 +1,100 @@
+//! What long runs cost: a test of its own process, for it counts what is allocated there.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, and says why"
+)]
+
+use std::alloc::System;
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use uap_agent::{
+    AgentOptions, AgentState, ExecutionStrategy, LoopOptions, MemoryCheckpoints, ReactOptions,
+    Runtime, agent, react, tool_loop,
+};
+use ubos_common::driver::Sleep;
+use ubos_common::id::IdSource;
+use ubos_common::time::{Mono, Now, Timestamp};
+use upp::{FnTool, Reply, ScriptedModel, Tool, object};
+
+#[global_allocator]
+static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+struct Still;
+
+impl Sleep for Still {
+    fn now(&self) -> Now {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    }
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// What a run of so many tool rounds leaves, with the bytes that it took, and those that it holds.
+fn run(execution: Arc<dyn ExecutionStrategy>, rounds: u64) -> (AgentState, usize, usize) {
+    let region = Region::new(COUNTED);
+    let mut left = rounds;
+    let model = ScriptedModel::with(move |request| {
+        let acts = !request.tools.is_empty() && left > 0;
+        left -= u64::from(acts);
+        Some(if acts {
+            Reply::text("again").calling("c", "echo", object("{}").ok()?)
+        } else {
+            Reply::text("well")
+        })
+    });
+    let schema = object(r#"{"type":"object"}"#).unwrap();
+    let echo = FnTool::new("echo", "Echoes", schema, |input, _| async {
+        Ok(input.into())
+    });
+    let options = AgentOptions::new(Arc::new(model))
+        .with_tools([Arc::new(echo) as Arc<dyn Tool>])
+        .with_execution(execution)
+        .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(7)));
+    // A store that keeps every state of the run.
+    let history = usize::try_from(rounds).unwrap() + 1;
+    let store = Arc::new(MemoryCheckpoints::default().with_history(history));
+    let agent = agent(options.with_checkpoints(store.clone()).with_session_id("s")).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert_eq!(result.state.step(), rounds + 1);
+    drop((agent, result.turn));
+    let spent = region.change();
+    let held = spent.bytes_allocated - spent.bytes_deallocated;
+    // It held until here what is counted.
+    drop(store);
+    (result.state, spent.bytes_allocated, held)
+}
+
+// spec: UAP-2-1, UAP-6-2
+#[test]
+fn ten_thousand_rounds_cost_memory_in_proportion_to_their_messages() {
+    let strategies = [
+        ("loop", tool_loop(LoopOptions::default()).unwrap()),
+        ("react", react(ReactOptions::default()).unwrap()),
+    ];
+    for (name, strategy) in strategies {
+        // What is made once is not of any run.
+        run(Arc::clone(&strategy), 10);
+        let sizes = [2_500, 5_000, 10_000].map(|rounds| {
+            let (state, taken, held) = run(Arc::clone(&strategy), rounds);
+            let messages = state.messages().len();
+            assert!(messages as u64 > 2 * rounds);
+            (messages, taken / messages, held / messages)
+        });
+        let of = |what: &str, bytes: [usize; 3]| {
+            let [least, .., most] = bytes;
+            let text = format!(
+                "{name}: bytes {what} a message {bytes:?}, messages {:?}",
+                sizes.map(|s| s.0)
+            );
+            assert!(most * 10 < least * 12, "{text}");
+            eprintln!("{text}");
+        };
+        of("allocated", sizes.map(|(_, taken, _)| taken));
+        of("held", sizes.map(|(.., held)| held));
+    }
+}
