@@ -46,6 +46,7 @@
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
 //! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
+//! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
 //! | `conformance` | [`conformance`]: tests of anybody's agents, by what they leave behind | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
 //! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
@@ -53,6 +54,8 @@
 
 #[cfg(feature = "driver")]
 mod agent;
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod checkpoint;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -23,6 +23,7 @@
 //! | `google` | `generateContent` |
 //! | `schemars` | tools whose arguments and results are Rust types |
 //! | `mcp` | tools of MCP servers |
+//! | `arbitrary` | generators of messages and events for fuzzing; the reader of server-sent events without HTTP |
 //! | `http` | what the three share: reqwest with rustls, on tokio; of no use alone |
 //!
 //! | limit | |
@@ -35,6 +36,8 @@
 //! Begin with [`llm`] and [`LlmInstance::generate`]; [`ScriptedModel`] needs no network.
 
 mod accumulate;
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 mod blob;
 mod cancel;
 mod content;
@@ -56,7 +59,8 @@ mod turn;
     feature = "openai",
     feature = "anthropic",
     feature = "google",
-    feature = "mcp"
+    feature = "mcp",
+    feature = "arbitrary"
 ))]
 pub mod transport;
 

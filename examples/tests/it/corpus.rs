@@ -84,6 +84,35 @@ mod sacp;
     reason = "the target is a crate of its own"
 )]
 mod sap_messages;
+#[path = "../../../fuzz/bodies/uap_state.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod uap_state;
+#[path = "../../../fuzz/bodies/uap_tree.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "the target is a crate of its own"
+)]
+mod uap_tree;
+#[path = "../../../fuzz/bodies/upp_message.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod upp_message;
+#[path = "../../../fuzz/bodies/upp_sse.rs"]
+#[allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "the target is a crate of its own"
+)]
+mod upp_sse;
 
 fn replay(target: &str, check: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -158,4 +187,24 @@ fn hub_machine_corpus() {
 #[test]
 fn hub_messages_corpus() {
     replay("hub-messages", hub_messages::check);
+}
+
+#[test]
+fn uap_state_corpus() {
+    replay("uap-state", uap_state::check);
+}
+
+#[test]
+fn uap_tree_corpus() {
+    replay("uap-tree", uap_tree::check);
+}
+
+#[test]
+fn upp_message_corpus() {
+    replay("upp-message", upp_message::check);
+}
+
+#[test]
+fn upp_sse_corpus() {
+    replay("upp-sse", upp_sse::check);
 }

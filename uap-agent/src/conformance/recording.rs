@@ -91,6 +91,10 @@ ubos_common::wire! {
         optional tree: RawBuf = "tree", "";
         /// A line of a log.
         optional log: Arc<str> = "log", "";
+        /// How a traced run ended: nothing to judge.
+        optional end: RawBuf = "end", "";
+        /// What a trace could not keep: nothing to judge.
+        optional left_out: RawBuf = "leftOut", "";
     }
 }
 
@@ -108,7 +112,8 @@ impl Recording {
     }
 
     /// A recording as JSON lines: events as they are or behind `event`, as in `{"at":5,"event":{…}}`, states behind
-    /// `state`, trees behind `tree`, lines of a log behind `log`. Empty lines are passed over.
+    /// `state`, trees behind `tree`, lines of a log behind `log`. Empty lines are
+    /// passed over, and so is what a trace tells beside its events.
     ///
     /// # Errors
     ///
@@ -142,6 +147,8 @@ impl Recording {
             Ok(self.tree(&bytes(tree)))
         } else if let Some(log) = &written.log {
             Ok(self.log(log))
+        } else if written.end.is_some() || written.left_out.is_some() {
+            Ok(self)
         } else {
             Err(RecordingError::Unknown { line: n })
         }

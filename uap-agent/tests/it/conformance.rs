@@ -252,6 +252,8 @@ fn lines_that_are_no_recording_are_refused() {
         Recording::read_lines("{\"what\":1}"),
         Err(RecordingError::Unknown { line: 1 })
     ));
+    let traced = r#"{"at":9,"end":{"ok":true}}"#;
+    assert!(Recording::read_lines(traced).unwrap().lines().is_empty());
     let traced = r#"{"at":5,"event":{"source":"uap","uap":{"type":"step_end","step":1,"agentId":"a","data":{}}}}"#;
     let report = runs(&Recording::read_lines(traced).unwrap(), 1);
     assert!(

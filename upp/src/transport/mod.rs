@@ -10,7 +10,12 @@ mod config;
 mod http;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod refusal;
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+#[cfg(any(
+    feature = "openai",
+    feature = "anthropic",
+    feature = "google",
+    feature = "arbitrary"
+))]
 mod sse;
 
 #[cfg(feature = "anthropic")]
@@ -24,7 +29,12 @@ pub mod openai;
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub use config::ProviderConfig;
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+#[cfg(any(
+    feature = "openai",
+    feature = "anthropic",
+    feature = "google",
+    feature = "arbitrary"
+))]
 pub use sse::{SseError, SseReader};
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]

@@ -7,8 +7,8 @@ const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Reads the data of server-sent events, however the bytes are split.
 ///
-/// Lines end in LF, CR or CRLF; several data lines are joined by a newline; comments and other fields are passed
-/// over. What stands in the last, unfinished event is given by [`SseReader::finish`].
+/// Lines end in LF, CR or CRLF; several data lines are joined by a newline; comments, other fields and a byte order
+/// mark at the beginning are passed over. What stands in the last, unfinished event is given by [`SseReader::finish`].
 ///
 /// ```
 /// use upp::transport::SseReader;
@@ -24,6 +24,8 @@ const MAX_EVENT_BYTES: usize = 16 << 20;
 pub struct SseReader {
     line: Vec<u8>,
     after_cr: bool,
+    /// Whether the first line has ended.
+    began: bool,
     data: Option<String>,
     ready: std::collections::VecDeque<String>,
 }
@@ -85,11 +87,17 @@ impl SseReader {
     fn end_line(&mut self) -> Result<(), SseError> {
         let line = mem::take(&mut self.line);
         if line.is_empty() {
+            self.began = true;
             self.ready.extend(self.data.take());
             return Ok(());
         }
         let line = String::from_utf8(line).map_err(|_| SseError::Utf8)?;
-        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        let is_first = !mem::replace(&mut self.began, true);
+        let line = match line.strip_prefix('\u{feff}') {
+            Some(rest) if is_first => rest,
+            _ => line.as_str(),
+        };
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
         if field != "data" {
             return Ok(());
         }
@@ -124,6 +132,8 @@ mod tests {
     fn events_end_at_blank_lines_of_any_kind() {
         let text = "\u{feff}: hi\r\ndata:1\r\ndata: 2\r\n\r\nevent: x\nid: 1\n\ndata\rdata: ü\r\r: c\ndata: tail";
         assert_eq!(all(&[text.as_bytes()]), ["1\n2", "\nü", "tail"]);
+        let marked = "\u{feff}data: first\n\n\u{feff}data: no field\n\n";
+        assert_eq!(all(&[marked.as_bytes()]), ["first"]);
     }
 
     proptest! {
