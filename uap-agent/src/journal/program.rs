@@ -14,7 +14,7 @@ use crate::state::AgentState;
 use crate::strategy::ExecutionStrategy;
 
 /// What a program brings to a run: all that decides which questions it asks. An agent makes its own
-/// ([`Agent::record`](crate::Agent::record)); it is here for who drives [`Recorder`] otherwise.
+/// ([`Agent::record`](crate::Agent::record)); it is here for who drives a [`Recorder`](super::Recorder) otherwise.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Program {
