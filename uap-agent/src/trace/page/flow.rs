@@ -64,10 +64,10 @@ impl Page {
         };
         self.raw("<details class=\"step\" open>");
         self.summary("", step.mark, depth);
-        self.element("span", "name", &name);
+        self.span("name", &name);
         let most = step.most_at_once();
         if most > 1 {
-            self.element("span", "flag calm", &format!("{most} tools at once"));
+            self.span("flag calm", &format!("{most} tools at once"));
         }
         self.mark(step.mark);
         self.raw("</span>");
@@ -95,9 +95,9 @@ impl Page {
             "<details>"
         });
         self.summary(class, row.mark, depth);
-        self.element("span", "kind", kind);
+        self.span("kind", kind);
         if !row.name.is_empty() {
-            self.element("span", "name", &row.name);
+            self.span("name", &row.name);
         }
         self.mark(row.mark);
         let gist = if row.kind == Kind::Tool {
@@ -105,7 +105,7 @@ impl Page {
         } else {
             "gist"
         };
-        self.element("span", gist, &row.gist);
+        self.span(gist, &row.gist);
         self.raw("</span>");
         let is_moment = matches!(row.kind, Kind::Reasoning | Kind::Plan | Kind::Note);
         let to = if is_moment { Some(row.from) } else { row.to };
@@ -132,8 +132,8 @@ impl Page {
     fn mark(&mut self, mark: Mark) {
         match mark {
             Mark::Good => {}
-            Mark::Failed => self.element("span", "flag", "✕ failed"),
-            Mark::Open => self.element("span", "flag open", "no end seen"),
+            Mark::Failed => self.span("flag", "✕ failed"),
+            Mark::Open => self.span("flag open", "no end seen"),
         }
     }
 
@@ -162,13 +162,19 @@ impl Page {
         );
     }
 
+    /// A piece of a line, with room behind it for who reads the line without its looks.
+    fn span(&mut self, class: &str, text: &str) {
+        self.element("span", class, text);
+        self.raw(" ");
+    }
+
     fn number(&mut self, name: &str, value: Option<String>) {
         let Some(value) = value else {
             return self.raw("<span class=\"n none\"></span>");
         };
         let _ = write!(
             self.0,
-            "<span class=\"n\"><span class=\"vh\">{name} </span>{value}</span>"
+            "<span class=\"n\"><span class=\"vh\"> {name} </span>{value}</span>"
         );
     }
 
@@ -202,7 +208,7 @@ impl Page {
             self.0,
             "<details><summary style=\"--d:{depth}\"><span class=\"what\">"
         );
-        self.element("span", "gist", &titles.join(", "));
+        self.span("gist", &titles.join(", "));
         let _ = write!(
             self.0,
             "</span></summary><div class=\"body\" style=\"--d:{depth}\">"
