@@ -38,9 +38,14 @@ fn main() {
     let (short, long) = (history(&mut ids, 100), history(&mut ids, 100_000));
     let mut group = criterion.benchmark_group("uap");
     for (name, state) in [("100", &short), ("100,000", &long)] {
-        let message = message(&mut ids, 0);
-        group.bench_function(format!("append to a state of {name} messages"), |b| {
-            b.iter(|| black_box(state).with_message(&mut ids, message.clone()))
+        let more: Vec<_> = (0..320).map(|n| message(&mut ids, n)).collect();
+        group.bench_function(format!("320 appends to a state of {name} messages"), |b| {
+            b.iter(|| {
+                let begun = black_box(state).clone();
+                more.iter().fold(begun, |state, said| {
+                    state.with_message(&mut ids, said.clone())
+                })
+            })
         });
     }
     group.bench_function("run of 20 tool rounds", |b| {
@@ -89,7 +94,7 @@ fn appends(ids: &mut IdSource) {
     const MANY: u32 = 3_200;
     let more: Vec<_> = (0..MANY).map(|n| message(ids, n as usize)).collect();
     let bases = [100, 1_000, 10_000, 100_000].map(|n| history(ids, n));
-    let mut seeds = ids.clone();
+    let mut seeds = IdSource::from_os().expect("randomness");
     let mut grow = |base: &AgentState| {
         let mut states = Vec::with_capacity(more.len());
         let start = Instant::now();
@@ -154,13 +159,16 @@ fn checkpoints(ids: &mut IdSource) {
     let folder = tempfile::tempdir().expect("a folder");
     let store = LogCheckpoints::open(folder.path()).expect("a store");
     let mut state = AgentState::initial(ids);
-    let (mut whole, mut early, mut late) = (0, Duration::ZERO, Duration::ZERO);
+    let (mut whole, mut one) = (0, state.to_json().len());
+    let (mut early, mut late) = (Duration::ZERO, Duration::ZERO);
     for step in 1..=STEPS {
         let said = message(ids, usize::try_from(step).expect("small"));
+        // The state, had it been written whole.
+        one += ubos_common::json::to_vec(&said).len() + 1;
+        whole += one as u64;
         state = state.with_message(ids, said).with_step(ids, step);
         let (id, at) = (ids.uuid(), Timestamp::EPOCH);
         let metadata = CheckpointMetadata::new("session".into(), id, at, step, "agent".into());
-        whole += state.to_json().len() as u64;
         let start = Instant::now();
         block_on(store.save(metadata, state.clone())).expect("saved");
         if step <= 500 {

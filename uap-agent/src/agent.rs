@@ -1,5 +1,7 @@
 //! Agents: options, calls, and the stream that drives a run.
 
+#[cfg(feature = "canon")]
+mod record;
 mod stream;
 #[cfg(feature = "os")]
 mod timer;
@@ -20,6 +22,8 @@ use upp::{
     UppError, llm,
 };
 
+#[cfg(feature = "canon")]
+pub use record::RecordedAgent;
 pub use stream::{AbortHandle, AgentStreamResult};
 
 use crate::checkpoint::{CheckpointError, CheckpointStore};
@@ -248,6 +252,15 @@ pub enum Input {
     Message(Message),
 }
 
+impl Input {
+    fn message(self, ids: &mut IdSource, now: Now) -> Message {
+        match self {
+            Self::Text(text) => Message::user(Stamp::new(ids, now.wall), text),
+            Self::Message(message) => message,
+        }
+    }
+}
+
 impl From<&str> for Input {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -459,10 +472,7 @@ impl Agent {
     ) -> AgentStreamResult {
         let mut ids = self.fork_ids();
         let now = self.clock.now();
-        let input = match input {
-            Input::Text(text) => Message::user(Stamp::new(&mut ids, now.wall), text),
-            Input::Message(message) => message,
-        };
+        let input = input.message(&mut ids, now);
         let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&self.id), ids);
         config.has_hooks = self.hooks.is_some();
         config.layers = self.middleware.len();
@@ -472,9 +482,15 @@ impl Agent {
         config.saves = self.checkpoints.is_some();
         config.session_id = session_id;
         let engine = Engine::new(now, config, self.execution.begin(), state, input);
+        let world = self.world(Arc::clone(&self.id));
+        AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
+    }
+
+    /// The developer's side of a run.
+    fn world(&self, agent_id: Arc<str>) -> World {
         let options = self.llm.options();
-        let world = World::new(Developer {
-            agent_id: Arc::clone(&self.id),
+        World::new(Developer {
+            agent_id,
             model: Arc::clone(&options.model),
             tools: options.tools.clone(),
             middleware: Arc::clone(&self.middleware),
@@ -483,8 +499,7 @@ impl Agent {
             store: self.checkpoints.clone(),
             clock: Arc::clone(&self.clock),
             on_save_failed: self.on_save_failed.clone(),
-        });
-        AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
+        })
     }
 
     fn ids(&self) -> std::sync::MutexGuard<'_, IdSource> {

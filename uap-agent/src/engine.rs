@@ -335,6 +335,12 @@ impl Engine {
         &self.state
     }
 
+    /// The error that a run ends with which nobody goes on with: the state and the turn as they stand.
+    #[cfg(feature = "canon")]
+    pub(crate) fn abandon(&self, error: UppError) -> Box<AgentError> {
+        AgentError::new(error, self.state.clone(), self.added.turn())
+    }
+
     fn on_hook(&mut self, now: Now, id: EffectId, answer: Result<HookAnswer, UppError>) {
         match &self.phase {
             Phase::Hook(waited) if *waited == id => {

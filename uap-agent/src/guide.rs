@@ -204,6 +204,43 @@
 //!
 //! Conversations that branch are a [`ThreadTree`](crate::ThreadTree) of states.
 //!
+//! # Looking at a run
+//!
+//! A [`Trace`] takes the events as they come and draws them on one page, which needs no network and runs no script:
+//! steps, answers, tools side by side, agents inside of them, tokens, failures.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use futures::StreamExt;
+//! use uap_agent::trace::{Trace, TraceLimits};
+//! use uap_agent::{AgentOptions, agent};
+//! use upp::{Reply, ScriptedModel};
+//!
+//! # futures::executor::block_on(async {
+//! let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
+//! let clock = ubos_common::os::Clock::start();
+//! let mut trace = Trace::new(TraceLimits::default());
+//! let mut run = agent.stream("hi", &agent.initial_state());
+//! while let Some(event) = run.next().await {
+//!     trace.push(clock.now(), &event);
+//! }
+//! trace.end(clock.now(), &run.result().await);
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! std::fs::write(folder.join("run.html"), trace.to_html())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # Going on after a kill
+//!
+//! A checkpoint keeps a state; a journal (feature `canon`, in files with `log`) keeps the run itself. With
+//! `agent.record(journal).generate(…)` every question is written before it is asked and every answer before the run goes
+//! on from it. When the process is gone, `agent.resume(journal)` in another one goes on: what was answered is not done
+//! again, no tool and no model is called for it, and the ids are those of the first process. `agent.replay(…)` shows a
+//! recorded run again without a world, `Recording::fork` gives it another answer somewhere, `Recording::diff` finds where
+//! two runs part. A program that asks something else than the recorded one is refused before it does anything.
+//!
 //! # A strategy of your own
 //!
 //! A strategy says what is next and does nothing itself: streaming, hooks, checkpoints, tools and abort are the
@@ -248,6 +285,7 @@
 //! ```
 //!
 //! [`AgentStrategy`]: crate::AgentStrategy
+//! [`Trace`]: crate::trace::Trace
 //! [`Middleware`]: crate::Middleware
 //! [`Budget`]: crate::middleware::Budget
 //! [`logging`]: crate::middleware::logging

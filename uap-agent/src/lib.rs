@@ -10,6 +10,7 @@
 //! engine               steps, tools, hooks, saves as effects     no IO
 //! strategy             loop, react, plan, your own: what is next no IO
 //! state, tree, event   immutable snapshots, their branches, their JSON
+//! journal, trace       a run that is gone on with after a kill, or looked at
 //! ```
 //!
 //! ```
@@ -48,7 +49,8 @@
 //! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
 //! | `conformance` | [`conformance`]: tests of anybody's agents, by what they leave behind | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
-//! | `log` | with `driver` and `os`, checkpoints in files that only grow, with their history | no |
+//! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
+//! | `log` | `canon`; with `driver` and `os`, checkpoints in files that only grow, with their history, and journals in files | no |
 
 #[cfg(feature = "driver")]
 mod agent;
@@ -62,6 +64,8 @@ pub mod event;
 #[cfg(all(doc, feature = "driver", feature = "os"))]
 pub mod guide;
 pub mod hooks;
+#[cfg(feature = "canon")]
+pub mod journal;
 pub mod middleware;
 mod order;
 pub mod repair;
@@ -72,8 +76,11 @@ pub mod strategy;
 mod subagent;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trace;
 pub mod tree;
 
+#[cfg(all(feature = "driver", feature = "canon"))]
+pub use agent::RecordedAgent;
 #[cfg(feature = "driver")]
 pub use agent::{
     AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,

@@ -92,7 +92,6 @@ fn ten_thousand_rounds_cost_memory_in_proportion_to_their_messages() {
                 sizes.map(|s| s.0)
             );
             assert!(most * 10 < least * 12, "{text}");
-            eprintln!("{text}");
         };
         of("allocated", sizes.map(|(_, taken, _)| taken));
         of("held", sizes.map(|(.., held)| held));

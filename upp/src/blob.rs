@@ -3,9 +3,16 @@
 use core::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ubos_common::json::{Fault, Kind, Read, Reader, Write};
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Writes padding, and reads texts with and without it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Bytes of an image, a sound or a file; copies share them.
 ///
@@ -31,39 +38,13 @@ impl Blob {
     /// The bytes as standard base64 with padding.
     #[must_use]
     pub fn to_base64(&self) -> String {
-        let mut text = String::with_capacity(self.0.len().div_ceil(3) * 4);
-        for group in self.0.chunks(3) {
-            let at = |n: usize| u32::from(group.get(n).copied().unwrap_or(0));
-            let bits = at(0) << 16 | at(1) << 8 | at(2);
-            for n in 0..4_usize {
-                let index = usize::try_from(bits >> (18 - 6 * n) & 63).unwrap_or(0);
-                let digit = ALPHABET.get(index).copied().unwrap_or(b'A');
-                text.push(char::from(if n <= group.len() { digit } else { b'=' }));
-            }
-        }
-        text
+        BASE64.encode(&self.0)
     }
 
     /// The bytes that a base64 text stands for; padding may be absent, anything else is refused.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
-        let digits = text.trim_end_matches('=').as_bytes();
-        if text.len() - digits.len() > 2 || digits.len() % 4 == 1 {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-        let (mut bits, mut held) = (0_u32, 0);
-        for digit in digits {
-            let value = ALPHABET.iter().position(|d| d == digit)?;
-            bits = bits << 6 | u32::try_from(value).ok()?;
-            held += 6;
-            if held >= 8 {
-                held -= 8;
-                bytes.push(u8::try_from(bits >> held & 255).ok()?);
-                bits &= (1 << held) - 1;
-            }
-        }
-        (bits == 0).then(|| bytes.into())
+        BASE64.decode(text).ok().map(Self::from)
     }
 }
 
@@ -131,11 +112,13 @@ mod tests {
         }
         let three = Some(Blob::from(vec![1, 2, 255]));
         assert_eq!(read("\"AQL/\""), three);
+        assert_eq!(read("\"AQ\""), read("\"AQ==\""));
         assert_eq!(read("[1,2,255]"), three);
         assert_eq!(read(r#"{"0":1,"1":2,"2":255}"#), three);
         for bad in [
             "\"A\"",
             "\"AQ=x\"",
+            "\"AQ===\"",
             "\"AR==\"",
             "\"A-==\"",
             "[256]",

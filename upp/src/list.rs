@@ -114,11 +114,19 @@ impl<T> List<T> {
 impl<T: Clone> List<T> {
     /// Appends an element; copies of the list do not see it.
     pub fn push(&mut self, element: T) {
+        match Arc::get_mut(&mut self.tail) {
+            Some(tail) => tail.push(element),
+            None => {
+                let mut tail = Vec::with_capacity(WIDTH);
+                tail.extend_from_slice(&self.tail);
+                tail.push(element);
+                self.tail = Arc::new(tail);
+            }
+        }
         if self.tail.len() == WIDTH {
-            let full = mem::replace(&mut self.tail, Arc::new(Vec::with_capacity(WIDTH)));
+            let full = mem::take(&mut self.tail);
             self.root_leaf(full);
         }
-        Arc::make_mut(&mut self.tail).push(element);
     }
 
     /// The list with one more element.

@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
@@ -14,8 +16,6 @@ use uap_hub_proto::capability::Skill;
 use uap_hub_proto::convert;
 use uap_hub_proto::role::hub::Job;
 use uap_hub_proto::wire::{Attachment, Payload};
-
-use super::base64;
 
 /// Bytes of one line: a message of 64 MiB in base64, and what is around it.
 const MAX_LINE_BYTES: u64 = 96 << 20;
@@ -94,7 +94,7 @@ impl WrittenPayload {
         let (data, name, mime_type) = match (self.text, self.base64, self.file) {
             (Some(text), None, None) => (text.into_bytes(), None, "text/plain"),
             (None, Some(text), None) => {
-                let data = base64::decode(&text).ok_or("base64 is none")?;
+                let data = BASE64.decode(text).map_err(|_| "base64 is none")?;
                 (data, None, "application/octet-stream")
             }
             (None, None, Some(path)) => {

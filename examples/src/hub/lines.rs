@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 use uap_hub_proto::convert;
 use uap_hub_proto::id::JobId;
@@ -11,8 +13,6 @@ use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::hub::{Event, JobEvent, Outcome, Verdict};
 use uap_hub_proto::state::State;
 use uap_hub_proto::wire::{Attachment, Payload, Severity, StepReport, StepStatus, Summary};
-
-use super::base64;
 
 /// Standard output, until somebody closes it.
 #[derive(Clone, Debug, Default)]
@@ -234,7 +234,7 @@ fn attachment(attachment: &Attachment) -> Value {
     let mut made = json!({"name": attachment.name, "mime_type": attachment.mime_type});
     match std::str::from_utf8(&attachment.data) {
         Ok(text) => set(&mut made, "text", text.into()),
-        Err(_) => set(&mut made, "base64", base64::encode(&attachment.data).into()),
+        Err(_) => set(&mut made, "base64", BASE64.encode(&attachment.data).into()),
     }
     made
 }

@@ -15,7 +15,6 @@
 )]
 
 mod args;
-mod base64;
 mod desk;
 mod jobs;
 mod lines;

@@ -55,6 +55,11 @@ impl AgentStreamResult {
             // A world that expects an abort is never stalled.
             let _ = drive(&mut engine, &mut world, clock.as_ref()).await;
         });
+        Self::over(driver, shared)
+    }
+
+    /// A run that a future drives, and what they share.
+    pub(super) fn over(driver: BoxFuture<'static, ()>, shared: Arc<Shared>) -> Self {
         Self {
             driver: Some(driver),
             shared,

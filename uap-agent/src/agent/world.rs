@@ -12,7 +12,7 @@ use futures::future::FutureExt;
 use futures::stream::StreamExt;
 use ubos_common::driver::{self, Sleep, Step};
 use upp::{
-    Attempts, CancelToken, Cancelled, ErrorCode, LlmRequest, ModelEvent, ModelReference,
+    CancelToken, Cancelled, ErrorCode, Failure, LlmRequest, ModelEvent, ModelReference,
     ModelStream, RetryStrategy, ToolCall, ToolContext, ToolExecution, ToolSet, UppError, run_call,
 };
 
@@ -111,8 +111,6 @@ pub(super) struct Developer {
 
 pub(super) struct World {
     developer: Arc<Developer>,
-    /// Those at the question that is out.
-    attempts: Option<Attempts>,
     shared: Arc<Shared>,
     /// The one answer that is being streamed.
     streams: BTreeMap<EffectId, ModelStream>,
@@ -126,7 +124,6 @@ impl World {
         let aborted = Some(shared.cancel.cancelled());
         Self {
             developer: Arc::new(developer),
-            attempts: None,
             shared,
             streams: BTreeMap::new(),
             aborted,
@@ -187,20 +184,23 @@ impl World {
         })
     }
 
+    /// What the retry strategy says. How often was asked is the engine's to know: a run that is resumed counts on.
     fn attempt(
-        &mut self,
+        &self,
         id: EffectId,
         attempt: u32,
         failure: Option<&UppError>,
         random: u64,
     ) -> Step<WorldAnswer> {
         let now = self.developer.clock.now().mono;
-        if attempt == 1 && failure.is_none() {
-            self.attempts = self.developer.retries.clone().map(Attempts::new);
-        }
-        let asked = AssertUnwindSafe(|| match (&mut self.attempts, failure) {
-            (Some(attempts), Some(failure)) => attempts.failed(now, failure, random),
-            (Some(attempts), None) => Some(attempts.before(now)),
+        let retries = self.developer.retries.as_deref();
+        let asked = AssertUnwindSafe(|| match (retries, failure) {
+            // A cancelled question is never asked again, whatever the strategy says.
+            (_, Some(failure)) if failure.code == ErrorCode::Cancelled => None,
+            (Some(retries), Some(failure)) => {
+                retries.on_retry(Failure::new(now, failure, attempt, random))
+            }
+            (Some(retries), None) => Some(retries.before_request(now)),
             (None, _) => None,
         });
         let answer = std::panic::catch_unwind(asked)
@@ -406,9 +406,10 @@ impl driver::World<Engine> for World {
         }
         match answer {
             WorldAnswer::Model(id, item, stream) => {
-                if let (Some(Ok(ModelEvent::Done(_))), Some(attempts)) = (&item, &mut self.attempts)
+                if let (Some(Ok(ModelEvent::Done(_))), Some(retries)) =
+                    (&item, &self.developer.retries)
                 {
-                    attempts.succeeded();
+                    retries.reset();
                 }
                 if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
                     self.streams.insert(id, stream);

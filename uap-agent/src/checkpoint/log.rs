@@ -34,6 +34,8 @@ pub struct CutTail {
     pub bytes: u64,
 }
 
+type Told = Box<dyn Fn(&CutTail) + Send>;
+
 /// Keeps states and their past in a folder, one hash-chained log a session.
 ///
 /// A save writes what the step has added, and is on the disk when it is answered; where the differences since the last
@@ -249,7 +251,7 @@ impl Options {
 struct Folder {
     path: PathBuf,
     options: Options,
-    told: Option<Box<dyn Fn(&CutTail) + Send>>,
+    told: Option<Told>,
     held: Held<Session>,
 }
 

@@ -30,17 +30,17 @@ fn child() {
     }
     loop {
         let step = steps.state.step() + 1;
-        if step % 40 == 0 {
+        if step.is_multiple_of(40) {
             // Whole states come again and again.
             steps.state = steps.state.with_context(&mut steps.ids, Vec::new());
         }
-        steps.step(if step % 3 == 0 { 40_000 } else { 50 });
+        steps.step(if step.is_multiple_of(3) { 40_000 } else { 50 });
         steps.save(&log, "s").unwrap();
         steps.save(&files, "s").unwrap();
         // One write a line: a kill cannot mix two.
         let line = format!("{ACK}{step}\n");
         std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
-        if step % 7 == 0 {
+        if step.is_multiple_of(7) {
             block_on(log.prune("s", 20)).unwrap();
         }
     }

@@ -13,6 +13,8 @@ mod checkers;
 #[cfg(feature = "conformance")]
 mod conformance;
 mod files;
+#[cfg(all(feature = "testing", feature = "canon"))]
+mod journal;
 #[cfg(feature = "log")]
 mod killed;
 #[cfg(feature = "log")]
@@ -29,4 +31,5 @@ mod stores;
 mod stream;
 mod subagent;
 mod support;
+mod trace;
 mod tree;

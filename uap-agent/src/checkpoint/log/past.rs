@@ -111,11 +111,11 @@ impl<'a> Past<'a> {
         let Some((number, record)) = self.next()? else {
             return Ok(None);
         };
-        self.from_whole(number, &record, |_| false)
+        self.rebuild(number, &record, |_| false)
     }
 
     /// The checkpoint of a record, or a later one where more have come and are wanted.
-    fn from_whole(
+    fn rebuild(
         &mut self,
         number: u64,
         record: &Record,
@@ -158,7 +158,7 @@ impl<'a> Past<'a> {
 
     /// The checkpoint of a record that was found.
     pub(super) fn at(&mut self, found: &Numbered) -> Result<Option<Last>, CheckpointError> {
-        self.from_whole(found.0, &found.1, |number| number == found.0)
+        self.rebuild(found.0, &found.1, |number| number == found.0)
     }
 
     /// Goes on from a record.

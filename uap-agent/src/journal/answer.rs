@@ -1,0 +1,158 @@
+//! What the world answered, as it is written into a journal.
+
+mod json;
+
+use ubos_common::json::to_string;
+use upp::{LlmResponse, ModelEvent, ToolExecution, UppError};
+
+#[cfg(all(feature = "driver", feature = "testing"))]
+pub(super) use json::ResultJson;
+pub(super) use json::{AnswerJson, ErrorJson, Findings, object};
+use json::{HookJson, ResponseJson};
+
+use crate::checkpoint::CheckpointError;
+use crate::engine::{Answer, EffectId};
+use crate::hooks::HookAnswer;
+use crate::state::SubagentExecutionTrace;
+
+/// An answer without its effect's id. Of a model's pieces it is the last one that is kept.
+#[derive(Clone, Debug)]
+pub(super) enum Said {
+    Response(Box<LlmResponse>),
+    /// The model failed, and whether a piece of an answer had come before.
+    Failed(UppError, bool),
+    /// The model's stream ended without an answer, and whether a piece of one had come before.
+    Silent(bool),
+    /// The question was not asked.
+    Stopped,
+    Tool(ToolExecution, Vec<SubagentExecutionTrace>),
+    /// The time is over.
+    Slept,
+    Hook(HookAnswer),
+    /// The hook failed.
+    Threw(UppError),
+    Saved,
+    /// The save failed, and why.
+    Unsaved(Box<str>),
+    Abort,
+}
+
+impl Said {
+    /// The answer and its effect; none for a piece of an answer. Of one that failed it counts whether pieces were heard.
+    pub(super) fn of(answer: &Answer, was_heard: bool) -> Option<(Option<EffectId>, Self)> {
+        let (id, said) = match answer {
+            Answer::Model(_, Some(Ok(ModelEvent::Event(_)))) => return None,
+            Answer::Model(id, Some(Ok(ModelEvent::Done(response)))) => {
+                (*id, Self::Response(response.clone()))
+            }
+            Answer::Model(id, Some(Err(error))) => (*id, Self::Failed(error.clone(), was_heard)),
+            Answer::Model(id, None) => (*id, Self::Silent(was_heard)),
+            Answer::Model(_, Some(Ok(_))) => return None,
+            Answer::Stop(id) => (*id, Self::Stopped),
+            Answer::Slept(id) => (*id, Self::Slept),
+            Answer::Tool(id, execution, traces) => {
+                (*id, Self::Tool(execution.clone(), traces.clone()))
+            }
+            Answer::Hook(id, Ok(answer)) => (*id, Self::Hook(answer.clone())),
+            Answer::Hook(id, Err(error)) => (*id, Self::Threw(error.clone())),
+            Answer::Saved(id, Ok(())) => (*id, Self::Saved),
+            Answer::Saved(id, Err(error)) => (*id, Self::Unsaved(error.to_string().into())),
+            Answer::Abort => return Some((None, Self::Abort)),
+        };
+        Some((Some(id), said))
+    }
+
+    /// The answer as the engine takes it.
+    pub(super) fn answer(&self, id: EffectId) -> Answer {
+        match self.clone() {
+            Self::Response(response) => Answer::Model(id, Some(Ok(ModelEvent::Done(response)))),
+            Self::Failed(error, _) => Answer::Model(id, Some(Err(error))),
+            Self::Silent(_) => Answer::Model(id, None),
+            Self::Stopped => Answer::Stop(id),
+            Self::Slept => Answer::Slept(id),
+            Self::Tool(execution, traces) => Answer::Tool(id, execution, traces),
+            Self::Hook(answer) => Answer::Hook(id, Ok(answer)),
+            Self::Threw(error) => Answer::Hook(id, Err(error)),
+            Self::Saved => Answer::Saved(id, Ok(())),
+            Self::Unsaved(why) => Answer::Saved(id, Err(CheckpointError::Failed(why))),
+            Self::Abort => Answer::Abort,
+        }
+    }
+
+    /// The kind of effect that it answers; none for an abort.
+    pub(super) const fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Response(_) | Self::Failed(..) | Self::Silent(_) | Self::Stopped => Some("infer"),
+            Self::Tool(..) => Some("tool"),
+            Self::Slept => Some("sleep"),
+            Self::Hook(_) | Self::Threw(_) => Some("hook"),
+            Self::Saved | Self::Unsaved(_) => Some("save"),
+            Self::Abort => None,
+        }
+    }
+
+    /// What was said, without ids and times: equal where two runs were told the same.
+    pub(super) fn content(&self) -> String {
+        match self {
+            Self::Response(response) => {
+                let message = &response.message;
+                let said = (&message.content, &message.tool_calls, &response.data);
+                let (content, calls) = (to_string(said.0), to_string(said.1));
+                format!("{content}{calls}{}", to_string(said.2))
+            }
+            Self::Tool(execution, _) => {
+                let ran = (
+                    &execution.tool_name,
+                    &execution.arguments,
+                    &execution.result,
+                );
+                format!(
+                    "{}{}{}{}",
+                    ran.0,
+                    ran.1.as_str(),
+                    ran.2.as_str(),
+                    execution.is_error
+                )
+            }
+            Self::Hook(HookAnswer::Layer(context, came_to)) => match came_to {
+                Ok(_) => format!("{}{}", context.input.text(), context.state.messages().len()),
+                Err(error) => to_string(&ErrorJson::of(error)),
+            },
+            Self::Hook(HookAnswer::Recovered(result)) => result.turn.response.text(),
+            _ => to_string(&self.json(None)),
+        }
+    }
+
+    /// As it stands in a journal.
+    pub(super) fn json(&self, id: Option<EffectId>) -> AnswerJson {
+        let mut json = AnswerJson::new();
+        json.id = id;
+        match self {
+            Self::Response(response) => json.model = Some(ResponseJson::of(response)),
+            Self::Failed(error, was_heard) => {
+                json.failed = Some(ErrorJson::of(error));
+                json.heard = was_heard.then_some(true);
+            }
+            Self::Silent(was_heard) => {
+                json.silent = Some(true);
+                json.heard = was_heard.then_some(true);
+            }
+            Self::Slept => json.slept = Some(true),
+            Self::Stopped => json.stopped = Some(true),
+            Self::Tool(execution, traces) => {
+                json.tool = Some(execution.clone());
+                json.traces = Some(traces.clone()).filter(|traces| !traces.is_empty());
+            }
+            Self::Hook(answer) => json.hook = Some(HookJson::of(answer)),
+            Self::Threw(error) => {
+                let mut hook = HookJson::new();
+                hook.error = Some(ErrorJson::of(error));
+                json.hook = Some(hook);
+            }
+            Self::Saved => json.saved = Some(true),
+            Self::Unsaved(why) => json.unsaved = Some(why.clone()),
+            Self::Abort => json.abort = Some(true),
+        }
+        json
+    }
+}

@@ -1,0 +1,135 @@
+//! Where two runs part.
+
+use super::entry::{Begin, Entry};
+use super::recording::Recording;
+use crate::engine::EffectId;
+
+/// Two runs side by side. Ids and times are left aside: two runs that asked and were told the same are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diff {
+    /// Entries that are alike, from the beginning on.
+    pub same: usize,
+    /// Entries of the first run.
+    pub left: usize,
+    /// Entries of the second run.
+    pub right: usize,
+    /// Where they part; none where they are alike to their ends.
+    pub first: Option<Difference>,
+}
+
+/// The first thing in which two runs differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// They did not begin alike: with another input, state, strategy, model, or one of its options.
+    Beginning {
+        /// In what.
+        what: String,
+    },
+    /// They asked for something else.
+    Question {
+        /// The first run's effect; none where it has ended.
+        left: Option<(EffectId, &'static str)>,
+        /// The second run's.
+        right: Option<(EffectId, &'static str)>,
+    },
+    /// They were answered otherwise.
+    Answer {
+        /// To which effect of the first run; none for an abort.
+        effect: Option<EffectId>,
+        /// What kind of effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
+        kind: &'static str,
+    },
+    /// They ended otherwise.
+    End,
+    /// One goes on where the recording of the other ends.
+    Length,
+}
+
+pub(super) fn diff(left: &Recording, right: &Recording) -> Diff {
+    let mut diff = Diff {
+        same: 0,
+        left: left.entries.len() + 1,
+        right: right.entries.len() + 1,
+        first: beginning(&left.begin, &right.begin).map(|what| Difference::Beginning {
+            what: what.to_owned(),
+        }),
+    };
+    if diff.first.is_some() {
+        return diff;
+    }
+    diff.same = 1;
+    let mut rest = left.entries.iter().zip(&right.entries);
+    diff.first = rest.find_map(|(left, right)| {
+        let differs = entries(left, right);
+        diff.same += usize::from(differs.is_none());
+        differs
+    });
+    if diff.first.is_none() && diff.left != diff.right {
+        diff.first = Some(Difference::Length);
+    }
+    diff
+}
+
+fn beginning<'a>(left: &'a Begin, right: &'a Begin) -> Option<&'a str> {
+    let texts = |begin: &Begin| -> Vec<String> {
+        begin
+            .state
+            .messages()
+            .iter()
+            .map(upp::Message::text)
+            .collect()
+    };
+    let parts = [
+        ("strategy", left.strategy == right.strategy),
+        ("hooks", left.has_hooks == right.has_hooks),
+        ("middleware", left.layers == right.layers),
+        ("retries", left.retries == right.retries),
+        ("repair", left.repairs == right.repairs),
+        ("plan events", left.plan_events == right.plan_events),
+        ("checkpoints", left.saves == right.saves),
+        ("input", left.input.content() == right.input.content()),
+        ("state", texts(left) == texts(right)),
+    ];
+    let other = left
+        .program
+        .iter()
+        .find(|(name, hex)| right.program.get(*name) != Some(hex));
+    let program = other.map(|(name, _)| name.as_str());
+    let part = || parts.iter().find(|(_, same)| !same).map(|(name, _)| *name);
+    program.or_else(part)
+}
+
+fn entries(left: &Entry, right: &Entry) -> Option<Difference> {
+    match (left, right) {
+        (Entry::Effect(l), Entry::Effect(r)) => {
+            let same = l.kind == r.kind && l.print.content == r.print.content;
+            (!same).then(|| question(left, right))
+        }
+        (Entry::Answer(l), Entry::Answer(r)) => {
+            let same = l.said.kind() == r.said.kind() && l.said.content() == r.said.content();
+            let (effect, kind) = (l.id, l.said.kind().unwrap_or("abort"));
+            (!same).then_some(Difference::Answer { effect, kind })
+        }
+        (Entry::End(l), Entry::End(r)) => {
+            let same = l.success == r.success && l.print.content == r.print.content;
+            (!same).then_some(Difference::End)
+        }
+        _ => Some(question(left, right)),
+    }
+}
+
+const fn question(left: &Entry, right: &Entry) -> Difference {
+    Difference::Question {
+        left: asked(left),
+        right: asked(right),
+    }
+}
+
+const fn asked(entry: &Entry) -> Option<(EffectId, &'static str)> {
+    match entry {
+        Entry::Effect(effect) => Some((effect.id, effect.kind.as_str())),
+        _ => None,
+    }
+}

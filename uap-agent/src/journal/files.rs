@@ -1,0 +1,179 @@
+//! Journals in files.
+
+use core::fmt;
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use futures::channel::oneshot;
+use ubos_common::json::{RawObject, decode};
+use ubos_common::log::{AppendError, Config, Log, LogId, OpenError};
+use ubos_common::os::fill_random;
+use ubos_common::violation::Profile;
+
+use super::recording::limits;
+use super::{Journal, JournalError, JournalFuture};
+
+/// Bytes of all entries that are read at once.
+const MAX_BYTES: usize = 256 << 20;
+
+/// Bytes of one file of the log: most runs fit into one, and few are short of it by much.
+const SEGMENT: u64 = 1 << 20;
+
+type Job = Box<dyn FnOnce(&Log) + Send>;
+
+/// Keeps a run in a folder, as a hash-chained log: one record an entry.
+///
+/// What is answered is on the disk. A write that a crash tore is cut off when the folder is opened again; entries that
+/// were changed are refused. One process at a time can open it. All work is done by one thread, so that no runtime waits
+/// for a disk.
+///
+/// | bound | |
+/// |---|---|
+/// | an entry | 16 MiB, as [`Config::limits`](ubos_common::log::Config) says |
+/// | a run, to be read | 256 MiB |
+///
+/// ```
+/// use std::sync::Arc;
+/// use uap_agent::journal::FileJournal;
+/// use uap_agent::{AgentOptions, agent};
+/// use upp::{Reply, ScriptedModel};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-journal-{}", std::process::id()));
+/// # futures::executor::block_on(async {
+/// let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
+/// let journal = Arc::new(FileJournal::open(&folder)?);
+/// let state = agent.initial_state();
+/// let result = agent.record(journal).generate("hi", &state).await.map_err(|e| e.error)?;
+///
+/// // Later, perhaps in another process:
+/// let journal = Arc::new(FileJournal::open(&folder)?);
+/// assert_eq!(agent.resume(journal).await?.result().await.map_err(|e| e.error)?, result);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// ```
+pub struct FileJournal {
+    jobs: Mutex<Option<Sender<Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FileJournal {
+    /// The journal in a folder, which is made where it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it open; its records do not hold; the folder or a file failed.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        let folder = folder.into();
+        let config = || Config::default().segment_bytes(SEGMENT);
+        let opened = match Log::open(&folder, config()) {
+            Err(OpenError::NoId) => {
+                let mut id = [0; 16];
+                fill_random(&mut id).map_err(failed)?;
+                Log::open(&folder, config().log_id(LogId::from_bytes(id)))
+            }
+            opened => opened,
+        };
+        Self::over(opened.map_err(failed)?)
+    }
+
+    /// The journal in a log that is open: with settings of its own, or in a folder of another kind.
+    ///
+    /// # Errors
+    ///
+    /// No thread is to be had.
+    pub fn over(log: Log) -> Result<Self, JournalError> {
+        let (jobs, work) = channel::<Job>();
+        let thread = std::thread::Builder::new().name("journal".into());
+        // It ends with the journal.
+        let thread = thread.spawn(move || work.iter().for_each(|job| job(&log)));
+        Ok(Self {
+            jobs: Mutex::new(Some(jobs)),
+            thread: Some(thread.map_err(failed)?),
+        })
+    }
+
+    /// Has the thread do something; a run waits for each answer, so no more wait than there are runs.
+    fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Log) -> Result<T, JournalError> + Send + 'static,
+    ) -> JournalFuture<'static, T> {
+        let (reply, answer) = oneshot::channel();
+        // Nobody may wait for the answer any more.
+        let job: Job = Box::new(move |log| drop(reply.send(act(log))));
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that is gone gives no answer.
+        let _ = jobs.as_ref().map(|jobs| jobs.send(job));
+        drop(jobs);
+        Box::pin(async move {
+            let gone = |_| Err(JournalError::Failed("its thread has ended".into()));
+            answer.await.unwrap_or_else(gone)
+        })
+    }
+}
+
+impl Drop for FileJournal {
+    /// Waits for the thread, so that the folder can be opened again.
+    fn drop(&mut self) {
+        let jobs = self.jobs.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop(jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Journal for FileJournal {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        self.ask(move |log| {
+            let seen = log.head().next_sequence;
+            if seen != first {
+                return Err(JournalError::Conflict {
+                    wanted: first,
+                    seen,
+                });
+            }
+            let records: Vec<&[u8]> = entries.iter().map(|e| e.as_str().as_bytes()).collect();
+            let appended = log.append_batch(&records);
+            appended
+                .map(drop)
+                .map_err(|error: AppendError| failed(error))
+        })
+    }
+
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        self.ask(|log| {
+            let (mut reader, limits) = (log.reader(), limits());
+            let (mut entries, mut bytes) = (Vec::new(), 0_usize);
+            while let Some(record) = reader.next().map_err(failed)? {
+                bytes = bytes.saturating_add(record.bytes.len());
+                if bytes > MAX_BYTES {
+                    return Err(JournalError::Full {
+                        limit: MAX_BYTES,
+                        unit: "bytes",
+                    });
+                }
+                let entry = entries.len() as u64;
+                let read = decode::<RawObject>(record.bytes, &limits, Profile::Strict);
+                let (read, _) = read.map_err(|error| JournalError::Entry { entry, error })?;
+                entries.push(read);
+            }
+            Ok(entries)
+        })
+    }
+}
+
+impl fmt::Debug for FileJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileJournal").finish_non_exhaustive()
+    }
+}
+
+/// What a disk or a log says, for a person.
+fn failed(error: impl core::error::Error) -> JournalError {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    JournalError::Failed(format!("{error}{}", cause.unwrap_or_default()).into())
+}
