@@ -57,7 +57,7 @@ ubos_common::wire! {
         /// Tool call: a piece of the arguments' JSON.
         nullable arguments_json: Arc<str> = "argumentsJson", "UPP-7";
         /// The end of a tool execution; null is what a tool may give.
-        optional result: RawBuf = "result", "UPP-7";
+        verbatim result: RawBuf = "result", "UPP-7";
         /// The end of a tool execution.
         nullable is_error: bool = "isError", "UPP-7";
         /// Tool execution: milliseconds since 1970.
