@@ -37,7 +37,11 @@ impl Page {
         {
             // The last label must not leave the lane.
             if at * 100 <= scale.width * 94 {
-                let label = format!("{}\u{202f}s", decimal(at));
+                let label = if scale.width < 1000 {
+                    format!("{at}\u{202f}ms")
+                } else {
+                    format!("{}\u{202f}s", decimal(at))
+                };
                 let _ = write!(
                     self.0,
                     "<span class=\"tick\" style=\"left:{}%\">{label}</span>",
@@ -233,13 +237,13 @@ impl Scale {
     }
 }
 
-/// A round number of milliseconds, of which four to eight make the whole.
+/// A round number of milliseconds, of which two to five make the whole.
 fn tick(width: u64) -> u64 {
     let mut step = 1_u64;
     loop {
         for factor in [1, 2, 5] {
             let tick = step.saturating_mul(factor);
-            if width / tick < 8 || tick == u64::MAX {
+            if width / tick < 5 || tick == u64::MAX {
                 return tick;
             }
         }
