@@ -1,6 +1,6 @@
 //! Messages and streams with known verdicts: the files of `vectors/`, and a kit that asks a validator for its own.
 
-use ubos_common::conformance::{Case, Judge, Protocol, Reach, Recorder, Verdict};
+use ubos_common::conformance::{Case, Protocol, Reach, SameVerdict, TestVector, ask_about};
 
 use crate::limits::Limits;
 use crate::validate::{message, stream};
@@ -65,39 +65,17 @@ impl Protocol for Validators {
     type Peer = dyn FnMut(Kind, &[u8]) -> bool;
 }
 
-/// Holds a validator's verdicts against those of the vectors.
-#[derive(Default)]
-struct SameVerdict {
-    wrong: Option<(&'static str, bool)>,
-    judged: usize,
-}
-
-impl Judge<(&'static Vector, bool)> for SameVerdict {
-    fn see(&mut self, (vector, said): &(&'static Vector, bool)) {
-        self.judged += 1;
-        if *said != vector.valid {
-            self.wrong.get_or_insert((vector.file, *said));
-        }
+impl TestVector for Vector {
+    fn clause(&self) -> &str {
+        self.clause
     }
 
-    fn verdict(&mut self) -> Verdict {
-        match self.wrong.take() {
-            Some((file, true)) => Verdict::fail(file, "taken for valid"),
-            Some((file, false)) => Verdict::fail(file, "refused"),
-            None if self.judged == 0 => Verdict::not_applicable("no vector of this clause"),
-            None => Verdict::Pass,
-        }
+    fn name(&self) -> &str {
+        self.file
     }
-}
 
-fn ask(
-    clause: &str,
-    peer: &mut dyn FnMut(Kind, &[u8]) -> bool,
-    recorder: &mut Recorder<(&'static Vector, bool)>,
-) {
-    for vector in FILES.iter().filter(|vector| vector.clause == clause) {
-        let said = peer(vector.kind, vector.bytes);
-        recorder.record((vector, said));
+    fn is_valid(&self) -> bool {
+        self.valid
     }
 }
 
@@ -127,7 +105,9 @@ macro_rules! cases {
             name: $name,
             reach: Reach::Vector,
             drags: &[],
-            play: |peer, recorder| ask($clause, peer, recorder),
+            play: |peer, recorder| {
+                ask_about(FILES, $clause, recorder, |vector| peer(vector.kind, vector.bytes));
+            },
             judge: || Box::<SameVerdict>::default(),
             good: || Box::new(own),
             bad: || wrong_about($clause),

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ubos_common::conformance::{Case, Judge, Protocol, Reach, Recorder, Verdict};
+use ubos_common::conformance::{Case, Protocol, Reach, SameVerdict, TestVector, ask_about};
 use ubos_common::json::{self, Read};
 use ubos_common::violation::Profile;
 
@@ -75,39 +75,17 @@ impl Protocol for Validator {
     type Peer = dyn FnMut(Kind, &[u8]) -> bool;
 }
 
-/// Holds a validator's verdicts against those of the vectors.
-#[derive(Default)]
-struct SameVerdict {
-    wrong: Option<(String, bool)>,
-    judged: usize,
-}
-
-impl Judge<(&'static Vector, bool)> for SameVerdict {
-    fn see(&mut self, (vector, said): &(&'static Vector, bool)) {
-        self.judged += 1;
-        if *said != vector.is_valid() && self.wrong.is_none() {
-            self.wrong = Some((vector.name.clone(), *said));
-        }
+impl TestVector for Vector {
+    fn clause(&self) -> &str {
+        &self.clause
     }
 
-    fn verdict(&mut self) -> Verdict {
-        match self.wrong.take() {
-            Some((name, true)) => Verdict::fail(name, "taken for valid"),
-            Some((name, false)) => Verdict::fail(name, "refused"),
-            None if self.judged == 0 => Verdict::not_applicable("no vector of this clause"),
-            None => Verdict::Pass,
-        }
+    fn name(&self) -> &str {
+        &self.name
     }
-}
 
-fn ask(
-    clause: &str,
-    peer: &mut dyn FnMut(Kind, &[u8]) -> bool,
-    recorder: &mut Recorder<(&'static Vector, bool)>,
-) {
-    for vector in vectors().iter().filter(|vector| vector.clause == clause) {
-        let said = peer(vector.kind.clone(), vector.text.as_bytes());
-        recorder.record((vector, said));
+    fn is_valid(&self) -> bool {
+        self.is_valid()
     }
 }
 
@@ -136,7 +114,11 @@ macro_rules! cases {
             name: $name,
             reach: Reach::Vector,
             drags: &[],
-            play: |peer, recorder| ask($clause, peer, recorder),
+            play: |peer, recorder| {
+                ask_about(vectors(), $clause, recorder, |vector| {
+                    peer(vector.kind.clone(), vector.text.as_bytes())
+                });
+            },
             judge: || Box::<SameVerdict>::default(),
             good: || Box::new(strict),
             bad: || wrong_about($clause),

@@ -46,9 +46,11 @@
 
 mod report;
 mod run;
+mod vector;
 
 pub use report::{ConformanceReport, Outcome};
 pub use run::{ProofError, Tap, prove, run};
+pub use vector::{SameVerdict, TestVector, ask_about};
 
 /// A protocol, as a kit sees it.
 pub trait Protocol: 'static {
