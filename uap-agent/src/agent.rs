@@ -253,7 +253,7 @@ impl fmt::Debug for AgentOptions {
 pub enum Input {
     /// Becomes a user's message of one text block.
     Text(String),
-    /// Taken as it is.
+    /// Taken as it is. A run from a state that holds a message of its id fails with `INVALID_REQUEST`.
     Message(Message),
 }
 

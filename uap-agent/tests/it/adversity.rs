@@ -20,10 +20,10 @@ use uap_agent::repair::{CallVerdict, OutputVerdict};
 use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
 use uap_agent::{
     AbortHandle, AgentError, AgentOptions, AgentStrategy, EventData, ExecutionContext,
-    ExecutionStrategy, GenerateResult, Middleware, MiddlewareContext, RepairPolicy, RunScope,
-    agent,
+    ExecutionStrategy, GenerateResult, Middleware, MiddlewareContext, PlanOptions, RepairPolicy,
+    RunScope, agent, plan,
 };
-use ubos_common::json::{RawObject, to_string};
+use ubos_common::json::{Limits, RawObject, to_string};
 use ubos_common::time::{Mono, Now};
 use upp::{
     ErrorCode, FnTool, LlmResponse, Metadata, Reply, Tool, ToolCall, ToolContext, ToolError,
@@ -373,4 +373,61 @@ fn agents_that_share_a_budget_or_a_retry_strategy_have_one_clock() {
     }
     let when = when.0.lock().unwrap();
     assert!(when[0] <= when[1], "{when:?}");
+}
+
+// spec: UAP-5-4
+#[test]
+fn a_long_plan_that_is_written_backwards_is_checked() {
+    const STEPS: usize = 10_000;
+    let steps: Vec<String> = (0..STEPS)
+        .map(|n| match n + 1 {
+            STEPS => format!(r#"{{"id":"{n}","description":"d","dependsOn":[]}}"#),
+            next => format!(r#"{{"id":"{n}","description":"d","dependsOn":["{next}"]}}"#),
+        })
+        .collect();
+    let text = format!(r#"{{"steps":[{}]}}"#, steps.join(","));
+    let hooks = Noting {
+        stop_at: Some(1),
+        ..Noting::default()
+    };
+    let options = options(&script([Reply::text(text)]))
+        .with_execution(plan(PlanOptions::default()).unwrap())
+        .with_strategy(Arc::new(hooks));
+    let agent = agent(options).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert_eq!(result.state.plan().unwrap().len(), STEPS);
+}
+
+// spec: UAP-5-4
+#[test]
+fn what_is_cut_off_a_plan_takes_no_dependency_of_a_step_that_stays() {
+    let step = |id: &str, needs: &str| {
+        format!(r#"{{"id":"{id}","description":"d","dependsOn":[{needs}]}}"#)
+    };
+    let steps = [step("a", ""), step("b", r#""a""#), step("a", "")].join(",");
+    let options = options(&script([
+        Reply::text(format!(r#"{{"steps":[{steps}]}}"#)),
+        Reply::text("a"),
+        Reply::text("b"),
+    ]))
+    .with_execution(plan(PlanOptions::default().with_max_plan_steps(2)).unwrap());
+    let agent = agent(options).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert_eq!(*result.state.plan().unwrap()[1].depends_on, ["a".into()]);
+}
+
+// spec: UAP-4-2, UAP-12-6
+#[test]
+fn an_input_that_the_history_holds_is_refused_and_no_state_is_made_that_nobody_reads() {
+    let agent = agent(options(&script([Reply::text("one"), Reply::text("two")]))).unwrap();
+    let stamp = upp::Stamp::with_id("mine", ubos_common::time::Timestamp::EPOCH);
+    let input = upp::Message::user(stamp, "go");
+    let first = block_on(agent.ask(input.clone(), &agent.initial_state())).unwrap();
+    let error = block_on(agent.ask(input, &first.state)).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::InvalidRequest);
+    assert_eq!(error.state, first.state);
+    let second = block_on(agent.ask("go", &error.state)).unwrap();
+    let json = second.state.to_json();
+    let read = uap_agent::AgentState::from_json(json.as_bytes(), &Limits::default());
+    assert_eq!(read.unwrap(), second.state);
 }
