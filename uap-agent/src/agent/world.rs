@@ -79,9 +79,15 @@ impl Shared {
 
     /// Who is to be woken by an event from another thread.
     pub(super) fn set_reader(&self, waker: &Waker) {
-        let reader = &mut self.lock().reader;
-        if !reader.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *reader = Some(waker.clone());
+        let mut inner = self.lock();
+        if !inner
+            .reader
+            .as_ref()
+            .is_some_and(|known| known.will_wake(waker))
+        {
+            let former = inner.reader.replace(waker.clone());
+            drop(inner);
+            drop(former);
         }
     }
 
@@ -128,7 +134,9 @@ impl Future for Room<'_> {
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.0.lock().waiting.remove(&self.1);
+        // A waker is foreign code, also when it is dropped.
+        let left = self.0.lock().waiting.remove(&self.1);
+        drop(left);
     }
 }
 

@@ -65,7 +65,7 @@ impl Middleware for Aborting {
 // spec: UAP-11-1
 #[test]
 fn an_abort_together_with_the_answer_of_an_error_hook_leaves_the_error() {
-    for is_layer in [false, true] {
+    for (is_layer, is_recorded) in [(false, false), (true, false), (false, true), (true, true)] {
         let aborting = Arc::new(Aborting::default());
         let options = options(&script([Reply::error(ErrorCode::QuotaExceeded, "no more")]));
         let options = if is_layer {
@@ -74,7 +74,15 @@ fn an_abort_together_with_the_answer_of_an_error_hook_leaves_the_error() {
             options.with_strategy(aborting.clone())
         };
         let agent = agent(options).unwrap();
-        let run = agent.stream("go", &agent.initial_state());
+        let state = agent.initial_state();
+        let run = match is_recorded {
+            #[cfg(feature = "canon")]
+            true => {
+                let journal = Arc::new(uap_agent::journal::MemoryJournal::default());
+                agent.record(journal).stream("go", &state)
+            }
+            _ => agent.stream("go", &state),
+        };
         *aborting.0.lock().unwrap() = Some(run.abort_handle());
         let error = block_on(run.result()).unwrap_err();
         assert_eq!(error.error.code, ErrorCode::QuotaExceeded);
