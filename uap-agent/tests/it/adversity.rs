@@ -5,8 +5,11 @@
     reason = "tools of developers start threads, and so do these"
 )]
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
@@ -19,9 +22,9 @@ use uap_agent::middleware::retry;
 use uap_agent::repair::{CallVerdict, OutputVerdict};
 use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
 use uap_agent::{
-    AbortHandle, AgentError, AgentOptions, AgentStrategy, EventData, ExecutionContext,
-    ExecutionStrategy, GenerateResult, Middleware, MiddlewareContext, PlanOptions, RepairPolicy,
-    RunScope, agent, plan,
+    AbortHandle, Agent, AgentError, AgentOptions, AgentState, AgentStrategy, EventData,
+    ExecutionContext, ExecutionStrategy, GenerateResult, MemoryCheckpoints, Middleware,
+    MiddlewareContext, PlanOptions, RepairPolicy, RunScope, SubagentTool, agent, plan,
 };
 use ubos_common::json::{Limits, RawObject, to_string};
 use ubos_common::time::{Mono, Now};
@@ -436,6 +439,133 @@ fn an_input_that_the_history_holds_is_refused_and_no_state_is_made_that_nobody_r
     assert_eq!(error.state, first.state);
     let second = block_on(agent.ask("go", &error.state)).unwrap();
     let json = second.state.to_json();
-    let read = uap_agent::AgentState::from_json(json.as_bytes(), &Limits::default());
+    let read = AgentState::from_json(json.as_bytes(), &Limits::default());
     assert_eq!(read.unwrap(), second.state);
+}
+
+/// Pending once, then ready: every hook, layer and tool is a moment at which an abort may come.
+struct Once(bool);
+
+impl Future for Once {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut self.0, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+fn after_a_turn<'a, T: Send + 'a>(value: T) -> HookFuture<'a, T> {
+    Box::pin(async {
+        Once(false).await;
+        Ok(value)
+    })
+}
+
+struct Turns;
+
+impl AgentStrategy for Turns {
+    fn stop_condition<'a>(&'a self, _: &'a AgentState) -> HookFuture<'a, bool> {
+        after_a_turn(false)
+    }
+    fn on_act<'a>(&'a self, _: u64, _: &'a [ToolCall]) -> HookFuture<'a, ()> {
+        after_a_turn(())
+    }
+    fn on_complete<'a>(&'a self, _: &'a GenerateResult) -> HookFuture<'a, ()> {
+        after_a_turn(())
+    }
+    fn on_error<'a>(&'a self, _: &'a AgentError) -> HookFuture<'a, Option<GenerateResult>> {
+        after_a_turn(None)
+    }
+}
+
+impl Middleware for Turns {
+    fn name(&self) -> &str {
+        "turns"
+    }
+    fn before<'a>(&'a self, _: &'a mut MiddlewareContext) -> HookFuture<'a, ()> {
+        after_a_turn(())
+    }
+    fn after<'a>(
+        &'a self,
+        _: &'a mut MiddlewareContext,
+        result: GenerateResult,
+    ) -> HookFuture<'a, GenerateResult> {
+        after_a_turn(result)
+    }
+    fn on_error<'a>(
+        &'a self,
+        _: &'a mut MiddlewareContext,
+        _: &'a AgentError,
+    ) -> HookFuture<'a, Option<GenerateResult>> {
+        after_a_turn(None)
+    }
+}
+
+/// An agent with a child, both of whose tools, hooks and layers take their turns.
+fn taking_turns(fails: bool) -> Agent {
+    let slow = || {
+        let run = |_, _| async {
+            Once(false).await;
+            Ok(json_text("done"))
+        };
+        Arc::new(FnTool::new("echo", "", RawObject::empty(), run)) as Arc<dyn Tool>
+    };
+    let last = |text| match fails {
+        true => Reply::error(ErrorCode::QuotaExceeded, "no more"),
+        false => Reply::text(text).in_pieces_of(1),
+    };
+    let layer = || [Arc::new(Turns) as Arc<dyn Middleware>];
+    let child = options(&script([calling("x", "c1", "{}"), last("child")]))
+        .with_tools([slow()])
+        .with_middleware(layer())
+        .with_strategy(Arc::new(Turns));
+    let schema = object(r#"{"type":"object"}"#).unwrap();
+    let child = SubagentTool::new(agent(child).unwrap(), "child", "", schema, |_| {
+        Ok("go".to_owned())
+    });
+    let both = calling("x", "c1", "{}").calling("c2", "child", RawObject::empty());
+    let options = options(&script([both, last("parent")]))
+        .with_tools([slow(), Arc::new(child)])
+        .with_middleware(layer())
+        .with_strategy(Arc::new(Turns))
+        .with_checkpoints(Arc::new(MemoryCheckpoints::default()));
+    agent(options).unwrap()
+}
+
+// spec: UAP-11-1
+#[test]
+fn an_abort_at_any_moment_ends_the_run() {
+    for (fails, is_recorded) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut aborted = 0;
+        for moment in 0.. {
+            let agent = taking_turns(fails);
+            let state = agent.initial_state();
+            let mut run = match is_recorded {
+                #[cfg(feature = "canon")]
+                true => {
+                    let journal = Arc::new(uap_agent::journal::MemoryJournal::default());
+                    agent.record(journal).stream("go", &state)
+                }
+                _ => agent.stream("go", &state),
+            };
+            let is_over = (0..moment).any(|_| run.next().now_or_never() == Some(None));
+            run.abort();
+            // Everything is ready after its turn: a run that is not over by now never is.
+            let ends = (0..1_000).any(|_| run.next().now_or_never() == Some(None));
+            assert!(ends, "at {moment}");
+            match run.result().now_or_never().unwrap() {
+                Err(error) if error.error.code == ErrorCode::Cancelled => aborted += 1,
+                Err(error) => assert_eq!(error.error.code, ErrorCode::QuotaExceeded),
+                Ok(_) => assert!(is_over && !fails),
+            }
+            if is_over {
+                break;
+            }
+        }
+        assert!(aborted > 30, "{aborted}");
+    }
 }
