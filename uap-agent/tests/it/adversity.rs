@@ -245,6 +245,46 @@ fn a_strategy_that_asks_for_nothing_lets_others_work_and_can_be_aborted() {
     }
 }
 
+/// Puts one message after the other into the state, more than without a pause, then asks.
+struct Appending(u64);
+
+impl ExecutionStrategy for Appending {
+    fn name(&self) -> &str {
+        "appending"
+    }
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(Self(self.0))
+    }
+}
+
+impl StrategyRun for Appending {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+        match outcome {
+            Outcome::Began => Move::StartStep(EventData::phase("append")),
+            Outcome::StepStarted | Outcome::Kept if self.0 > 0 => {
+                self.0 -= 1;
+                let stamp = upp::Stamp::new(context.ids, ubos_common::time::Timestamp::EPOCH);
+                Move::Append(vec![upp::Message::user(stamp, "more")])
+            }
+            Outcome::StepStarted | Outcome::Kept => Move::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("append")),
+            Outcome::Failed(error) => Move::Fail(error),
+            _ => Move::Finish,
+        }
+    }
+}
+
+// spec: UAP-5-5
+#[test]
+fn a_strategy_with_much_to_keep_goes_on_after_its_pauses() {
+    let agent =
+        agent(options(&script([Reply::text("x")])).with_execution(Arc::new(Appending(600))));
+    let turn = block_on(agent.unwrap().query("go")).unwrap();
+    assert_eq!(turn.messages.len(), 601);
+    #[cfg(feature = "testing")]
+    uap_agent::testing::check_strategy(&Appending(600)).unwrap();
+}
+
 /// Panics in all that is asked of it.
 struct Panicking;
 
