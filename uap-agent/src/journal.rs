@@ -59,6 +59,7 @@ mod feed;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 mod files;
 mod print;
+mod program;
 mod recorder;
 mod recording;
 
@@ -72,8 +73,9 @@ pub use check::{Cut, JournalFault, ResumeCheck, ResumeFault, check_journal, chec
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use files::FileJournal;
+pub use program::{Program, RunStart};
 pub use recorder::{Recorder, RecorderInput, RecorderOutput};
-pub use recording::{Outstanding, Program, Recording, Replay, RunStart};
+pub use recording::{Question, Recording, Replay};
 
 use crate::engine::EffectId;
 

@@ -47,7 +47,7 @@
 //! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
 //! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
 //! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
-//! | `conformance` | [`conformance`]: tests of anybody's agents, by what they leave behind | no |
+//! | `conformance` | `conformance`: tests of anybody's agents, by what they leave behind | no |
 //! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
 //! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
 //! | `log` | `canon`; with `driver` and `os`, checkpoints in files that only grow, with their history, and journals in files | no |

@@ -56,8 +56,8 @@ ubos_common::wire! {
         nullable tool_name: Arc<str> = "toolName", "UPP-7";
         /// Tool call: a piece of the arguments' JSON.
         nullable arguments_json: Arc<str> = "argumentsJson", "UPP-7";
-        /// The end of a tool execution.
-        nullable result: RawBuf = "result", "UPP-7";
+        /// The end of a tool execution; null is what a tool may give.
+        verbatim result: RawBuf = "result", "UPP-7";
         /// The end of a tool execution.
         nullable is_error: bool = "isError", "UPP-7";
         /// Tool execution: milliseconds since 1970.

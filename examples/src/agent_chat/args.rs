@@ -15,7 +15,7 @@ usage: agent-chat [options]
   --dir DIR           lets the agent read text files below DIR, 64 KiB each at most
   --checkpoints DIR   keeps states and the tree of branches in DIR
   --session NAME      which conversation to go on with (default: default); needs --checkpoints
-  --trace FILE        what happens, as JSON lines
+  --trace FILE        what happens: a page to look at where FILE ends in .html, else JSON lines
   --help              this text
 
 Keys are read from OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY and their like; OPENAI_BASE_URL,

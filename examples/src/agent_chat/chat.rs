@@ -72,7 +72,6 @@ impl Chat {
                 question => self.answer(question).await?,
             }
         }
-        self.keep_trace()?;
         // A person has seen it; a script has not.
         Ok(u8::from(self.has_failed && !self.is_terminal))
     }
@@ -156,7 +155,7 @@ impl Chat {
                 event = run.next() => {
                     let Some(event) = event else { break };
                     if let Some(trace) = &mut self.trace {
-                        trace.push(self.clock.now().mono, &event)?;
+                        trace.push(self.clock.now(), &event);
                     }
                     let (mut out, mut talk) = (io::stdout().lock(), io::stderr().lock());
                     teller.tell(&event, &mut To { out: &mut out, talk: &mut talk })?;
@@ -170,11 +169,14 @@ impl Chat {
             talk: &mut talk,
         })?;
         drop((out, talk));
-        match run.result().await {
-            Ok(result) => self.session.answered(result.state)?,
-            Err(error) => self.failed(*error).await?,
+        let result = run.result().await;
+        if let Some(trace) = &mut self.trace {
+            trace.end(self.clock.now(), &result)?;
         }
-        self.keep_trace()
+        match result {
+            Ok(result) => Ok(self.session.answered(result.state)?),
+            Err(error) => self.failed(*error).await,
+        }
     }
 
     /// Goes on from before the question, unless tools have run: what they did is done.
@@ -204,13 +206,6 @@ impl Chat {
             saved.map_err(|err| Stop::Fault(err.to_string()))?;
         }
         Ok(())
-    }
-
-    fn keep_trace(&mut self) -> Result<(), Stop> {
-        match &mut self.trace {
-            Some(trace) => Ok(trace.keep()?),
-            None => Ok(()),
-        }
     }
 }
 

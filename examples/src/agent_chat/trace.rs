@@ -1,37 +1,57 @@
-//! What happens, in a file: one event a line, with milliseconds since the program began.
+//! What happens, in a file: a line of JSON an event, or one page to look at.
 
-use std::io::{self, BufWriter, Write as _};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use uap_agent::AgentStreamEvent;
-use ubos_common::json::to_string;
-use ubos_common::time::Mono;
+use uap_agent::trace::{Trace, TraceLimits};
+use uap_agent::{AgentError, AgentStreamEvent, GenerateResult};
+use ubos_common::time::Now;
 
-/// A file of events.
+/// A file of events, written anew after each answer.
 #[derive(Debug)]
 pub(super) struct TraceFile {
-    #[expect(clippy::disallowed_types, reason = "a trace is kept in a file")]
-    to: BufWriter<std::fs::File>,
+    path: PathBuf,
+    /// Whether it is a page.
+    is_page: bool,
+    trace: Trace,
 }
 
 impl TraceFile {
-    /// A new file, in place of one that is there.
+    /// A new file, in place of one that is there: a page where its name ends in `.html`, else lines.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        #[expect(clippy::disallowed_types, reason = "a trace is kept in a file")]
-        let file = std::fs::File::create(path)?;
-        Ok(Self {
-            to: BufWriter::new(file),
-        })
+        let is_page = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+        let file = Self {
+            path: path.to_owned(),
+            is_page,
+            trace: Trace::new(TraceLimits::default()),
+        };
+        file.keep().map(|()| file)
     }
 
     /// Adds an event.
-    pub(super) fn push(&mut self, at: Mono, event: &AgentStreamEvent) -> io::Result<()> {
-        let at = at.saturating_since(Mono::ZERO).as_millis();
-        writeln!(self.to, "{{\"at\":{at},\"event\":{}}}", to_string(event))
+    pub(super) fn push(&mut self, now: Now, event: &AgentStreamEvent) {
+        self.trace.push(now, event);
     }
 
-    /// Puts what was added into the file.
-    pub(super) fn keep(&mut self) -> io::Result<()> {
-        self.to.flush()
+    /// Says how an answer ended, and writes the file.
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        result: &Result<GenerateResult, Box<AgentError>>,
+    ) -> io::Result<()> {
+        self.trace.end(now, result);
+        self.keep()
+    }
+
+    fn keep(&self) -> io::Result<()> {
+        let mut text = Vec::new();
+        if self.is_page {
+            text.extend(self.trace.to_html().into_bytes());
+        } else {
+            self.trace.write_lines(&mut text)?;
+        }
+        std::fs::write(&self.path, text)
     }
 }

@@ -147,6 +147,10 @@ fn a_trace_has_every_event() {
         ]
     );
     assert!(events.iter().all(|line| line["at"].is_u64()));
+    let (code, ..) = run(dir.path(), &["--trace=t.html"], "calc 2+3\n");
+    assert_eq!(code, 0);
+    let page = std::fs::read_to_string(dir.path().join("t.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("2+3"));
 }
 
 #[test]

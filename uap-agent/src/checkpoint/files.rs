@@ -213,7 +213,9 @@ impl Folder {
             writers: Writers::default(),
             attempted: None,
         };
-        if self.held.get(session).is_none() {
+        let is_held = |open: &mut Session| open.hold.is_of(&folder);
+        if !self.held.get(session).is_some_and(is_held) {
+            self.held.close(session);
             let hold = Hold::take(&folder)?;
             self.held.open(session, new(hold));
         }

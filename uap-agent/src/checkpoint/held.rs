@@ -84,9 +84,7 @@ fn make_room<T>(map: &mut BTreeMap<String, (u64, T)>, most: usize) {
 /// A session's folder, made where it is not there, and held: it falls with this value, or with the process.
 #[derive(Debug)]
 pub(super) struct Hold(
-    #[expect(clippy::disallowed_types, reason = "a store in files")]
-    #[expect(dead_code, reason = "only its drop matters")]
-    Option<fs::File>,
+    #[expect(clippy::disallowed_types, reason = "a store in files")] Option<fs::File>,
 );
 
 impl Hold {
@@ -120,6 +118,14 @@ impl Hold {
         }
         Err(CheckpointError::InUse)
     }
+
+    /// Whether the folder is still the one that is held: somebody may have removed it by hand.
+    pub(super) fn is_of(&self, folder: &Path) -> bool {
+        match &self.0 {
+            Some(held) => is_at(held, folder),
+            None => folder.is_dir(),
+        }
+    }
 }
 
 #[cfg(unix)]
@@ -136,4 +142,46 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 #[expect(clippy::disallowed_types, reason = "a store in files")]
 fn is_at(_file: &fs::File, _path: &Path) -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_held_by_one() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("s");
+        let first = Hold::take(&folder).unwrap();
+        assert!(first.is_of(&folder));
+        assert_eq!(Hold::take(&folder).unwrap_err(), CheckpointError::InUse);
+        // Removed and made anew, it is another one.
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(!first.is_of(&folder));
+        let second = Hold::take(&folder).unwrap();
+        assert!(second.is_of(&folder) && !first.is_of(&folder));
+        drop(first);
+        assert_eq!(Hold::take(&folder).unwrap_err(), CheckpointError::InUse);
+        drop(second);
+        Hold::take(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes() {
+        let mut held = Held::new();
+        let ids = &mut ubos_common::id::IdSource::seeded(1);
+        for n in 0..OPEN {
+            held.open(&n.to_string(), n);
+        }
+        assert_eq!(held.get("0"), Some(&mut 0));
+        held.open("more", 7);
+        assert_eq!(held.get("0"), Some(&mut 0));
+        assert_eq!(held.get("1"), None);
+        let seen = ids.uuid();
+        held.saw("more", Some(seen));
+        assert_eq!(held.close("more"), Some(7));
+        assert_eq!(held.seen("more"), Some(seen));
+        held.saw("more", None);
+        assert_eq!(held.seen("more"), None);
+    }
 }

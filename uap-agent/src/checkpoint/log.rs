@@ -282,17 +282,19 @@ impl Folder {
         let is_long = session.records() >= self.options.history.saturating_mul(2);
         self.held.saw(name, Some(metadata.checkpoint_id));
         if is_long {
-            self.prune(name, self.options.history)?;
+            // The save is done, whatever becomes of the past; the next one tries again.
+            let _ = self.prune(name, self.options.history);
         }
         Ok(())
     }
 
     /// Opens a session for writing.
     fn hold(&mut self, name: &str) -> Result<(), CheckpointError> {
-        if self.held.get(name).is_some() {
+        let folder = self.of(name)?;
+        if self.held.get(name).is_some_and(|open| open.is_of(&folder)) {
             return Ok(());
         }
-        let folder = self.of(name)?;
+        self.held.close(name);
         let (session, cut) = Session::open(Hold::take(&folder)?, folder, name, &self.options)?;
         self.held.open(name, session);
         if let (Some(told), Some(bytes)) = (&self.told, cut) {

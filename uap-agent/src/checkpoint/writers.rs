@@ -114,3 +114,76 @@ impl Writers {
         self.behind.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ubos_common::id::IdSource;
+    use ubos_common::time::Timestamp;
+    use upp::{Message, Stamp};
+
+    struct Run<'a>(&'a mut Writers, IdSource);
+
+    impl Run<'_> {
+        /// Saves a state with one message more.
+        fn save(&mut self, agent: &str, state: &mut AgentState) -> bool {
+            let Self(writers, ids) = self;
+            let message = Message::user(Stamp::new(ids, Timestamp::EPOCH), "text");
+            let step = state.step() + 1;
+            *state = state.with_message(ids, message).with_step(ids, step);
+            let (id, at) = (ids.uuid(), Timestamp::EPOCH);
+            let metadata = CheckpointMetadata::new("s".into(), id, at, step, agent.into());
+            let may = writers.check(&metadata, state).is_ok();
+            if may {
+                writers.saved(&metadata, state);
+            }
+            may
+        }
+
+        /// A new run from a state: its steps count from 1.
+        fn begin(&mut self, state: &AgentState) -> AgentState {
+            state.with_step(&mut self.1, 0)
+        }
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn a_run_that_another_has_overtaken_stays_refused() {
+        let mut writers = Writers::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let begun = AgentState::initial(&mut IdSource::seeded(2));
+        let (mut one, mut other) = (begun.clone(), begun.clone());
+        assert!(run.save("a", &mut one) && run.save("a", &mut one));
+        assert!(run.save("a", &mut other));
+        for _ in 0..3 {
+            assert!(!run.save("a", &mut one));
+            assert!(run.save("a", &mut other));
+        }
+        // Who looks may go on.
+        run.0.loaded();
+        assert!(run.save("a", &mut one));
+        assert!(!run.save("a", &mut other));
+    }
+
+    // spec: UAP-12-4
+    #[test]
+    fn going_back_and_handing_over_are_no_conflicts() {
+        let mut writers = Writers::default();
+        let mut run = Run(&mut writers, IdSource::seeded(1));
+        let mut trunk = AgentState::initial(&mut IdSource::seeded(2));
+        assert!(run.save("a", &mut trunk));
+        for _ in 0..40 {
+            // Turns of one agent, each from the same state.
+            for _ in 0..3 {
+                let mut turn = run.begin(&trunk);
+                assert!(run.save("a", &mut turn) && run.save("a", &mut turn));
+            }
+            // One that is handed from agent to agent and back.
+            for agent in ["a", "b", "a"] {
+                trunk = run.begin(&trunk);
+                assert!(run.save(agent, &mut trunk) && run.save(agent, &mut trunk));
+            }
+        }
+        assert!(writers.behind.len() <= BEHIND);
+    }
+}

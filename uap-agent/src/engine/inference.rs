@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use ubos_common::time::Now;
-use upp::{ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, UppError};
+use upp::{
+    ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, ToolCall, ToolResult,
+    ToolResultMessage, UppError,
+};
 
 use super::{Effect, EffectId, Engine, Op, Phase, guarded};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
@@ -207,6 +210,9 @@ impl Engine {
         } else {
             mark(answer, self.step, inference.phase, false)
         });
+        if !inference.is_action {
+            messages.extend(self.refuse_calls(now, inference, &response));
+        }
 
         if let Some(text) = again {
             self.append(messages);
@@ -224,6 +230,28 @@ impl Engine {
                 ran_tools: false,
             }))]);
         }
+    }
+
+    /// Calls in an answer to a question that offered no tools. Vendors take no history in which a call has no result.
+    // choice: they are answered, and stay in the state with their answers
+    fn refuse_calls(
+        &mut self,
+        now: Now,
+        inference: &Inference,
+        response: &LlmResponse,
+    ) -> Option<Message> {
+        let refused = |call: &ToolCall| {
+            let why = upp::json_text("no tool can be called here");
+            let mut result = ToolResult::new(Arc::clone(&call.tool_call_id), why);
+            result.is_error = Some(true);
+            result
+        };
+        let results: Vec<ToolResult> = response.message.calls().iter().map(refused).collect();
+        if results.is_empty() {
+            return None;
+        }
+        let message = ToolResultMessage::new(self.stamp(now), results).into();
+        Some(mark(message, self.step, inference.phase, true))
     }
 
     /// What the policy makes of structured output; a text where the model is to be asked again.

@@ -9,7 +9,7 @@ use super::JournalError;
 use super::answer::Said;
 use super::entry::{Asked, Begin, Ended, Entry, Kind, Told};
 use super::print::{self, Printer};
-use super::recording::Program;
+use super::program::Program;
 use crate::engine::{Answer, Effect, EffectId, Engine};
 use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};

@@ -13,7 +13,7 @@ use super::answer::Said;
 use super::entry::{Ended, Entry, Told};
 use super::feed::Feed;
 use super::print::{self, Printer};
-use super::recording::{Program, RunStart};
+use super::program::{Program, RunStart};
 use crate::engine::{Answer, Closed, Effect, EffectId, Engine};
 
 /// An engine whose every question is written before it is asked, and every answer before it is taken.

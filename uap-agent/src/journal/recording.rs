@@ -1,166 +1,20 @@
 //! A run as it was recorded, and what can be done with it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use ubos_common::id::IdSource;
 use ubos_common::json::{Limits, RawObject};
-use ubos_common::time::Now;
-use upp::{LlmInstance, Message};
 
 use super::answer::Said;
 use super::diff::{Diff, diff};
-use super::entry::{Begin, Entry, Hex, Kind, Told};
+use super::entry::{Begin, Entry, Kind, Told};
 use super::feed::Feed;
+use super::program::Program;
 use super::recorder::Recorder;
-use super::{Journal, JournalError, print};
-use crate::engine::{Answer, EffectId, Engine, EngineConfig};
+use super::{Journal, JournalError};
+use crate::engine::{Answer, EffectId};
 use crate::event::AgentStreamEvent;
-use crate::repair::RepairPolicy;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
-use crate::strategy::ExecutionStrategy;
-
-/// What a program brings to a run: all that decides which questions it asks. An agent makes its own
-/// ([`Agent::record`](crate::Agent::record)); it is here for who drives [`Recorder`] otherwise.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Program {
-    /// The model's options.
-    pub llm: LlmInstance,
-    /// How the agent works.
-    pub execution: Arc<dyn ExecutionStrategy>,
-    /// Whether there are hooks to call.
-    pub has_hooks: bool,
-    /// Names of the middleware, outermost first.
-    pub layers: Vec<String>,
-    /// Whether somebody says how failed questions are asked again.
-    pub retries: bool,
-    /// What is done about calls and outputs that are wrong.
-    pub repair: Option<Arc<dyn RepairPolicy>>,
-    /// Whether plans are told in events of their own.
-    pub plan_events: bool,
-    /// Whether states are to be kept.
-    pub saves: bool,
-}
-
-impl Program {
-    /// A model's options and a strategy, without hooks, middleware or saves.
-    #[must_use]
-    pub fn new(llm: LlmInstance, execution: Arc<dyn ExecutionStrategy>) -> Self {
-        Self {
-            llm,
-            execution,
-            has_hooks: false,
-            layers: Vec::new(),
-            retries: false,
-            repair: None,
-            plan_events: false,
-            saves: false,
-        }
-    }
-
-    pub(super) fn begin(&self, now: Now, run: RunStart) -> Begin {
-        let hex = |(name, digest): (&str, _)| (name.to_owned(), Hex(digest));
-        Begin {
-            at: now,
-            agent_id: run.agent_id,
-            session_id: run.session_id,
-            strategy: self.execution.name().into(),
-            has_hooks: self.has_hooks,
-            layers: self.layers.clone(),
-            retries: self.retries,
-            repairs: self.repair.is_some(),
-            plan_events: self.plan_events,
-            saves: self.saves,
-            seed: run.seed,
-            program: print::program(&self.llm).into_iter().map(hex).collect(),
-            input: run.input,
-            state: run.state,
-        }
-    }
-
-    pub(super) fn engine(&self, begin: &Begin) -> Engine {
-        let ids = IdSource::seeded(begin.seed);
-        let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&begin.agent_id), ids);
-        config.has_hooks = self.has_hooks;
-        config.layers = self.layers.len();
-        config.retries = self.retries;
-        config.repair.clone_from(&self.repair);
-        config.plan_events = self.plan_events;
-        config.saves = self.saves;
-        config.session_id.clone_from(&begin.session_id);
-        let (strategy, input) = (self.execution.begin(), begin.input.clone());
-        Engine::new(begin.at, config, strategy, &begin.state, input)
-    }
-
-    /// Whether this is what the run was recorded with.
-    pub(super) fn check(&self, begin: &Begin) -> Result<(), JournalError> {
-        let refuse = |what: &str| Err(JournalError::Program { what: what.into() });
-        if *self.execution.name() != *begin.strategy {
-            return refuse("strategy");
-        }
-        let now = print::program(&self.llm);
-        let differs = now
-            .iter()
-            .find(|(name, digest)| begin.program.get(*name).map(|hex| hex.0) != Some(*digest));
-        if let Some((name, _)) = differs {
-            return refuse(name);
-        }
-        let parts = [
-            ("middleware", self.layers == begin.layers),
-            ("hooks", self.has_hooks == begin.has_hooks),
-            ("retries", self.retries == begin.retries),
-            ("repair", self.repair.is_some() == begin.repairs),
-            ("plan events", self.plan_events == begin.plan_events),
-            ("checkpoints", self.saves == begin.saves),
-        ];
-        match parts.iter().find(|(_, same)| !same) {
-            Some((name, _)) => refuse(name),
-            None => Ok(()),
-        }
-    }
-}
-
-impl core::fmt::Debug for Program {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Program")
-            .field("llm", &self.llm)
-            .field("execution", &self.execution.name())
-            .field("layers", &self.layers)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What one run begins with.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RunStart {
-    /// Whose run it is.
-    pub agent_id: Arc<str>,
-    /// Under which session states are kept.
-    pub session_id: Option<Arc<str>>,
-    /// Of all ids that the run makes: whoever knows it knows them.
-    pub seed: u64,
-    /// What is asked.
-    pub input: Message,
-    /// The state, without the input.
-    pub state: AgentState,
-}
-
-impl RunStart {
-    /// A run without a session.
-    #[must_use]
-    pub const fn new(agent_id: Arc<str>, seed: u64, input: Message, state: AgentState) -> Self {
-        Self {
-            agent_id,
-            session_id: None,
-            seed,
-            input,
-            state,
-        }
-    }
-}
 
 /// A run as it was recorded: its beginning, what it asked, what it was answered, and how it ended, if it has.
 ///
@@ -172,10 +26,10 @@ pub struct Recording {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What a run asked for, without an answer in the journal: when it is resumed, it is asked for again.
+/// What a run asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Outstanding {
+pub struct Question {
     /// The effect.
     pub effect: EffectId,
     /// `infer`, `tool`, `hook`, `sleep` or `save`.
@@ -263,9 +117,29 @@ impl Recording {
         matches!(self.entries.last(), Some(Entry::End(_)))
     }
 
-    /// What was asked for and has no answer. A tool among them may have run.
+    /// All that was asked for, in order.
+    pub fn questions(&self) -> impl Iterator<Item = Question> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Effect(asked) => Some(Question {
+                effect: asked.id,
+                kind: asked.kind.as_str(),
+            }),
+            _ => None,
+        })
+    }
+
+    /// The answer that is recorded to a question.
     #[must_use]
-    pub fn outstanding(&self) -> Vec<Outstanding> {
+    pub fn answer(&self, effect: EffectId) -> Option<Answer> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::Answer(told) if told.id == Some(effect) => Some(told.said.answer(effect)),
+            _ => None,
+        })
+    }
+
+    /// What was asked for and has no answer: when the run is resumed, it is asked for again. A tool among it may have run.
+    #[must_use]
+    pub fn outstanding(&self) -> Vec<Question> {
         let mut asked = BTreeMap::new();
         for entry in &self.entries {
             match entry {
@@ -279,7 +153,7 @@ impl Recording {
                 Entry::Begin(_) => {}
             }
         }
-        let outstanding = |(effect, kind): (EffectId, Kind)| Outstanding {
+        let outstanding = |(effect, kind): (EffectId, Kind)| Question {
             effect,
             kind: kind.as_str(),
         };
@@ -287,7 +161,41 @@ impl Recording {
     }
 
     /// The run up to an answer, and another answer in its place: resumed, it takes another turn there. What was recorded
-    /// behind is cut off.
+    /// behind is cut off, in this recording and not in its journal.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use uap_agent::engine::Answer;
+    /// use uap_agent::journal::{Journal, MemoryJournal, Recording};
+    /// use uap_agent::{AgentOptions, agent};
+    /// use upp::{FnTool, Message, Reply, ScriptedModel, Tool, json_text, object};
+    ///
+    /// # futures::executor::block_on(async {
+    /// // Calls a tool, and repeats what the tool says.
+    /// let model = ScriptedModel::with(|request| match request.messages.last() {
+    ///     Some(Message::ToolResult(said)) => Some(Reply::text(said.results.first()?.text().to_string())),
+    ///     _ => Some(Reply::silent().calling("c1", "weather", object("{}").ok()?)),
+    /// });
+    /// let weather = FnTool::new("weather", "", object("{}")?, |_, _| async { Ok(json_text("rain")) });
+    /// let options = AgentOptions::new(Arc::new(model)).with_tools([Arc::new(weather) as Arc<dyn Tool>]);
+    /// let agent = agent(options)?;
+    /// let journal = Arc::new(MemoryJournal::default());
+    /// let state = agent.initial_state();
+    /// agent.record(journal.clone()).generate("How is the weather?", &state).await.map_err(|e| e.error)?;
+    ///
+    /// let recording = Recording::load(journal.as_ref()).await?;
+    /// let call = recording.questions().find(|asked| asked.kind == "tool").expect("a tool was called");
+    /// let Some(Answer::Tool(id, mut execution, traces)) = recording.answer(call.effect) else { panic!() };
+    /// execution.result = json_text("sun");
+    /// let forked = recording.fork(&Answer::Tool(id, execution, traces))?;
+    ///
+    /// let other = Arc::new(MemoryJournal::default());
+    /// other.append(0, forked.to_entries()).await?;
+    /// let result = agent.resume(other).await?.result().await.map_err(|e| e.error)?;
+    /// assert_eq!(result.turn.response.text(), "sun");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
     ///

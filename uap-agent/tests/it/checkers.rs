@@ -71,6 +71,7 @@ fn strategies() -> [Arc<dyn ExecutionStrategy>; 4] {
     ]
 }
 
+// spec: UAP-5-5, UAP-2-2
 #[test]
 fn our_strategies_and_one_from_outside_do_what_strategies_do() {
     for strategy in strategies() {

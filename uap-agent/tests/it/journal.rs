@@ -595,6 +595,18 @@ fn an_abort_is_recorded_like_an_answer() {
         .unwrap_err();
     assert_eq!(replayed.state.to_json(), ended.state.to_json());
     assert_eq!(to_string(&replayed.error), to_string(&ended.error));
+    // Killed behind the abort, the run is not taken up again but ended.
+    let entries = block_on(journal.read()).unwrap();
+    let abort = entries
+        .iter()
+        .position(|e| e.as_str().contains(r#""abort":true"#))
+        .unwrap();
+    for count in abort + 1..=entries.len() {
+        let kept = cut(&journal, count);
+        let resumed = block_on(async { agent.resume(kept.clone()).await.unwrap().result().await });
+        assert_eq!(resumed.unwrap_err().state.to_json(), ended.state.to_json());
+        assert_eq!(block_on(kept.read()).unwrap(), entries);
+    }
 }
 
 // spec: UAP-12-5

@@ -463,3 +463,31 @@ fn two_agents_that_run_in_one_session_are_told_apart() {
     block_on(other.ask("e", &handed)).unwrap();
     assert_eq!(failed.lock().unwrap().len(), 1);
 }
+
+// spec: UAP-12-3, UAP-12-4
+#[test]
+fn a_session_that_was_removed_by_hand_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores: [Box<dyn CheckpointStore>; 2] = [
+        Box::new(FileCheckpoints::open(folder.path().join("files")).unwrap()),
+        Box::new(LogCheckpoints::open(folder.path().join("log")).unwrap()),
+    ];
+    let mut steps = Steps::new(1);
+    for n in 0..3 {
+        for (store, place) in stores.iter().zip(["files/s", "log/s"]) {
+            steps.step(9);
+            steps.save(&**store, "s").unwrap();
+            if n == 1 {
+                fs::remove_dir_all(folder.path().join(place)).unwrap();
+                steps.step(9);
+                steps.save(&**store, "s").unwrap();
+            }
+        }
+    }
+    drop(stores);
+    let log = LogCheckpoints::open(folder.path().join("log")).unwrap();
+    assert_eq!(block_on(log.history("s")).unwrap().len(), 2);
+    assert_eq!(block_on(log.load("s")).unwrap(), Some(steps.state));
+    let files = FileCheckpoints::open(folder.path().join("files")).unwrap();
+    assert!(block_on(files.load("s")).unwrap().is_some());
+}

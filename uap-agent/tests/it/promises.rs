@@ -301,6 +301,35 @@ fn the_loop_comes_to_the_turn_that_the_tool_loop_of_upp_comes_to() {
     }
 }
 
+// spec: UAP-5-3
+#[test]
+fn calls_where_none_were_offered_are_answered_and_do_not_run() {
+    let replies = [
+        calling("think", "c1", r#"{"panic":1}"#),
+        Reply::text("done"),
+    ];
+    let model = script(replies);
+    let options = options(&model).with_execution(react(ReactOptions::default()).unwrap());
+    let agent = agent(options).unwrap();
+    let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    assert!(result.turn.tool_executions.is_empty());
+    // What the model is asked next is a history that vendors take.
+    let asked: Vec<_> = model.requests()[1]
+        .messages
+        .iter()
+        .map(|m| (m.message_type().to_string(), m.text()))
+        .collect();
+    assert_eq!(
+        asked[3],
+        ("tool_result".into(), "no tool can be called here".into())
+    );
+    assert_eq!(asked.len(), 5);
+    assert_eq!(
+        result.state.reasoning().iter().next().map(|text| &**text),
+        Some("think")
+    );
+}
+
 /// Keeps every state that a step ends with.
 #[derive(Default)]
 struct States(Mutex<Vec<AgentState>>);

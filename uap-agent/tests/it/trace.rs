@@ -89,7 +89,7 @@ fn a_page_tells_the_run_and_nothing_in_it_is_markup() {
         "2 tools at once",
         "Completed",
         "Is it &lt;b&gt;safe&lt;/b&gt;?",
-        "<span class=\"n\"><span class=\"vh\">in </span>1\u{202f}200</span>",
+        "<span class=\"n\"><span class=\"vh\"> in </span>1\u{202f}200</span>",
         "&lt;script&gt;think()&lt;/script&gt;",
         "&lt;/pre&gt;&lt;/script&gt;&lt;script&gt;alert(1)",
         "\u{241b}[2J⟨U+202E⟩\u{2400}&quot; onload=&#39;x&#39;",

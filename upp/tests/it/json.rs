@@ -117,6 +117,10 @@ fn every_block_and_message_reads_back() {
     thread.append(Timestamp::EPOCH, &turn);
     round(&thread);
     round(&StreamEvent::tool_end(2, &execution(), 1_700_000_000_000));
+    // Null is what a tool may give.
+    let mut nothing = execution();
+    nothing.result = RawBuf::parse("null").unwrap();
+    round(&StreamEvent::tool_end(0, &nothing, 0));
     round(&StreamEvent::tool_call(
         1,
         None,

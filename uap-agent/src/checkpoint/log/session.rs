@@ -1,6 +1,6 @@
 //! A session that is held and written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ubos_common::id::Uuid;
 use ubos_common::log::Log;
@@ -91,6 +91,11 @@ impl Session {
 
     pub(super) fn loaded(&mut self) {
         self.writers.loaded();
+    }
+
+    /// Whether this is still the session's folder.
+    pub(super) fn is_of(&self, folder: &Path) -> bool {
+        self.hold.is_of(folder)
     }
 
     pub(super) fn into_hold(self) -> Hold {

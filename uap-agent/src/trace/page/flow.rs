@@ -37,7 +37,11 @@ impl Page {
         {
             // The last label must not leave the lane.
             if at * 100 <= scale.width * 94 {
-                let label = format!("{}\u{202f}s", decimal(at));
+                let label = if scale.width < 1000 {
+                    format!("{at}\u{202f}ms")
+                } else {
+                    format!("{}\u{202f}s", decimal(at))
+                };
                 let _ = write!(
                     self.0,
                     "<span class=\"tick\" style=\"left:{}%\">{label}</span>",
@@ -64,10 +68,10 @@ impl Page {
         };
         self.raw("<details class=\"step\" open>");
         self.summary("", step.mark, depth);
-        self.element("span", "name", &name);
+        self.span("name", &name);
         let most = step.most_at_once();
         if most > 1 {
-            self.element("span", "flag calm", &format!("{most} tools at once"));
+            self.span("flag calm", &format!("{most} tools at once"));
         }
         self.mark(step.mark);
         self.raw("</span>");
@@ -95,9 +99,9 @@ impl Page {
             "<details>"
         });
         self.summary(class, row.mark, depth);
-        self.element("span", "kind", kind);
+        self.span("kind", kind);
         if !row.name.is_empty() {
-            self.element("span", "name", &row.name);
+            self.span("name", &row.name);
         }
         self.mark(row.mark);
         let gist = if row.kind == Kind::Tool {
@@ -105,7 +109,7 @@ impl Page {
         } else {
             "gist"
         };
-        self.element("span", gist, &row.gist);
+        self.span(gist, &row.gist);
         self.raw("</span>");
         let is_moment = matches!(row.kind, Kind::Reasoning | Kind::Plan | Kind::Note);
         let to = if is_moment { Some(row.from) } else { row.to };
@@ -132,8 +136,8 @@ impl Page {
     fn mark(&mut self, mark: Mark) {
         match mark {
             Mark::Good => {}
-            Mark::Failed => self.element("span", "flag", "✕ failed"),
-            Mark::Open => self.element("span", "flag open", "no end seen"),
+            Mark::Failed => self.span("flag", "✕ failed"),
+            Mark::Open => self.span("flag open", "no end seen"),
         }
     }
 
@@ -162,13 +166,19 @@ impl Page {
         );
     }
 
+    /// A piece of a line, with room behind it for who reads the line without its looks.
+    fn span(&mut self, class: &str, text: &str) {
+        self.element("span", class, text);
+        self.raw(" ");
+    }
+
     fn number(&mut self, name: &str, value: Option<String>) {
         let Some(value) = value else {
             return self.raw("<span class=\"n none\"></span>");
         };
         let _ = write!(
             self.0,
-            "<span class=\"n\"><span class=\"vh\">{name} </span>{value}</span>"
+            "<span class=\"n\"><span class=\"vh\"> {name} </span>{value}</span>"
         );
     }
 
@@ -202,7 +212,7 @@ impl Page {
             self.0,
             "<details><summary style=\"--d:{depth}\"><span class=\"what\">"
         );
-        self.element("span", "gist", &titles.join(", "));
+        self.span("gist", &titles.join(", "));
         let _ = write!(
             self.0,
             "</span></summary><div class=\"body\" style=\"--d:{depth}\">"
@@ -227,13 +237,13 @@ impl Scale {
     }
 }
 
-/// A round number of milliseconds, of which four to eight make the whole.
+/// A round number of milliseconds, of which two to five make the whole.
 fn tick(width: u64) -> u64 {
     let mut step = 1_u64;
     loop {
         for factor in [1, 2, 5] {
             let tick = step.saturating_mul(factor);
-            if width / tick < 8 || tick == u64::MAX {
+            if width / tick < 5 || tick == u64::MAX {
                 return tick;
             }
         }
