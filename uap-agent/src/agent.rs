@@ -44,21 +44,21 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A clock and a source of ids: seeded ones make a run that can be repeated.
+    /// A clock and a source of ids: seeded ones make a run that can be repeated. Agents that share a budget or a retry
+    /// strategy need one clock, or clocks with one zero.
     #[must_use]
     pub fn new(clock: Arc<dyn Sleep + Send + Sync>, ids: IdSource) -> Self {
         Self { clock, ids }
     }
 
-    /// The operating system's.
+    /// The operating system's: all agents that have it have one clock.
     ///
     /// # Errors
     ///
     /// The operating system gave no randomness.
     #[cfg(feature = "os")]
     pub fn system() -> Result<Self, ubos_common::os::OsError> {
-        let clock = SystemClock(ubos_common::os::Clock::start());
-        Ok(Self::new(Arc::new(clock), IdSource::from_os()?))
+        Ok(Self::new(Arc::new(SystemClock), IdSource::from_os()?))
     }
 }
 
@@ -70,17 +70,22 @@ impl fmt::Debug for Runtime {
     }
 }
 
+/// One for all agents: what they share (budgets, retry strategies) compares the times of one with those of the other.
 #[cfg(feature = "os")]
-struct SystemClock(ubos_common::os::Clock);
+static CLOCK: std::sync::LazyLock<ubos_common::os::Clock> =
+    std::sync::LazyLock::new(ubos_common::os::Clock::start);
+
+#[cfg(feature = "os")]
+struct SystemClock;
 
 #[cfg(feature = "os")]
 impl Sleep for SystemClock {
     fn now(&self) -> Now {
-        self.0.now()
+        CLOCK.now()
     }
 
     fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
-        timer::sleep(deadline.saturating_since(self.0.now().mono))
+        timer::sleep(deadline.saturating_since(CLOCK.now().mono))
     }
 }
 
@@ -248,7 +253,7 @@ impl fmt::Debug for AgentOptions {
 pub enum Input {
     /// Becomes a user's message of one text block.
     Text(String),
-    /// Taken as it is.
+    /// Taken as it is. A run from a state that holds a message of its id fails with `INVALID_REQUEST`.
     Message(Message),
 }
 

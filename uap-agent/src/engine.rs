@@ -17,6 +17,7 @@ mod steps;
 mod tools;
 
 use core::fmt;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -40,6 +41,10 @@ use crate::strategy::{Outcome, StrategyRun};
 use inference::Question;
 use layers::Layer;
 
+/// Moves of a strategy after which the world is asked for a pause, where nothing has been asked of it: a strategy that
+/// goes on and on must hold up neither the executor nor an abort.
+const MOVES: u32 = 256;
+
 /// Outputs that may wait before the engine takes no more input.
 const OUTBOX: usize = 1024;
 
@@ -58,7 +63,7 @@ pub enum Effect {
     Tool(EffectId, ToolCall, CallScope),
     /// Call a hook.
     Hook(EffectId, HookCall),
-    /// Wait.
+    /// Wait. For no time at all: let others have their turn first.
     Sleep(EffectId, Duration),
     /// Keep the state.
     Save(EffectId, CheckpointMetadata, AgentState),
@@ -178,6 +183,8 @@ pub struct Engine {
     added: Added,
     agenda: VecDeque<Op>,
     phase: Phase,
+    /// Moves of the strategy since the last answer.
+    moves: u32,
     /// What the strategy says in the question that is out; joins the state together with its answer.
     prompt: Option<Message>,
     /// A round of tool calls that is about to be told.
@@ -243,7 +250,7 @@ enum Stage {
 ///
 /// ```text
 /// Layer (before) -> Idle <-> (Asking, Sleeping,) Inferring -> Idle | Tools -> Idle
-/// Idle <-> Hook, Saving;  any -> Failing (the error hook) -> Layer (after, caught) -> Closed
+/// Idle <-> Hook, Saving, Pausing;  any -> Failing (the error hook) -> Layer (after, caught) -> Closed
 /// ```
 enum Phase {
     Idle,
@@ -254,6 +261,7 @@ enum Phase {
     Tools(Box<tools::Round>),
     Hook(EffectId),
     Saving(EffectId),
+    Pausing(EffectId),
     Failing(EffectId, Box<AgentError>),
     Layer(EffectId, Layer),
     Closed,
@@ -290,6 +298,7 @@ impl Engine {
             added: Added::default(),
             agenda: VecDeque::new(),
             phase: Phase::Idle,
+            moves: 0,
             prompt: None,
             pending: None,
             effects: 0,
@@ -311,6 +320,7 @@ impl Engine {
         if matches!(self.phase, Phase::Closed) {
             return Err(Closed);
         }
+        self.moves = 0;
         match answer {
             Answer::Model(id, item) => self.on_model(now, id, item),
             Answer::Tool(id, execution, traces) => self.on_tool(now, id, execution, traces),
@@ -411,6 +421,7 @@ impl Engine {
             | Phase::Sleeping(id, _)
             | Phase::Hook(id)
             | Phase::Saving(id)
+            | Phase::Pausing(id)
             | Phase::Layer(id, _) => vec![*id],
             Phase::Tools(round) => round.running(),
             Phase::Idle | Phase::Failing(..) | Phase::Closed => Vec::new(),
@@ -454,6 +465,17 @@ impl Engine {
     fn refuse(&self, code: ErrorCode, what: &str) -> UppError {
         UppError::new(code, self.config.llm.options().model.provider(), what)
     }
+}
+
+/// Calls code of the developer's that the machine itself asks; a panic is an error that says no more, for it may hold
+/// secrets.
+fn guarded<T>(who: &str, code: impl FnOnce() -> T) -> Result<T, UppError> {
+    std::panic::catch_unwind(AssertUnwindSafe(code)).map_err(|_| panicked(who))
+}
+
+/// Somebody of the developer's has panicked.
+pub(crate) fn panicked(who: &str) -> UppError {
+    UppError::new(ErrorCode::ProviderError, "uap", format!("{who} panicked"))
 }
 
 /// What an event of a step tells of the plan.

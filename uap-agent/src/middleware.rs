@@ -112,11 +112,11 @@ pub trait Middleware: Send + Sync {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MiddlewareContext {
-    /// Whose run it is.
+    /// Whose run it is; told to layers, and nothing else looks at it.
     pub agent_id: Arc<str>,
-    /// What the model is told about itself.
+    /// What the model is told about itself: the agent's, whatever a layer puts here.
     pub system: Option<Arc<str>>,
-    /// What the user says.
+    /// What the user says; its id is that of no message of the state.
     pub input: Message,
     /// The state that the run begins with, without the input.
     pub state: AgentState,

@@ -1,6 +1,6 @@
 //! Which tool calls of one message may run, and when.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ubos_common::json::{Limits, read_raw};
@@ -17,154 +17,193 @@ ubos_common::wire! {
     }
 }
 
-/// How far one call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    Waiting,
-    Running,
-    Done,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    name: Arc<str>,
+/// The calls of one tool: they wait for the same, and are waited for together.
+#[derive(Clone, Debug, Default)]
+struct Group {
     sequential: bool,
-    depends_on: Vec<Arc<str>>,
-    progress: Progress,
+    /// Groups that wait for this one.
+    dependents: Vec<usize>,
+    /// Groups that this one waits for and that are not done.
+    unmet: BTreeSet<usize>,
+    /// Calls that wait.
+    waiting: Vec<usize>,
+    /// Calls without a result.
+    pending: usize,
 }
 
 /// The calls of one message, and what each waits for.
-#[derive(Clone, Debug)]
-pub(crate) struct CallOrder(Vec<Entry>);
+///
+/// Every start and every end of a call costs what it changes: a message may hold very many calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallOrder {
+    groups: Vec<Group>,
+    /// The group of each call.
+    group_of: Vec<usize>,
+    /// Calls that may start, beside others.
+    ready: BTreeSet<usize>,
+    /// Calls that may start, alone.
+    alone: BTreeSet<usize>,
+    running: BTreeSet<usize>,
+    /// Whether the one that runs is to be alone.
+    is_alone: bool,
+    /// Calls without a result.
+    pending: usize,
+}
 
 impl CallOrder {
     pub(crate) fn new(calls: &[ToolCall], tools: &ToolSet) -> Self {
-        let entry = |call: &ToolCall| {
-            let raw = tools
-                .find(&call.tool_name)
-                .and_then(|tool| tool.metadata()?.get("uap"));
-            // Metadata that says nothing sensible orders nothing.
-            let read = raw.and_then(|raw| {
-                read_raw::<Ordering>(raw, &Limits::default(), Profile::Lenient).ok()
-            });
-            let ordering = read.map(|(ordering, _)| ordering);
-            let (sequential, depends_on) =
-                ordering.map_or((None, None), |o| (o.sequential, o.depends_on));
-            Entry {
-                name: Arc::clone(&call.tool_name),
-                sequential: sequential.unwrap_or(false),
-                depends_on: depends_on.unwrap_or_default(),
-                progress: Progress::Waiting,
+        let mut order = Self::default();
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        for (n, call) in calls.iter().enumerate() {
+            let next = names.len();
+            let group = *names.entry(&call.tool_name).or_insert(next);
+            if group == next {
+                order.groups.push(Group::default());
             }
-        };
-        Self(calls.iter().map(entry).collect())
+            order.add(n, group);
+        }
+        for (name, &group) in &names {
+            let (sequential, depends_on) = ordering(name, tools);
+            // A tool that is not called is not waited for.
+            let needs = depends_on.iter().filter_map(|name| names.get(&**name));
+            order.depend(group, sequential, needs.copied());
+        }
+        for group in 0..order.groups.len() {
+            order.release(group);
+        }
+        order
     }
 
-    /// A call has its result.
+    fn add(&mut self, call: usize, group: usize) {
+        self.group_of.push(group);
+        self.pending += 1;
+        if let Some(group) = self.groups.get_mut(group) {
+            group.waiting.push(call);
+            group.pending += 1;
+        }
+    }
+
+    fn depend(&mut self, group: usize, sequential: bool, needs: impl Iterator<Item = usize>) {
+        for need in needs {
+            if let Some(needed) = self.groups.get_mut(need) {
+                needed.dependents.push(group);
+            }
+            if let Some(group) = self.groups.get_mut(group) {
+                group.unmet.insert(need);
+            }
+        }
+        if let Some(group) = self.groups.get_mut(group) {
+            group.sequential = sequential;
+        }
+    }
+
+    /// A call that ran has its result.
     pub(crate) fn done(&mut self, call: usize) {
-        if let Some(entry) = self.0.get_mut(call) {
-            entry.progress = Progress::Done;
+        if !self.running.remove(&call) {
+            return;
+        }
+        self.is_alone = false;
+        self.pending -= 1;
+        let Some(&number) = self.group_of.get(call) else {
+            return;
+        };
+        let Some(group) = self.groups.get_mut(number) else {
+            return;
+        };
+        group.pending -= 1;
+        if group.pending > 0 {
+            return;
+        }
+        for dependent in core::mem::take(&mut group.dependents) {
+            if let Some(group) = self.groups.get_mut(dependent) {
+                group.unmet.remove(&number);
+            }
+            self.release(dependent);
         }
     }
 
     /// Whether every call has its result.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.0.iter().all(|entry| entry.progress == Progress::Done)
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.pending == 0
     }
 
     /// The calls that start now, in call order.
     // impl: UAP-8-2
     pub(crate) fn start(&mut self) -> Vec<usize> {
-        let mut chosen = self.choose();
-        if chosen.is_empty()
-            && self
-                .0
-                .iter()
-                .all(|entry| entry.progress != Progress::Running)
-        {
+        if self.running.is_empty() && self.ready.is_empty() && self.alone.is_empty() {
             self.open_cycles();
-            chosen = self.choose();
         }
-        for &call in &chosen {
-            if let Some(entry) = self.0.get_mut(call) {
-                entry.progress = Progress::Running;
-            }
-        }
+        let chosen = if self.is_alone {
+            Vec::new()
+        } else if self.alone.is_empty() {
+            core::mem::take(&mut self.ready).into_iter().collect()
+        } else if self.running.is_empty() {
+            self.is_alone = true;
+            self.alone.pop_first().into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        self.running.extend(&chosen);
         chosen
     }
 
-    fn choose(&self) -> Vec<usize> {
-        let running = || {
-            self.0
-                .iter()
-                .filter(|entry| entry.progress == Progress::Running)
+    /// Lets the calls of a group start that waits for nothing.
+    fn release(&mut self, group: usize) {
+        let Some(group) = self.groups.get_mut(group) else {
+            return;
         };
-        if running().any(|entry| entry.sequential) {
-            return Vec::new();
-        }
-        let waiting = self
-            .0
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.progress == Progress::Waiting);
-        let ready: Vec<usize> = waiting
-            .clone()
-            .filter(|(_, entry)| self.is_ready(entry))
-            .map(|(n, _)| n)
-            .collect();
-        let alone = ready
-            .iter()
-            .copied()
-            .find(|&n| self.0.get(n).is_some_and(|entry| entry.sequential));
-        let is_idle = running().next().is_none();
-        match alone {
-            Some(call) if is_idle => vec![call],
-            Some(_) => Vec::new(),
-            None => ready,
+        if group.unmet.is_empty() {
+            let calls = core::mem::take(&mut group.waiting);
+            if group.sequential {
+                self.alone.extend(calls);
+            } else {
+                self.ready.extend(calls);
+            }
         }
     }
 
     /// Nothing runs and nothing may: the members of cycles wait no longer, and run one by one.
     // impl: UAP-8-4
     fn open_cycles(&mut self) {
-        let waiting =
-            |entry: &Entry| entry.progress == Progress::Waiting && self.waits_for_itself(entry);
-        let members: Vec<bool> = self.0.iter().map(waiting).collect();
-        for (entry, is_member) in self.0.iter_mut().zip(members) {
-            if is_member {
-                entry.depends_on.clear();
-                entry.sequential = true;
+        let is_member = |&group: &usize| self.waits_for_itself(group);
+        let members: Vec<usize> = (0..self.groups.len()).filter(is_member).collect();
+        for member in members {
+            if let Some(group) = self.groups.get_mut(member) {
+                group.unmet.clear();
+                group.sequential = true;
             }
+            self.release(member);
         }
     }
 
-    /// Whether all calls of every tool that it depends on have their results.
-    fn is_ready(&self, entry: &Entry) -> bool {
-        let pending = |name: &Arc<str>| {
-            self.0
-                .iter()
-                .any(|other| other.name == *name && other.progress != Progress::Done)
-        };
-        !entry.depends_on.iter().any(pending)
-    }
-
-    fn waits_for_itself(&self, entry: &Entry) -> bool {
+    fn waits_for_itself(&self, group: usize) -> bool {
+        let needs = |group: usize| self.groups.get(group).map(|group| &group.unmet);
         let mut seen = BTreeSet::new();
-        let mut next: Vec<&Arc<str>> = entry.depends_on.iter().collect();
-        while let Some(name) = next.pop() {
-            if *name == entry.name {
+        let mut next: Vec<usize> = needs(group).into_iter().flatten().copied().collect();
+        while let Some(need) = next.pop() {
+            if need == group {
                 return true;
             }
-            if seen.insert(name) {
-                let others = self
-                    .0
-                    .iter()
-                    .filter(|other| other.name == *name && other.progress == Progress::Waiting);
-                next.extend(others.flat_map(|other| &other.depends_on));
+            if seen.insert(need) {
+                next.extend(needs(need).into_iter().flatten());
             }
         }
         false
     }
+}
+
+/// Whether the calls of a tool run alone, and the tools that they wait for.
+fn ordering(name: &str, tools: &ToolSet) -> (bool, Vec<Arc<str>>) {
+    let raw = tools
+        .find(name)
+        .and_then(|tool| tool.metadata()?.get("uap"));
+    // Metadata that says nothing sensible orders nothing.
+    let read =
+        raw.and_then(|raw| read_raw::<Ordering>(raw, &Limits::default(), Profile::Lenient).ok());
+    read.map_or((false, Vec::new()), |(ordering, _)| {
+        let depends_on = ordering.depends_on.unwrap_or_default();
+        (ordering.sequential.unwrap_or(false), depends_on)
+    })
 }
 
 #[cfg(test)]
@@ -173,8 +212,8 @@ mod tests {
     use ubos_common::json::RawObject;
     use upp::{FnTool, Metadata, Tool, object};
 
-    /// Tools are `name`, `name!` (sequential) or `name<a,b` (depends on a and b); the groups in which calls ran.
-    fn groups(tools: &[&str], calls: &str) -> String {
+    /// Tools are `name`, `name!` (sequential) or `name<a,b` (depends on a and b).
+    fn tools(tools: &[&str]) -> Vec<Arc<dyn Tool>> {
         let tool = |text: &&str| {
             let (head, needs) = text.split_once('<').unwrap_or((text, ""));
             let name = head.trim_end_matches('!');
@@ -189,11 +228,21 @@ mod tests {
             Arc::new(FnTool::new(name, "", RawObject::empty(), run).with_metadata(metadata))
                 as Arc<dyn Tool>
         };
-        let set = ToolSet::new(tools.iter().map(tool).collect::<Vec<_>>(), None);
-        let calls: Vec<ToolCall> = calls
+        tools.iter().map(tool).collect()
+    }
+
+    /// Calls of tools with names of one letter.
+    fn calls(names: &str) -> Vec<ToolCall> {
+        names
             .chars()
             .map(|c| ToolCall::new("id".into(), c.to_string().into(), RawObject::empty()))
-            .collect();
+            .collect()
+    }
+
+    /// The groups in which calls ran.
+    fn groups(names: &[&str], called: &str) -> String {
+        let set = ToolSet::new(tools(names), None);
+        let calls = calls(called);
         let mut order = CallOrder::new(&calls, &set);
         let mut groups = Vec::new();
         while !order.is_complete() {
@@ -224,25 +273,23 @@ mod tests {
         assert_eq!(groups(&["a<a"], "a"), "a");
     }
 
+    // spec: UAP-8-2
     #[test]
     fn a_sequential_call_waits_for_those_that_run() {
-        let mut order = CallOrder(Vec::new());
-        let entry = |name: &str, sequential, progress| Entry {
-            name: name.into(),
-            sequential,
-            depends_on: Vec::new(),
-            progress,
-        };
-        order.0 = vec![
-            entry("a", false, Progress::Running),
-            entry("s", true, Progress::Waiting),
-            entry("b", false, Progress::Waiting),
-        ];
-        assert!(order.start().is_empty());
+        // `s` may run once `a` has, while `b` still runs; `c` waits for both.
+        let set = ToolSet::new(tools(&["a", "b", "s!<a", "c<s"]), None);
+        let mut order = CallOrder::new(&calls("absc"), &set);
+        assert_eq!(order.start(), [0, 1]);
         order.done(0);
-        assert_eq!(order.start(), [1]);
         assert!(order.start().is_empty());
         order.done(1);
         assert_eq!(order.start(), [2]);
+        assert!(order.start().is_empty());
+        // What does not run cannot end.
+        order.done(3);
+        order.done(2);
+        assert_eq!(order.start(), [3]);
+        order.done(3);
+        assert!(order.is_complete());
     }
 }

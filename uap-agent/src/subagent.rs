@@ -61,7 +61,8 @@ impl RunScope {
         self.scope.step
     }
 
-    /// Tells what an agent tells that runs inside the call; waits where the reader of the events is behind.
+    /// Tells what an agent tells that runs inside the call, on whatever thread; waits where the reader of the events is
+    /// behind. Once the run is over, or nobody reads any more, nothing is told and nothing waits.
     // impl: UAP-8-3
     pub async fn tell(&self, data: SubagentData) {
         let event_type = match &data.told {

@@ -91,6 +91,8 @@ impl AgentStreamResult {
         if let Some(event) = self.shared.pop() {
             return Poll::Ready(Some(event));
         }
+        // Before the run goes on: what a tool tells from a thread of its own may come at any time from here on.
+        self.shared.set_reader(cx.waker());
         let ended = match self.driver.as_mut() {
             Some(driver) => driver.as_mut().poll(cx).is_ready(),
             None => true,

@@ -1,6 +1,6 @@
 //! The world around a run: the developer's model, tools, hooks and store.
 
-use core::future::{Future, poll_fn};
+use core::future::Future;
 use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -18,7 +18,7 @@ use upp::{
 
 use super::SaveFailed;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore};
-use crate::engine::{Answer, CallScope, Effect, EffectId, Engine};
+use crate::engine::{Answer, CallScope, Effect, EffectId, Engine, panicked};
 use crate::event::AgentStreamEvent;
 use crate::hooks::{AgentStrategy, HookAnswer, HookCall};
 use crate::middleware::Middleware;
@@ -39,9 +39,21 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Inner {
     events: VecDeque<AgentStreamEvent>,
-    /// Effects that wait for room: at most one for each tool call of a round.
-    waiting: Vec<Waker>,
+    /// Who waits for room: effects of the run, and what tools have running elsewhere. Each leaves when it is dropped.
+    waiting: BTreeMap<u64, Waker>,
+    /// The number of the last that came to wait.
+    waiters: u64,
+    /// Who waits for events: they may come from another thread.
+    reader: Option<Waker>,
+    /// Whether the run is over, or its reader gone: nothing is told any more, and nobody held back.
+    is_over: bool,
     result: Option<Result<GenerateResult, Box<AgentError>>>,
+}
+
+impl Inner {
+    fn has_room(&self) -> bool {
+        self.is_over || self.events.len() < EVENTS
+    }
 }
 
 impl Shared {
@@ -52,10 +64,37 @@ impl Shared {
     pub(super) fn pop(&self) -> Option<AgentStreamEvent> {
         let mut inner = self.lock();
         let event = inner.events.pop_front();
-        if inner.events.len() < EVENTS {
-            inner.waiting.drain(..).for_each(Waker::wake);
+        if inner.has_room() {
+            Self::wake(inner);
         }
         event
+    }
+
+    /// Lets go on who waits for room: outside of the lock, for a waker is foreign code.
+    fn wake(mut inner: MutexGuard<'_, Inner>) {
+        let waiting = core::mem::take(&mut inner.waiting);
+        drop(inner);
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Who is to be woken by an event from another thread.
+    pub(super) fn set_reader(&self, waker: &Waker) {
+        let mut inner = self.lock();
+        if !inner
+            .reader
+            .as_ref()
+            .is_some_and(|known| known.will_wake(waker))
+        {
+            let former = inner.reader.replace(waker.clone());
+            drop(inner);
+            drop(former);
+        }
+    }
+
+    fn end(&self) {
+        let mut inner = self.lock();
+        inner.is_over = true;
+        Self::wake(inner);
     }
 
     #[expect(
@@ -70,16 +109,34 @@ impl Shared {
     }
 
     /// Ready once a reader has taken enough.
-    async fn room(&self) {
-        poll_fn(|cx| {
-            let mut inner = self.lock();
-            if inner.events.len() < EVENTS {
-                return Poll::Ready(());
-            }
-            inner.waiting.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+    fn room(&self) -> Room<'_> {
+        let mut inner = self.lock();
+        inner.waiters += 1;
+        Room(self, inner.waiters)
+    }
+}
+
+/// Waits for room, under its number.
+struct Room<'a>(&'a Shared, u64);
+
+impl Future for Room<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.0.lock();
+        if inner.has_room() {
+            return Poll::Ready(());
+        }
+        inner.waiting.insert(self.1, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        // A waker is foreign code, also when it is dropped.
+        let left = self.0.lock().waiting.remove(&self.1);
+        drop(left);
     }
 }
 
@@ -88,10 +145,19 @@ impl Shared {
 pub(crate) struct Emitter(Arc<Shared>);
 
 impl Emitter {
-    /// Waits where the reader is behind.
+    /// Waits where the reader is behind. What is told after the end of the run is told to nobody.
     pub(crate) async fn emit(&self, event: AgentStreamEvent) {
         self.0.room().await;
-        self.0.lock().events.push_back(event);
+        let mut inner = self.0.lock();
+        if inner.is_over {
+            return;
+        }
+        inner.events.push_back(event);
+        let reader = inner.reader.take();
+        drop(inner);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
     }
 }
 
@@ -116,6 +182,8 @@ pub(super) struct World {
     streams: BTreeMap<EffectId, ModelStream>,
     /// Waits for an abort, until it has been told.
     aborted: Option<Cancelled>,
+    /// The answer that came together with the abort: told after it.
+    late: Option<Answer>,
 }
 
 impl World {
@@ -127,6 +195,38 @@ impl World {
             shared,
             streams: BTreeMap::new(),
             aborted,
+            late: None,
+        }
+    }
+
+    /// Whether the run is aborted and has not been told.
+    fn is_aborting(&self) -> bool {
+        self.aborted.is_some() && self.shared.cancel.is_cancelled()
+    }
+
+    fn answer(&mut self, answer: WorldAnswer) -> Answer {
+        match answer {
+            WorldAnswer::Model(id, item, stream) => {
+                if matches!(item, Some(Ok(ModelEvent::Done(_)))) {
+                    self.went_well();
+                }
+                if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
+                    self.streams.insert(id, stream);
+                }
+                Answer::Model(id, item)
+            }
+            WorldAnswer::Stop(id) => Answer::Stop(id),
+            WorldAnswer::Slept(id) => Answer::Slept(id),
+            WorldAnswer::Tool(id, execution, traces) => Answer::Tool(id, execution, traces),
+            WorldAnswer::Hook(id, answer) => Answer::Hook(id, answer),
+            WorldAnswer::Saved(id, result) => Answer::Saved(id, result),
+        }
+    }
+
+    fn went_well(&self) {
+        if let Some(retries) = &self.developer.retries {
+            // The answer is there, whatever becomes of who is told of it.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| retries.reset()));
         }
     }
 
@@ -160,13 +260,17 @@ impl World {
 
     /// The first piece of an answer; no question is asked that the middleware does not want asked.
     fn infer(&mut self, id: EffectId, request: LlmRequest) -> Step<WorldAnswer> {
-        if !self.developer.goes_on() {
-            return Step::start(id, core::future::ready(WorldAnswer::Stop(id)));
-        }
-        let model = &self.developer.model;
-        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| model.stream(request)));
-        let failed = |_| futures::stream::once(async { Err(panicked("the model")) }).boxed();
-        self.streams.insert(id, stream.unwrap_or_else(failed));
+        let failed = |who| futures::stream::once(async move { Err(panicked(who)) }).boxed();
+        let developer = &self.developer;
+        let stream = match std::panic::catch_unwind(AssertUnwindSafe(|| developer.goes_on())) {
+            Ok(false) => return Step::start(id, core::future::ready(WorldAnswer::Stop(id))),
+            Ok(true) => {
+                std::panic::catch_unwind(AssertUnwindSafe(|| developer.model.stream(request)))
+                    .unwrap_or_else(|_| failed("the model"))
+            }
+            Err(_) => failed("a layer"),
+        };
+        self.streams.insert(id, stream);
         self.read(id)
     }
 
@@ -210,6 +314,10 @@ impl World {
     }
 
     fn sleep(&self, id: EffectId, span: Duration) -> Step<WorldAnswer> {
+        if span.is_zero() {
+            // A pause: the reader comes to read, and other tasks to their turn.
+            return self.start(id, core::future::ready(WorldAnswer::Slept(id)));
+        }
         let clock = &self.developer.clock;
         let deadline = clock.now().mono.saturating_add(span);
         let sleeping = clock.sleep_until(deadline);
@@ -288,8 +396,9 @@ async fn call_hook(developer: &Developer, call: HookCall) -> Result<HookAnswer, 
         }
         HookCall::MaxIterations(most) => {
             if let Some(strategy) = &developer.tools.strategy {
-                // What it fails with does not hide why it was called.
-                let _ = strategy.on_max_iterations(most).await;
+                // What it fails with, a panic too, does not hide why it was called.
+                let told = AssertUnwindSafe(async { strategy.on_max_iterations(most).await });
+                let _ = told.catch_unwind().await;
             }
             return Ok(HookAnswer::Told);
         }
@@ -351,10 +460,6 @@ async fn call_layer(
     })
 }
 
-fn panicked(who: &str) -> UppError {
-    UppError::new(ErrorCode::ProviderError, "uap", format!("{who} panicked"))
-}
-
 /// What an effect comes to.
 pub(super) enum WorldAnswer {
     Model(EffectId, Option<Result<ModelEvent, UppError>>, ModelStream),
@@ -370,6 +475,12 @@ impl driver::World<Engine> for World {
 
     fn perform(&mut self, effect: Effect) -> Step<WorldAnswer> {
         match effect {
+            // The abort is about to be told, and ends them: they need not begin.
+            Effect::Infer(..) | Effect::More(_) | Effect::Tool(..) | Effect::Sleep(..)
+                if self.is_aborting() =>
+            {
+                Step::Done
+            }
             Effect::Infer(id, request) => self.infer(id, request),
             Effect::More(id) => self.read(id),
             Effect::Tool(id, call, scope) => self.tool(id, call, scope),
@@ -399,32 +510,19 @@ impl driver::World<Engine> for World {
     }
 
     fn input(&mut self, answer: WorldAnswer) -> Answer {
-        // An answer that comes together with the abort comes too late.
-        if self.aborted.is_some() && self.shared.cancel.is_cancelled() {
-            self.aborted = None;
-            return Answer::Abort;
+        let answer = self.answer(answer);
+        if !self.is_aborting() {
+            return answer;
         }
-        match answer {
-            WorldAnswer::Model(id, item, stream) => {
-                if let (Some(Ok(ModelEvent::Done(_))), Some(retries)) =
-                    (&item, &self.developer.retries)
-                {
-                    retries.reset();
-                }
-                if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
-                    self.streams.insert(id, stream);
-                }
-                Answer::Model(id, item)
-            }
-            WorldAnswer::Stop(id) => Answer::Stop(id),
-            WorldAnswer::Slept(id) => Answer::Slept(id),
-            WorldAnswer::Tool(id, execution, traces) => Answer::Tool(id, execution, traces),
-            WorldAnswer::Hook(id, answer) => Answer::Hook(id, answer),
-            WorldAnswer::Saved(id, result) => Answer::Saved(id, result),
-        }
+        // To what the abort has ended it comes too late. Only error hooks go on, and theirs must not be lost.
+        (self.aborted, self.late) = (None, Some(answer));
+        Answer::Abort
     }
 
     fn poll_external(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(late) = self.late.take() {
+            return Poll::Ready(late);
+        }
         match self
             .aborted
             .as_mut()
@@ -439,7 +537,7 @@ impl driver::World<Engine> for World {
     }
 
     fn expects_external(&self) -> bool {
-        self.aborted.is_some()
+        self.aborted.is_some() || self.late.is_some()
     }
 }
 
@@ -447,5 +545,6 @@ impl Drop for World {
     /// The run is over or nobody wants it any more: tools that left something running elsewhere are told.
     fn drop(&mut self) {
         self.shared.cancel.cancel();
+        self.shared.end();
     }
 }

@@ -8,7 +8,7 @@ use upp::{
     ToolResultMessage, UppError,
 };
 
-use super::{Effect, EffectId, Engine, Op, Phase};
+use super::{Effect, EffectId, Engine, Op, Phase, guarded};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::repair::OutputVerdict;
@@ -93,7 +93,9 @@ impl Engine {
     }
 
     pub(super) fn on_slept(&mut self, id: EffectId) {
-        if matches!(&self.phase, Phase::Sleeping(waited, _) if *waited == id)
+        if matches!(&self.phase, Phase::Pausing(waited) if *waited == id) {
+            self.phase = Phase::Idle;
+        } else if matches!(&self.phase, Phase::Sleeping(waited, _) if *waited == id)
             && let Phase::Sleeping(_, question) = core::mem::replace(&mut self.phase, Phase::Idle)
         {
             self.waited(question);
@@ -268,7 +270,10 @@ impl Engine {
         if !is_output || is_call {
             return Ok(None);
         }
-        match policy.output(response, schema, self.output_attempts) {
+        let attempts = self.output_attempts;
+        match guarded("a repair policy", || {
+            policy.output(response, schema, attempts)
+        })? {
             OutputVerdict::Accept => Ok(None),
             OutputVerdict::Use(data) => {
                 response.data = Some(data);

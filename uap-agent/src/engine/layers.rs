@@ -2,7 +2,7 @@
 
 use ubos_common::id::IdSource;
 use ubos_common::time::Now;
-use upp::UppError;
+use upp::{ErrorCode, UppError};
 
 use super::{Effect, Engine, Op, Phase, Stage};
 use crate::hooks::{HookAnswer, HookCall};
@@ -25,6 +25,11 @@ impl Engine {
         if layer == self.config.layers {
             self.stage = Stage::Running;
             self.state = self.context.state.clone();
+            if self.holds_input() {
+                let what = "the history holds a message with the input's id";
+                let error = self.refuse(ErrorCode::InvalidRequest, what);
+                return self.fail(now, error);
+            }
             self.plan_ops([Op::Next(Box::new(Outcome::Began))]);
             return;
         }
@@ -82,6 +87,13 @@ impl Engine {
             // What a layer itself fails with does not hide what it was told of.
             (Layer::Caught(layer, failure), _) => self.catch(now, layer, failure),
         }
+    }
+
+    /// Whether the input would be in the state twice: nobody could read such a state back.
+    // choice: UAP-4-2: a message that is asked again needs an id of its own.
+    fn holds_input(&self) -> bool {
+        let id = self.context.input.id();
+        self.state.messages().iter().any(|held| held.id() == id)
     }
 
     fn ask_layer(&mut self, call: HookCall, layer: Layer) {

@@ -1,11 +1,12 @@
 //! The agenda, and what the strategy's moves put on it.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use ubos_common::time::Now;
 use upp::{ErrorCode, Message};
 
-use super::{Effect, Engine, Op, Phase};
+use super::{Effect, Engine, MOVES, Op, Phase, guarded};
 use crate::checkpoint::CheckpointMetadata;
 use crate::event::{EventData, UapEventType};
 use crate::hooks::HookCall;
@@ -24,6 +25,7 @@ impl Engine {
                 Op::Event(event_type, data) => self.event(event_type, data),
                 Op::Save => self.save(now),
                 Op::Tools => self.start_tools(now),
+                Op::Next(outcome) if self.moves >= MOVES => self.pause(outcome),
                 Op::Next(outcome) => self.ask_strategy(now, *outcome),
                 Op::StepEnd => {
                     if let Some(result) = self.result().filter(|_| self.config.has_hooks) {
@@ -38,6 +40,14 @@ impl Engine {
         }
     }
 
+    /// The strategy is asked after a pause.
+    fn pause(&mut self, outcome: Box<Outcome>) {
+        self.agenda.push_front(Op::Next(outcome));
+        let id = self.next_effect();
+        self.out.push(Effect::Sleep(id, Duration::ZERO));
+        self.phase = Phase::Pausing(id);
+    }
+
     fn ask_strategy(&mut self, now: Now, outcome: Outcome) {
         let mut context = ExecutionContext {
             agent_id: &self.config.agent_id,
@@ -48,7 +58,10 @@ impl Engine {
             llm: &self.config.llm,
             ids: &mut self.config.ids,
         };
-        match self.strategy.next(outcome, &mut context) {
+        self.moves += 1;
+        let strategy = &mut self.strategy;
+        let next = guarded("the strategy", || strategy.next(outcome, &mut context));
+        match next.unwrap_or_else(Move::Fail) {
             Move::StartStep(data) => self.start_step(data),
             Move::Infer(inference) => self.infer(now, inference),
             Move::Append(messages) => {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use ubos_common::time::Now;
 use upp::{
     ErrorCode, LlmResponse, Message, StreamEvent, ToolCall, ToolExecution, ToolResultMessage,
+    UppError,
 };
 
-use super::{CallScope, Effect, EffectId, Engine, Op, Phase};
+use super::{CallScope, Effect, EffectId, Engine, Op, Phase, guarded};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::order::CallOrder;
@@ -29,6 +30,9 @@ pub(super) struct Round {
     running: BTreeMap<EffectId, usize>,
     executions: Vec<Option<ToolExecution>>,
 }
+
+/// Calls as they are run, and answers to those that are not.
+type Repaired = (Vec<ToolCall>, BTreeMap<usize, Box<str>>);
 
 impl Round {
     pub(super) fn running(&self) -> Vec<EffectId> {
@@ -58,7 +62,13 @@ impl Engine {
             return;
         }
         self.tool_rounds += 1;
-        let (calls, answered) = self.repair_calls(response.message.calls());
+        let (calls, answered) = match self.repair_calls(response.message.calls()) {
+            Ok(repaired) => repaired,
+            Err(error) => {
+                self.added.messages.extend(messages);
+                return self.plan_ops([Op::Fail(Box::new(error))]);
+            }
+        };
         let round = Round {
             messages,
             order: CallOrder::new(&calls, &self.config.llm.options().tools),
@@ -98,12 +108,15 @@ impl Engine {
 
     /// The calls as they are run, and those that the repair policy answers itself.
     // impl: UAP-16-2
-    fn repair_calls(&self, calls: &[ToolCall]) -> (Vec<ToolCall>, BTreeMap<usize, Box<str>>) {
+    fn repair_calls(&self, calls: &[ToolCall]) -> Result<Repaired, UppError> {
         let mut answered = BTreeMap::new();
         let tools = &self.config.llm.options().tools;
         let repair = |(n, call): (usize, &ToolCall)| {
-            let policy = self.config.repair.as_ref();
-            match policy.map_or(CallVerdict::Run, |policy| policy.call(call, tools)) {
+            let verdict = match &self.config.repair {
+                Some(policy) => guarded("a repair policy", || policy.call(call, tools))?,
+                None => CallVerdict::Run,
+            };
+            Ok(match verdict {
                 CallVerdict::Run => call.clone(),
                 CallVerdict::RunAs { name, arguments } => {
                     ToolCall::new(Arc::clone(&call.tool_call_id), name, arguments)
@@ -112,10 +125,10 @@ impl Engine {
                     answered.insert(n, text);
                     call.clone()
                 }
-            }
+            })
         };
-        let calls = calls.iter().enumerate().map(repair).collect();
-        (calls, answered)
+        let calls: Result<_, UppError> = calls.iter().enumerate().map(repair).collect();
+        Ok((calls?, answered))
     }
 
     fn start_ready(&mut self, now: Now, round: &mut Round) {

@@ -1,6 +1,6 @@
 //! Plan first, then do one step of the plan after the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
@@ -343,10 +343,14 @@ fn read(
             new
         })
         .collect();
-    let cut: BTreeSet<Arc<str>> = steps
+    let mut cut: BTreeSet<Arc<str>> = steps
         .drain(most.min(steps.len())..)
         .map(|step| step.id)
         .collect();
+    // A step that stays is not gone, though one of its name is cut.
+    for step in steps.iter().chain(old) {
+        cut.remove(&step.id);
+    }
     for step in &mut steps {
         step.depends_on.retain(|id| !cut.contains(id));
     }
@@ -369,18 +373,41 @@ fn check(steps: &[PlanStep], old: &[PlanStep]) -> Result<(), &'static str> {
     {
         return Err("a step that depends on none that is there");
     }
+    if can_all_be_done(steps, old) {
+        Ok(())
+    } else {
+        Err("steps that wait for each other")
+    }
+}
+
+/// Whether no step waits for one that never comes: each is taken once, when the last that it waits for has been.
+fn can_all_be_done(steps: &[PlanStep], old: &[PlanStep]) -> bool {
     let completed = |step: &&PlanStep| step.status == PlanStepStatus::Completed;
-    let mut done: BTreeSet<&str> = old.iter().filter(completed).map(|step| &*step.id).collect();
-    loop {
-        let before = done.len();
-        let ready = |step: &&PlanStep| step.depends_on.iter().all(|id| done.contains(&**id));
-        let more: Vec<&str> = steps.iter().filter(ready).map(|step| &*step.id).collect();
-        done.extend(more);
-        if steps.iter().all(|step| done.contains(&*step.id)) {
-            return Ok(());
-        }
-        if done.len() == before {
-            return Err("steps that wait for each other");
+    let done: BTreeSet<&str> = old.iter().filter(completed).map(|step| &*step.id).collect();
+    let open = |step: &PlanStep| -> BTreeSet<Arc<str>> {
+        let ids = step.depends_on.iter().filter(|id| !done.contains(&***id));
+        ids.cloned().collect()
+    };
+    let mut waits: Vec<BTreeSet<Arc<str>>> = steps.iter().map(open).collect();
+    let mut dependents: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
+    for (n, ids) in waits.iter().enumerate() {
+        for id in ids {
+            dependents.entry(Arc::clone(id)).or_default().push(n);
         }
     }
+    let is_free = |(n, ids): (usize, &BTreeSet<_>)| ids.is_empty().then_some(n);
+    let mut free: Vec<usize> = waits.iter().enumerate().filter_map(is_free).collect();
+    let mut taken = 0;
+    while let Some(step) = free.pop().and_then(|n| steps.get(n)) {
+        taken += 1;
+        for n in dependents.remove(&step.id).unwrap_or_default() {
+            if let Some(ids) = waits.get_mut(n)
+                && ids.remove(&step.id)
+                && ids.is_empty()
+            {
+                free.push(n);
+            }
+        }
+    }
+    taken == steps.len()
 }

@@ -171,7 +171,7 @@ impl World {
                 }
                 format!("end {result:?}")
             }
-            // Nothing is retried here, so nothing sleeps.
+            // Nothing is retried here: what sleeps pauses a strategy that moves and moves.
             Effect::More(_) | Effect::Sleep(..) | Effect::SaveFailed(_) => String::new(),
         };
         self.record.log.push(line);
@@ -219,6 +219,7 @@ impl World {
             Effect::More(id) => self.say(id),
             Effect::Tool(id, call, _) => Answer::Tool(id, execution(&call), Vec::new()),
             Effect::Save(id, ..) => Answer::Saved(id, Ok(())),
+            Effect::Sleep(id, _) => Answer::Slept(id),
             Effect::Hook(id, HookCall::StopCondition(state)) => {
                 let stops = self.stop_at == Some(state.step());
                 Answer::Hook(id, Ok(HookAnswer::Stop(stops)))
@@ -253,6 +254,7 @@ const fn id_of(effect: &Effect) -> Option<EffectId> {
         | Effect::More(id)
         | Effect::Tool(id, ..)
         | Effect::Hook(id, _)
+        | Effect::Sleep(id, _)
         | Effect::Save(id, ..) => Some(*id),
         _ => None,
     }

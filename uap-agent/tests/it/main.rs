@@ -8,6 +8,7 @@
     reason = "a test that panics has failed, and says why"
 )]
 
+mod adversity;
 #[cfg(feature = "testing")]
 mod checkers;
 #[cfg(feature = "conformance")]
