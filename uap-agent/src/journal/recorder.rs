@@ -141,8 +141,12 @@ impl Recorder {
             },
             Writing::Questions(effects) => {
                 // Where only the end could not be written, all that it follows from is: it holds.
-                let asks =
-                    |effect: &Effect| !matches!(effect, Effect::Event(_) | Effect::Finished(_));
+                let asks = |effect: &Effect| {
+                    !matches!(
+                        effect,
+                        Effect::Event(_) | Effect::Cancel(_) | Effect::Finished(_)
+                    )
+                };
                 match written {
                     Err(error) if effects.iter().any(asks) => self.fail(&error),
                     _ => self.out.extend(effects.into_iter().map(RecorderOutput::of)),

@@ -611,6 +611,32 @@ fn an_abort_is_recorded_like_an_answer() {
 
 // spec: UAP-12-5
 #[test]
+fn an_abort_whose_end_cannot_be_written_is_an_abort() {
+    let [looped, ..] = strategies();
+    let aborted = |most: usize| {
+        let journal = Arc::new(MemoryJournal::with_max_bytes(most));
+        let mut options = asking(&looped);
+        options.llm.model = Arc::new(ScriptedModel::with(|_| Some(Reply::hang())));
+        let agent = agent(options).unwrap();
+        let state = agent.initial_state();
+        let error = block_on(async {
+            let mut run = agent.record(journal.clone()).stream("go", &state);
+            while run.next().now_or_never().is_some() {}
+            run.abort();
+            run.result().await.unwrap_err()
+        });
+        (error.error.code, block_on(journal.read()).unwrap())
+    };
+    let (_, whole) = aborted(MemoryJournal::DEFAULT_BYTES);
+    let (end, before) = whole.split_last().unwrap();
+    assert!(end.as_str().contains(r#""end":"#));
+    let bytes = before.iter().map(|entry| entry.as_str().len()).sum();
+    let (code, kept) = aborted(bytes);
+    assert_eq!((code, kept.len()), (ErrorCode::Cancelled, before.len()));
+}
+
+// spec: UAP-12-5
+#[test]
 fn entries_of_another_kind_are_refused_where_they_are_wrong() {
     let [_, _, plans] = strategies();
     let (_, journal, _) = recorded(everything(&plans));
