@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, FileCheckpoints, agent,
+    AgentOptions, AgentState, CheckpointError, CheckpointMetadata, CheckpointStore,
+    FileCheckpoints, agent,
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
@@ -54,6 +55,29 @@ fn the_layout_is_the_standard_one_and_survives_the_process() {
         block_on(again.load_metadata("a/b")).unwrap(),
         Some(metadata)
     );
+}
+
+// spec: UAP-12-3
+#[test]
+fn a_folder_of_another_session_is_left_to_it() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("Alice");
+    block_on(store.save(metadata.clone(), state)).unwrap();
+    drop(store);
+    // As a file system has it that does not tell upper from lower case.
+    let (theirs, ours) = (folder.path().join("Alice"), folder.path().join("alice"));
+    fs::rename(theirs, &ours).unwrap();
+    let store = FileCheckpoints::open(folder.path()).unwrap();
+    let is_refused = |error| matches!(error, CheckpointError::Session(_));
+    assert!(is_refused(block_on(store.load("alice")).unwrap_err()));
+    assert!(is_refused(
+        block_on(store.load_metadata("alice")).unwrap_err()
+    ));
+    let (other, state) = checkpoint("alice");
+    assert!(is_refused(block_on(store.save(other, state)).unwrap_err()));
+    assert!(is_refused(block_on(store.delete("alice")).unwrap_err()));
+    let kept = fs::read_to_string(ours.join("metadata.json")).unwrap();
+    assert_eq!(kept, ubos_common::json::to_string(&metadata));
 }
 
 // spec: UAP-12-3

@@ -109,6 +109,11 @@ impl Session {
         state: AgentState,
         options: &Options,
     ) -> Result<(), CheckpointError> {
+        let is_there = |head: &Head| head.metadata == *metadata && head.state == state;
+        if self.head.as_ref().is_some_and(is_there) {
+            // Asked for again by a run that was killed before it could say that this is done.
+            return Ok(());
+        }
         let found = self.head.as_ref().map(|head| head.metadata.checkpoint_id);
         if let (Some(found), Some(_)) = (found, seen)
             && ![seen, self.attempted].contains(&Some(found))
