@@ -206,6 +206,9 @@ impl Folder {
                 limit: self.max_bytes,
             });
         }
+        if let Some(why) = state.breach() {
+            return Err(CheckpointError::Unreadable(why.into()));
+        }
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
         let sealed_state = sealing.seal(&place(session, STATE), json.as_bytes())?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;

@@ -162,3 +162,27 @@ fn a_run_leaves_its_state_in_files() {
         1
     );
 }
+
+// spec: UAP-12-1, UAP-12-3
+#[test]
+fn a_state_that_would_not_be_read_back_takes_no_place() {
+    let (_folder, store) = store();
+    let (store, failures) = (Arc::new(store), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&failures);
+    let model = ScriptedModel::with(|_| Some(Reply::text("hello")));
+    let options = AgentOptions::new(Arc::new(model))
+        .with_session_id("s")
+        .with_checkpoints(store.clone())
+        .with_on_save_failed(move |error| told.lock().unwrap().push(error.clone()));
+    let agent = agent(options).unwrap();
+    let stamp = upp::Stamp::new(&mut IdSource::seeded(9), Timestamp::EPOCH);
+    let hello = upp::Message::user(stamp, "hi");
+    let once = block_on(agent.generate(hello.clone(), &agent.initial_state())).unwrap();
+    // The same message once more: its id is there twice.
+    block_on(agent.generate(hello, &once.state)).unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap(), Some(once.state));
+    let failures = failures.lock().unwrap();
+    assert!(
+        matches!(&failures[..], [CheckpointError::Unreadable(why)] if why.starts_with("/messages/2/id"))
+    );
+}

@@ -551,3 +551,25 @@ fn sessions_that_differ_in_case_alone_have_folders_that_do_not() {
     let names = names.map(|entry| entry.unwrap().file_name().to_ascii_lowercase());
     assert_eq!(names.collect::<std::collections::BTreeSet<_>>().len(), 3);
 }
+
+// spec: UAP-12-1, UAP-12-4
+#[test]
+fn a_state_that_would_not_be_read_back_is_not_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = || LogCheckpoints::open(folder.path()).unwrap();
+    let mut steps = Steps::new(3);
+    steps.step(10);
+    let sound = steps.state.clone();
+    let again = sound.messages().get(0).unwrap().clone();
+    steps.state = sound.with_message(&mut steps.ids, again);
+    let is_refused = |error| matches!(error, CheckpointError::Unreadable(_));
+    assert!(is_refused(steps.save(&log(), "s").unwrap_err()));
+    assert_eq!(block_on(log().load("s")), Ok(None));
+    // As a difference it can be read, so it is kept, and not made whole later.
+    let doubled = std::mem::replace(&mut steps.state, sound);
+    steps.save(&log(), "s").unwrap();
+    steps.state = doubled.clone();
+    steps.save(&log(), "s").unwrap();
+    assert!(is_refused(block_on(log().prune("s", 1)).unwrap_err()));
+    assert_eq!(block_on(log().load("s")), Ok(Some(doubled)));
+}

@@ -179,7 +179,7 @@ impl Session {
             return Err(super::record::damaged("fewer checkpoints than there were"));
         };
         past.seek(first + 1);
-        let mut whole = Some(Record::whole(&metadata, &state));
+        let mut whole = Some(Record::whole(&metadata, &state)?);
         let number = generation::write(&self.folder, name, options, || {
             if let Some(whole) = whole.take() {
                 return Ok(Some(whole));
@@ -244,7 +244,7 @@ impl Head {
                 return Ok((record, head(state, before.back + 1, before.cost, live)));
             }
         }
-        let record = Record::whole(metadata, &state);
+        let record = Record::whole(metadata, &state)?;
         let bytes = record
             .state
             .as_ref()
