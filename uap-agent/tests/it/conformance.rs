@@ -344,3 +344,47 @@ fn a_state_as_large_as_stores_keep_is_no_breach() {
     let report = runs(&Recording::read_lines(&line).unwrap(), 1);
     assert!(report.is_conformant(), "{report}");
 }
+
+// spec: UAP-9-3
+#[test]
+fn a_log_is_judged_by_what_its_level_and_its_errors_let_it_say() {
+    let judged = |lines: &[&str]| {
+        let all = lines.iter();
+        let recording = all.fold(Recording::new(), |recording, line| recording.log(line));
+        runs(&recording, 1).is_conformant()
+    };
+    let (began, ended) = (
+        "[UAP:INFO] Execution started agent=a",
+        "[UAP:INFO] Execution completed agent=a tokens=3",
+    );
+    let failed = "[UAP:ERROR] Execution failed agent=a error=x";
+    for good in [
+        // At level error nothing else is said.
+        &[failed, failed][..],
+        // What is said in a message is none of its lines.
+        &[
+            began,
+            "[UAP:DEBUG] Input: what does Execution failed mean?",
+            ended,
+        ],
+        &[
+            began,
+            "[UAP:ERROR] Execution failed error=no Execution started",
+        ],
+        // A layer outside of it failed behind it.
+        &[began, ended, failed],
+    ] {
+        assert!(judged(good), "{good:?}");
+    }
+    for bad in [
+        &[began][..],
+        &[began, began, ended],
+        &[ended],
+        &[began, ended, failed, failed],
+        &[began, "[UAP:INFO] Execution failed agent=a"],
+        &[began, "[UAP:INFO] Execution completed agent=a"],
+        &["Execution started"],
+    ] {
+        assert!(!judged(bad), "{bad:?}");
+    }
+}
