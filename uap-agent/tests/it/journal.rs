@@ -1,5 +1,6 @@
 //! Journals: what is recorded is not done again, and what is not is.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::executor::block_on;
@@ -23,7 +24,7 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_string};
 use ubos_common::time::{Mono, Now};
 use upp::{
-    ErrorCode, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
+    ErrorCode, FnTool, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
     ModelEvent, ModelStream, Reply, ScriptedModel, StreamEvent, StreamEventType, Tool,
     ToolExecution, UppError, object,
 };
@@ -342,7 +343,7 @@ fn a_harness_that_watches_finds_what_is_wrong() {
             "moody"
         }
         fn begin(&self) -> Box<dyn StrategyRun> {
-            let mood = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let mood = self.0.fetch_add(1, Ordering::Relaxed);
             Box::new(MoodyRun(mood))
         }
     }
@@ -606,6 +607,44 @@ fn an_abort_is_recorded_like_an_answer() {
         let resumed = block_on(async { agent.resume(kept.clone()).await.unwrap().result().await });
         assert_eq!(resumed.unwrap_err().state.to_json(), ended.state.to_json());
         assert_eq!(block_on(kept.read()).unwrap(), entries);
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn of_two_who_resume_one_run_at_once_one_does_nothing() {
+    let [looped, ..] = strategies();
+    let (_, whole, result) = recorded(asking(&looped));
+    let entries = block_on(whole.read()).unwrap();
+    let call = entries
+        .iter()
+        .position(|entry| entry.as_str().contains(r#""kind":"tool""#))
+        .unwrap();
+    // Killed while its tools ran.
+    for count in [call, call + 1, call + 3] {
+        let kept = cut(&whole, count);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counting = |name: &str| -> Arc<dyn Tool> {
+            let ran = Arc::clone(&ran);
+            let schema = object(r#"{"type":"object"}"#).unwrap();
+            let run = move |arguments: RawObject, _| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(Ok(arguments.into()))
+            };
+            Arc::new(FnTool::new(name, "Echoes", schema, run))
+        };
+        let (one, mut options) = (agent(asking(&looped)).unwrap(), asking(&looped));
+        options.llm.tools.tools = [counting("echo"), counting("other")].into();
+        let other = agent(options).unwrap();
+        let (first, second) = block_on(async {
+            let first = one.resume(kept.clone()).await.unwrap();
+            let second = other.resume(kept.clone()).await.unwrap();
+            (first.result().await, second.result().await)
+        });
+        assert_eq!(first.unwrap(), result);
+        let error = second.unwrap_err().error.to_string();
+        assert!(error.contains("another run writes to it"), "{error}");
+        assert_eq!(ran.load(Ordering::Relaxed), 0, "cut at {count}");
     }
 }
 
