@@ -106,6 +106,9 @@ pub enum CheckpointError {
         /// What the store takes.
         limit: usize,
     },
+    /// The state could not be read back; nothing was written.
+    #[error("a state that could not be read back: {0}")]
+    Unreadable(Box<str>),
     /// What is kept cannot be opened, or not be sealed. The files stay where they are.
     #[error("what is kept of this session: {0}")]
     Sealed(#[from] SealError),

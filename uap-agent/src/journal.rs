@@ -16,7 +16,8 @@
 //! A run that is killed is resumed by a program that asks the same questions. Where it asks another (a prompt, a tool, a
 //! schema has changed), that is an error that names the question, and nothing is done. What was asked and has no answer
 //! in the journal is asked again: a tool that was running when the process died runs a second time, one whose answer was
-//! recorded never does.
+//! recorded never does. That it is asked again is written first: of two who resume one run at once, one goes on, and the
+//! other's run ends with [`JournalError::Conflict`] before it has done anything.
 //!
 //! ```
 //! use std::sync::Arc;

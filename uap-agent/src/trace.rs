@@ -243,7 +243,7 @@ impl Trace {
     /// See [`TraceError`]. Every finding has its line and pointer; a line of an unknown kind is refused.
     pub fn read_lines(lines: &[u8], limits: TraceLimits) -> Result<Self, TraceError> {
         let refuse = |limit, unit| Err(TraceError::TooLarge { limit, unit });
-        if lines.len() > limits.max_bytes {
+        if lines.len() > limits.max_bytes.saturating_add(LAST_LINE) {
             return refuse(limits.max_bytes, "bytes");
         }
         let mut trace = Self::new(limits);
@@ -331,3 +331,6 @@ impl Write for Entry {
 
 /// Bytes of a line beside its event, at most.
 const OVERHEAD: usize = 40;
+
+/// Bytes of the line that tells what was left out, at most: it comes when the trace is full.
+const LAST_LINE: usize = 128;

@@ -44,7 +44,8 @@ pub struct CorruptFile {
 /// A file is there whole or not at all, whatever happens while it is written, and is on the disk when a save is answered.
 /// All work is done by one thread, in the order in which it was asked for, so that no runtime waits for a disk; dropping the
 /// store waits for that work. Sessions' names are percent-encoded; one that is empty, `.`, `..` or longer than a file's name
-/// may be is refused by [`agent`](crate::agent()).
+/// may be is refused by [`agent`](crate::agent()). Where the file system does not tell upper from lower case, the second of
+/// two sessions that differ in nothing else is refused, and the first one's files stay.
 ///
 /// A file that cannot be read as a checkpoint is renamed and told to [`FileCheckpoints::on_corrupt`]; the session then has
 /// none. One that cannot be opened by the [seal](FileCheckpoints::with_seal) stays where it is, and is an error.
@@ -205,6 +206,9 @@ impl Folder {
                 limit: self.max_bytes,
             });
         }
+        if let Some(why) = state.breach() {
+            return Err(CheckpointError::Unreadable(why.into()));
+        }
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
         let sealed_state = sealing.seal(&place(session, STATE), json.as_bytes())?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
@@ -216,6 +220,7 @@ impl Folder {
         let is_held = |open: &mut Session| open.hold.is_of(&folder);
         if !self.held.get(session).is_some_and(is_held) {
             self.held.close(session);
+            self.metadata(session)?;
             let hold = Hold::take(&folder)?;
             self.held.open(session, new(hold));
         }
@@ -246,6 +251,7 @@ impl Folder {
         // Before the state: a save in between makes this store's next one a conflict, not a loss.
         let known = self.read(session, METADATA)?;
         let known = known.and_then(|bytes| read_metadata(&bytes).ok());
+        let known = known.map(|known| of_session(session, known)).transpose()?;
         let limits = limits(self.max_bytes);
         let state = self.load_file(session, STATE, |bytes| {
             AgentState::from_json(bytes, &limits).map_err(|error| error.to_string())
@@ -260,7 +266,8 @@ impl Folder {
     }
 
     fn metadata(&self, session: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
-        self.load_file(session, METADATA, read_metadata)
+        let known = self.load_file(session, METADATA, read_metadata)?;
+        known.map(|known| of_session(session, known)).transpose()
     }
 
     fn load_file<T>(
@@ -314,6 +321,11 @@ impl Folder {
 
     fn delete(&mut self, session: &str) -> Result<(), CheckpointError> {
         let folder = self.of(session)?;
+        // What cannot be read is removed with the rest.
+        let known = self.read(session, METADATA).ok().flatten();
+        if let Some(known) = known.and_then(|bytes| read_metadata(&bytes).ok()) {
+            of_session(session, known)?;
+        }
         self.held.saw(session, None);
         let held = self.held.close(session).map(|open| open.hold);
         if !folder.is_dir() {
@@ -327,7 +339,9 @@ impl Folder {
     }
 
     fn list(&self) -> Result<Vec<String>, CheckpointError> {
-        list(&self.path, |folder| folder.join(STATE).is_file())
+        list(&self.path, name::decode, |folder| {
+            folder.join(STATE).is_file()
+        })
     }
 }
 
@@ -345,6 +359,17 @@ fn read_metadata(bytes: &[u8]) -> Result<CheckpointMetadata, String> {
         .map_err(|error| error.to_string())
 }
 
+/// The metadata, where it is of this session: some file systems do not tell upper from lower case.
+fn of_session(
+    session: &str,
+    known: CheckpointMetadata,
+) -> Result<CheckpointMetadata, CheckpointError> {
+    if known.session_id == session {
+        return Ok(known);
+    }
+    Err(CheckpointError::Session("its folder is another session's"))
+}
+
 /// What a store reads back: whatever it wrote, and no more than so many bytes.
 pub(super) fn limits(max_bytes: usize) -> Limits {
     Limits::default()
@@ -358,13 +383,14 @@ pub(super) fn limits(max_bytes: usize) -> Limits {
 /// The sessions of a folder whose own folders are what they should be.
 pub(super) fn list(
     folder: &Path,
+    decode: impl Fn(&str) -> Option<String>,
     is_session: impl Fn(&Path) -> bool,
 ) -> Result<Vec<String>, CheckpointError> {
     let mut sessions = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         // What has no name of ours is nothing of ours.
-        let session = entry.file_name().to_str().and_then(name::decode);
+        let session = entry.file_name().to_str().and_then(&decode);
         sessions.extend(session.filter(|_| is_session(&entry.path())));
     }
     sessions.sort_unstable();

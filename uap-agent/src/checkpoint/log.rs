@@ -47,7 +47,8 @@ type Told = Box<dyn Fn(&CutTail) + Send>;
 /// refused, and so is this one when another has saved since it last saw the session. Reading holds nothing.
 ///
 /// All work is done by one thread, in the order in which it was asked for; dropping the store waits for it. Sessions' names
-/// are those of folders, percent-encoded, as in [`FileCheckpoints`](super::FileCheckpoints).
+/// are those of folders, percent-encoded, as in [`FileCheckpoints`](super::FileCheckpoints), and so are upper-case letters:
+/// some file systems do not tell them from lower-case ones.
 ///
 /// ```
 /// use uap_agent::{AgentState, CheckpointHistory, CheckpointMetadata, CheckpointStore, LogCheckpoints};
@@ -161,7 +162,7 @@ impl LogCheckpoints {
 
 impl CheckpointStore for LogCheckpoints {
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
-        name::encode(session_id).map(drop)
+        name::encode_caseless(session_id).map(drop)
     }
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {
@@ -187,7 +188,7 @@ impl CheckpointStore for LogCheckpoints {
 
     fn list(&self) -> StoreFuture<'_, Vec<String>> {
         self.worker.ask(|folder| {
-            list(&folder.path, |session| {
+            list(&folder.path, name::decode_caseless, |session| {
                 generation::current(session).is_ok_and(|log| log.is_some())
             })
         })
@@ -257,7 +258,7 @@ struct Folder {
 
 impl Folder {
     fn of(&self, session: &str) -> Result<PathBuf, CheckpointError> {
-        Ok(self.path.join(name::encode(session)?))
+        Ok(self.path.join(name::encode_caseless(session)?))
     }
 
     // impl: UAP-12-4

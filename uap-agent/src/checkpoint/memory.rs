@@ -78,6 +78,10 @@ impl CheckpointStore for MemoryCheckpoints {
                 self.room(sessions)?;
             }
             let session = sessions.entry(metadata.session_id.clone()).or_default();
+            let is_there = |last: &(_, _)| last.0 == metadata && last.1 == state;
+            if session.checkpoints.back().is_some_and(is_there) {
+                return Ok(());
+            }
             session.writers.check(&metadata, &state)?;
             session.writers.saved(&metadata, &state);
             session.checkpoints.push_back((metadata, state));

@@ -7,10 +7,22 @@ const MAX_BYTES: usize = 255;
 
 /// Percent-encodes all but letters, digits and `-_.~`.
 pub(super) fn encode(session: &str) -> Result<String, CheckpointError> {
+    encode_but(session, u8::is_ascii_alphanumeric)
+}
+
+/// Percent-encodes upper-case letters as well: two names differ where case does not count, too.
+#[cfg(feature = "log")]
+pub(super) fn encode_caseless(session: &str) -> Result<String, CheckpointError> {
+    encode_but(session, |byte| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit()
+    })
+}
+
+fn encode_but(session: &str, is_plain: fn(&u8) -> bool) -> Result<String, CheckpointError> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut name = String::with_capacity(session.len());
     for byte in session.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+        if is_plain(&byte) || matches!(byte, b'-' | b'_' | b'.' | b'~') {
             name.push(char::from(byte));
         } else {
             let digit = |place: u8| DIGITS.get(usize::from(place)).copied().unwrap_or(b'0');
@@ -30,6 +42,16 @@ pub(super) fn encode(session: &str) -> Result<String, CheckpointError> {
 
 /// The session of a name; none where the name is no encoded one.
 pub(super) fn decode(name: &str) -> Option<String> {
+    decode_by(name, encode)
+}
+
+/// The session of a name by [`encode_caseless`].
+#[cfg(feature = "log")]
+pub(super) fn decode_caseless(name: &str) -> Option<String> {
+    decode_by(name, encode_caseless)
+}
+
+fn decode_by(name: &str, encode: fn(&str) -> Result<String, CheckpointError>) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
     while let Some(byte) = rest.next() {
@@ -63,6 +85,17 @@ mod tests {
     }
 
     proptest! {
+        #[cfg(feature = "log")]
+        #[test]
+        fn a_name_is_that_of_one_session_where_case_does_not_count(session in "\\PC{1,20}") {
+            if let Ok(name) = encode_caseless(&session) {
+                prop_assert_eq!(decode_caseless(&name), Some(session));
+                let escapes = name.split('%').skip(1).filter_map(|rest| rest.get(..2));
+                let upper = escapes.collect::<String>().matches(char::is_uppercase).count();
+                prop_assert_eq!(name.matches(char::is_uppercase).count(), upper);
+            }
+        }
+
         #[test]
         fn a_name_is_that_of_one_session(session in "\\PC{1,20}") {
             if let Ok(name) = encode(&session) {

@@ -75,6 +75,7 @@ pub enum SealError {
 #[cfg(all(feature = "driver", feature = "os"))]
 pub(super) mod sealing {
     use core::fmt;
+    use core::panic::AssertUnwindSafe;
     use std::borrow::Cow;
     use std::sync::Arc;
 
@@ -101,7 +102,7 @@ pub(super) mod sealing {
                 return Ok(plain.into());
             };
             let mut bytes = MARK.to_vec();
-            bytes.append(&mut seal.seal(&place.bound(), plain)?);
+            bytes.append(&mut caught(|| seal.seal(&place.bound(), plain))?);
             Ok(bytes.into())
         }
 
@@ -114,9 +115,17 @@ pub(super) mod sealing {
                 (None, None) => Ok(bytes.into()),
                 (None, Some(_)) => Err(SealError::NoKey),
                 (Some(_), None) => Err(SealError::NotSealed),
-                (Some(seal), Some(sealed)) => seal.open(&place.bound(), sealed).map(Cow::Owned),
+                (Some(seal), Some(sealed)) => {
+                    caught(|| seal.open(&place.bound(), sealed)).map(Cow::Owned)
+                }
             }
         }
+    }
+
+    /// The cipher is the developer's: one that panics must not take the store's thread, and all sessions, with it.
+    fn caught(cipher: impl FnOnce() -> Result<Vec<u8>, SealError>) -> Result<Vec<u8>, SealError> {
+        let panicked = |_| Err(SealError::Failed("it panicked".into()));
+        std::panic::catch_unwind(AssertUnwindSafe(cipher)).unwrap_or_else(panicked)
     }
 
     impl fmt::Debug for Sealing {

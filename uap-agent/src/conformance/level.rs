@@ -149,7 +149,35 @@ pub(super) struct Logging {
     lines: usize,
     seen: usize,
     open: Option<usize>,
+    /// Whether what came last is that a run ended well: a layer outside may still fail.
+    has_completed: bool,
+    /// Whether runs that begin are told of: at a level above, only failures are.
+    tells_beginnings: bool,
+    /// The first failure of a run whose beginning was not told.
+    without_beginning: Option<usize>,
     fault: Option<(usize, String)>,
+}
+
+/// What a line of a log says of a run.
+#[derive(Clone, Copy)]
+enum Said {
+    Started,
+    Completed,
+    Failed,
+}
+
+impl Said {
+    /// What comes first counts: the text of an error comes behind it.
+    fn of(text: &str) -> Option<Self> {
+        let forms = [
+            ("Execution started", Self::Started),
+            ("Execution completed", Self::Completed),
+            ("Execution failed", Self::Failed),
+        ];
+        let places = forms.map(|(form, said)| Some((text.find(form)?, said)));
+        let first = places.into_iter().flatten().min_by_key(|(place, _)| *place);
+        first.map(|(_, said)| said)
+    }
 }
 
 impl Judge<Line> for Logging {
@@ -165,26 +193,33 @@ impl Judge<Line> for Logging {
         let Some(form) = forms.into_iter().find(|form| text.starts_with(form)) else {
             return refuse(at, "a line without [UAP:LEVEL] at its beginning");
         };
-        let ends = if text.contains("Execution started") {
-            if let Some(open) = self.open.replace(at) {
-                refuse(open, "a run that began has no line at its end");
+        // Lines for who looks for bugs hold what was said.
+        let said = Said::of(text).filter(|_| form != "[UAP:DEBUG] ");
+        self.tells_beginnings |= form == "[UAP:INFO] ";
+        let had_completed = core::mem::take(&mut self.has_completed);
+        let level = match said {
+            None => return self.has_completed = had_completed,
+            Some(Said::Started) => {
+                if let Some(open) = self.open.replace(at) {
+                    refuse(open, "a run that began has no line at its end");
+                }
+                return;
             }
-            return;
-        } else if text.contains("Execution completed") {
-            if !text.contains("tokens=") {
-                refuse(at, "a run that ended well without tokens=");
+            Some(Said::Completed) => {
+                self.has_completed = true;
+                if !text.contains("tokens=") {
+                    refuse(at, "a run that ended well without tokens=");
+                }
+                "[UAP:INFO] "
             }
-            "[UAP:INFO] "
-        } else if text.contains("Execution failed") {
-            "[UAP:ERROR] "
-        } else {
-            return;
+            Some(Said::Failed) => "[UAP:ERROR] ",
         };
-        if form != ends {
+        if form != level {
             refuse(at, "an end at another level than its own");
         }
-        if self.open.take().is_none() {
-            refuse(at, "a run that ended had no line at its beginning");
+        let may_follow = had_completed && matches!(said, Some(Said::Failed));
+        if self.open.take().is_none() && !may_follow {
+            self.without_beginning.get_or_insert(at);
         }
     }
 
@@ -192,7 +227,14 @@ impl Judge<Line> for Logging {
         let open = self
             .open
             .map(|at| (at, "a run that began has no line at its end".to_owned()));
-        match self.fault.take().or(open) {
+        let unbegun = self.without_beginning.filter(|_| self.tells_beginnings);
+        let unbegun = unbegun.map(|at| {
+            (
+                at,
+                "a run that ended had no line at its beginning".to_owned(),
+            )
+        });
+        match self.fault.take().or(unbegun).or(open) {
             Some((at, why)) => Verdict::fail(format!("line {at}"), why),
             None if self.seen == 0 => Verdict::not_applicable("no line of a log"),
             None => Verdict::Pass,

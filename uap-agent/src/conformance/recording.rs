@@ -196,8 +196,15 @@ impl Recording {
     }
 }
 
+/// A line has one bound: what stores keep and agents tell is not refused for its shape.
 pub(super) fn limits() -> Limits {
-    Limits::default().with_max_bytes(Recording::MAX_LINE_BYTES)
+    const BYTES: usize = Recording::MAX_LINE_BYTES;
+    Limits::default()
+        .with_max_depth(Limits::DEEPEST)
+        .with_max_bytes(BYTES)
+        .with_max_string_bytes(BYTES)
+        .with_max_array_len(BYTES)
+        .with_max_members(BYTES)
 }
 
 pub(super) fn replay(peer: &mut Recording, recorder: &mut Recorder<Line>) {

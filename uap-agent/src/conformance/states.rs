@@ -294,6 +294,8 @@ impl Looks for Plans {
         let back = before.iter().any(|old| {
             let new = plan.iter().find(|step| step.id == old.id);
             match new {
+                // A new plan may take up again what failed.
+                Some(_) if old.status == PlanStepStatus::Failed => false,
                 Some(new) => rank(&new.status) < rank(&old.status),
                 None => old.status == PlanStepStatus::Completed,
             }
@@ -338,6 +340,10 @@ impl Looks for Traces {
     }
 
     fn event(&mut self, event: &AgentEvent) {
+        // What a run called that failed is no business of the next.
+        if event.event_type == UapEventType::StepStart && event.step == 1 {
+            self.1.clear();
+        }
         if event.event_type == UapEventType::SubagentEnd {
             let id = event.looked_at().ok().and_then(|data| data.subagent_id);
             self.1.extend(id);

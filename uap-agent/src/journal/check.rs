@@ -275,6 +275,9 @@ impl<F: Fn() -> AgentOptions> Bench<'_, F> {
             });
         }
         let entries = entries(&journal, cut).await?;
+        // That it was resumed is in its journal, and in that of the run that was not cut it is not.
+        let entries = Recording::from_entries(&entries).map_err(failed)?;
+        let entries = entries.to_entries();
         let mut pairs = entries.iter().zip(&wanted.entries);
         let differs = pairs.position(|(seen, wanted)| seen != wanted);
         if differs.is_some() || entries.len() != wanted.entries.len() {

@@ -28,6 +28,8 @@ pub(super) enum Entry {
     Effect(Asked),
     /// The world answered.
     Answer(Told),
+    /// Somebody goes on with the run, and asks again what has no answer.
+    Resumed,
     /// The run has ended.
     End(Ended),
 }
@@ -123,6 +125,7 @@ impl Entry {
                 json.at = Some(At(told.at));
                 json.answer = Some(told.said.json(told.id));
             }
+            Self::Resumed => json.resumed = Some(true),
             Self::End(ended) => {
                 let (whole, content) = (Hex(ended.print.whole), Hex(ended.print.content));
                 json.end = Some(EndJson::new(ended.success, whole, content));
@@ -144,17 +147,19 @@ impl Entry {
         let at = json
             .at
             .map_or(Now::new(Mono::ZERO, Timestamp::EPOCH), |at| at.0);
-        let entry = match (json.begin, json.effect, json.answer, json.end) {
-            (Some(begin), None, None, None) => begin.read(at, &mut findings),
-            (None, Some(effect), None, None) => effect.read(&mut findings),
-            (None, None, Some(answer), None) => match answer.read(limits) {
+        let resumed = json.resumed.filter(|resumed| *resumed);
+        let entry = match (json.begin, json.effect, json.answer, resumed, json.end) {
+            (Some(begin), None, None, None, None) => begin.read(at, &mut findings),
+            (None, Some(effect), None, None, None) => effect.read(&mut findings),
+            (None, None, Some(answer), None, None) => match answer.read(limits) {
                 Ok((id, said)) => Some(Self::Answer(Told { at, id, said })),
                 Err(error) => {
                     findings.take("/answer", error);
                     None
                 }
             },
-            (None, None, None, Some(end)) => Some(Self::End(Ended {
+            (None, None, None, Some(_), None) => Some(Self::Resumed),
+            (None, None, None, None, Some(end)) => Some(Self::End(Ended {
                 success: end.success,
                 print: Print {
                     whole: end.print.0,
@@ -162,7 +167,8 @@ impl Entry {
                 },
             })),
             _ => {
-                findings.refuse("", "exactly one of begin, effect, answer and end wanted");
+                let wanted = "exactly one of begin, effect, answer, resumed and end wanted";
+                findings.refuse("", wanted);
                 None
             }
         };
@@ -256,6 +262,8 @@ ubos_common::wire! {
         nullable effect: EffectJson = "effect", "UAP-12-5";
         /// An answer.
         nullable answer: AnswerJson = "answer", "UAP-12-5";
+        /// What has no answer is asked for again from here on.
+        nullable resumed: bool = "resumed", "UAP-12-5";
         /// The last entry.
         nullable end: EndJson = "end", "UAP-12-5";
     }

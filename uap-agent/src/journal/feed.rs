@@ -61,7 +61,7 @@ impl Feed {
     /// Takes the entry at a place.
     pub(super) fn take(&mut self, n: u64, entry: &Entry) -> Result<(), JournalError> {
         match entry {
-            Entry::Begin(_) => Ok(()),
+            Entry::Begin(_) | Entry::Resumed => Ok(()),
             Entry::Effect(effect) => self.ask(effect),
             Entry::Answer(told) => self.answer(n, told),
             Entry::End(ended) => self.end(ended),

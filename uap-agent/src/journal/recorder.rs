@@ -89,12 +89,15 @@ impl Recorder {
     /// A run that has come to the end of its recording.
     pub(super) fn resume(feed: Feed, next: u64) -> Self {
         let mut recorder = Self::over(feed.engine, feed.printer, next);
-        for (id, (_, effect)) in feed.asked {
-            recorder.asked.insert(id);
-            recorder.out.push_back(RecorderOutput::of(effect));
-        }
         let mut effects: Vec<Effect> = Vec::new();
         let mut entries = Vec::new();
+        // Of several who resume the run at once, one gets to write; the others have done nothing then.
+        let asks_again = feed.result.is_none() && !feed.asked.is_empty();
+        entries.extend(asks_again.then_some(Entry::Resumed));
+        for (id, (_, effect)) in feed.asked {
+            recorder.asked.insert(id);
+            effects.push(effect);
+        }
         for (asked, effect) in feed.fresh {
             recorder.asked.insert(asked.id);
             entries.push(Entry::Effect(asked));
@@ -141,8 +144,12 @@ impl Recorder {
             },
             Writing::Questions(effects) => {
                 // Where only the end could not be written, all that it follows from is: it holds.
-                let asks =
-                    |effect: &Effect| !matches!(effect, Effect::Event(_) | Effect::Finished(_));
+                let asks = |effect: &Effect| {
+                    !matches!(
+                        effect,
+                        Effect::Event(_) | Effect::Cancel(_) | Effect::Finished(_)
+                    )
+                };
                 match written {
                     Err(error) if effects.iter().any(asks) => self.fail(&error),
                     _ => self.out.extend(effects.into_iter().map(RecorderOutput::of)),

@@ -22,8 +22,10 @@ use crate::state::AgentState;
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub(super) begin: Box<Begin>,
-    /// All that follows.
+    /// All that follows. That the run was resumed is left aside.
     pub(super) entries: Vec<Entry>,
+    /// Entries of the journal.
+    written: u64,
 }
 
 /// What a run asked for.
@@ -72,19 +74,23 @@ impl Recording {
             let entry = entry.map_err(|error| JournalError::Entry { entry: n, error })?;
             let order = order.check(n, &entry);
             order.map_err(|what| JournalError::Order { entry: n, what })?;
-            read.push(entry);
+            if !matches!(entry, Entry::Resumed) {
+                read.push(entry);
+            }
         }
         let mut read = read.into_iter();
         match read.next() {
             Some(Entry::Begin(begin)) => Ok(Self {
                 begin,
                 entries: read.collect(),
+                written: entries.len() as u64,
             }),
             _ => Err(JournalError::Empty),
         }
     }
 
-    /// The entries, as a journal keeps them: [`Journal::append`] at 0 makes another journal of them.
+    /// The entries, as a journal keeps them, but for those that tell of a resumption: [`Journal::append`] at 0 makes
+    /// another journal of them.
     #[must_use]
     pub fn to_entries(&self) -> Vec<RawObject> {
         let begin = Entry::Begin(self.begin.clone());
@@ -150,7 +156,7 @@ impl Recording {
                     None => asked.clear(),
                 },
                 Entry::End(_) => asked.clear(),
-                Entry::Begin(_) => {}
+                Entry::Begin(_) | Entry::Resumed => {}
             }
         }
         let outstanding = |(effect, kind): (EffectId, Kind)| Question {
@@ -222,6 +228,7 @@ impl Recording {
         }
         Ok(Self {
             begin: self.begin.clone(),
+            written: entries.len() as u64 + 1,
             entries,
         })
     }
@@ -265,7 +272,7 @@ impl Recording {
         for (n, entry) in (1..).zip(&self.entries) {
             feed.take(n, entry)?;
         }
-        Ok(Recorder::resume(feed, self.entries.len() as u64 + 1))
+        Ok(Recorder::resume(feed, self.written))
     }
 }
 
@@ -296,7 +303,7 @@ impl Order {
             return Err("the beginning as the first entry, and nowhere else, wanted");
         }
         match entry {
-            Entry::Begin(_) => {}
+            Entry::Begin(_) | Entry::Resumed => {}
             Entry::Effect(effect) => {
                 if self.asked.insert(effect.id, Some(effect.kind)).is_some() {
                     return Err("a second effect of this id");

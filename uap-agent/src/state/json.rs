@@ -127,6 +127,18 @@ impl AgentState {
     }
 }
 
+#[cfg(all(feature = "driver", feature = "os"))]
+impl AgentState {
+    /// Why the state would be refused when it is read again, if it would: whoever makes states may have said a message
+    /// twice.
+    pub(crate) fn breach(&self) -> Option<String> {
+        let mut report = Report::default();
+        check(&mut report, self.id, &self.messages, self.plan.as_deref());
+        let found = report.iter().next();
+        found.map(|found| format!("{}: {}", found.pointer, found.message))
+    }
+}
+
 impl Write for AgentState {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);

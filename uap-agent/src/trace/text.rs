@@ -27,6 +27,7 @@ pub(super) fn escape(out: &mut String, text: &str) {
             }
             '\u{7f}' => out.push('\u{2421}'),
             '\u{80}'..='\u{9f}'
+            | '\u{61c}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
@@ -191,11 +192,11 @@ mod tests {
         let mut out = String::new();
         escape(
             &mut out,
-            "</script>&\"'\0\u{1b}[2J\u{7f}\u{202e}x\u{feff}\ny",
+            "</script>&\"'\0\u{1b}[2J\u{7f}\u{202e}x\u{61c}\u{feff}\ny",
         );
         assert_eq!(
             out,
-            "&lt;/script&gt;&amp;&quot;&#39;\u{2400}\u{241b}[2J\u{2421}⟨U+202E⟩x⟨U+FEFF⟩\ny"
+            "&lt;/script&gt;&amp;&quot;&#39;\u{2400}\u{241b}[2J\u{2421}⟨U+202E⟩x⟨U+061C⟩⟨U+FEFF⟩\ny"
         );
     }
 

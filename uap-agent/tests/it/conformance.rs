@@ -13,8 +13,8 @@ use uap_agent::middleware::{LoggingOptions, logging};
 use uap_agent::state::StateError;
 use uap_agent::{
     AgentOptions, AgentState, AgentStreamEvent, CheckpointMetadata, CheckpointStore,
-    ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, Runtime, SubagentTool, ThreadTree,
-    UapEventType, agent, plan, react, tool_loop,
+    ExecutionStrategy, LoopOptions, PlanOptions, PlanStep, PlanStepStatus, ReactOptions, Runtime,
+    SubagentTool, ThreadTree, UapEventType, agent, plan, react, tool_loop,
 };
 use ubos_common::conformance::{prove, run};
 use ubos_common::id::IdSource;
@@ -262,4 +262,129 @@ fn lines_that_are_no_recording_are_refused() {
             .contains("line 1: an event of step 1 in step 0"),
         "{report}"
     );
+}
+
+/// An event of an agent, as a line.
+fn told(kind: &str, step: u64, data: &str) -> Vec<u8> {
+    let agent = "00000000-0000-4000-8000-00000000000a";
+    let uap = format!(r#"{{"type":"{kind}","step":{step},"agentId":"{agent}","data":{data}}}"#);
+    format!(r#"{{"source":"uap","uap":{uap}}}"#).into_bytes()
+}
+
+// spec: UAP-8-5
+#[test]
+fn a_run_that_failed_leaves_nothing_for_the_next_to_answer_for() {
+    let ids = &mut IdSource::seeded(5);
+    let sub = |more: &str| {
+        let id = "00000000-0000-4000-8000-00000000000b";
+        format!(r#"{{"subagentId":"{id}","subagentType":"scout","parentToolCallId":"c1"{more}}}"#)
+    };
+    let calls = r#"{"toolCalls":[{"toolCallId":"c1","toolName":"scout","arguments":{}}]}"#;
+    // The first run breaks off behind its sub-agent; the second begins from where the first began.
+    let failed = Recording::new()
+        .event(&told("step_start", 1, "{}"))
+        .event(&told("action", 1, calls))
+        .event(&told("subagent_start", 1, &sub("")))
+        .event(&told("subagent_end", 1, &sub(r#","success":true"#)));
+    let state = AgentState::initial(ids).with_step(ids, 1).to_json();
+    let goes_on = |step: u64| {
+        failed
+            .clone()
+            .event(&told("step_start", step, "{}"))
+            .event(&told("step_end", step, "{}"))
+            .state(state.as_bytes())
+    };
+    let report = runs(&goes_on(1), 1).to_string();
+    assert!(!report.contains("no trace of an agent"), "{report}");
+    let report = runs(&goes_on(2), 1).to_string();
+    assert!(report.contains("no trace of an agent"), "{report}");
+}
+
+// spec: UAP-5-7
+#[test]
+fn a_new_plan_may_take_up_a_step_that_failed() {
+    let ids = &mut IdSource::seeded(6);
+    let step = |id: &str, status| PlanStep::new(id.into(), "look".into(), Vec::new(), status);
+    let (completed, failed, pending) = (
+        PlanStepStatus::Completed,
+        PlanStepStatus::Failed,
+        PlanStepStatus::Pending,
+    );
+    let mut judged = |before: [PlanStepStatus; 2], after: [PlanStepStatus; 2]| {
+        let mut recording = Recording::new();
+        for (n, [one, two]) in (2..).zip([before, after]) {
+            let state = AgentState::initial(ids)
+                .with_step(ids, n)
+                .with_plan(ids, vec![step("one", one), step("two", two)]);
+            recording = recording.state(state.to_json().as_bytes());
+        }
+        let report = runs(&recording, 1).to_string();
+        report.contains("goes back")
+    };
+    assert!(!judged(
+        [completed.clone(), failed],
+        [completed.clone(), pending.clone()]
+    ));
+    assert!(judged(
+        [completed.clone(), pending.clone()],
+        [pending.clone(), pending]
+    ));
+}
+
+// spec: UAP-12-6
+#[test]
+fn a_state_as_large_as_stores_keep_is_no_breach() {
+    let ids = &mut IdSource::seeded(7);
+    let state = AgentState::initial(ids).with_step(ids, 1).with_metadata(
+        ids,
+        "long",
+        upp::json_text(&"x".repeat(5 << 20)),
+    );
+    let line = format!(r#"{{"state":{}}}"#, state.to_json());
+    let report = runs(&Recording::read_lines(&line).unwrap(), 1);
+    assert!(report.is_conformant(), "{report}");
+}
+
+// spec: UAP-9-3
+#[test]
+fn a_log_is_judged_by_what_its_level_and_its_errors_let_it_say() {
+    let judged = |lines: &[&str]| {
+        let all = lines.iter();
+        let recording = all.fold(Recording::new(), |recording, line| recording.log(line));
+        runs(&recording, 1).is_conformant()
+    };
+    let (began, ended) = (
+        "[UAP:INFO] Execution started agent=a",
+        "[UAP:INFO] Execution completed agent=a tokens=3",
+    );
+    let failed = "[UAP:ERROR] Execution failed agent=a error=x";
+    for good in [
+        // At level error nothing else is said.
+        &[failed, failed][..],
+        // What is said in a message is none of its lines.
+        &[
+            began,
+            "[UAP:DEBUG] Input: what does Execution failed mean?",
+            ended,
+        ],
+        &[
+            began,
+            "[UAP:ERROR] Execution failed error=no Execution started",
+        ],
+        // A layer outside of it failed behind it.
+        &[began, ended, failed],
+    ] {
+        assert!(judged(good), "{good:?}");
+    }
+    for bad in [
+        &[began][..],
+        &[began, began, ended],
+        &[ended],
+        &[began, ended, failed, failed],
+        &[began, "[UAP:INFO] Execution failed agent=a"],
+        &[began, "[UAP:INFO] Execution completed agent=a"],
+        &["Execution started"],
+    ] {
+        assert!(!judged(bad), "{bad:?}");
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, FileCheckpoints, agent,
+    AgentOptions, AgentState, CheckpointError, CheckpointMetadata, CheckpointStore,
+    FileCheckpoints, agent,
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
@@ -54,6 +55,29 @@ fn the_layout_is_the_standard_one_and_survives_the_process() {
         block_on(again.load_metadata("a/b")).unwrap(),
         Some(metadata)
     );
+}
+
+// spec: UAP-12-3
+#[test]
+fn a_folder_of_another_session_is_left_to_it() {
+    let (folder, store) = store();
+    let (metadata, state) = checkpoint("Alice");
+    block_on(store.save(metadata.clone(), state)).unwrap();
+    drop(store);
+    // As a file system has it that does not tell upper from lower case.
+    let (theirs, ours) = (folder.path().join("Alice"), folder.path().join("alice"));
+    fs::rename(theirs, &ours).unwrap();
+    let store = FileCheckpoints::open(folder.path()).unwrap();
+    let is_refused = |error| matches!(error, CheckpointError::Session(_));
+    assert!(is_refused(block_on(store.load("alice")).unwrap_err()));
+    assert!(is_refused(
+        block_on(store.load_metadata("alice")).unwrap_err()
+    ));
+    let (other, state) = checkpoint("alice");
+    assert!(is_refused(block_on(store.save(other, state)).unwrap_err()));
+    assert!(is_refused(block_on(store.delete("alice")).unwrap_err()));
+    let kept = fs::read_to_string(ours.join("metadata.json")).unwrap();
+    assert_eq!(kept, ubos_common::json::to_string(&metadata));
 }
 
 // spec: UAP-12-3
@@ -136,5 +160,29 @@ fn a_run_leaves_its_state_in_files() {
     assert_eq!(
         block_on(store.load_metadata("kept")).unwrap().unwrap().step,
         1
+    );
+}
+
+// spec: UAP-12-1, UAP-12-3
+#[test]
+fn a_state_that_would_not_be_read_back_takes_no_place() {
+    let (_folder, store) = store();
+    let (store, failures) = (Arc::new(store), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&failures);
+    let model = ScriptedModel::with(|_| Some(Reply::text("hello")));
+    let options = AgentOptions::new(Arc::new(model))
+        .with_session_id("s")
+        .with_checkpoints(store.clone())
+        .with_on_save_failed(move |error| told.lock().unwrap().push(error.clone()));
+    let agent = agent(options).unwrap();
+    let stamp = upp::Stamp::new(&mut IdSource::seeded(9), Timestamp::EPOCH);
+    let hello = upp::Message::user(stamp, "hi");
+    let once = block_on(agent.generate(hello.clone(), &agent.initial_state())).unwrap();
+    // The same message once more: its id is there twice.
+    block_on(agent.generate(hello, &once.state)).unwrap();
+    assert_eq!(block_on(store.load("s")).unwrap(), Some(once.state));
+    let failures = failures.lock().unwrap();
+    assert!(
+        matches!(&failures[..], [CheckpointError::Unreadable(why)] if why.starts_with("/messages/2/id"))
     );
 }

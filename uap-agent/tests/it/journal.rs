@@ -1,5 +1,6 @@
 //! Journals: what is recorded is not done again, and what is not is.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::executor::block_on;
@@ -23,7 +24,7 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_string};
 use ubos_common::time::{Mono, Now};
 use upp::{
-    ErrorCode, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
+    ErrorCode, FnTool, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
     ModelEvent, ModelStream, Reply, ScriptedModel, StreamEvent, StreamEventType, Tool,
     ToolExecution, UppError, object,
 };
@@ -342,7 +343,7 @@ fn a_harness_that_watches_finds_what_is_wrong() {
             "moody"
         }
         fn begin(&self) -> Box<dyn StrategyRun> {
-            let mood = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let mood = self.0.fetch_add(1, Ordering::Relaxed);
             Box::new(MoodyRun(mood))
         }
     }
@@ -607,6 +608,70 @@ fn an_abort_is_recorded_like_an_answer() {
         assert_eq!(resumed.unwrap_err().state.to_json(), ended.state.to_json());
         assert_eq!(block_on(kept.read()).unwrap(), entries);
     }
+}
+
+// spec: UAP-12-5
+#[test]
+fn of_two_who_resume_one_run_at_once_one_does_nothing() {
+    let [looped, ..] = strategies();
+    let (_, whole, result) = recorded(asking(&looped));
+    let entries = block_on(whole.read()).unwrap();
+    let call = entries
+        .iter()
+        .position(|entry| entry.as_str().contains(r#""kind":"tool""#))
+        .unwrap();
+    // Killed while its tools ran.
+    for count in [call, call + 1, call + 3] {
+        let kept = cut(&whole, count);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counting = |name: &str| -> Arc<dyn Tool> {
+            let ran = Arc::clone(&ran);
+            let schema = object(r#"{"type":"object"}"#).unwrap();
+            let run = move |arguments: RawObject, _| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(Ok(arguments.into()))
+            };
+            Arc::new(FnTool::new(name, "Echoes", schema, run))
+        };
+        let (one, mut options) = (agent(asking(&looped)).unwrap(), asking(&looped));
+        options.llm.tools.tools = [counting("echo"), counting("other")].into();
+        let other = agent(options).unwrap();
+        let (first, second) = block_on(async {
+            let first = one.resume(kept.clone()).await.unwrap();
+            let second = other.resume(kept.clone()).await.unwrap();
+            (first.result().await, second.result().await)
+        });
+        assert_eq!(first.unwrap(), result);
+        let error = second.unwrap_err().error.to_string();
+        assert!(error.contains("another run writes to it"), "{error}");
+        assert_eq!(ran.load(Ordering::Relaxed), 0, "cut at {count}");
+    }
+}
+
+// spec: UAP-12-5
+#[test]
+fn an_abort_whose_end_cannot_be_written_is_an_abort() {
+    let [looped, ..] = strategies();
+    let aborted = |most: usize| {
+        let journal = Arc::new(MemoryJournal::with_max_bytes(most));
+        let mut options = asking(&looped);
+        options.llm.model = Arc::new(ScriptedModel::with(|_| Some(Reply::hang())));
+        let agent = agent(options).unwrap();
+        let state = agent.initial_state();
+        let error = block_on(async {
+            let mut run = agent.record(journal.clone()).stream("go", &state);
+            while run.next().now_or_never().is_some() {}
+            run.abort();
+            run.result().await.unwrap_err()
+        });
+        (error.error.code, block_on(journal.read()).unwrap())
+    };
+    let (_, whole) = aborted(MemoryJournal::DEFAULT_BYTES);
+    let (end, before) = whole.split_last().unwrap();
+    assert!(end.as_str().contains(r#""end":"#));
+    let bytes = before.iter().map(|entry| entry.as_str().len()).sum();
+    let (code, kept) = aborted(bytes);
+    assert_eq!((code, kept.len()), (ErrorCode::Cancelled, before.len()));
 }
 
 // spec: UAP-12-5

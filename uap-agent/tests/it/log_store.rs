@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use futures::executor::block_on;
 use uap_agent::{
     AgentOptions, AgentState, CheckpointError, CheckpointHistory, CheckpointMetadata,
-    CheckpointStore, FileCheckpoints, LogCheckpoints, PlanStep, PlanStepStatus, agent,
+    CheckpointStore, FileCheckpoints, LogCheckpoints, MemoryCheckpoints, PlanStep, PlanStepStatus,
+    agent,
 };
 use ubos_common::id::IdSource;
 use ubos_common::time::Timestamp;
@@ -490,4 +491,85 @@ fn a_session_that_was_removed_by_hand_begins_anew() {
     assert_eq!(block_on(log.load("s")).unwrap(), Some(steps.state));
     let files = FileCheckpoints::open(folder.path().join("files")).unwrap();
     assert!(block_on(files.load("s")).unwrap().is_some());
+}
+
+// spec: UAP-12-4, UAP-12-5
+#[test]
+fn a_save_that_is_asked_for_again_is_one_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = || LogCheckpoints::open(folder.path()).unwrap();
+    let memory = MemoryCheckpoints::default();
+    let mut steps = Steps::new(3);
+    steps.step(10);
+    steps.save(&log(), "s").unwrap();
+    steps.save(&memory, "s").unwrap();
+    steps.step(10);
+    let last = steps.metadata("s");
+    // The process was killed before it could say that the save is done: the next one saves again.
+    for _ in 0..2 {
+        block_on(log().save(last.clone(), steps.state.clone())).unwrap();
+        block_on(memory.save(last.clone(), steps.state.clone())).unwrap();
+    }
+    for history in [log().history("s"), memory.history("s")] {
+        let history = block_on(history).unwrap();
+        assert_eq!((history.len(), history.last()), (2, Some(&last)));
+    }
+}
+
+// spec: UAP-12-4
+#[test]
+fn a_log_with_the_last_number_there_is_takes_no_store_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let mut steps = Steps::new(3);
+    for _ in 0..3 {
+        steps.step(10);
+        steps.save(&store, "s").unwrap();
+    }
+    drop(store);
+    let log = |number: u64| folder.path().join("s").join(format!("g{number:016x}"));
+    fs::rename(log(0), log(u64::MAX)).unwrap();
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let pruned = block_on(store.prune("s", 1));
+    assert!(matches!(pruned, Err(CheckpointError::Damaged(_))));
+    assert_eq!(block_on(store.load("s")), Ok(Some(steps.state)));
+}
+
+// spec: UAP-12-4
+#[test]
+fn sessions_that_differ_in_case_alone_have_folders_that_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LogCheckpoints::open(folder.path()).unwrap();
+    let sessions = ["ALICE", "Alice", "alice"];
+    for (seed, session) in (1..).zip(sessions) {
+        let mut steps = Steps::new(seed);
+        steps.step(1);
+        steps.save(&store, session).unwrap();
+    }
+    assert_eq!(block_on(store.list()).unwrap(), sessions);
+    let names = fs::read_dir(folder.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().to_ascii_lowercase());
+    assert_eq!(names.collect::<std::collections::BTreeSet<_>>().len(), 3);
+}
+
+// spec: UAP-12-1, UAP-12-4
+#[test]
+fn a_state_that_would_not_be_read_back_is_not_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = || LogCheckpoints::open(folder.path()).unwrap();
+    let mut steps = Steps::new(3);
+    steps.step(10);
+    let sound = steps.state.clone();
+    let again = sound.messages().get(0).unwrap().clone();
+    steps.state = sound.with_message(&mut steps.ids, again);
+    let is_refused = |error| matches!(error, CheckpointError::Unreadable(_));
+    assert!(is_refused(steps.save(&log(), "s").unwrap_err()));
+    assert_eq!(block_on(log().load("s")), Ok(None));
+    // As a difference it can be read, so it is kept, and not made whole later.
+    let doubled = std::mem::replace(&mut steps.state, sound);
+    steps.save(&log(), "s").unwrap();
+    steps.state = doubled.clone();
+    steps.save(&log(), "s").unwrap();
+    assert!(is_refused(block_on(log().prune("s", 1)).unwrap_err()));
+    assert_eq!(block_on(log().load("s")), Ok(Some(doubled)));
 }

@@ -277,3 +277,50 @@ fn a_cipher_that_fails_writes_nothing() {
         assert_eq!(block_on(store.list()).unwrap(), [""; 0]);
     }
 }
+
+/// A cipher that panics, until it is mended.
+#[derive(Default)]
+struct Panicking(std::sync::atomic::AtomicBool);
+
+impl Panicking {
+    fn pass(&self, bytes: &[u8]) -> Result<Vec<u8>, SealError> {
+        assert!(self.0.load(std::sync::atomic::Ordering::Relaxed), "broken");
+        Ok(bytes.to_vec())
+    }
+}
+
+impl Seal for Panicking {
+    fn seal(&self, _: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.pass(plain)
+    }
+    fn open(&self, _: &[u8], sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.pass(sealed)
+    }
+}
+
+// spec: UAP-15-1
+#[test]
+fn a_cipher_that_panics_takes_no_store_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let seal = Arc::new(Panicking::default());
+    let files = FileCheckpoints::open(folder.path().join("files")).unwrap();
+    let log = LogCheckpoints::open(folder.path().join("log")).unwrap();
+    let stores: [Box<dyn CheckpointStore>; 2] = [
+        Box::new(files.with_seal(seal.clone())),
+        Box::new(log.with_seal(seal.clone())),
+    ];
+    for store in stores {
+        let is_mended = |mended| seal.0.store(mended, std::sync::atomic::Ordering::Relaxed);
+        let panicked = || CheckpointError::Sealed(SealError::Failed("it panicked".into()));
+        let mut steps = Steps::new(1);
+        steps.step(1);
+        is_mended(false);
+        assert_eq!(steps.save(&*store, "s"), Err(panicked()));
+        is_mended(true);
+        steps.save(&*store, "s").unwrap();
+        is_mended(false);
+        assert_eq!(steps.save(&*store, "s"), Err(panicked()));
+        is_mended(true);
+        assert_eq!(block_on(store.load("s")), Ok(Some(steps.state)));
+    }
+}

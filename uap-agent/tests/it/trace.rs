@@ -294,6 +294,33 @@ fn sub_agents_stand_below_the_call_that_made_them() {
     balanced(&page);
 }
 
+// spec: UAP-11-3
+#[test]
+fn times_from_elsewhere_are_drawn_however_far_apart() {
+    for (from, to) in [(0, u64::MAX), (u64::MAX, 0), (1, u64::MAX / 50)] {
+        let lines = [
+            line(from, "step_start", 1, "{}"),
+            line(to, "step_end", 1, "{}"),
+        ];
+        let read = Trace::read_lines(lines.concat().as_bytes(), TraceLimits::default());
+        balanced(&read.unwrap().to_html());
+    }
+}
+
+// spec: UAP-11-3
+#[test]
+fn a_trace_that_is_full_reads_back_within_its_own_bounds() {
+    let whole = traced(hostile_run(), TraceLimits::default());
+    let mut lines = Vec::new();
+    whole.write_lines(&mut lines).unwrap();
+    for most in 1..=lines.len() {
+        let limits = TraceLimits::default().with_max_bytes(most);
+        let (trace, mut lines) = (traced(hostile_run(), limits), Vec::new());
+        trace.write_lines(&mut lines).unwrap();
+        assert_eq!(Trace::read_lines(&lines, limits).unwrap(), trace, "{most}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 

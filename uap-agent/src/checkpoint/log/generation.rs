@@ -78,7 +78,8 @@ pub(super) fn write(
     }
     log.close().map_err(unwritten)?;
     let before = current(session)?;
-    let number = before.map_or(0, |before| before + 1);
+    let number = before.map_or(Some(0), |before| before.checked_add(1));
+    let number = number.ok_or_else(|| damaged("a log with the last number there is"))?;
     fs::rename(session.join(NEW), folder(session, number)).map_err(failed)?;
     sync(session)?;
     if let Some(before) = before {

@@ -32,11 +32,18 @@ ubos_common::wire! {
 }
 
 impl Record {
-    pub(super) fn whole(metadata: &CheckpointMetadata, state: &AgentState) -> Self {
+    /// The whole state, where it could be read back.
+    pub(super) fn whole(
+        metadata: &CheckpointMetadata,
+        state: &AgentState,
+    ) -> Result<Self, CheckpointError> {
+        if let Some(why) = state.breach() {
+            return Err(CheckpointError::Unreadable(why.into()));
+        }
         let mut record = Self::of(metadata);
         record.agent = Some(metadata.agent_id.clone());
         record.state = Some(RawBuf::assume_sound(state.to_json()));
-        record
+        Ok(record)
     }
 
     /// A difference to the record before, whose agent is given.

@@ -109,6 +109,11 @@ impl Session {
         state: AgentState,
         options: &Options,
     ) -> Result<(), CheckpointError> {
+        let is_there = |head: &Head| head.metadata == *metadata && head.state == state;
+        if self.head.as_ref().is_some_and(is_there) {
+            // Asked for again by a run that was killed before it could say that this is done.
+            return Ok(());
+        }
         let found = self.head.as_ref().map(|head| head.metadata.checkpoint_id);
         if let (Some(found), Some(_)) = (found, seen)
             && ![seen, self.attempted].contains(&Some(found))
@@ -174,7 +179,7 @@ impl Session {
             return Err(super::record::damaged("fewer checkpoints than there were"));
         };
         past.seek(first + 1);
-        let mut whole = Some(Record::whole(&metadata, &state));
+        let mut whole = Some(Record::whole(&metadata, &state)?);
         let number = generation::write(&self.folder, name, options, || {
             if let Some(whole) = whole.take() {
                 return Ok(Some(whole));
@@ -239,7 +244,7 @@ impl Head {
                 return Ok((record, head(state, before.back + 1, before.cost, live)));
             }
         }
-        let record = Record::whole(metadata, &state);
+        let record = Record::whole(metadata, &state)?;
         let bytes = record
             .state
             .as_ref()

@@ -31,12 +31,12 @@ impl Page {
              <span class=\"n\">Tokens in</span><span class=\"n\">Tokens out</span><span class=\"lane\">"
         );
         for at in (0..)
-            .map(|n| n * tick)
+            .map(|n: u64| n.saturating_mul(tick))
             .take_while(|at| *at < scale.width)
             .take(12)
         {
             // The last label must not leave the lane.
-            if at * 100 <= scale.width * 94 {
+            if u128::from(at) * 100 <= u128::from(scale.width) * 94 {
                 let label = if scale.width < 1000 {
                     format!("{at}\u{202f}ms")
                 } else {
