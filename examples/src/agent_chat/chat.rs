@@ -54,14 +54,14 @@ impl Chat {
                 line = lines.next() => line.map_err(|err| Stop::Input(err.to_string()))?,
                 _ = self.interrupted.recv() => {
                     if self.is_terminal {
-                        eprintln!();
+                        note!();
                     }
                     return Ok(130);
                 }
             };
             let Some(line) = line else {
                 if self.is_terminal {
-                    eprintln!();
+                    note!();
                 }
                 break;
             };
@@ -117,7 +117,7 @@ impl Chat {
                 Ok(made) => {
                     let node = self.session.tree().node(made);
                     let title = node.map(screen::title).unwrap_or_default();
-                    eprintln!("  branch {title} begins here; /checkout goes there");
+                    note!("  branch {title} begins here; /checkout goes there");
                     None
                 }
                 Err(why) => Some(why),
@@ -127,7 +127,7 @@ impl Chat {
                 Ok(()) => {
                     let node = self.session.current();
                     let (title, count) = (screen::title(node), node.state.messages().len());
-                    eprintln!("  on {title}, {count} messages");
+                    note!("  on {title}, {count} messages");
                     None
                 }
                 Err(why) => Some(why),
@@ -139,7 +139,7 @@ impl Chat {
         };
         out.flush()?;
         if let Some(why) = refused {
-            eprintln!("  {}", screen::clean_line(&why));
+            note!("  {}", screen::clean_line(&why));
             self.has_failed = true;
         }
         Ok(())
@@ -191,10 +191,10 @@ impl Chat {
             _ => screen::clean_line(&error.error.to_string()),
         };
         if ran > 0 {
-            eprintln!("  {what}; what the tools did is kept");
+            note!("  {what}; what the tools did is kept");
             self.session.answered(error.state)?;
         } else {
-            eprintln!("  {what}; the question is not kept");
+            note!("  {what}; the question is not kept");
         }
         // The store's last state is the conversation's again.
         if let (Some(store), Some(name)) = (&self.store, self.agent.session_id()) {

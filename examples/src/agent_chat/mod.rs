@@ -6,11 +6,13 @@
 //! session   the tree and its file       screen    what is shown          trace      what happens, in a file
 //! ```
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program speaks to its user"
-)]
+/// A line on standard error; where nobody reads it any more, none.
+macro_rules! note {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($said)*);
+    }};
+}
 
 mod args;
 mod calc;
@@ -23,7 +25,7 @@ mod session;
 mod tools;
 mod trace;
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -49,13 +51,14 @@ sums, for counting words and for reading files; a path is relative to the folder
 #[must_use]
 pub fn main() -> ExitCode {
     let told = |why: &str, code: u8| {
-        eprintln!("agent-chat: {}", screen::clean_line(why));
+        note!("agent-chat: {}", screen::clean_line(why));
         ExitCode::from(code)
     };
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Parsed::Run(args)) => args,
         Ok(Parsed::Help) => {
-            print!("{USAGE}");
+            // Nobody may be reading any more.
+            let _ = io::stdout().write_all(USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(why) => return told(&format!("{why}; --help tells more"), 2),
@@ -79,7 +82,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> Result<u8, Stop> {
-    let is_terminal = std::io::stdin().is_terminal();
+    let is_terminal = io::stdin().is_terminal();
     // Listened to all the time: one that comes between two events counts too.
     let interrupted = signal(SignalKind::interrupt())?;
     let clock = Clock::start();
@@ -123,7 +126,7 @@ fn store(args: &Args) -> Result<Option<Arc<dyn CheckpointStore>>, Stop> {
     let place = folder.display().to_string();
     let opened = FileCheckpoints::open(folder);
     let store = opened.map_err(|err| Stop::Input(format!("{place}: {err}")))?;
-    let store = store.on_corrupt(|file| eprintln!("agent-chat: {file}"));
+    let store = store.on_corrupt(|file| note!("agent-chat: {file}"));
     Ok(Some(Arc::new(store)))
 }
 
@@ -140,7 +143,7 @@ fn options(args: &Args, store: Option<Arc<dyn CheckpointStore>>) -> Result<Agent
         .with_tools(tools)
         .with_system(SYSTEM)
         .with_execution(strategy)
-        .with_on_save_failed(|err| eprintln!("agent-chat: a state was not kept: {err}"));
+        .with_on_save_failed(|err| note!("agent-chat: a state was not kept: {err}"));
     Ok(match store {
         Some(store) => options
             .with_checkpoints(store)
@@ -155,12 +158,12 @@ fn greet(args: &Args, session: &Session, begun: Begun, is_terminal: bool) {
         session.state().messages().len(),
     );
     match begun {
-        Begun::Resumed => eprintln!("  {} goes on at {title}, {count} messages", args.session),
-        Begun::Rescued => eprintln!(
+        Begun::Resumed => note!("  {} goes on at {title}, {count} messages", args.session),
+        Begun::Rescued => note!(
             "  {} goes on at {title}, {count} messages: its last answer was cut off",
             args.session
         ),
-        Begun::New if is_terminal => eprintln!("  /help lists the commands, Ctrl-D ends"),
+        Begun::New if is_terminal => note!("  /help lists the commands, Ctrl-D ends"),
         Begun::New => {}
     }
 }

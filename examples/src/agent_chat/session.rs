@@ -11,6 +11,9 @@ use ubos_common::json::{Limits, to_vec};
 /// The file of the tree, beside the checkpoint.
 const TREE: &str = "thread-tree.json";
 
+/// Held while the conversation is open.
+const LOCK: &str = "thread-tree.lock";
+
 /// Bytes of a tree that is read.
 const LONGEST: usize = 256 << 20;
 
@@ -20,6 +23,9 @@ pub(super) struct Session {
     tree: ThreadTree,
     ids: IdSource,
     file: Option<PathBuf>,
+    #[expect(clippy::disallowed_types, reason = "the tree is kept in a file")]
+    #[expect(dead_code, reason = "only its drop matters")]
+    lock: Option<std::fs::File>,
 }
 
 /// How a conversation begins.
@@ -38,12 +44,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The tree cannot be read. It stays as it is.
+    /// Another program has it open, or the tree cannot be read. It stays as it is.
     pub(super) fn open(
         folder: Option<&Path>,
         mut ids: IdSource,
         checkpoint: Option<AgentState>,
     ) -> Result<(Self, Begun), String> {
+        let lock = folder.map(lock).transpose()?;
         let file = folder.map(|folder| folder.join(TREE));
         let tree = file.as_deref().map(read).transpose()?.flatten();
         let (tree, mut begun) = match tree {
@@ -53,7 +60,12 @@ impl Session {
                 (ThreadTree::new(&mut ids, state), Begun::New)
             }
         };
-        let mut session = Self { tree, ids, file };
+        let mut session = Self {
+            tree,
+            ids,
+            file,
+            lock,
+        };
         if let Some(state) = checkpoint.filter(|state| session.is_news(state)) {
             session.tree.set_state(state);
             begun = Begun::Rescued;
@@ -140,15 +152,27 @@ impl Session {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
         let next = file.with_extension("next");
         #[expect(clippy::disallowed_types, reason = "the tree is kept in a file")]
         let mut written = std::fs::File::create(&next)?;
         written.write_all(&to_vec(&self.tree))?;
         written.sync_all()?;
         std::fs::rename(next, file)
+    }
+}
+
+/// Holds the conversation, so that no two programs write its tree.
+#[expect(clippy::disallowed_types, reason = "the tree is kept in a file")]
+fn lock(folder: &Path) -> Result<std::fs::File, String> {
+    let place = folder.join(LOCK);
+    let opened = std::fs::create_dir_all(folder).and_then(|()| std::fs::File::create(&place));
+    let file = opened.map_err(|err| format!("{}: {err}", place.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err("the session is open in another agent-chat".to_owned())
+        }
+        Err(std::fs::TryLockError::Error(err)) => Err(format!("{}: {err}", place.display())),
     }
 }
 
@@ -160,7 +184,13 @@ fn read(file: &Path) -> Result<Option<ThreadTree>, String> {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(err) => return Err(format!("{place}: {err}")),
     };
-    let limits = Limits::default().with_max_bytes(LONGEST);
+    // What was written must be read back.
+    let limits = Limits::default()
+        .with_max_bytes(LONGEST)
+        .with_max_string_bytes(LONGEST)
+        .with_max_array_len(LONGEST)
+        .with_max_members(LONGEST)
+        .with_max_depth(Limits::DEEPEST);
     let read = ThreadTree::from_json(&bytes, &limits);
     read.map(Some)
         .map_err(|err| format!("{place}: {}", first_line(&err.to_string())))
@@ -194,6 +224,8 @@ mod tests {
         assert_eq!(begun, Begun::New);
         let state = with_message(&mut session, "one");
         session.answered(state).unwrap();
+        let second = Session::open(Some(dir.path()), IdSource::seeded(9), None);
+        assert!(second.unwrap_err().contains("another agent-chat"));
         let made = session.branch(Some("other")).unwrap();
         assert_eq!(
             session.branch(Some("other")).unwrap_err(),
@@ -204,13 +236,16 @@ mod tests {
         session.checkout("other").unwrap();
         assert_eq!(session.state().messages().len(), 1);
         assert!(session.checkout("another").unwrap_err().contains("/tree"));
+        drop(session);
         // The state of another branch is no news, and one that goes on from here is.
         let (session, begun) = open(dir.path(), 2, Some(state.clone()));
         assert_eq!((begun, session.current().id), (Begun::Resumed, made));
         let mut elsewhere = session;
         let cut = with_message(&mut elsewhere, "three");
+        drop(elsewhere);
         let (session, begun) = open(dir.path(), 3, Some(cut.clone()));
         assert_eq!((begun, session.state()), (Begun::Rescued, &cut));
+        drop(session);
         let (mut session, begun) = open(dir.path(), 4, Some(cut));
         assert_eq!(begun, Begun::Resumed);
         let root = session.tree().root().id.to_string();

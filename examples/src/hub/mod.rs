@@ -8,11 +8,7 @@
 //! shared   the same with a queue that several hubs share
 //! ```
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program speaks to its user"
-)]
+#![expect(clippy::print_stderr, reason = "a program speaks to its user")]
 
 mod args;
 mod desk;
@@ -50,7 +46,7 @@ pub fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {
-            print!("{}", args::USAGE);
+            let _ = std::io::Write::write_all(&mut std::io::stdout(), args::USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(why) => {

@@ -5,11 +5,7 @@
 //! work   what the agent does
 //! ```
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program speaks to its user"
-)]
+#![expect(clippy::print_stderr, reason = "a program speaks to its user")]
 
 mod args;
 pub mod work;
@@ -35,7 +31,7 @@ pub fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {
-            print!("{USAGE}");
+            let _ = std::io::Write::write_all(&mut std::io::stdout(), USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
         Err(why) => return told(&format!("{why}; --help tells more"), 2),

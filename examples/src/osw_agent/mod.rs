@@ -1,10 +1,6 @@
 //! `agent`: the reference agent. A core launches it; it offers five small tools and no others.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program speaks to its user"
-)]
+#![expect(clippy::print_stderr, reason = "a program speaks to its user")]
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,7 +37,7 @@ pub fn main() -> ExitCode {
     let server = match arguments.split_first() {
         None => None,
         Some((help, _)) if matches!(help.as_str(), "--help" | "-h") => {
-            print!("{USAGE}");
+            let _ = std::io::Write::write_all(&mut std::io::stdout(), USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
         Some((mcp, [command, arguments @ ..])) if mcp == "--mcp" => Some((command, arguments)),
