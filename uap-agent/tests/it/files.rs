@@ -175,11 +175,12 @@ fn a_state_that_would_not_be_read_back_takes_no_place() {
         .with_checkpoints(store.clone())
         .with_on_save_failed(move |error| told.lock().unwrap().push(error.clone()));
     let agent = agent(options).unwrap();
-    let stamp = upp::Stamp::new(&mut IdSource::seeded(9), Timestamp::EPOCH);
-    let hello = upp::Message::user(stamp, "hi");
+    let ids = &mut IdSource::seeded(9);
+    let hello = upp::Message::user(upp::Stamp::new(ids, Timestamp::EPOCH), "hi");
     let once = block_on(agent.generate(hello.clone(), &agent.initial_state())).unwrap();
     // The same message once more: its id is there twice.
-    block_on(agent.generate(hello, &once.state)).unwrap();
+    let doubled = once.state.with_message(ids, hello);
+    block_on(agent.generate("again", &doubled)).unwrap();
     assert_eq!(block_on(store.load("s")).unwrap(), Some(once.state));
     let failures = failures.lock().unwrap();
     assert!(
