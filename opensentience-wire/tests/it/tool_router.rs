@@ -120,6 +120,15 @@ async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
         call(&router, "com.example.b/echo", json!({})).await.status,
         Status::Succeeded
     );
+    // The view may still show the one that died: wait for its successor first.
+    let started = || {
+        let records = records.lock().unwrap();
+        let is_start = |record: &&String| *record == "agent.run_started";
+        records.iter().filter(is_start).count()
+    };
+    while started() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     while router.view().agents.len() < 2 {
         assert!(router.view_changed().await);
     }
