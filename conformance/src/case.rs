@@ -287,7 +287,7 @@ impl<L> Recorder<L> {
     /// Records that the peer does not know what the case asks of it; the case ends as
     /// [`Verdict::Unknown`], whatever was recorded.
     pub fn peer_does_not_know(&mut self, what: impl Into<String>) {
-        self.unknown.get_or_insert(what.into());
+        self.unknown.get_or_insert_with(|| what.into());
     }
 
     /// Whether a line was dropped: the case fails, and a scenario need not go on.

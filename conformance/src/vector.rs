@@ -176,7 +176,8 @@ impl<A: PartialEq + fmt::Display> Judge<Answered<A>> for SameAnswer {
         self.judged += 1;
         if line.answer != line.expected {
             let seen = format!("{} where {} is wanted", line.answer, line.expected);
-            self.wrong.get_or_insert((line.vector.clone(), seen));
+            self.wrong
+                .get_or_insert_with(|| (line.vector.clone(), seen));
         }
     }
 
