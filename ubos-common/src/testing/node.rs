@@ -270,14 +270,11 @@ impl<M: Machine + 'static, W: Wiring<M>> AnyNode<W::Event> for Node<M, W> {
 
     fn poll(&mut self, now: Now) -> Option<Outside<W::Event>> {
         loop {
-            let action = match self.next_action() {
-                Some(action) => action,
-                None => {
-                    let output = self.machine.as_mut()?.poll_output()?;
-                    self.wiring
-                        .perform(self.machine.as_mut()?, now, output, &mut self.actions);
-                    continue;
-                }
+            let Some(action) = self.next_action() else {
+                let machine = self.machine.as_mut()?;
+                let output = machine.poll_output()?;
+                self.wiring.perform(machine, now, output, &mut self.actions);
+                continue;
             };
             return Some(match action {
                 Action::Send(link, bytes) => Outside::Send(link, bytes),
