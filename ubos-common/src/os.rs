@@ -73,8 +73,8 @@ impl Clock {
         }
     }
 
-    /// Both clocks now. A calendar clock before 1970 reads as its first second, one after the year 9999 as
-    /// [`Timestamp::MAX`].
+    /// Both clocks now; the calendar clock to the millisecond, which is what the wire carries. Before 1970 it
+    /// reads as the epoch, after the year 9999 as the last millisecond of that year.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -83,7 +83,7 @@ impl Clock {
     pub fn now(&self) -> Now {
         let mono = Mono::ZERO.saturating_add(self.zero.elapsed());
         let wall = match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-            Ok(since) => Timestamp::EPOCH.saturating_add(since),
+            Ok(since) => Timestamp::EPOCH.saturating_add(since).truncated_to_millis(),
             Err(_) => Timestamp::EPOCH,
         };
         Now::new(mono, wall)

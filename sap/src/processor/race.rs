@@ -228,8 +228,9 @@ impl TimeLimits {
     /// When to look again.
     fn next(&self, now: Now) -> Option<Mono> {
         let deadline = self.deadline.map(|deadline| {
-            let left = deadline.saturating_since(now.wall).saturating_add(1);
-            now.mono.saturating_add(Duration::from_secs(left))
+            // The deadline itself is in time; clocks count in milliseconds.
+            let left = deadline.saturating_since(now.wall) + Duration::from_millis(1);
+            now.mono.saturating_add(left)
         });
         let last = self
             .last

@@ -200,8 +200,9 @@ impl Work {
         }
         // The calendar may have jumped since the last look.
         self.deadline_at = self.deadline.map(|deadline| {
-            let left = deadline.saturating_since(now.wall).saturating_add(1);
-            now.mono.saturating_add(Duration::from_secs(left))
+            // The deadline itself is in time; clocks count in milliseconds.
+            let left = deadline.saturating_since(now.wall) + Duration::from_millis(1);
+            now.mono.saturating_add(left)
         });
     }
 

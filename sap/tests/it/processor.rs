@@ -511,7 +511,7 @@ fn the_cache_answers_as_the_policy_says() {
             hit.constitutional_evidence.citations,
             Some(vec!["ubos://a".to_owned()])
         );
-        assert_eq!(hit.reported_at, clock.now().wall);
+        assert_eq!(hit.reported_at, clock.now().wall.into());
     }
     clock.go_on(Duration::from_secs(1));
     assert!(
