@@ -8,14 +8,14 @@ use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
-use crate::id::IdSource;
+use crate::id::{Generator, IdSource};
 use crate::time::{Mono, Now, Timestamp};
 
 /// A generator that was seeded by the operating system once, so that no id costs a system call.
-pub(crate) struct Generator(ChaCha12Rng);
+struct OsSeeded(ChaCha12Rng);
 
-impl Generator {
-    pub(crate) fn next(&mut self) -> u64 {
+impl Generator for OsSeeded {
+    fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 }
@@ -37,7 +37,7 @@ impl IdSource {
     pub fn from_os() -> Result<Self, OsError> {
         let mut seed = Zeroizing::new([0; 32]);
         fill_random(seed.as_mut())?;
-        Ok(Self::from_generator(Generator(ChaCha12Rng::from_seed(
+        Ok(Self::from_generator(OsSeeded(ChaCha12Rng::from_seed(
             *seed,
         ))))
     }

@@ -188,7 +188,9 @@ impl Work {
         if !self.stage.is_open() {
             return;
         }
-        let late = self.deadline.is_some_and(|deadline| now.wall > deadline);
+        let late = self
+            .deadline
+            .is_some_and(|deadline| now.wall.truncated_to_second() > deadline);
         let used = self
             .started
             .map(|started| now.mono.saturating_since(started));
@@ -200,8 +202,9 @@ impl Work {
         }
         // The calendar may have jumped since the last look.
         self.deadline_at = self.deadline.map(|deadline| {
-            // The deadline itself is in time; clocks count in milliseconds.
-            let left = deadline.saturating_since(now.wall) + Duration::from_millis(1);
+            // Times on the wire are whole seconds: all of the deadline's second is in time.
+            let over = deadline.saturating_add(Duration::from_secs(1));
+            let left = over.saturating_since(now.wall);
             now.mono.saturating_add(left)
         });
     }

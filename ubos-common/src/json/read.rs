@@ -221,7 +221,29 @@ impl<'a, T: Read<'a>> Read<'a> for BTreeMap<String, T> {
 
 impl Read<'_> for uuid::Uuid {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        crate::id::read_uuid(reader)
+        read_uuid(reader)
+    }
+}
+
+/// Reads a UUID: strictly, or with advice in any spelling that the lenient profile accepts.
+#[doc(hidden)]
+pub fn read_uuid(reader: &mut Reader<'_>) -> Result<uuid::Uuid, Fault> {
+    let at = reader.offset();
+    let text = reader.str()?;
+    match crate::id::parse_hyphenated(&text) {
+        Ok(uuid) => Ok(uuid),
+        Err(_) if reader.is_lenient() && text.len() <= 64 => match uuid::Uuid::try_parse(&text) {
+            Ok(uuid) => {
+                reader.tolerate(
+                    at,
+                    "id_form",
+                    "an id in another form than the hyphenated one",
+                );
+                Ok(uuid)
+            }
+            Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
+        },
+        Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
     }
 }
 

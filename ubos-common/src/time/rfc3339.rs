@@ -5,7 +5,8 @@ use core::str::FromStr;
 
 use time::format_description::well_known;
 
-use super::{TimeError, Timestamp};
+use super::TimeError;
+use super::timestamp::{self, Timestamp};
 
 /// An RFC 3339 time that keeps the text it was read from.
 ///
@@ -100,6 +101,24 @@ pub fn rfc3339(text: &str) -> Result<Timestamp, TimeError> {
     // The offset may carry the last day over the end of the calendar.
     let utc = parsed.checked_to_utc().ok_or(TimeError::Range)?;
     Timestamp::new(utc.unix_timestamp(), utc.nanosecond()).ok_or(TimeError::Range)
+}
+
+impl FromStr for Timestamp {
+    type Err = TimeError;
+
+    fn from_str(text: &str) -> Result<Self, TimeError> {
+        // The form that this type writes is read without a calendar library's parser.
+        if let Some((moment, fraction)) = text.as_bytes().split_first_chunk::<19>()
+            && let [b'.', m1, m2, m3, b'Z'] = *fraction
+            && [m1, m2, m3].iter().all(u8::is_ascii_digit)
+        {
+            let [m1, m2, m3] = [m1, m2, m3].map(|digit| u32::from(digit - b'0'));
+            let nanos = (m1 * 100 + m2 * 10 + m3) * 1_000_000;
+            let second = timestamp::read_date_and_time(moment)?;
+            return Self::new(second.unix(), nanos).ok_or(TimeError::Range);
+        }
+        rfc3339(text)
+    }
 }
 
 #[cfg(test)]

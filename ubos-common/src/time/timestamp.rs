@@ -1,13 +1,11 @@
 //! Moments in UTC.
 
 use core::fmt;
-use core::str::FromStr;
 use core::time::Duration;
 
-use time::UtcDateTime;
+use time::{Date, Month, PrimitiveDateTime, Time, UtcDateTime};
 
-use super::whole_second::read_date_and_time;
-use super::{TimeError, rfc3339};
+use super::TimeError;
 
 /// A moment in UTC, to the nanosecond, in the years 0000 to 9999.
 ///
@@ -136,27 +134,6 @@ impl Timestamp {
             .and_then(|seconds| Self::new(seconds, nanos % SECOND))
             .unwrap_or(Self::MAX)
     }
-
-    fn from_text(text: &str) -> Result<Self, TimeError> {
-        // The form that this type writes is read without a calendar library's parser.
-        if let Some((moment, fraction)) = text.as_bytes().split_first_chunk::<19>()
-            && let [b'.', m1, m2, m3, b'Z'] = *fraction
-            && [m1, m2, m3].iter().all(u8::is_ascii_digit)
-        {
-            let [m1, m2, m3] = [m1, m2, m3].map(|digit| u32::from(digit - b'0'));
-            let nanos = (m1 * 100 + m2 * 10 + m3) * 1_000_000;
-            return read_date_and_time(moment).map(|at| Self { nanos, ..at });
-        }
-        rfc3339(text)
-    }
-}
-
-impl FromStr for Timestamp {
-    type Err = TimeError;
-
-    fn from_str(text: &str) -> Result<Self, TimeError> {
-        Self::from_text(text)
-    }
 }
 
 impl fmt::Display for Timestamp {
@@ -222,6 +199,49 @@ pub(super) fn date_and_time(at: Timestamp) -> [u8; 19] {
     text
 }
 
+/// Reads `YYYY-MM-DDTHH:MM:SS`.
+pub(super) fn read_date_and_time(text: &[u8; 19]) -> Result<Timestamp, TimeError> {
+    let [
+        y1,
+        y2,
+        y3,
+        y4,
+        b'-',
+        mo1,
+        mo2,
+        b'-',
+        d1,
+        d2,
+        b'T',
+        h1,
+        h2,
+        b':',
+        mi1,
+        mi2,
+        b':',
+        s1,
+        s2,
+    ] = *text
+    else {
+        return Err(TimeError::Shape);
+    };
+    let year = i32::from(pair(y1, y2)?) * 100 + i32::from(pair(y3, y4)?);
+    let month = Month::try_from(pair(mo1, mo2)?).map_err(|_| TimeError::Range)?;
+    let date =
+        Date::from_calendar_date(year, month, pair(d1, d2)?).map_err(|_| TimeError::Range)?;
+    let time = Time::from_hms(pair(h1, h2)?, pair(mi1, mi2)?, pair(s1, s2)?)
+        .map_err(|_| TimeError::Range)?;
+    let at = PrimitiveDateTime::new(date, time).assume_utc();
+    Timestamp::from_unix(at.unix_timestamp()).ok_or(TimeError::Range)
+}
+
+fn pair(tens: u8, ones: u8) -> Result<u8, TimeError> {
+    match (tens, ones) {
+        (b'0'..=b'9', b'0'..=b'9') => Ok((tens - b'0') * 10 + (ones - b'0')),
+        _ => Err(TimeError::Shape),
+    }
+}
+
 /// The last decimal digit of a number.
 fn ascii(value: u32) -> u8 {
     b'0' + u8::try_from(value % 10).unwrap_or(0)
@@ -239,6 +259,7 @@ fn civil(days: i64) -> (u32, u32, u32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rfc3339;
     use super::*;
     use proptest::prelude::*;
 

@@ -3,8 +3,6 @@
 use core::fmt;
 use core::str::FromStr;
 
-use time::{Date, Month, PrimitiveDateTime, Time};
-
 use super::TimeError;
 use super::timestamp::{self, Timestamp};
 
@@ -56,50 +54,7 @@ impl WholeSecond {
             return Err(TimeError::Shape);
         };
         let moment = moment.try_into().map_err(|_| TimeError::Shape)?;
-        read_date_and_time(moment).map(Self)
-    }
-}
-
-/// Reads `YYYY-MM-DDTHH:MM:SS`.
-pub(super) fn read_date_and_time(text: &[u8; 19]) -> Result<Timestamp, TimeError> {
-    let [
-        y1,
-        y2,
-        y3,
-        y4,
-        b'-',
-        mo1,
-        mo2,
-        b'-',
-        d1,
-        d2,
-        b'T',
-        h1,
-        h2,
-        b':',
-        mi1,
-        mi2,
-        b':',
-        s1,
-        s2,
-    ] = *text
-    else {
-        return Err(TimeError::Shape);
-    };
-    let year = i32::from(pair(y1, y2)?) * 100 + i32::from(pair(y3, y4)?);
-    let month = Month::try_from(pair(mo1, mo2)?).map_err(|_| TimeError::Range)?;
-    let date =
-        Date::from_calendar_date(year, month, pair(d1, d2)?).map_err(|_| TimeError::Range)?;
-    let time = Time::from_hms(pair(h1, h2)?, pair(mi1, mi2)?, pair(s1, s2)?)
-        .map_err(|_| TimeError::Range)?;
-    let at = PrimitiveDateTime::new(date, time).assume_utc();
-    Timestamp::from_unix(at.unix_timestamp()).ok_or(TimeError::Range)
-}
-
-fn pair(tens: u8, ones: u8) -> Result<u8, TimeError> {
-    match (tens, ones) {
-        (b'0'..=b'9', b'0'..=b'9') => Ok((tens - b'0') * 10 + (ones - b'0')),
-        _ => Err(TimeError::Shape),
+        timestamp::read_date_and_time(moment).map(Self)
     }
 }
 
