@@ -284,7 +284,7 @@ fn deadline_and_budgets_end_a_task() {
         code(&hanging(&Log::default()), &clock, &no_cache()),
         Some(ErrorCode::Timeout)
     );
-    assert_eq!(clock.now().wall.to_string(), "2025-09-28T11:00:01Z");
+    assert_eq!(clock.now().wall.to_string(), "2025-09-28T11:00:01.000Z");
     // Over on arrival: nothing runs.
     let (log, calls) = (Log::default(), Arc::default());
     assert_eq!(
