@@ -201,7 +201,7 @@ impl Graph {
 
     /// Whether a step runs only when it is called: in the place of one that failed, or when all others have ended.
     #[must_use]
-    pub fn stands_by(&self, number: usize) -> bool {
+    pub fn is_deferred(&self, number: usize) -> bool {
         let scope = |step: &Step| self.scopes.get(step.scope).and_then(|scope| scope.last);
         self.step(number)
             .is_some_and(|step| step.policy.replaces.is_some() || scope(step) == Some(number))

@@ -8,7 +8,7 @@ use ubos_common::json::RawBuf;
 use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::{AgentRecord, Registry};
-use crate::runner::Given;
+use crate::runner::StepInputs;
 
 /// The version of [`RULES`]: it changes when a word of them does.
 pub const RULES_VERSION: &str = "sacp-rules/1";
@@ -126,12 +126,12 @@ pub fn agent_prompt(role: &AgentRole, message: &Message) -> String {
 ///
 /// Spec: SACP 7
 #[must_use]
-pub fn act_prompt(role: &AgentRole, message: &Message, act: &Act, given: &Given) -> String {
+pub fn act_prompt(role: &AgentRole, message: &Message, act: &Act, inputs: &StepInputs) -> String {
     let mut text = head(role);
     section(&mut text, "Act");
     let _ = writeln!(text, "{}", one_line(&ubos_common::json::to_vec(act)));
     section(&mut text, "Outputs of the acts before it");
-    for (step, output) in given.iter() {
+    for (step, output) in inputs.iter() {
         let _ = writeln!(text, "{step}: {}", one_line(output.as_str().as_bytes()));
     }
     section(&mut text, "Message Input");

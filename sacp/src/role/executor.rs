@@ -14,9 +14,9 @@ use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::KNOWN_VERBS;
 use crate::reply::{ErrReply, Reply};
-use crate::runner::{Cause, Config, Given, Input, Output, Runner};
+use crate::runner::{Cause, Config, StepInputs, Input, Output, Runner};
 
-type Handler = Box<dyn Fn(&Message, &Act, &Given) -> Result<RawBuf, Cause> + Send + Sync>;
+type Handler = Box<dyn Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync>;
 
 /// Acts by verb and tool, each a function. It does not delegate.
 ///
@@ -50,7 +50,7 @@ impl LocalExecutor {
         mut self,
         verb: &str,
         tool: &str,
-        handler: impl Fn(&Message, &Act, &Given) -> Result<RawBuf, Cause> + Send + Sync + 'static,
+        handler: impl Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync + 'static,
     ) -> Self {
         self.handlers
             .insert((verb.to_owned(), tool.to_owned()), Box::new(handler));
@@ -70,10 +70,10 @@ impl Executor for LocalExecutor {
             .contains_key(&(act.verb.clone(), act.tool.clone()))
     }
 
-    fn execute(&self, message: &Message, act: &Act, given: &Given) -> Result<RawBuf, Cause> {
+    fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause> {
         match self.handlers.get(&(act.verb.clone(), act.tool.clone())) {
-            Some(handler) => handler(message, act, given),
-            None => Err(Cause::lasting("not an act of this agent")),
+            Some(handler) => handler(message, act, inputs),
+            None => Err(Cause::permanent("not an act of this agent")),
         }
     }
 }
@@ -116,9 +116,9 @@ pub fn answer_alone(
         while let Some(output) = runner.poll_output() {
             match output {
                 Output::Dispatch {
-                    ticket, act, given, ..
+                    ticket, act, inputs, ..
                 } if runner.is_running(ticket) => {
-                    let input = match executor.execute(message, &act, &given) {
+                    let input = match executor.execute(message, &act, &inputs) {
                         Ok(output) => Input::Succeeded { ticket, output },
                         Err(cause) => Input::Failed { ticket, cause },
                     };

@@ -24,7 +24,7 @@ use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::Registry;
 use crate::reply::{Clarify, Reply};
-use crate::runner::{Cause, Given};
+use crate::runner::{Cause, StepInputs};
 use ubos_common::json::RawBuf;
 
 pub use discipline::{Admitted, Voice, admit};
@@ -73,7 +73,7 @@ pub trait Executor {
     /// # Errors
     ///
     /// Why it failed.
-    fn execute(&self, message: &Message, act: &Act, given: &Given) -> Result<RawBuf, Cause>;
+    fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause>;
 }
 
 /// Renders an answer for a person: the one role, besides Interface, that may write prose.

@@ -1,18 +1,18 @@
-//! What is done about an attempt that failed.
+//! Recovery from failed attempts.
 
 use std::sync::Arc;
 
 use ubos_common::time::Now;
 
 use super::outcome::End;
-use super::schedule::Todo;
+use super::schedule::Work;
 use super::steps::Progress;
 use super::{Cause, Failure, Recovery, Runner};
 use crate::draw::StepState;
 use crate::graph::Retry;
 
 impl Runner {
-    /// An attempt failed: the next recovery that can still do something has its turn.
+    /// An attempt failed: applies the next recovery that can still help.
     pub(super) fn on_failure(&mut self, now: Now, step: usize, cause: Cause) {
         loop {
             let Some(run) = self.step_mut(step) else {
@@ -23,18 +23,18 @@ impl Runner {
             let Some(recovery) = recoveries.get(run.recovery) else {
                 return self.fail_scope(now, step, cause);
             };
-            let taken = match recovery {
+            let applied = match recovery {
                 Recovery::Retry(retry) => self.retry(now, step, retry, &cause),
                 Recovery::OtherAgents { up_to } if run.rank < *up_to => {
                     run.rank += 1;
-                    self.again(step);
+                    self.requeue(step);
                     true
                 }
                 Recovery::OtherAgents { .. } => false,
                 Recovery::OtherAct(act) => {
                     (run.instead, run.rank, run.tries) = (Some(act.clone()), 0, 0);
                     run.recovery += 1;
-                    self.again(step);
+                    self.requeue(step);
                     true
                 }
                 Recovery::Skip(value) => {
@@ -45,9 +45,9 @@ impl Runner {
                     self.finish(step, Progress::Failed);
                     true
                 }
-                Recovery::StandIn(other) => self.call_in(step, *other),
+                Recovery::Fallback(other) => self.start_fallback(step, *other),
             };
-            if taken {
+            if applied {
                 return;
             }
             if let Some(run) = self.step_mut(step) {
@@ -57,6 +57,7 @@ impl Runner {
         }
     }
 
+    /// Runs an attempt again, after its wait; returns whether one is left.
     pub(super) fn retry(&mut self, now: Now, step: usize, retry: &Retry, cause: &Cause) -> bool {
         let Some(run) = self.step_mut(step) else {
             return false;
@@ -67,26 +68,27 @@ impl Runner {
         run.tries += 1;
         let wait = retry.wait_after(run.tries);
         if wait.is_zero() {
-            self.again(step);
+            self.requeue(step);
         } else {
             let until = now.mono.saturating_add(wait);
-            run.progress = Progress::Resting { until };
+            run.progress = Progress::BackingOff { until };
             self.set_timer(step, Some(until));
-            self.tell(step, StepState::Waiting);
+            self.emit_state(step, StepState::Waiting);
         }
         true
     }
 
-    pub(super) fn again(&mut self, step: usize) {
+    /// Queues a step for another attempt.
+    pub(super) fn requeue(&mut self, step: usize) {
         if let Some(run) = self.step_mut(step) {
             run.progress = Progress::Ready;
             self.ready.insert(step);
-            self.tell(step, StepState::Waiting);
+            self.emit_state(step, StepState::Waiting);
         }
     }
 
-    /// Has another step stand in; gives whether it still can.
-    pub(super) fn call_in(&mut self, step: usize, other: usize) -> bool {
+    /// Starts a fallback step; returns whether it can still replace this one.
+    pub(super) fn start_fallback(&mut self, step: usize, other: usize) -> bool {
         let Some(run) = self.step_mut(other) else {
             return false;
         };
@@ -99,14 +101,14 @@ impl Runner {
             Progress::Failed | Progress::Skipped | Progress::Cancelled => return false,
             _ => {}
         }
-        run.for_steps.push(step);
-        let first = core::mem::replace(&mut run.stands_by, false);
+        run.replacing.push(step);
+        let first = core::mem::replace(&mut run.is_deferred, false);
         let (gate, scope) = (
             run.gate,
             self.graph.step(other).map_or(0, |node| node.scope),
         );
         if let Some(run) = self.step_mut(step) {
-            run.progress = Progress::Replaced;
+            run.progress = Progress::FallbackRunning;
         }
         if first {
             if let Some(scope) = self.scopes.get_mut(scope) {
@@ -121,14 +123,14 @@ impl Runner {
         true
     }
 
-    /// A step failed for good, and with it its message.
+    /// A step failed for good, and its scope with it.
     pub(super) fn fail_scope(&mut self, now: Now, step: usize, cause: Cause) {
         if let Some(run) = self.step_mut(step) {
             run.progress = Progress::Failed;
             run.cause = Some(cause.clone());
             run.ended = Some(now.mono);
         }
-        self.tell(step, StepState::Failed);
+        self.emit_state(step, StepState::Failed);
         let scope = self.graph.step(step).map_or(0, |node| node.scope);
         let parent = self
             .graph
@@ -137,13 +139,13 @@ impl Runner {
             .and_then(|scope| scope.parent);
         match parent {
             Some(parent) => {
-                self.stop_inner(parent);
-                let why = self
+                self.stop_subtask(parent);
+                let reason = self
                     .graph
                     .step(step)
                     .map(|node| format!("act {} of its subtask: {cause}", node.place));
-                let cause = Cause::tool(why.unwrap_or_default());
-                self.todo.push_back(Todo::Failed(parent, cause));
+                let cause = Cause::tool(reason.unwrap_or_default());
+                self.work.push_back(Work::Failed(parent, cause));
             }
             None => self.end_run(
                 now,

@@ -90,11 +90,11 @@ fn acts_run_in_order_groups_side_by_side_and_a_join_sees_its_group_in_plan_order
     assert_eq!(started(&mut run), [0; 0]);
     done(&mut run, first(2));
     let join = drain(&mut run);
-    let Output::Dispatch { given, act, .. } = &join[0] else {
+    let Output::Dispatch { inputs, act, .. } = &join[0] else {
         panic!("{join:?}")
     };
     assert!(act.is_join());
-    let seen: Vec<_> = given
+    let seen: Vec<_> = inputs
         .iter()
         .map(|(step, output)| (step, output.as_str()))
         .collect();
@@ -236,7 +236,7 @@ fn a_lasting_failure_is_not_tried_again() {
         r#"[["a","T",{}],["b","T",{}]]"#,
         Config::default().with_rule(rule),
     );
-    let cause = Cause::lasting("no such hotel");
+    let cause = Cause::permanent("no such hotel");
     run.handle_input(
         now(1),
         Input::Failed {
@@ -352,10 +352,10 @@ fn a_stand_in_runs_once_only_when_called_and_feeds_the_dependents() {
     done(&mut run, first(3));
     let next = drain(&mut run);
     assert_eq!(dispatched(&next), [first(2), first(4)]);
-    let Output::Dispatch { given, .. } = &next[0] else {
+    let Output::Dispatch { inputs, .. } = &next[0] else {
         panic!()
     };
-    assert_eq!(given.iter().next().unwrap().1.as_str(), "\"out 3\"");
+    assert_eq!(inputs.iter().next().unwrap().1.as_str(), "\"out 3\"");
     // Not called, it does not run, and neither does what waits for it.
     let mut run = run_of(plan(), Config::default());
     done(&mut run, first(1));
@@ -698,7 +698,7 @@ fn a_paused_run_starts_nothing_and_says_when_it_is_quiet() {
 
 #[test]
 fn every_change_is_told_where_that_is_asked_for() {
-    let mut run = runner(r#"[["a","T",{}]]"#, Config::default().telling_steps());
+    let mut run = runner(r#"[["a","T",{}]]"#, Config::default().with_step_events(true));
     done(&mut run, first(1));
     let told = drain(&mut run);
     let states: Vec<_> = told

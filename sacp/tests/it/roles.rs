@@ -7,7 +7,7 @@ use sacp::role::{
     Admitted, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, PlainFormatter,
     Planner, RecipePlanner, Voice, WordInterface, admit, answer_alone, keeps_constraints,
 };
-use sacp::runner::{Cause, Config, Given};
+use sacp::runner::{Cause, Config, StepInputs};
 use sacp::{Act, Code, Group, Message, OutFmt, Plan, Reply, State};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
@@ -202,8 +202,8 @@ fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
 fn executor() -> LocalExecutor {
     LocalExecutor::default()
         .with("get", "ONE", |_, _, _| Ok(raw("1")))
-        .with("join", "SUM", |_, _, given: &Given| {
-            Ok(raw(&given.len().to_string()))
+        .with("join", "SUM", |_, _, inputs: &StepInputs| {
+            Ok(raw(&inputs.len().to_string()))
         })
         .with("break", "IT", |_, _, _| Err(Cause::tool("broken")))
 }

@@ -144,7 +144,7 @@ fn continue_skips_the_dependents_alone_and_fail_fast_ends_the_message() {
             step("d", r#","output_key":"d""#),
         )
     };
-    let down = |tool: &str, _| (tool == "a").then(|| Cause::lasting("down"));
+    let down = |tool: &str, _| (tool == "a").then(|| Cause::permanent("down"));
     let going_on = message(&with(r#","on_error":"continue""#));
     let (order, outcome) = run(&going_on, &down);
     assert_eq!(
