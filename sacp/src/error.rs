@@ -142,7 +142,11 @@ impl ConfigError {
             return Ok(());
         }
         let seen = seen.to_string();
-        Err(Self { field, seen, wanted })
+        Err(Self {
+            field,
+            seen,
+            wanted,
+        })
     }
 
     pub(crate) fn not_zero(field: &'static str, seen: Option<Duration>) -> Result<(), Self> {
@@ -151,6 +155,10 @@ impl ConfigError {
         }
         let wanted = "a timeout must be longer than zero";
         let seen = "0".to_owned();
-        Err(Self { field, seen, wanted })
+        Err(Self {
+            field,
+            seen,
+            wanted,
+        })
     }
 }

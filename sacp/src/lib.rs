@@ -20,7 +20,6 @@
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `conformance` | a kit that tests anybody's validator with the messages of `vectors/` |
 //! | `arbitrary` | generators of messages of both editions, for fuzzing and property tests |
 //!
 //! # Refusing a message, and mending a plan
@@ -53,9 +52,8 @@
 //! ```
 //! use sacp::runner::{Config, Input, Output, Runner};
 //! use sacp::{Message, Reply};
-//! use ubos_common::json::RawBuf;
-//! use ubos_common::machine::Machine as _;
-//! use ubos_common::time::{Mono, Now, Timestamp};
+//! use sacp::ubos_common::json::RawBuf;
+//! use sacp::ubos_common::time::{Mono, Now, Timestamp};
 //!
 //! let text = br#"{"msg_id":"m1","g":"ADD","plan":[
 //!     {"parallel":[["get","ONE",{}],["get","TWO",{}]]},
@@ -85,8 +83,6 @@ pub mod any;
 #[cfg(feature = "arbitrary")]
 mod arbitrary;
 pub mod check;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod draw;
 pub mod error;
 pub mod graph;
@@ -107,7 +103,8 @@ pub mod validate;
 pub mod view;
 
 pub use any::{AnyMessage, Edition};
-pub use error::Code;
+pub use error::{Code, ConfigError};
 pub use message::{Message, OutFmt, State};
 pub use plan::{Act, Group, Item, Plan, Step};
 pub use reply::{Clarify, ErrReply, Reply};
+pub use ubos_common;

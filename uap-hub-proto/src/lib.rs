@@ -3,8 +3,6 @@
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod capability;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod convert;
 mod generated;
 pub mod id;

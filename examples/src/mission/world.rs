@@ -151,7 +151,7 @@ impl Mission {
             .map_err(in_words)?;
         acts.ended
             .unwrap_or_else(|| Err("the plan ended without a word".to_owned()))?;
-        let steps = runner.steps() as u64;
+        let steps = runner.graph().steps().len() as u64;
         self.made.steps.get_or_init(|| steps);
         raw(&json!({ "steps": steps }))
     }
@@ -274,7 +274,10 @@ impl World<Runner> for Acts {
         let screen = &self.mission.parts.screen;
         match output {
             Output::Dispatch {
-                ticket, act, inputs, ..
+                ticket,
+                act,
+                inputs,
+                ..
             } => {
                 let what = format!("act {}: {} {}", ticket.step, act.verb, act.tool);
                 screen.say(Who::Sacp, what);

@@ -50,7 +50,10 @@ pub fn admit(answer: &[u8], form: AnswerForm) -> Result<Admitted, ErrReply> {
             .map(|reply| Admitted::Structured(Box::new(reply)))
             .map_err(|refused| match crate::validate::answer(&refused) {
                 Reply::Err(error) => error,
-                _ => ErrReply::new(Code::MalformedMessage, "the object is not a reply of the protocol"),
+                _ => ErrReply::new(
+                    Code::MalformedMessage,
+                    "the object is not a reply of the protocol",
+                ),
             });
     }
     match form {

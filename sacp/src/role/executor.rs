@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::Now;
 
 use super::Executor;
@@ -14,7 +13,7 @@ use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::KNOWN_VERBS;
 use crate::reply::{ErrReply, Reply};
-use crate::runner::{Cause, Config, StepInputs, Input, Output, Runner};
+use crate::runner::{Cause, Config, Input, Output, Runner, StepInputs};
 
 type Handler = Box<dyn Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync>;
 
@@ -116,7 +115,10 @@ pub fn answer_alone(
         while let Some(output) = runner.poll_output() {
             match output {
                 Output::Dispatch {
-                    ticket, act, inputs, ..
+                    ticket,
+                    act,
+                    inputs,
+                    ..
                 } if runner.is_running(ticket) => {
                     let input = match executor.execute(message, &act, &inputs) {
                         Ok(output) => Input::Succeeded { ticket, output },

@@ -7,8 +7,8 @@
 //! | carries out acts | [`Executor`] | [`LocalExecutor`] |
 //! | renders prose | [`Formatter`] | [`PlainFormatter`] |
 //!
-//! An [`Orchestrator`] takes one message through all of it: check, spawn, delegate, [discipline](admit), answer. An
-//! [`Inbox`] answers a message that comes again as it did the first time.
+//! An [`Orchestrator`](orchestrator::Orchestrator) takes one message through spawning, delegation, [output discipline](admit)
+//! and its answer. An [`Inbox`] gives the answer to a repeated message again.
 //!
 //! Spec: SACP 4, 9
 
@@ -17,7 +17,7 @@ mod executor;
 mod formatter;
 mod inbox;
 mod interface;
-mod orchestrator;
+pub mod orchestrator;
 mod planner;
 
 use crate::message::Message;
@@ -27,14 +27,11 @@ use crate::reply::{Clarify, Reply};
 use crate::runner::{Cause, StepInputs};
 use ubos_common::json::RawBuf;
 
-pub use discipline::{Admitted, Voice, admit};
+pub use discipline::{Admitted, AnswerForm, admit};
 pub use executor::{LocalExecutor, answer_alone};
 pub use formatter::{Labels, PlainFormatter};
 pub use inbox::{Arrival, Inbox};
 pub use interface::WordInterface;
-pub use orchestrator::{
-    Ask, Finished, Orchestrator, OrchestratorConfig, OrchestratorError, Said, Wanted,
-};
 pub use planner::{Planned, RecipePlanner, RegistryPlanner, keeps_constraints};
 
 /// Turns a person's words into a message.

@@ -188,8 +188,7 @@ impl Config {
             let rule = self.rules.iter().find(|rule| rule.matches(act));
             return rule.map(|rule| rule.recoveries.clone()).unwrap_or_default();
         }
-        let mut recoveries: Vec<Recovery> =
-            policy.retry.map(Recovery::Retry).into_iter().collect();
+        let mut recoveries: Vec<Recovery> = policy.retry.map(Recovery::Retry).into_iter().collect();
         // A fallback step that fails ends the message, whatever its own policy says.
         match policy.on_error {
             _ if policy.replaces.is_some() => {}

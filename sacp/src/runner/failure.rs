@@ -101,8 +101,12 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tool { message, .. } => f.write_str(message),
-            Self::Timeout { after, idle: false } => write!(f, "the attempt exceeded its timeout of {after:?}"),
-            Self::Timeout { after, idle: true } => write!(f, "the attempt made no progress for {after:?}"),
+            Self::Timeout { after, idle: false } => {
+                write!(f, "the attempt exceeded its timeout of {after:?}")
+            }
+            Self::Timeout { after, idle: true } => {
+                write!(f, "the attempt made no progress for {after:?}")
+            }
             Self::RunTimeout { after } => write!(f, "the run exceeded its timeout of {after:?}"),
             Self::TooLarge {
                 limit,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 use super::outcome::{End, Outcome};
@@ -157,7 +157,7 @@ pub struct Runner {
     pub(super) gates: Vec<Gate>,
     pub(super) scopes: Vec<ScopeRun>,
     pub(super) ready: BTreeSet<usize>,
-    pub(super) timers: BTreeSet<(Mono, usize)>,
+    pub(super) timers: Timers<usize>,
     pub(super) work: VecDeque<Work>,
     pub(super) running: usize,
     pub(super) bytes: usize,
@@ -218,7 +218,7 @@ impl Runner {
             gates,
             scopes,
             ready: BTreeSet::new(),
-            timers: BTreeSet::new(),
+            timers: Timers::new(),
             work: VecDeque::new(),
             running: 0,
             bytes: 0,
@@ -316,12 +316,7 @@ impl Runner {
             let cause = Cause::RunTimeout { after };
             return self.end_run(now, End::Failed, Some(Failure { step: None, cause }));
         }
-        while let Some((_, step)) = self
-            .timers
-            .first()
-            .copied()
-            .filter(|(at, _)| *at <= now.mono)
-        {
+        while let Some(step) = self.timers.pop_due(now.mono) {
             self.on_timer(now, step);
         }
         self.advance(now);
@@ -338,8 +333,7 @@ impl Runner {
         if self.end.is_some() {
             return None;
         }
-        let timer = self.timers.first().map(|(at, _)| *at);
-        timer.into_iter().chain(self.deadline).min()
+        self.timers.next().into_iter().chain(self.deadline).min()
     }
 
     /// Whether the runner takes more input; `false` while too many outputs wait.

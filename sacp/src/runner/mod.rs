@@ -41,8 +41,3 @@ pub use machine::{Input, Output, Runner, RunnerError, StartError};
 pub use outcome::{End, Outcome, StepReport};
 pub use resume::ResumeError;
 pub use steps::{StepInputs, Ticket};
-
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod tests;

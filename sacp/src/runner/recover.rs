@@ -158,3 +158,61 @@ impl Runner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::*;
+    use crate::graph::{Graph, OnError};
+    use crate::plan::Act;
+    use crate::runner::{Config, Input, Output, Ticket};
+
+    /// No message can share a fallback step, but the runner does not depend on that.
+    // spec: SACP1-6-3
+    #[test]
+    fn two_steps_can_share_a_fallback_step() {
+        let mut graph = Graph::default();
+        let scope = graph.open(None, "G", None);
+        for n in 0..3 {
+            graph.add(scope, format!("/plan/{n}"), Act::new("v", "T"), []);
+        }
+        for n in [1, 2] {
+            graph.step_mut(n).unwrap().policy.on_error = Some(OnError::Fallback(3));
+        }
+        graph.step_mut(3).unwrap().policy.replaces = Some(1);
+        let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+        let mut runner = Runner::of_graph(graph, false, Config::default()).unwrap();
+        runner.start(now);
+        let mut attempts = Vec::new();
+        let outcome = loop {
+            match runner.poll_output().unwrap() {
+                Output::Dispatch { ticket, .. } if ticket.step == 3 => {
+                    attempts.push(ticket);
+                    let output = ubos_common::json::Raw::NULL.to_owned();
+                    let input = Input::Succeeded { ticket, output };
+                    runner.handle_input(now, input).unwrap();
+                }
+                Output::Dispatch { ticket, .. } => {
+                    let cause = Cause::permanent("down");
+                    let input = Input::Failed { ticket, cause };
+                    runner.handle_input(now, input).unwrap();
+                }
+                Output::Ended(outcome) => break outcome,
+                other => panic!("{other:?}"),
+            }
+        };
+        let once = Ticket {
+            step: 3,
+            attempt: 1,
+        };
+        assert_eq!(attempts, [once]);
+        assert_eq!(outcome.end, End::Done);
+        assert!(
+            outcome
+                .steps
+                .iter()
+                .all(|step| step.state == StepState::Done)
+        );
+    }
+}

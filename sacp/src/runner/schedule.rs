@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
-use super::steps::{StepInputs, Progress, Ticket};
+use super::steps::{Progress, StepInputs, Ticket};
 use super::{Cause, Output, Runner};
 use crate::draw::StepState;
 

@@ -71,12 +71,12 @@ pub(super) enum Progress {
         idle: Option<Mono>,
     },
     /// The subtask of the step runs.
-    Inner,
+    Subtask,
     BackingOff {
         until: Mono,
     },
     /// Its fallback step runs.
-    Replaced,
+    FallbackRunning,
     Done(Arc<RawBuf>),
     Failed,
     Skipped,
@@ -97,7 +97,6 @@ pub(super) struct StepRun {
     /// The act that runs in place of its own.
     pub(super) instead: Option<Act>,
     pub(super) cause: Option<Cause>,
-    pub(super) timer: Option<Mono>,
     pub(super) began: Option<Mono>,
     pub(super) ended: Option<Mono>,
     /// The gate that it waits behind.
@@ -114,7 +113,9 @@ impl StepRun {
     pub(super) const fn state(&self) -> StepState {
         match self.progress {
             Progress::Waiting | Progress::Ready | Progress::BackingOff { .. } => StepState::Waiting,
-            Progress::Running { .. } | Progress::Subtask | Progress::FallbackRunning => StepState::Running,
+            Progress::Running { .. } | Progress::Subtask | Progress::FallbackRunning => {
+                StepState::Running
+            }
             Progress::Done(_) => StepState::Done,
             Progress::Failed => StepState::Failed,
             Progress::Skipped => StepState::Skipped,
@@ -186,7 +187,6 @@ pub(super) fn lay_out(graph: &Graph, config: &Config) -> (Vec<StepRun>, Vec<Gate
             rank: 0,
             instead: None,
             cause: None,
-            timer: None,
             began: None,
             ended: None,
             gate,

@@ -26,8 +26,8 @@ impl Runner {
         }
     }
 
+    /// The timer of a step ran out: its wait is over, or its attempt exceeded a timeout.
     pub(super) fn on_timer(&mut self, now: Now, step: usize) {
-        self.set_timer(step, None);
         let Some(run) = self.step_mut(step) else {
             return;
         };
@@ -69,15 +69,9 @@ impl Runner {
     }
 
     pub(super) fn set_timer(&mut self, step: usize, at: Option<Mono>) {
-        let Some(run) = self.step_mut(step) else {
-            return;
-        };
-        let before = core::mem::replace(&mut run.timer, at);
-        if let Some(before) = before {
-            self.timers.remove(&(before, step));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, step));
+        match at {
+            Some(at) => self.timers.set(step, at),
+            None => self.timers.clear(&step),
         }
     }
 

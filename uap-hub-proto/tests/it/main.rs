@@ -1,14 +1,13 @@
 //! Integration tests: the wire files, the machines in virtual time, and the transports over loopback.
 
 #[cfg(test)]
-#[cfg(feature = "conformance")]
 mod conformance;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
-#[cfg(all(feature = "client", feature = "conformance", feature = "server"))]
+#[cfg(all(feature = "client", feature = "server"))]
 mod judged;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "log", feature = "server"))]

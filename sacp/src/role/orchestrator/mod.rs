@@ -255,7 +255,8 @@ impl<R: Registry> Orchestrator<R> {
         let (gap, request) = requested.as_ref().clone();
         let made = spawn::confirmed(&request, reply).and_then(|record| {
             if request.is_test() {
-                self.simulated_spawns.push((gap.verb.clone(), gap.tool.clone()));
+                self.simulated_spawns
+                    .push((gap.verb.clone(), gap.tool.clone()));
                 return Ok(record.agent_name);
             }
             spawn::take_in(&request, record, &mut self.registry)
@@ -342,7 +343,13 @@ impl<R: Registry> Orchestrator<R> {
 
     /// The message for one act: goal and context of its own message, the outputs so far, and the act alone.
     // impl: SACP-4-2
-    fn delegated(&mut self, ticket: Ticket, act: &Act, inputs: &StepInputs, prose: bool) -> Message {
+    fn delegated(
+        &mut self,
+        ticket: Ticket,
+        act: &Act,
+        inputs: &StepInputs,
+        prose: bool,
+    ) -> Message {
         let mut plan = Plan::default();
         plan.push(act.clone());
         let subtask = self
@@ -398,7 +405,7 @@ impl<R: Registry> Orchestrator<R> {
         bytes: &[u8],
     ) -> Result<(), OrchestratorError> {
         let (id, form) = self
-            .asked
+            .open
             .remove(&ticket)
             .ok_or(OrchestratorError::NotRequested)?;
         let refused = |code: Code, message: String| Cause::Tool {
@@ -420,10 +427,12 @@ impl<R: Registry> Orchestrator<R> {
                     );
                     runner::Input::Failed { ticket, cause }
                 }
-                Reply::Message(answer) if answer.state() == State::Failed => runner::Input::Failed {
-                    ticket,
-                    cause: refused(Code::StepFailed, "the agent failed".to_owned()),
-                },
+                Reply::Message(answer) if answer.state() == State::Failed => {
+                    runner::Input::Failed {
+                        ticket,
+                        cause: refused(Code::StepFailed, "the agent failed".to_owned()),
+                    }
+                }
                 // A message without a state counts as an answer; one that is not DONE does not.
                 Reply::Message(answer)
                     if answer

@@ -2,8 +2,6 @@
 
 mod call;
 mod handler;
-#[cfg(feature = "conformance")]
-pub mod probe;
 mod shared;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

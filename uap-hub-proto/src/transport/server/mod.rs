@@ -18,8 +18,6 @@ mod keep;
 mod prepare;
 mod service;
 mod shared;
-#[cfg(feature = "conformance")]
-pub mod stage;
 mod steer;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};

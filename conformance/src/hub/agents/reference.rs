@@ -1,4 +1,4 @@
-//! Agents in memory, on virtual time: ours, and ours with one clause broken.
+//! Agents in memory, on virtual time: the reference, and its mutants.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,8 +8,8 @@ use std::{
 use prost::Message as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
-use super::{AgentPeer, Did};
-use crate::{
+use super::{AgentAction, AgentPeer};
+use uap_hub_proto::{
     capability::{Kind, Skill},
     id::StreamId,
     message::JobResult,
@@ -26,88 +26,88 @@ use crate::{
     },
 };
 
-/// The clause that a twin breaks.
+/// How a mutant differs from the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Breach {
-    RegistersNothing,
-    SaysNothing,
+pub(super) enum Mutation {
+    EmptyCapability,
+    SkipsReady,
     OtherClientId,
     OtherSessionId,
     OpensAtOnce,
     AnswersTwice,
     AcceptsAll,
-    OpensForNobody,
+    OpensUnaccepted,
     WaitsForJob,
     GoesBack,
     OneAtATime,
     SmallMessages,
-    ResultOfNothing,
+    ResultWithoutStatus,
     NeverHalfCloses,
     DropsCall,
     RetriesAtOnce,
     RetriesAfterOk,
 }
 
-/// This crate's agent, in memory, with a handler that is done at once.
+/// The agent of `uap-hub-proto`, in memory, with a handler that finishes at once.
 #[derive(Debug)]
-pub struct Reference {
+pub struct AgentReference {
     agent: FleetAgent,
     now: Now,
-    did: VecDeque<Did>,
+    actions: VecDeque<AgentAction>,
     attempt: u64,
     rpcs: BTreeMap<StreamId, Rpc>,
-    breach: Option<Breach>,
-    /// What is kept back until the job comes.
-    held: Vec<Did>,
+    mutation: Option<Mutation>,
+    /// Actions that are held back until the job arrives.
+    held: Vec<AgentAction>,
 }
 
-impl Default for Reference {
+impl Default for AgentReference {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Reference {
+impl AgentReference {
     /// An agent that runs tests of one type.
     #[must_use]
     pub fn new() -> Self {
-        Self::made(None)
+        Self::create(None)
     }
 
-    pub(super) fn breaking(breach: Breach) -> Self {
-        Self::made(Some(breach))
+    pub(super) fn mutated(mutation: Mutation) -> Self {
+        Self::create(Some(mutation))
     }
 
-    fn made(breach: Option<Breach>) -> Self {
+    fn create(mutation: Option<Mutation>) -> Self {
         let mut config = Config::default()
             .name("reference".to_owned())
             .capabilities(vec![Skill::test("echo").into()]);
-        if breach == Some(Breach::RetriesAtOnce) {
+        if mutation == Some(Mutation::RetriesAtOnce) {
             config = config.first_retry(Duration::from_millis(1));
         }
         let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
         #[expect(clippy::expect_used, reason = "one capability with a name")]
         let mut agent = FleetAgent::new(config).expect("a good registration");
         agent.start(now);
-        let mut twin = Self {
+        let mut agent_peer = Self {
             agent,
             now,
-            did: VecDeque::new(),
+            actions: VecDeque::new(),
             attempt: 0,
             rpcs: BTreeMap::new(),
-            breach,
+            mutation,
             held: Vec::new(),
         };
-        twin.drain();
-        twin
+        agent_peer.drain();
+        agent_peer
     }
 
-    fn breaks(&self, breach: Breach) -> bool {
-        self.breach == Some(breach)
+    fn is_mutated(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     fn input(&mut self, input: Input) {
-        // The twin never leaves.
+        // The reference never shuts down.
         let _ = self.agent.handle_input(self.now, input);
         self.drain();
     }
@@ -120,39 +120,40 @@ impl Reference {
                     mut registration,
                 } => {
                     self.attempt = attempt;
-                    if self.breaks(Breach::RegistersNothing) {
+                    if self.is_mutated(Mutation::EmptyCapability) {
                         registration
                             .capabilities
-                            .push(crate::wire::Capability::default());
+                            .push(uap_hub_proto::wire::Capability::default());
                     }
-                    self.did.push_back(Did::Registers(registration));
+                    self.actions
+                        .push_back(AgentAction::Registered(registration));
                 }
-                Output::Open { stream, rpc, key } => self.opens(stream, rpc, key),
-                Output::Send { stream, message } => self.says(stream, message),
+                Output::Open { stream, rpc, key } => self.opened(stream, rpc, key),
+                Output::Send { stream, message } => self.sent(stream, message),
                 Output::HalfClose { stream } => {
-                    if !self.breaks(Breach::NeverHalfCloses) {
-                        self.did.push_back(Did::HalfCloses(stream));
+                    if !self.is_mutated(Mutation::NeverHalfCloses) {
+                        self.actions.push_back(AgentAction::HalfClosed(stream));
                     }
-                    if self.breaks(Breach::DropsCall) {
-                        self.did.push_back(Did::Resets(stream));
+                    if self.is_mutated(Mutation::DropsCall) {
+                        self.actions.push_back(AgentAction::Reset(stream));
                     }
                 }
-                Output::Drop { stream } => self.did.push_back(Did::Resets(stream)),
+                Output::Drop { stream } => self.actions.push_back(AgentAction::Reset(stream)),
                 Output::Run { session, .. } => {
                     let result = JobResult::bare(Kind::Test, State::Completed, "done");
                     // The session has just begun.
                     let _ = self.agent.finish(self.now, &session, result);
                 }
-                Output::Stop { .. } | Output::Event(_) => {}
+                _ => {}
             }
         }
     }
 
-    fn opens(&mut self, stream: StreamId, rpc: Rpc, mut key: String) {
-        match (self.breach, rpc) {
-            (Some(Breach::OtherClientId), Rpc::Listen)
-            | (Some(Breach::OtherSessionId), Rpc::Execute) => key.push('x'),
-            (Some(Breach::OneAtATime), Rpc::Execute)
+    fn opened(&mut self, stream: StreamId, rpc: Rpc, mut key: String) {
+        match (self.mutation, rpc) {
+            (Some(Mutation::OtherClientId), Rpc::Listen)
+            | (Some(Mutation::OtherSessionId), Rpc::Execute) => key.push('x'),
+            (Some(Mutation::OneAtATime), Rpc::Execute)
                 if self.rpcs.values().any(|open| *open == Rpc::Execute) =>
             {
                 return;
@@ -161,57 +162,61 @@ impl Reference {
         }
         self.rpcs.insert(stream, rpc);
         let key = Some(key);
-        self.did.push_back(Did::Opens { stream, rpc, key });
+        self.actions
+            .push_back(AgentAction::Opened { stream, rpc, key });
     }
 
-    fn says(&mut self, stream: StreamId, message: agent::Outbound) {
+    fn sent(&mut self, stream: StreamId, message: agent::Outbound) {
         match message {
-            agent::Outbound::Listen(message) => self.says_on_listen(stream, message),
-            agent::Outbound::Test(message) => self.reports(stream, message),
+            agent::Outbound::Listen(message) => self.sent_on_listen(stream, message),
+            agent::Outbound::Test(message) => self.reported(stream, message),
             agent::Outbound::Translation(message) => {
-                self.did
-                    .push_back(Did::Says(stream, Inbound::Translation(message)));
+                self.actions
+                    .push_back(AgentAction::Sent(stream, Inbound::Translation(message)));
             }
         }
     }
 
-    fn says_on_listen(&mut self, stream: StreamId, mut message: ListenRequest) {
-        match (self.breach, &mut message.event) {
-            (Some(Breach::SaysNothing), Some(listen_request::Event::Ready(()))) => {
+    fn sent_on_listen(&mut self, stream: StreamId, mut message: ListenRequest) {
+        match (self.mutation, &mut message.event) {
+            (Some(Mutation::SkipsReady), Some(listen_request::Event::Ready(()))) => {
                 message.event = None;
             }
-            (Some(Breach::AcceptsAll), Some(listen_request::Event::SessionAcceptance(answer))) => {
+            (
+                Some(Mutation::AcceptsAll),
+                Some(listen_request::Event::SessionAcceptance(answer)),
+            ) => {
                 answer.accepted = true;
             }
             _ => {}
         }
-        let said = Did::Says(stream, Inbound::Listen(message.clone()));
-        self.did.push_back(said.clone());
+        let said = AgentAction::Sent(stream, Inbound::Listen(message.clone()));
+        self.actions.push_back(said.clone());
         let Some(listen_request::Event::SessionAcceptance(answer)) = message.event else {
             return;
         };
-        if self.breaks(Breach::AnswersTwice) && answer.accepted {
-            self.did.push_back(said);
+        if self.is_mutated(Mutation::AnswersTwice) && answer.accepted {
+            self.actions.push_back(said);
         }
-        if self.breaks(Breach::OpensAtOnce) && answer.accepted {
-            self.invents_stream(&answer);
+        if self.is_mutated(Mutation::OpensAtOnce) && answer.accepted {
+            self.open_unasked(&answer);
         }
     }
 
-    fn invents_stream(&mut self, answer: &SessionAcceptance) {
-        self.did.push_back(Did::Opens {
+    fn open_unasked(&mut self, answer: &SessionAcceptance) {
+        self.actions.push_back(AgentAction::Opened {
             stream: StreamId(1_000),
             rpc: Rpc::Execute,
             key: Some(answer.session_id.clone()),
         });
     }
 
-    fn reports(&mut self, stream: StreamId, mut message: TestResponse) {
+    fn reported(&mut self, stream: StreamId, mut message: TestResponse) {
         if !self.rpcs.contains_key(&stream) {
             return;
         }
         let is_result = matches!(message.event, Some(test_response::Event::Result(_)));
-        if self.breaks(Breach::GoesBack) && is_result {
+        if self.is_mutated(Mutation::GoesBack) && is_result {
             let status = TestStatus {
                 state: State::Acknowledged.to_wire(Kind::Test),
                 message: String::new(),
@@ -221,29 +226,30 @@ impl Reference {
                 timestamp: None,
                 event,
             };
-            self.did.push_back(Did::Says(stream, Inbound::Test(back)));
+            self.actions
+                .push_back(AgentAction::Sent(stream, Inbound::Test(back)));
         }
-        if self.breaks(Breach::ResultOfNothing)
+        if self.is_mutated(Mutation::ResultWithoutStatus)
             && let Some(test_response::Event::Result(result)) = &mut message.event
         {
             result.status = None;
         }
-        let said = Did::Says(stream, Inbound::Test(message));
-        if self.breaks(Breach::WaitsForJob) && !is_result {
+        let said = AgentAction::Sent(stream, Inbound::Test(message));
+        if self.is_mutated(Mutation::WaitsForJob) && !is_result {
             self.held.push(said);
         } else {
-            self.did.extend(self.held.drain(..));
-            self.did.push_back(said);
+            self.actions.extend(self.held.drain(..));
+            self.actions.push_back(said);
         }
     }
 }
 
-impl AgentPeer for Reference {
-    fn next(&mut self, patience: Duration) -> Option<Did> {
-        let until = self.now.mono.saturating_add(patience);
+impl AgentPeer for AgentReference {
+    fn next(&mut self, timeout: Duration) -> Option<AgentAction> {
+        let until = self.now.mono.saturating_add(timeout);
         loop {
-            if let Some(did) = self.did.pop_front() {
-                return Some(did);
+            if let Some(action) = self.actions.pop_front() {
+                return Some(action);
             }
             let next = self.agent.poll_timeout().filter(|next| *next <= until);
             let to = next.unwrap_or(until);
@@ -269,11 +275,11 @@ impl AgentPeer for Reference {
         if let Outbound::Listen(ListenResponse {
             event: Some(listen_response::Event::SessionReady(ready)),
         }) = &message
-            && self.breaks(Breach::OpensForNobody)
+            && self.is_mutated(Mutation::OpensUnaccepted)
             && ready.session_id == "JOB-nobody"
         {
             let session_id = ready.session_id.clone();
-            return self.invents_stream(&SessionAcceptance {
+            return self.open_unasked(&SessionAcceptance {
                 session_id,
                 accepted: true,
                 reason: String::new(),
@@ -282,8 +288,8 @@ impl AgentPeer for Reference {
         let message = match message {
             Outbound::Listen(message) => agent::Inbound::Listen(message),
             Outbound::Test(message) => {
-                if self.breaks(Breach::SmallMessages) && message.encoded_len() > 4 << 20 {
-                    return self.did.push_back(Did::Resets(stream));
+                if self.is_mutated(Mutation::SmallMessages) && message.encoded_len() > 4 << 20 {
+                    return self.actions.push_back(AgentAction::Reset(stream));
                 }
                 agent::Inbound::Test(message)
             }
@@ -294,12 +300,12 @@ impl AgentPeer for Reference {
 
     fn end(&mut self, stream: StreamId, status: Status) {
         let is_listen = self.rpcs.remove(&stream) == Some(Rpc::Listen);
-        let hot = self.breaks(Breach::RetriesAfterOk)
+        let hot = self.is_mutated(Mutation::RetriesAfterOk)
             && is_listen
-            && status.code == crate::status::Code::Ok;
+            && status.code == uap_hub_proto::status::Code::Ok;
         self.input(Input::Ended { stream, status });
         if hot && let Some(next) = self.agent.poll_timeout() {
-            // The machine's clock goes on to its retry, the twin's does not.
+            // The clock of the machine runs ahead to its retry, so that it retries at once.
             let late = self.now.plus(next.saturating_since(self.now.mono));
             self.agent.handle_timeout(late);
             self.drain();

@@ -1,33 +1,37 @@
-//! What an agent must have done.
+//! The judges of recordings of agents.
 
 use std::time::Duration;
 
-use ubos_common::{conformance::Verdict, violation::Level};
+use ubos_common::violation::Level;
 
-use super::{Did, Line, What};
-use crate::{
-    conformance::all,
+use super::super::all;
+use super::{AgentAction, AgentLine, LineKind};
+use crate::Verdict;
+use uap_hub_proto::{
+    capability::Kind,
     id::StreamId,
+    message::JobResult,
     role::{
         Rpc,
         hub::{Inbound, Outbound},
-        report::Report,
     },
     state::State,
     validate::Validate as _,
-    wire::{SessionAcceptance, listen_request, listen_response},
+    wire::{
+        SessionAcceptance, listen_request, listen_response, test_response, translation_response,
+    },
 };
 
-fn did(lines: &[Line]) -> impl Iterator<Item = (Duration, &Did)> {
-    lines.iter().filter_map(|line| match &line.what {
-        What::Agent(did) => Some((line.at, did)),
+fn actions(lines: &[AgentLine]) -> impl Iterator<Item = (Duration, &AgentAction)> {
+    lines.iter().filter_map(|line| match &line.kind {
+        LineKind::Agent(action) => Some((line.at, action)),
         _ => None,
     })
 }
 
-fn answers(lines: &[Line]) -> Vec<&SessionAcceptance> {
-    let answers = did(lines).filter_map(|(_, did)| match did {
-        Did::Says(_, Inbound::Listen(message)) => match message.event.as_ref()? {
+fn answers(lines: &[AgentLine]) -> Vec<&SessionAcceptance> {
+    let answers = actions(lines).filter_map(|(_, action)| match action {
+        AgentAction::Sent(_, Inbound::Listen(message)) => match message.event.as_ref()? {
             listen_request::Event::SessionAcceptance(answer) => Some(answer),
             listen_request::Event::Ready(()) => None,
         },
@@ -37,9 +41,9 @@ fn answers(lines: &[Line]) -> Vec<&SessionAcceptance> {
 }
 
 /// The calls of sessions, with their keys.
-fn sessions(lines: &[Line]) -> Vec<(StreamId, Rpc, Option<&str>)> {
-    let opened = did(lines).filter_map(|(_, did)| match did {
-        Did::Opens { stream, rpc, key } if *rpc != Rpc::Listen => {
+fn sessions(lines: &[AgentLine]) -> Vec<(StreamId, Rpc, Option<&str>)> {
+    let opened = actions(lines).filter_map(|(_, action)| match action {
+        AgentAction::Opened { stream, rpc, key } if *rpc != Rpc::Listen => {
             Some((*stream, *rpc, key.as_deref()))
         }
         _ => None,
@@ -47,9 +51,9 @@ fn sessions(lines: &[Line]) -> Vec<(StreamId, Rpc, Option<&str>)> {
     opened.collect()
 }
 
-fn with_listen(lines: &[Line], judge: impl FnOnce(Option<&str>) -> Verdict) -> Verdict {
-    let key = did(lines).find_map(|(_, did)| match did {
-        Did::Opens {
+fn with_listen(lines: &[AgentLine], judge: impl FnOnce(Option<&str>) -> Verdict) -> Verdict {
+    let key = actions(lines).find_map(|(_, action)| match action {
+        AgentAction::Opened {
             rpc: Rpc::Listen,
             key,
             ..
@@ -62,16 +66,16 @@ fn with_listen(lines: &[Line], judge: impl FnOnce(Option<&str>) -> Verdict) -> V
     }
 }
 
-fn with_session(lines: &[Line], judge: impl FnOnce(StreamId) -> Verdict) -> Verdict {
+fn with_session(lines: &[AgentLine], judge: impl FnOnce(StreamId) -> Verdict) -> Verdict {
     match sessions(lines).first() {
         Some((stream, ..)) => judge(*stream),
         None => Verdict::not_applicable("no session came so far: the agent opened no stream"),
     }
 }
 
-fn with_answer(lines: &[Line], judge: impl FnOnce() -> Verdict) -> Verdict {
-    let asked = lines.iter().any(|line| match &line.what {
-        What::Sent(_, Outbound::Listen(message)) => matches!(
+fn with_answer(lines: &[AgentLine], judge: impl FnOnce() -> Verdict) -> Verdict {
+    let asked = lines.iter().any(|line| match &line.kind {
+        LineKind::Sent(_, Outbound::Listen(message)) => matches!(
             message.event,
             Some(listen_response::Event::SessionProposal(_))
         ),
@@ -83,9 +87,9 @@ fn with_answer(lines: &[Line], judge: impl FnOnce() -> Verdict) -> Verdict {
     }
 }
 
-pub(super) fn good_registration(lines: &[Line]) -> Verdict {
-    let registration = did(lines).find_map(|(_, did)| match did {
-        Did::Registers(registration) => Some(registration),
+pub(super) fn good_registration(lines: &[AgentLine]) -> Verdict {
+    let registration = actions(lines).find_map(|(_, action)| match action {
+        AgentAction::Registered(registration) => Some(registration),
         _ => None,
     });
     let Some(registration) = registration else {
@@ -99,10 +103,10 @@ pub(super) fn good_registration(lines: &[Line]) -> Verdict {
     }
 }
 
-pub(super) fn ready_first(lines: &[Line]) -> Verdict {
+pub(super) fn ready_first(lines: &[AgentLine]) -> Verdict {
     with_listen(lines, |_| {
-        let first = did(lines).find_map(|(_, did)| match did {
-            Did::Says(_, Inbound::Listen(message)) => Some(message.event.as_ref()),
+        let first = actions(lines).find_map(|(_, action)| match action {
+            AgentAction::Sent(_, Inbound::Listen(message)) => Some(message.event.as_ref()),
             _ => None,
         });
         match first {
@@ -113,9 +117,9 @@ pub(super) fn ready_first(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn own_name(lines: &[Line]) -> Verdict {
-    let given = lines.iter().find_map(|line| match &line.what {
-        What::Answered(Ok(id)) => Some(id.as_str()),
+pub(super) fn own_name(lines: &[AgentLine]) -> Verdict {
+    let given = lines.iter().find_map(|line| match &line.kind {
+        LineKind::Answered(Ok(id)) => Some(id.as_str()),
         _ => None,
     });
     with_listen(lines, |key| {
@@ -124,7 +128,7 @@ pub(super) fn own_name(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn session_named(lines: &[Line]) -> Verdict {
+pub(super) fn session_named(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |_| {
         let wanted = answers(lines)
             .first()
@@ -136,7 +140,7 @@ pub(super) fn session_named(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn no_stream_yet(lines: &[Line]) -> Verdict {
+pub(super) fn no_stream_yet(lines: &[AgentLine]) -> Verdict {
     with_answer(lines, || {
         let opened = sessions(lines);
         all([(
@@ -147,7 +151,7 @@ pub(super) fn no_stream_yet(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn one_answer(lines: &[Line]) -> Verdict {
+pub(super) fn one_answer(lines: &[AgentLine]) -> Verdict {
     with_answer(lines, || {
         let answers = answers(lines).len();
         all([(
@@ -158,7 +162,7 @@ pub(super) fn one_answer(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn refuses(lines: &[Line]) -> Verdict {
+pub(super) fn refuses(lines: &[AgentLine]) -> Verdict {
     with_answer(lines, || {
         let answers = answers(lines);
         let sent = ["JOB-odd", "JOB-nothing"];
@@ -177,7 +181,7 @@ pub(super) fn refuses(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn opens_nothing(lines: &[Line]) -> Verdict {
+pub(super) fn opens_nothing(lines: &[AgentLine]) -> Verdict {
     with_listen(lines, |_| {
         let opened = sessions(lines).len();
         all([(
@@ -188,32 +192,64 @@ pub(super) fn opens_nothing(lines: &[Line]) -> Verdict {
     })
 }
 
+/// A report of a session.
+enum Report {
+    /// A status, with its state if that is known.
+    Status(Option<State>),
+    Telemetry,
+    /// A result, with its state if that is known.
+    Result(Option<State>),
+}
+
+impl Report {
+    fn of(message: &Inbound) -> Option<Self> {
+        Some(match message {
+            Inbound::Test(message) => match message.event.as_ref()? {
+                test_response::Event::Status(status) => {
+                    Self::Status(State::from_wire(Kind::Test, status.state))
+                }
+                test_response::Event::Telemetry(_) => Self::Telemetry,
+                test_response::Event::Result(result) => {
+                    Self::Result(JobResult::from(result.clone()).state())
+                }
+            },
+            Inbound::Translation(message) => match message.event.as_ref()? {
+                translation_response::Event::Status(status) => {
+                    Self::Status(State::from_wire(Kind::Translation, status.state))
+                }
+                translation_response::Event::Telemetry(_) => Self::Telemetry,
+                translation_response::Event::Result(result) => {
+                    Self::Result(JobResult::from(result.clone()).state())
+                }
+            },
+            Inbound::Listen(_) => return None,
+        })
+    }
+}
+
 /// The reports of a call, in order.
-fn reports(lines: &[Line], wanted: StreamId) -> Vec<(usize, Report)> {
+fn reports(lines: &[AgentLine], wanted: StreamId) -> Vec<(usize, Report)> {
     let said = lines.iter().enumerate().filter_map(|(n, line)| {
-        let What::Agent(Did::Says(stream, message)) = &line.what else {
+        let LineKind::Agent(AgentAction::Sent(stream, message)) = &line.kind else {
             return None;
         };
-        let report = match message {
-            Inbound::Test(message) => Report::of_test(message.clone()).1,
-            Inbound::Translation(message) => Report::of_translation(message.clone()).1,
-            Inbound::Listen(_) => None,
-        };
-        report
+        Report::of(message)
             .filter(|_| *stream == wanted)
             .map(|report| (n, report))
     });
     said.collect()
 }
 
-fn job_sent(lines: &[Line], wanted: StreamId) -> Option<usize> {
-    lines.iter().position(|line| match &line.what {
-        What::Sent(stream, message) => *stream == wanted && !matches!(message, Outbound::Listen(_)),
+fn job_sent(lines: &[AgentLine], wanted: StreamId) -> Option<usize> {
+    lines.iter().position(|line| match &line.kind {
+        LineKind::Sent(stream, message) => {
+            *stream == wanted && !matches!(message, Outbound::Listen(_))
+        }
         _ => false,
     })
 }
 
-pub(super) fn acknowledges(lines: &[Line]) -> Verdict {
+pub(super) fn acknowledges(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |stream| {
         let job = job_sent(lines, stream).unwrap_or(lines.len());
         let first = reports(lines, stream).into_iter().next();
@@ -226,13 +262,12 @@ pub(super) fn acknowledges(lines: &[Line]) -> Verdict {
 
 fn state_of(report: &Report) -> Option<Option<State>> {
     match report {
-        Report::Status { kind, state, .. } => Some(State::from_wire(*kind, *state)),
-        Report::Telemetry(..) => None,
-        Report::Result(result) => Some(result.state()),
+        Report::Status(state) | Report::Result(state) => Some(*state),
+        Report::Telemetry => None,
     }
 }
 
-pub(super) fn forward(lines: &[Line]) -> Verdict {
+pub(super) fn forward(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |stream| {
         let mut last: Option<State> = None;
         for (_, report) in reports(lines, stream) {
@@ -259,7 +294,7 @@ pub(super) fn forward(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn terminal_result(lines: &[Line]) -> Verdict {
+pub(super) fn terminal_result(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |stream| {
         let states: Vec<_> = reports(lines, stream)
             .iter()
@@ -267,7 +302,7 @@ pub(super) fn terminal_result(lines: &[Line]) -> Verdict {
             .collect();
         let results = reports(lines, stream);
         let bad = results.iter().any(|(_, report)| {
-            matches!(report, Report::Result(result) if !result.state().is_some_and(State::is_terminal))
+            matches!(report, Report::Result(state) if !state.is_some_and(State::is_terminal))
         });
         let ended = states.iter().flatten().any(|state| state.is_terminal());
         all([
@@ -278,13 +313,13 @@ pub(super) fn terminal_result(lines: &[Line]) -> Verdict {
 }
 
 /// Where the agent half-closed a call.
-fn half_close(lines: &[Line], wanted: StreamId) -> Option<usize> {
+fn half_close(lines: &[AgentLine], wanted: StreamId) -> Option<usize> {
     lines
         .iter()
-        .position(|line| line.what == What::Agent(Did::HalfCloses(wanted)))
+        .position(|line| line.kind == LineKind::Agent(AgentAction::HalfClosed(wanted)))
 }
 
-pub(super) fn half_closes(lines: &[Line]) -> Verdict {
+pub(super) fn half_closes(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |stream| {
         let Some(closed) = half_close(lines, stream) else {
             return Verdict::fail("the session's stream", "never half-closed");
@@ -301,9 +336,9 @@ pub(super) fn half_closes(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn ends_well(lines: &[Line]) -> Verdict {
+pub(super) fn ends_well(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |stream| {
-        let reset = did(lines).any(|(_, did)| *did == Did::Resets(stream));
+        let reset = actions(lines).any(|(_, action)| *action == AgentAction::Reset(stream));
         all([
             (!reset, "the session's stream", "reset".to_owned()),
             (
@@ -315,18 +350,18 @@ pub(super) fn ends_well(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn call_kept(lines: &[Line]) -> Verdict {
+pub(super) fn call_kept(lines: &[AgentLine]) -> Verdict {
     with_session(lines, |stream| {
         if half_close(lines, stream).is_none() {
             return Verdict::not_applicable("the agent did not half-close");
         }
         let ended = lines
             .iter()
-            .position(|line| matches!(line.what, What::Ended(of, _) if of == stream))
+            .position(|line| matches!(line.kind, LineKind::Ended(of, _) if of == stream))
             .unwrap_or(lines.len());
         let reset = lines
             .iter()
-            .position(|line| line.what == What::Agent(Did::Resets(stream)));
+            .position(|line| line.kind == LineKind::Agent(AgentAction::Reset(stream)));
         all([(
             reset.is_none_or(|reset| reset > ended),
             "the session's stream",
@@ -335,7 +370,7 @@ pub(super) fn call_kept(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn two_streams(lines: &[Line]) -> Verdict {
+pub(super) fn two_streams(lines: &[AgentLine]) -> Verdict {
     with_answer(lines, || {
         if answers(lines).iter().any(|answer| !answer.accepted) {
             return Verdict::not_applicable("the agent takes one session at a time, and said so");
@@ -358,13 +393,13 @@ pub(super) fn two_streams(lines: &[Line]) -> Verdict {
 }
 
 /// The pauses before each registration but the first.
-fn pauses(lines: &[Line]) -> Vec<Duration> {
+fn pauses(lines: &[AgentLine]) -> Vec<Duration> {
     let mut pauses = Vec::new();
     let mut turned_away = None;
     for line in lines {
-        match &line.what {
-            What::Answered(Err(_)) | What::Ended(..) => turned_away = Some(line.at),
-            What::Agent(Did::Registers(_)) => {
+        match &line.kind {
+            LineKind::Answered(Err(_)) | LineKind::Ended(..) => turned_away = Some(line.at),
+            LineKind::Agent(AgentAction::Registered(_)) => {
                 pauses.extend(turned_away.take().map(|at| line.at.saturating_sub(at)));
             }
             _ => {}
@@ -374,7 +409,7 @@ fn pauses(lines: &[Line]) -> Vec<Duration> {
 }
 
 /// Each pause is as long as is wanted, give or take what a busy machine takes.
-fn paused(lines: &[Line], wanted: &[u64]) -> Verdict {
+fn paused(lines: &[AgentLine], wanted: &[u64]) -> Verdict {
     with_listen(lines, |_| {
         let pauses = pauses(lines);
         if pauses.len() < wanted.len() {
@@ -393,10 +428,10 @@ fn paused(lines: &[Line], wanted: &[u64]) -> Verdict {
     })
 }
 
-pub(super) fn pauses_grow(lines: &[Line]) -> Verdict {
+pub(super) fn pauses_grow(lines: &[AgentLine]) -> Verdict {
     paused(lines, &[1, 2, 4])
 }
 
-pub(super) fn pause_of_a_second(lines: &[Line]) -> Verdict {
+pub(super) fn pause_of_a_second(lines: &[AgentLine]) -> Verdict {
     paused(lines, &[1])
 }

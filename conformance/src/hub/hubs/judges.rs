@@ -1,48 +1,47 @@
-//! What a hub must have done.
+//! The judges of recordings of hubs.
 
 use std::collections::BTreeSet;
 
-use ubos_common::conformance::Verdict;
-
-use super::{Line, Said};
-use crate::{
-    conformance::all,
+use super::super::all;
+use super::{HubAction, HubLine};
+use crate::Verdict;
+use uap_hub_proto::{
     id::StreamId,
     role::{Rpc, agent::Inbound},
     status::{Code, Status},
     wire::{SessionProposal, TestInit, listen_response::Event, session_proposal::Details},
 };
 
-fn registered(lines: &[Line]) -> impl Iterator<Item = &Result<String, Status>> {
+fn registered(lines: &[HubLine]) -> impl Iterator<Item = &Result<String, Status>> {
     lines.iter().filter_map(|line| match line {
-        Line::Registered(answer) => Some(answer),
+        HubLine::Registered(answer) => Some(answer),
         _ => None,
     })
 }
 
-/// What was said on the calls of a kind, and `None` for each time that nothing was.
-fn said(lines: &[Line], rpc: Rpc) -> Vec<(StreamId, Option<&Said>)> {
-    let is_of = |stream: &StreamId| lines.contains(&Line::Opened(*stream, rpc));
+/// The actions on the calls of a method, and `None` for each silence.
+fn actions(lines: &[HubLine], rpc: Rpc) -> Vec<(StreamId, Option<&HubAction>)> {
+    let is_of = |stream: &StreamId| lines.contains(&HubLine::Opened(*stream, rpc));
     let lines = lines.iter().filter_map(|line| match line {
-        Line::Said(stream, said) => Some((*stream, Some(said))),
-        Line::Silence(stream) => Some((*stream, None)),
+        HubLine::Hub(stream, action) => Some((*stream, Some(action))),
+        HubLine::Silence(stream) => Some((*stream, None)),
         _ => None,
     });
     lines.filter(|(stream, _)| is_of(stream)).collect()
 }
 
-fn ends(lines: &[Line]) -> Vec<(StreamId, Code)> {
+fn ends(lines: &[HubLine]) -> Vec<(StreamId, Code)> {
     let lines = lines.iter().filter_map(|line| match line {
-        Line::Said(stream, Said::Ended(status)) => Some((*stream, status.code)),
+        HubLine::Hub(stream, HubAction::Ended(status)) => Some((*stream, status.code)),
         _ => None,
     });
     lines.collect()
 }
 
-fn proposals(lines: &[Line]) -> Vec<(StreamId, &SessionProposal)> {
-    let listens = said(lines, Rpc::Listen).into_iter();
+fn proposals(lines: &[HubLine]) -> Vec<(StreamId, &SessionProposal)> {
+    let listens = actions(lines, Rpc::Listen).into_iter();
     let proposals = listens.filter_map(|(stream, said)| match said? {
-        Said::Message(Inbound::Listen(message)) => match message.event.as_ref()? {
+        HubAction::Sent(Inbound::Listen(message)) => match message.event.as_ref()? {
             Event::SessionProposal(proposal) => Some((stream, proposal)),
             Event::SessionReady(_) => None,
         },
@@ -51,10 +50,10 @@ fn proposals(lines: &[Line]) -> Vec<(StreamId, &SessionProposal)> {
     proposals.collect()
 }
 
-fn readies(lines: &[Line]) -> Vec<&str> {
-    let listens = said(lines, Rpc::Listen).into_iter();
+fn readies(lines: &[HubLine]) -> Vec<&str> {
+    let listens = actions(lines, Rpc::Listen).into_iter();
     let readies = listens.filter_map(|(_, said)| match said? {
-        Said::Message(Inbound::Listen(message)) => match message.event.as_ref()? {
+        HubAction::Sent(Inbound::Listen(message)) => match message.event.as_ref()? {
             Event::SessionReady(ready) => Some(ready.session_id.as_str()),
             Event::SessionProposal(_) => None,
         },
@@ -63,33 +62,33 @@ fn readies(lines: &[Line]) -> Vec<&str> {
     readies.collect()
 }
 
-fn jobs(lines: &[Line]) -> Vec<(StreamId, &TestInit)> {
+fn jobs(lines: &[HubLine]) -> Vec<(StreamId, &TestInit)> {
     let jobs = lines.iter().filter_map(|line| match line {
-        Line::Said(stream, Said::Message(Inbound::Test(init))) => Some((*stream, init)),
+        HubLine::Hub(stream, HubAction::Sent(Inbound::Test(init))) => Some((*stream, init)),
         _ => None,
     });
     jobs.collect()
 }
 
 /// A verdict of what needs a session that came so far.
-fn with_proposal(lines: &[Line], judge: impl FnOnce(&SessionProposal) -> Verdict) -> Verdict {
+fn with_proposal(lines: &[HubLine], judge: impl FnOnce(&SessionProposal) -> Verdict) -> Verdict {
     match proposals(lines).first() {
         Some((_, proposal)) => judge(proposal),
         None => Verdict::not_applicable("the hub proposed no job"),
     }
 }
 
-fn with_stream(lines: &[Line], judge: impl FnOnce() -> Verdict) -> Verdict {
+fn with_stream(lines: &[HubLine], judge: impl FnOnce() -> Verdict) -> Verdict {
     let opened = lines
         .iter()
-        .any(|line| matches!(line, Line::Opened(_, Rpc::Execute)));
+        .any(|line| matches!(line, HubLine::Opened(_, Rpc::Execute)));
     match opened {
         true => judge(),
         false => Verdict::not_applicable("no session became ready"),
     }
 }
 
-pub(super) fn fresh_ids(lines: &[Line]) -> Verdict {
+pub(super) fn fresh_ids(lines: &[HubLine]) -> Verdict {
     let answers: Vec<_> = registered(lines).collect();
     let ids: BTreeSet<_> = answers
         .iter()
@@ -109,11 +108,11 @@ pub(super) fn fresh_ids(lines: &[Line]) -> Verdict {
     ])
 }
 
-pub(super) fn taken(lines: &[Line]) -> Verdict {
+pub(super) fn taken(lines: &[HubLine]) -> Verdict {
     all(registered(lines).map(|answer| (answer.is_ok(), "Register", format!("{answer:?}"))))
 }
 
-pub(super) fn invalid_field(lines: &[Line]) -> Verdict {
+pub(super) fn invalid_field(lines: &[HubLine]) -> Verdict {
     all(registered(lines).map(|answer| {
         let holds = answer.as_ref().is_err_and(|status| {
             status.code == Code::InvalidArgument && status.message.contains("capabilit")
@@ -123,13 +122,13 @@ pub(super) fn invalid_field(lines: &[Line]) -> Verdict {
     }))
 }
 
-fn each_ends(lines: &[Line], rpc: Rpc, wanted: &[Code]) -> Verdict {
-    let seen = said(lines, rpc).into_iter().zip(wanted);
+fn each_ends(lines: &[HubLine], rpc: Rpc, wanted: &[Code]) -> Verdict {
+    let seen = actions(lines, rpc).into_iter().zip(wanted);
     all(seen.map(|((_, said), wanted)| {
-        let holds = matches!(said, Some(Said::Ended(status)) if status.code == *wanted);
+        let holds = matches!(said, Some(HubAction::Ended(status)) if status.code == *wanted);
         let told = match said {
-            Some(Said::Ended(status)) => format!("{:?}", status.code),
-            Some(Said::Message(_)) => "a message".to_owned(),
+            Some(HubAction::Ended(status)) => format!("{:?}", status.code),
+            Some(HubAction::Sent(_)) => "a message".to_owned(),
             None => "silence".to_owned(),
         };
         let place = match rpc {
@@ -141,11 +140,11 @@ fn each_ends(lines: &[Line], rpc: Rpc, wanted: &[Code]) -> Verdict {
     }))
 }
 
-pub(super) fn not_found(lines: &[Line]) -> Verdict {
+pub(super) fn not_found(lines: &[HubLine]) -> Verdict {
     each_ends(lines, Rpc::Listen, &[Code::NotFound; 3])
 }
 
-pub(super) fn no_session(lines: &[Line]) -> Verdict {
+pub(super) fn no_session(lines: &[HubLine]) -> Verdict {
     let wanted = [Code::InvalidArgument, Code::InvalidArgument, Code::NotFound];
     match each_ends(lines, Rpc::Execute, &wanted) {
         Verdict::Pass => each_ends(lines, Rpc::Translate, &wanted),
@@ -154,10 +153,10 @@ pub(super) fn no_session(lines: &[Line]) -> Verdict {
 }
 
 /// One call was refused, and the right one got the job.
-pub(super) fn precondition_then_job(lines: &[Line]) -> Verdict {
+pub(super) fn precondition_then_job(lines: &[HubLine]) -> Verdict {
     let tried = lines
         .iter()
-        .filter(|line| matches!(line, Line::Opened(_, Rpc::Execute | Rpc::Translate)))
+        .filter(|line| matches!(line, HubLine::Opened(_, Rpc::Execute | Rpc::Translate)))
         .count();
     if tried == 0 {
         return Verdict::not_applicable("no session came so far");
@@ -179,7 +178,7 @@ pub(super) fn precondition_then_job(lines: &[Line]) -> Verdict {
     ])
 }
 
-pub(super) fn precondition_beside_job(lines: &[Line]) -> Verdict {
+pub(super) fn precondition_beside_job(lines: &[HubLine]) -> Verdict {
     with_stream(lines, || {
         let jobs = jobs(lines);
         let Some((first, _)) = jobs.first() else {
@@ -205,33 +204,33 @@ pub(super) fn precondition_beside_job(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn aborted_for_the_second(lines: &[Line]) -> Verdict {
+pub(super) fn aborted_for_the_second(lines: &[HubLine]) -> Verdict {
     replaced(lines, |ends| match ends {
         [(_, Code::Aborted)] => Verdict::Pass,
         other => Verdict::fail("Listen", format!("ended {other:?}")),
     })
 }
 
-pub(super) fn not_ok(lines: &[Line]) -> Verdict {
+pub(super) fn not_ok(lines: &[HubLine]) -> Verdict {
     replaced(lines, |ends| {
         let ok = ends.iter().any(|(_, code)| *code == Code::Ok);
         all([(!ok, "Listen", "ended OK".to_owned())])
     })
 }
 
-fn replaced(lines: &[Line], judge: impl FnOnce(&[(StreamId, Code)]) -> Verdict) -> Verdict {
-    if said(lines, Rpc::Listen).is_empty() {
+fn replaced(lines: &[HubLine], judge: impl FnOnce(&[(StreamId, Code)]) -> Verdict) -> Verdict {
+    if actions(lines, Rpc::Listen).is_empty() {
         return Verdict::not_applicable("the agent could not listen");
     }
     judge(&ends(lines))
 }
 
 // Proposed, then accepted, then ready: once each, all with one name and one detail.
-pub(super) fn proposal_before_ready(lines: &[Line]) -> Verdict {
+pub(super) fn proposal_before_ready(lines: &[HubLine]) -> Verdict {
     with_proposal(lines, |proposal| {
         let id = proposal.session_id.as_str();
-        let at = |wanted: &dyn Fn(&Line) -> bool| lines.iter().position(wanted);
-        let accepted = at(&|line| matches!(line, Line::Accepted(_, session) if session == id));
+        let at = |wanted: &dyn Fn(&HubLine) -> bool| lines.iter().position(wanted);
+        let accepted = at(&|line| matches!(line, HubLine::Accepted(_, session) if session == id));
         let ready = at(&|line| !readies(std::slice::from_ref(line)).is_empty() || says_ready(line));
         all([
             (!id.is_empty(), "session_id", "it is empty".to_owned()),
@@ -254,15 +253,15 @@ pub(super) fn proposal_before_ready(lines: &[Line]) -> Verdict {
     })
 }
 
-fn says_ready(line: &Line) -> bool {
+fn says_ready(line: &HubLine) -> bool {
     matches!(
         line,
-        Line::Said(_, Said::Message(Inbound::Listen(message)))
+        HubLine::Hub(_, HubAction::Sent(Inbound::Listen(message)))
             if matches!(message.event, Some(Event::SessionReady(_)))
     )
 }
 
-pub(super) fn offered_anew(lines: &[Line]) -> Verdict {
+pub(super) fn offered_anew(lines: &[HubLine]) -> Verdict {
     with_proposal(lines, |first| {
         let proposals = proposals(lines);
         let asked = proposals.first().map(|(listen, _)| *listen);
@@ -280,8 +279,8 @@ pub(super) fn offered_anew(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn proposed_without_ready(lines: &[Line]) -> Verdict {
-    let listens = said(lines, Rpc::Listen);
+pub(super) fn proposed_without_ready(lines: &[HubLine]) -> Verdict {
+    let listens = actions(lines, Rpc::Listen);
     match (listens.first(), proposals(lines).is_empty()) {
         (None | Some((_, None)), true) => Verdict::not_applicable("the hub proposed no job"),
         (Some((_, None)), false) => Verdict::fail("Listen", "a proposal only after ready"),
@@ -290,8 +289,8 @@ pub(super) fn proposed_without_ready(lines: &[Line]) -> Verdict {
     }
 }
 
-pub(super) fn incapable_unasked(lines: &[Line]) -> Verdict {
-    let listens = said(lines, Rpc::Listen);
+pub(super) fn incapable_unasked(lines: &[HubLine]) -> Verdict {
+    let listens = actions(lines, Rpc::Listen);
     match listens.first() {
         None => Verdict::not_applicable("the agent could not listen"),
         Some((stream, _)) if proposals(lines).iter().any(|(asked, _)| asked == stream) => {
@@ -301,16 +300,18 @@ pub(super) fn incapable_unasked(lines: &[Line]) -> Verdict {
     }
 }
 
-pub(super) fn listen_goes_on(lines: &[Line]) -> Verdict {
-    match (said(lines, Rpc::Listen).is_empty(), ends(lines).first()) {
+pub(super) fn listen_goes_on(lines: &[HubLine]) -> Verdict {
+    match (actions(lines, Rpc::Listen).is_empty(), ends(lines).first()) {
         (true, _) => Verdict::not_applicable("the agent could not listen"),
         (false, Some((_, code))) => Verdict::fail("Listen", format!("ended {code:?}")),
         (false, None) => Verdict::Pass,
     }
 }
 
-pub(super) fn not_ready_for_a_stranger(lines: &[Line]) -> Verdict {
-    let tried = lines.iter().any(|line| matches!(line, Line::Accepted(..)));
+pub(super) fn not_ready_for_a_stranger(lines: &[HubLine]) -> Verdict {
+    let tried = lines
+        .iter()
+        .any(|line| matches!(line, HubLine::Accepted(..)));
     if !tried {
         return Verdict::not_applicable("the hub proposed no job");
     }
@@ -328,9 +329,9 @@ pub(super) fn not_ready_for_a_stranger(lines: &[Line]) -> Verdict {
     ])
 }
 
-pub(super) fn job_at_once(lines: &[Line]) -> Verdict {
-    with_stream(lines, || match said(lines, Rpc::Execute).first() {
-        Some((_, Some(Said::Message(_)))) => Verdict::Pass,
+pub(super) fn job_at_once(lines: &[HubLine]) -> Verdict {
+    with_stream(lines, || match actions(lines, Rpc::Execute).first() {
+        Some((_, Some(HubAction::Sent(_)))) => Verdict::Pass,
         other => Verdict::fail(
             "Execute",
             format!("{:?} where the job is wanted", other.map(|(_, said)| said)),
@@ -338,14 +339,14 @@ pub(super) fn job_at_once(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn one_job(lines: &[Line]) -> Verdict {
+pub(super) fn one_job(lines: &[HubLine]) -> Verdict {
     with_stream(lines, || {
         let jobs = jobs(lines).len();
         all([(jobs == 1, "Execute", format!("{jobs} jobs on one stream"))])
     })
 }
 
-pub(super) fn ends_ok(lines: &[Line]) -> Verdict {
+pub(super) fn ends_ok(lines: &[HubLine]) -> Verdict {
     with_stream(lines, || {
         let jobs = jobs(lines);
         let Some((stream, _)) = jobs.first() else {
@@ -359,7 +360,7 @@ pub(super) fn ends_ok(lines: &[Line]) -> Verdict {
     })
 }
 
-pub(super) fn job_as_proposed(lines: &[Line]) -> Verdict {
+pub(super) fn job_as_proposed(lines: &[HubLine]) -> Verdict {
     with_proposal(lines, |proposal| {
         let jobs = jobs(lines);
         let (Some(Details::Test(test)), Some((_, init))) = (&proposal.details, jobs.first()) else {

@@ -1,17 +1,17 @@
+//! Runs of plans: order, failures and recoveries, timeouts, subtasks, limits.
+
 use core::time::Duration;
 
+use sacp::graph::{Graph, Retry};
+use sacp::runner::{
+    Cause, Config, End, Input, Outcome, Output, Recovery, Rule, Runner, RunnerError, StartError,
+    StepState, Ticket,
+};
+use sacp::{Act, Code, Message, OutFmt, Reply, State, v1};
 use ubos_common::json::RawBuf;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
-use super::*;
-use crate::error::Code;
-use crate::graph::{Graph, OnError, Retry};
-use crate::message::{Message, State};
-use crate::plan::Act;
-use crate::reply::Reply;
-
-pub(super) fn now(seconds: u64) -> Now {
+pub(crate) fn now(seconds: u64) -> Now {
     Now::new(Mono::from_millis(seconds * 1000), Timestamp::EPOCH)
 }
 
@@ -26,11 +26,11 @@ fn runner(plan: &str, config: Config) -> Runner {
     runner
 }
 
-pub(super) fn drain(runner: &mut Runner) -> Vec<Output> {
+pub(crate) fn drain(runner: &mut Runner) -> Vec<Output> {
     core::iter::from_fn(|| runner.poll_output()).collect()
 }
 
-pub(super) fn dispatched(outputs: &[Output]) -> Vec<Ticket> {
+pub(crate) fn dispatched(outputs: &[Output]) -> Vec<Ticket> {
     let ticket = |output: &Output| match output {
         Output::Dispatch { ticket, .. } => Some(*ticket),
         _ => None,
@@ -45,18 +45,18 @@ fn started(runner: &mut Runner) -> Vec<usize> {
         .collect()
 }
 
-pub(super) const fn first(step: usize) -> Ticket {
+pub(crate) const fn first(step: usize) -> Ticket {
     Ticket { step, attempt: 1 }
 }
 
-pub(super) fn done(runner: &mut Runner, ticket: Ticket) {
+pub(crate) fn done(runner: &mut Runner, ticket: Ticket) {
     let output = RawBuf::parse(&format!("\"out {}\"", ticket.step)).unwrap();
     runner
         .handle_input(now(1), Input::Succeeded { ticket, output })
         .unwrap();
 }
 
-pub(super) fn fail(runner: &mut Runner, ticket: Ticket) {
+pub(crate) fn fail(runner: &mut Runner, ticket: Ticket) {
     let cause = Cause::tool("no route");
     runner
         .handle_input(now(1), Input::Failed { ticket, cause })
@@ -79,7 +79,7 @@ fn answer(outputs: &[Output], request: &Message) -> Message {
 
 // spec: SACP-3-1
 #[test]
-fn acts_run_in_order_groups_side_by_side_and_a_join_sees_its_group_in_plan_order() {
+fn a_join_gets_the_outputs_of_its_group_in_plan_order() {
     let plan =
         r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]},["join","J",{}],["d","T",{}]]"#;
     let mut run = runner(plan, Config::default());
@@ -106,7 +106,7 @@ fn acts_run_in_order_groups_side_by_side_and_a_join_sees_its_group_in_plan_order
 
 // spec: SACP-3-8, SACP-3-2
 #[test]
-fn the_answer_has_the_last_output_and_all_by_act_number() {
+fn an_answer_has_all_outputs_by_act_number() {
     let plan = r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]}]"#;
     let mut run = runner(plan, Config::default());
     for step in 1..=3 {
@@ -137,7 +137,7 @@ fn the_answer_has_the_last_output_and_all_by_act_number() {
 #[test]
 fn a_summary_is_structured_and_short() {
     let mut request = message(r#"[["a","T",{}]]"#);
-    request.out_fmt = Some(crate::OutFmt::Summary);
+    request.out_fmt = Some(OutFmt::Summary);
     let mut run = Runner::new(&request, Config::default()).unwrap();
     run.start(now(0));
     done(&mut run, first(1));
@@ -147,12 +147,12 @@ fn a_summary_is_structured_and_short() {
         (ctx["result"].as_str(), ctx.contains_key("results")),
         ("\"out 1\"", false)
     );
-    assert_eq!(answer.out_fmt(), crate::OutFmt::Summary);
+    assert_eq!(answer.out_fmt(), OutFmt::Summary);
 }
 
 // spec: SACP-3-3
 #[test]
-fn a_failed_step_without_a_rule_ends_the_run_and_stops_what_runs() {
+fn a_failed_step_without_a_rule_ends_the_run() {
     let plan = r#"[{"parallel":[["a","T",{}],["b","T",{}]]},["c","T",{}]]"#;
     let mut run = runner(plan, Config::default());
     drain(&mut run);
@@ -185,7 +185,7 @@ fn a_failed_step_without_a_rule_ends_the_run_and_stops_what_runs() {
 
 // spec: SACP-3-3
 #[test]
-fn recoveries_are_tried_one_after_the_other() {
+fn recoveries_apply_in_order() {
     let then = vec![
         Recovery::Retry(Retry::fixed(2, Duration::from_secs(3))),
         Recovery::OtherAgents { up_to: 1 },
@@ -227,7 +227,7 @@ fn recoveries_are_tried_one_after_the_other() {
 }
 
 #[test]
-fn a_lasting_failure_is_not_tried_again() {
+fn a_permanent_failure_is_not_retried() {
     let rule = Rule::any(vec![
         Recovery::Retry(Retry::fixed(9, Duration::ZERO)),
         Recovery::Continue,
@@ -252,7 +252,7 @@ fn a_lasting_failure_is_not_tried_again() {
         .to_owned();
     assert_eq!(
         failed,
-        r#"{"1":"no such hotel","2":"something that it waited for failed or was skipped"}"#
+        r#"{"1":"no such hotel","2":"a step that it depends on failed or was skipped"}"#
     );
 }
 
@@ -274,23 +274,26 @@ fn waits_are_fixed_or_double() {
     assert_eq!(Retry::fixed(0, second).max_attempts, 1);
 }
 
-/// Steps of 1.0 in a row of their own: each with what it waits for.
-pub(super) fn graph(after: &[&[usize]], change: impl FnOnce(&mut Graph)) -> Graph {
-    let mut graph = Graph::default();
-    let scope = graph.open(None, "G", None);
-    for (n, after) in after.iter().enumerate() {
-        graph.add(
-            scope,
-            format!("/plan/{n}"),
-            Act::new("v", "T"),
-            after.to_vec(),
-        );
-    }
-    change(&mut graph);
-    graph
+/// The graph of a message of 1.0: each step with the steps that it depends on, and with further members.
+pub(crate) fn graph(after: &[&[usize]], members: impl Fn(usize) -> String) -> Graph {
+    let step = |(n, after): (usize, &&[usize])| {
+        let after: Vec<String> = after.iter().map(|n| format!("\"s{n}\"")).collect();
+        let n = n + 1;
+        format!(
+            r#"{{"id":"s{n}","verb":"v","tool":"T","params":{{}},"depends_on":[{}]{}}}"#,
+            after.join(","),
+            members(n)
+        )
+    };
+    let steps: Vec<String> = after.iter().enumerate().map(step).collect();
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","plan":[{}],"state":"PENDING"}}"#,
+        steps.join(",")
+    );
+    v1::Message::decode(text.as_bytes()).unwrap().graph()
 }
 
-pub(super) fn run_of(graph: Graph, config: Config) -> Runner {
+pub(crate) fn run_of(graph: Graph, config: Config) -> Runner {
     let mut runner = Runner::of_graph(graph, false, config).unwrap();
     runner.start(now(0));
     runner
@@ -298,11 +301,9 @@ pub(super) fn run_of(graph: Graph, config: Config) -> Runner {
 
 // spec: SACP1-6-4
 #[test]
-fn a_timeout_is_for_each_attempt_and_is_tried_again() {
-    let graph = graph(&[&[]], |graph| {
-        let policy = &mut graph.step_mut(1).unwrap().policy;
-        policy.timeout = Some(Duration::from_secs(2));
-        policy.retry = Some(Retry::fixed(2, Duration::from_secs(1)));
+fn a_timeout_applies_to_each_attempt() {
+    let graph = graph(&[&[]], |_| {
+        r#","timeout_ms":2000,"retry":{"max_attempts":2,"backoff_ms":1000}"#.to_owned()
     });
     let mut run = run_of(graph, Config::default());
     drain(&mut run);
@@ -337,12 +338,12 @@ fn a_timeout_is_for_each_attempt_and_is_tried_again() {
 
 // spec: SACP1-6-3
 #[test]
-fn a_stand_in_runs_once_only_when_called_and_feeds_the_dependents() {
+fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
     // 1 falls back to 3; 2 waits for 1; 4 waits for 3 itself.
     let plan = || {
-        graph(&[&[], &[1], &[], &[3]], |graph| {
-            graph.step_mut(1).unwrap().policy.on_error = Some(OnError::Fallback(3));
-            graph.step_mut(3).unwrap().policy.replaces = Some(1);
+        graph(&[&[], &[1], &[], &[3]], |n| match n {
+            1 => r#","on_error":"fallback","fallback_step":"s3""#.to_owned(),
+            _ => String::new(),
         })
     };
     let mut run = run_of(plan(), Config::default());
@@ -385,7 +386,7 @@ fn a_stand_in_runs_once_only_when_called_and_feeds_the_dependents() {
 
 // spec: SACP-3-5
 #[test]
-fn deadlines_and_cancel_end_the_run_as_failed() {
+fn timeouts_and_cancel_end_the_run() {
     let config = Config::default().with_step_timeout(Duration::from_secs(5));
     let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
     drain(&mut run);
@@ -402,11 +403,11 @@ fn deadlines_and_cancel_end_the_run_as_failed() {
             .as_ref()
             .unwrap()
             .to_string()
-            .contains("over its time of 5s")
+            .contains("timeout of 5s")
     );
     let mut run = runner(r#"[["a","T",{}]]"#, config);
     drain(&mut run);
-    run.handle_input(now(1), Input::Cancel).unwrap();
+    run.cancel(now(1)).unwrap();
     let outputs = drain(&mut run);
     assert!(matches!(
         outputs[..],
@@ -433,12 +434,12 @@ fn deadlines_and_cancel_end_the_run_as_failed() {
             .as_ref()
             .unwrap()
             .to_string()
-            .contains("the plan is over")
+            .contains("the run exceeded")
     );
 }
 
 #[test]
-fn progress_holds_off_the_idle_timeout_and_not_the_hard_one() {
+fn progress_extends_the_idle_timeout_alone() {
     let config = Config::default()
         .with_idle_timeout(Duration::from_secs(2))
         .with_step_timeout(Duration::from_secs(5));
@@ -457,7 +458,7 @@ fn progress_holds_off_the_idle_timeout_and_not_the_hard_one() {
             .as_ref()
             .unwrap()
             .to_string()
-            .contains("over its time")
+            .contains("exceeded its timeout")
     );
     let mut run = runner(r#"[["a","T",{}]]"#, config);
     run.handle_timeout(now(2));
@@ -473,7 +474,7 @@ fn progress_holds_off_the_idle_timeout_and_not_the_hard_one() {
 
 // spec: SACP-3-4
 #[test]
-fn in_test_mode_nothing_is_dispatched_and_every_act_is_simulated() {
+fn test_mode_simulates_every_act() {
     let inner = r#"["a","T",{"subtask":{"g":"H","plan":[["b","U",{}]]}}]"#;
     for (top, ctx) in [("true", "false"), ("false", "true")] {
         let text = format!(
@@ -501,7 +502,7 @@ fn in_test_mode_nothing_is_dispatched_and_every_act_is_simulated() {
 
 // spec: SACP-2-9
 #[test]
-fn a_subtask_in_params_runs_inside_its_step_and_one_at_the_top_behind_the_plan() {
+fn a_subtask_runs_inside_its_step_or_behind_the_plan() {
     let text = r#"{"msg_id":"m","g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}],["d","T",{}]],
         "subtask":{"msg_id":"n","g":"I","plan":[["e","W",{}]]}}"#;
     let request = Message::decode(text.as_bytes()).unwrap();
@@ -535,7 +536,7 @@ fn a_subtask_in_params_runs_inside_its_step_and_one_at_the_top_behind_the_plan()
 }
 
 #[test]
-fn a_failed_subtask_fails_its_step_which_may_try_it_again() {
+fn a_failed_subtask_fails_its_step() {
     let plan =
         r#"[["a","T",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}]]"#;
     let retry = Rule::verb("a", vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))]);
@@ -568,7 +569,7 @@ fn a_failed_subtask_fails_its_step_which_may_try_it_again() {
 
 // spec: SACP-3-7
 #[test]
-fn what_cannot_be_run_is_refused_before_anything_runs() {
+fn a_message_that_cannot_run_is_refused() {
     let refused = |text: &str, config| {
         Runner::new(&Message::decode(text.as_bytes()).unwrap(), config).unwrap_err()
     };
@@ -604,15 +605,55 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn inputs_out_of_place_change_nothing() {
+fn a_configuration_that_cannot_work_is_refused() {
+    let refused = |config: Config| {
+        let request = message(r#"[["a","T",{}]]"#);
+        Runner::new(&request, config).unwrap_err().to_string()
+    };
+    for (config, why) in [
+        (
+            Config::default().with_max_running(0),
+            "max_running is 0, but a run needs at least 1",
+        ),
+        (
+            Config::default().with_max_steps(0),
+            "max_steps is 0, but a run needs at least 1",
+        ),
+        (
+            Config::default().with_max_bytes(0, 1),
+            "max_output_bytes is 0, but an output needs at least 1 byte",
+        ),
+        (
+            Config::default().with_max_bytes(1, 0),
+            "max_total_bytes is 0, but an output needs at least 1 byte",
+        ),
+        (
+            Config::default().with_step_timeout(Duration::ZERO),
+            "step_timeout is 0, but a timeout must be longer than zero",
+        ),
+        (
+            Config::default().with_idle_timeout(Duration::ZERO),
+            "idle_timeout is 0, but a timeout must be longer than zero",
+        ),
+        (
+            Config::default().with_run_timeout(Duration::ZERO),
+            "run_timeout is 0, but a timeout must be longer than zero",
+        ),
+    ] {
+        assert_eq!(refused(config), why);
+    }
+}
+
+#[test]
+fn a_refused_input_changes_nothing() {
     let mut run = Runner::new(
         &message(r#"[["a","T",{}],["b","T",{}]]"#),
         Config::default(),
     )
     .unwrap();
     assert_eq!(
-        run.handle_input(now(0), Input::Cancel),
-        Err(RunnerError::NotRunning { began: false })
+        run.cancel(now(0)),
+        Err(RunnerError::NotRunning { started: false })
     );
     run.start(now(0));
     drain(&mut run);
@@ -635,15 +676,15 @@ fn inputs_out_of_place_change_nothing() {
         run.handle_input(now(1), again),
         Err(RunnerError::NotDispatched { ticket: first(1) })
     );
-    run.handle_input(now(1), Input::Cancel).unwrap();
+    run.cancel(now(1)).unwrap();
     assert_eq!(
-        run.handle_input(now(1), Input::Pause),
-        Err(RunnerError::NotRunning { began: true })
+        run.pause(now(1)),
+        Err(RunnerError::NotRunning { started: true })
     );
 }
 
 #[test]
-fn no_more_run_at_once_than_are_allowed() {
+fn max_running_limits_running_steps() {
     let acts: Vec<String> = (0..10).map(|n| format!("[\"v{n}\",\"T\",{{}}]")).collect();
     let plan = format!("[{{\"parallel\":[{}]}}]", acts.join(","));
     let mut run = runner(&plan, Config::default().with_max_running(3));
@@ -658,7 +699,7 @@ fn no_more_run_at_once_than_are_allowed() {
 }
 
 #[test]
-fn outputs_over_their_bounds_fail_the_step() {
+fn an_output_over_its_limit_fails_the_step() {
     let plan = r#"[["a","T",{}],["b","T",{}]]"#;
     let mut run = runner(plan, Config::default().with_max_bytes(4, 99));
     done(&mut run, first(1));
@@ -679,26 +720,29 @@ fn outputs_over_their_bounds_fail_the_step() {
             .as_ref()
             .unwrap()
             .to_string()
-            .contains("more than 9 bytes in all")
+            .contains("of the run have more than 9 bytes")
     );
 }
 
 #[test]
-fn a_paused_run_starts_nothing_and_says_when_it_is_quiet() {
+fn a_paused_run_starts_nothing() {
     let mut run = runner(r#"[["a","T",{}],["b","T",{}]]"#, Config::default());
     drain(&mut run);
-    run.handle_input(now(1), Input::Pause).unwrap();
+    run.pause(now(1)).unwrap();
     assert_eq!(drain(&mut run), []);
     done(&mut run, first(1));
     assert_eq!(drain(&mut run), [Output::Paused]);
     assert!(run.is_paused());
-    run.handle_input(now(2), Input::Resume).unwrap();
+    run.resume(now(2)).unwrap();
     assert_eq!(started(&mut run), [2]);
 }
 
 #[test]
-fn every_change_is_told_where_that_is_asked_for() {
-    let mut run = runner(r#"[["a","T",{}]]"#, Config::default().with_step_events(true));
+fn step_events_report_every_change() {
+    let mut run = runner(
+        r#"[["a","T",{}]]"#,
+        Config::default().with_step_events(true),
+    );
     done(&mut run, first(1));
     let told = drain(&mut run);
     let states: Vec<_> = told
@@ -712,7 +756,7 @@ fn every_change_is_told_where_that_is_asked_for() {
 }
 
 #[test]
-fn ten_thousand_steps_in_two_groups_cost_no_product() {
+fn ten_thousand_steps_in_two_groups_run() {
     let acts = vec![r#"["v","T",{}]"#; 5000].join(",");
     let plan = format!("[{{\"parallel\":[{acts}]}},{{\"parallel\":[{acts}]}}]");
     let mut request = message(&plan);

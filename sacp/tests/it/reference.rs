@@ -1,12 +1,12 @@
-//! Small plans, every fate of every step, every order of outcomes, against a naive reading of the rules.
+//! A reference interpreter: small plans, every fate of every step, every order of results, against a naive reading of the
+//! rules.
 
 use core::time::Duration;
 
-use ubos_common::machine::Machine as _;
+use sacp::graph::{Graph, OnError, Retry};
+use sacp::runner::{Config, End, Output, Recovery, ResumeError, Rule, Runner, StepState};
 
-use super::tests::{dispatched, done, drain, fail, graph, now, run_of};
-use super::*;
-use crate::graph::{Graph, OnError, Retry};
+use crate::runner::{dispatched, done, drain, fail, graph, now, run_of};
 
 /// What becomes of the attempts at a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,17 +184,12 @@ fn plans_of_four_acts_end_as_the_rules_say_in_every_order() {
                 }
             }
             let after: Vec<&[usize]> = after.iter().map(Vec::as_slice).collect();
-            for (retry, on_error) in [
-                (None, None),
-                (None, Some(OnError::Continue)),
-                (Some(Retry::fixed(2, Duration::ZERO)), None),
+            for policy in [
+                "",
+                r#","on_error":"continue""#,
+                r#","retry":{"max_attempts":2}"#,
             ] {
-                let plan = graph(&after, |graph| {
-                    for n in 1..=count {
-                        let policy = &mut graph.step_mut(n).unwrap().policy;
-                        (policy.retry, policy.on_error) = (retry, on_error);
-                    }
-                });
+                let plan = graph(&after, |_| policy.to_owned());
                 fates(count, &[Fate::Good, Fate::Bad, Fate::Late], &mut |fates| {
                     orders += explore(&plan, &Config::default(), fates);
                 });
@@ -204,43 +199,44 @@ fn plans_of_four_acts_end_as_the_rules_say_in_every_order() {
     assert!(orders > 10_000, "{orders}");
 }
 
-/// Every graph of three steps, each of which fails fast, lets be, or falls back to a fourth.
+/// Every graph of three steps, each of which fails fast, continues, or has a fallback step.
 // spec: SACP1-6-3
 #[test]
-fn graphs_of_three_steps_and_a_stand_in_end_as_the_rules_say_in_every_order() {
+fn graphs_of_three_steps_with_fallbacks_end_as_the_rules_say_in_every_order() {
     let mut orders = 0;
     for edges in 0..1_usize << 3 {
         let second: Vec<usize> = (edges & 1 == 1).then_some(1).into_iter().collect();
         let third: Vec<usize> = (1..=2).filter(|n| edges >> n & 1 == 1).collect();
         for ways in 0..27_usize {
-            let way = |n: u32| match ways / 3_usize.pow(n - 1) % 3 {
-                0 => OnError::FailFast,
-                1 => OnError::Continue,
-                _ => OnError::Fallback(4),
-            };
-            let plan = graph(&[&[], &second, &third, &[]], |graph| {
-                for n in 1..=3_u32 {
-                    graph.step_mut(n as usize).unwrap().policy.on_error = Some(way(n));
-                    if way(n) == OnError::Fallback(4) {
-                        graph.step_mut(4).unwrap().policy.replaces = Some(n as usize);
-                    }
+            let way = |n: u32| ways / 3_usize.pow(n - 1) % 3;
+            let fallbacks: Vec<u32> = (1..=3).filter(|n| way(*n) == 2).collect();
+            let mut after: Vec<&[usize]> = vec![&[], &second, &third];
+            after.extend(fallbacks.iter().map(|_| -> &[usize] { &[] }));
+            let plan = graph(&after, |n| match u32::try_from(n) {
+                Ok(n @ 1..=3) if way(n) == 1 => r#","on_error":"continue""#.to_owned(),
+                Ok(n @ 1..=3) if way(n) == 2 => {
+                    let place = fallbacks.iter().position(|other| *other == n).unwrap();
+                    format!(r#","on_error":"fallback","fallback_step":"s{}""#, 4 + place)
                 }
+                _ => String::new(),
             });
-            fates(4, &[Fate::Good, Fate::Bad], &mut |fates| {
-                orders += explore(&plan, &Config::default(), fates)
-            });
+            fates(
+                3 + fallbacks.len(),
+                &[Fate::Good, Fate::Bad],
+                &mut |fates| orders += explore(&plan, &Config::default(), fates),
+            );
         }
     }
     assert!(orders > 5_000, "{orders}");
 }
 
-/// A run that is saved and taken up elsewhere between any two outcomes ends as one that was not.
+/// A run that is saved and restored between any two results ends as one that was not.
 #[test]
-fn a_run_saved_at_any_point_ends_the_same_elsewhere() {
+fn a_restored_run_ends_as_an_unbroken_one() {
     let text = br#"{"msg_id":"m","g":"G","plan":[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{"subtask":
         {"g":"H","plan":[["d","T",{}],["e","T",{}]]}}],["x","X",{}]]},["join","J",{}],["f","T",{}]],
         "subtask":{"g":"I","plan":[["i","T",{}]]}}"#;
-    let message = crate::Message::decode(text).unwrap();
+    let message = sacp::Message::decode(text).unwrap();
     let rule = Rule::tool(
         "X",
         vec![
@@ -295,9 +291,9 @@ fn a_run_saved_at_any_point_ends_the_same_elsewhere() {
 }
 
 #[test]
-fn what_is_no_saved_run_of_this_plan_is_refused() {
+fn a_saved_run_of_another_plan_is_refused() {
     let message = |plan: &str| {
-        crate::Message::decode(format!("{{\"g\":\"G\",\"plan\":{plan}}}").as_bytes()).unwrap()
+        sacp::Message::decode(format!("{{\"g\":\"G\",\"plan\":{plan}}}").as_bytes()).unwrap()
     };
     let plan = message(r#"[["a","T",{}],["b","T",{}]]"#);
     let mut run = Runner::new(&plan, Config::default()).unwrap();
@@ -317,7 +313,7 @@ fn what_is_no_saved_run_of_this_plan_is_refused() {
     };
     assert_eq!(
         run.restore(now(0), saved.as_bytes()),
-        Err(ResumeError::Begun)
+        Err(ResumeError::Started)
     );
     assert!(matches!(restore("{}"), ResumeError::Unreadable(_)));
     assert!(matches!(

@@ -1,4 +1,4 @@
-//! A hub on the network, as the conformance kit wants it.
+//! Agents that call a hub on the network and do what the kit tells them to.
 
 use std::{collections::HashMap, fmt, future::Future, io, time::Duration};
 
@@ -13,9 +13,8 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{
+use uap_hub_proto::{
     capability::Skill,
-    conformance::hub::{HubPeer, Said},
     id::StreamId,
     role::{
         CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
@@ -28,6 +27,9 @@ use crate::{
     },
 };
 
+use super::super::spawn;
+use super::{HubAction, HubPeer};
+
 /// Messages that wait on a call, either way.
 const MAX_WAITING: usize = 64;
 
@@ -35,21 +37,21 @@ const MAX_WAITING: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
 /// How long connecting and registering may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A hub behind a URL, on a connection of its own. Not for use within an async runtime: it blocks.
-pub struct HubProbe {
+/// Agents on one connection to a hub. It blocks: do not use it inside an async runtime.
+pub struct TestFleet {
     runtime: Runtime,
     client: AgentHubClient<Channel>,
     skill: Skill,
-    feed: Box<dyn FnMut(&Skill)>,
+    submit: Box<dyn FnMut(&Skill)>,
     calls: HashMap<StreamId, Call>,
     opened: u64,
 }
 
 struct Call {
     sender: Option<Sender>,
-    said: mpsc::Receiver<Said>,
+    actions: mpsc::Receiver<HubAction>,
     reader: AbortHandle,
 }
 
@@ -59,20 +61,20 @@ enum Sender {
     Translation(mpsc::Sender<TranslationResponse>),
 }
 
-impl HubProbe {
-    /// Connects. The hub's jobs are tests of `skill`; `feed` gives it one more, where that can be done.
+impl TestFleet {
+    /// Connects. The hub's jobs are tests of `skill`; `submit` submits one more to it, if it can.
     ///
     /// # Errors
     ///
-    /// No runtime, no URL, or nobody there.
+    /// The URL is not valid, nothing answers there, or no runtime can be started.
     pub fn connect(
         url: &str,
         skill: Skill,
-        feed: impl FnMut(&Skill) + 'static,
+        submit: impl FnMut(&Skill) + 'static,
     ) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(io::Error::other)?;
-        let endpoint = endpoint.connect_timeout(PATIENCE).tcp_nodelay(true);
+        let endpoint = endpoint.connect_timeout(CALL_TIMEOUT).tcp_nodelay(true);
         let channel = runtime
             .block_on(endpoint.connect())
             .map_err(io::Error::other)?;
@@ -83,19 +85,19 @@ impl HubProbe {
             runtime,
             client,
             skill,
-            feed: Box::new(feed),
+            submit: Box::new(submit),
             calls: HashMap::new(),
             opened: 0,
         })
     }
 }
 
-impl HubPeer for HubProbe {
+impl HubPeer for TestFleet {
     fn register(&mut self, registration: AgentRegistration) -> Result<String, Status> {
         let call = self.client.register(registration);
         let answer = self
             .runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, call).await });
+            .block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await });
         match answer {
             Ok(answer) => Ok(answer?.into_inner().client_id),
             Err(_) => Err(Status::new(Code::Unknown, "no answer in 10 s")),
@@ -106,30 +108,30 @@ impl HubPeer for HubProbe {
         self.opened += 1;
         let stream = StreamId(self.opened);
         let mut client = self.client.clone();
-        let (tell, said) = mpsc::channel(MAX_WAITING);
+        let (report, actions) = mpsc::channel(MAX_WAITING);
         // A task needs the runtime's context to be started.
         let _context = self.runtime.enter();
         let (sender, reader) = match rpc {
             Rpc::Listen => {
                 let (sender, request) = request(CLIENT_ID_KEY, key);
                 let call = async move { client.listen(request).await };
-                (Sender::Listen(sender), start(call, tell, Inbound::Listen))
+                (Sender::Listen(sender), start(call, report, Inbound::Listen))
             }
             Rpc::Execute => {
                 let (sender, request) = request(SESSION_ID_KEY, key);
                 let call = async move { client.execute(request).await };
-                (Sender::Test(sender), start(call, tell, Inbound::Test))
+                (Sender::Test(sender), start(call, report, Inbound::Test))
             }
             Rpc::Translate => {
                 let (sender, request) = request(SESSION_ID_KEY, key);
                 let call = async move { client.translate(request).await };
-                let reader = start(call, tell, Inbound::Translation);
+                let reader = start(call, report, Inbound::Translation);
                 (Sender::Translation(sender), reader)
             }
         };
         let call = Call {
             sender: Some(sender),
-            said,
+            actions,
             reader,
         };
         self.calls.insert(stream, call);
@@ -163,26 +165,26 @@ impl HubPeer for HubProbe {
     }
 
     fn reset(&mut self, stream: StreamId) {
-        // Nobody reads and nobody sends: the library breaks it off.
+        // Without a reader and a sender the library resets the call.
         if let Some(call) = self.calls.remove(&stream) {
             call.reader.abort();
         }
     }
 
-    fn next(&mut self, stream: StreamId, patience: Duration) -> Option<Said> {
+    fn next(&mut self, stream: StreamId, timeout: Duration) -> Option<HubAction> {
         let call = self.calls.get_mut(&stream)?;
         self.runtime.block_on(async {
-            let said = tokio::time::timeout(patience, call.said.recv()).await;
-            said.ok().flatten()
+            let action = tokio::time::timeout(timeout, call.actions.recv()).await;
+            action.ok().flatten()
         })
     }
 
     fn want_job(&mut self) {
-        /// Within this, a call that was opened has reached its hub.
+        /// Within this time an opened call has reached the hub.
         const UNDER_WAY: Duration = Duration::from_millis(100);
         self.runtime
             .block_on(async { tokio::time::sleep(UNDER_WAY).await });
-        (self.feed)(&self.skill);
+        (self.submit)(&self.skill);
     }
 
     fn skill(&self) -> Skill {
@@ -190,9 +192,9 @@ impl HubPeer for HubProbe {
     }
 }
 
-impl fmt::Debug for HubProbe {
+impl fmt::Debug for TestFleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubProbe")
+        f.debug_struct("TestFleet")
             .field("skill", &self.skill)
             .finish_non_exhaustive()
     }
@@ -204,7 +206,7 @@ fn request<T>(
 ) -> (mpsc::Sender<T>, Request<ReceiverStream<T>>) {
     let (sender, body) = mpsc::channel(MAX_WAITING);
     let mut request = Request::new(ReceiverStream::new(body));
-    // An id that is no metadata value is the hub's fault, and leaves the call without one.
+    // An id that is not a metadata value is a fault of the hub: the call goes without one.
     if let Some(value) = key.and_then(|key| key.parse().ok()) {
         request.metadata_mut().insert(name, value);
     }
@@ -213,10 +215,10 @@ fn request<T>(
 
 fn start<T: Send + 'static>(
     call: impl Future<Output = Result<Response<Streaming<T>>, tonic::Status>> + Send + 'static,
-    tell: mpsc::Sender<Said>,
+    report: mpsc::Sender<HubAction>,
     inbound: fn(T) -> Inbound,
 ) -> AbortHandle {
-    let reader = crate::transport::spawn(async move {
+    let reader = spawn(async move {
         let status = match call.await {
             Err(status) => status.into(),
             Ok(response) => {
@@ -224,8 +226,8 @@ fn start<T: Send + 'static>(
                 loop {
                     match messages.message().await {
                         Ok(Some(message)) => {
-                            let said = Said::Message(inbound(message));
-                            if tell.send(said).await.is_err() {
+                            let action = HubAction::Sent(inbound(message));
+                            if report.send(action).await.is_err() {
                                 return;
                             }
                         }
@@ -235,8 +237,8 @@ fn start<T: Send + 'static>(
                 }
             }
         };
-        // Nobody need wait for it.
-        let _ = tell.send(Said::Ended(status)).await;
+        // The case may be over.
+        let _ = report.send(HubAction::Ended(status)).await;
     });
     reader.abort_handle()
 }

@@ -1,4 +1,4 @@
-//! Hubs in memory, on virtual time: ours, and ours with one clause broken.
+//! Hubs in memory, on virtual time: the reference, and its mutants.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,8 +11,8 @@ use ubos_common::{
     time::{Mono, Now, Timestamp},
 };
 
-use super::{HubPeer, Said};
-use crate::{
+use super::{HubAction, HubPeer};
+use uap_hub_proto::{
     capability::Skill,
     id::StreamId,
     role::{
@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// The clause that a twin breaks.
+/// How a mutant differs from the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Breach {
+pub(super) enum Mutation {
     OneIdForAll,
     RefusesEmpty,
     TakesAnything,
@@ -56,17 +56,17 @@ pub(super) enum Breach {
     OtherType,
 }
 
-/// This crate's hub, in memory.
+/// The hub of `uap-hub-proto`, in memory.
 #[derive(Debug)]
-pub struct Reference {
+pub struct HubReference {
     hub: Hub,
     now: Now,
     opened: u64,
     calls: BTreeMap<StreamId, Call>,
-    breach: Option<Breach>,
-    /// The first id that was given, and how many were.
+    mutation: Option<Mutation>,
+    /// The first client id, and the number of registrations.
     ids: (String, usize),
-    /// Sessions that ended on the agent's word.
+    /// The number of results.
     results: usize,
 }
 
@@ -74,20 +74,20 @@ pub struct Reference {
 struct Call {
     rpc: Rpc,
     key: String,
-    said: VecDeque<Said>,
-    /// What is kept back until the agent says something.
-    held: VecDeque<Said>,
-    has_spoken: bool,
+    actions: VecDeque<HubAction>,
+    /// Actions that are held back until the agent sends a message.
+    held: VecDeque<HubAction>,
+    has_sent: bool,
     is_over: bool,
 }
 
-impl Default for Reference {
+impl Default for HubReference {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Reference {
+impl HubReference {
     /// A hub without agents and jobs.
     #[must_use]
     pub fn new() -> Self {
@@ -96,147 +96,149 @@ impl Reference {
             now: Now::new(Mono::ZERO, Timestamp::EPOCH),
             opened: 0,
             calls: BTreeMap::new(),
-            breach: None,
+            mutation: None,
             ids: (String::new(), 0),
             results: 0,
         }
     }
 
-    pub(super) fn breaking(breach: Breach) -> Self {
+    pub(super) fn mutated(mutation: Mutation) -> Self {
         Self {
-            breach: Some(breach),
+            mutation: Some(mutation),
             ..Self::new()
         }
     }
 
-    fn breaks(&self, breach: Breach) -> bool {
-        self.breach == Some(breach)
+    fn is_mutated(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     fn input(&mut self, input: Input<'_>) {
-        // A stream name is new each time, and the hub does not shut down.
+        // Each stream id is new, and the hub does not shut down.
         let _ = self.hub.handle_input(self.now, input);
         self.drain();
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.hub.poll_output() {
-            let (stream, said) = match output {
-                Output::Send { stream, message } => (stream, Said::Message(said(message))),
-                Output::End { stream, status } => (stream, Said::Ended(status)),
+            let (stream, action) = match output {
+                Output::Send { stream, message } => (stream, HubAction::Sent(inbound(message))),
+                Output::End { stream, status } => (stream, HubAction::Ended(status)),
                 _ => continue,
             };
-            self.hear(stream, said);
+            self.act(stream, action);
         }
     }
 
-    /// What the hub says, as the twin tells it.
-    fn hear(&mut self, stream: StreamId, mut said: Said) {
-        let breach = self.breach;
+    /// Records an action of the hub, as the mutant changes it.
+    fn act(&mut self, stream: StreamId, mut action: HubAction) {
+        let mutation = self.mutation;
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.is_over) else {
             return;
         };
-        match (breach, &mut said) {
-            (Some(Breach::EndsReplacedUnknown), Said::Ended(status))
+        match (mutation, &mut action) {
+            (Some(Mutation::EndsReplacedUnknown), HubAction::Ended(status))
                 if status.code == Code::Aborted =>
             {
                 status.code = Code::Unknown;
             }
-            (Some(Breach::EndsReplacedOk), Said::Ended(status)) if status.code == Code::Aborted => {
+            (Some(Mutation::EndsReplacedOk), HubAction::Ended(status))
+                if status.code == Code::Aborted =>
+            {
                 *status = Status::ok();
             }
-            (Some(Breach::ListensToAll), Said::Ended(status))
+            (Some(Mutation::ListensToAll), HubAction::Ended(status))
                 if call.rpc == Rpc::Listen && status.code == Code::NotFound =>
             {
                 return;
             }
-            (Some(Breach::WrongRefusal), Said::Ended(status))
+            (Some(Mutation::WrongRefusal), HubAction::Ended(status))
                 if call.rpc != Rpc::Listen && status.code == Code::InvalidArgument =>
             {
                 status.code = Code::NotFound;
             }
-            (Some(Breach::AnyKind), Said::Ended(status))
+            (Some(Mutation::AnyKind), HubAction::Ended(status))
                 if call.rpc == Rpc::Translate && status.code == Code::FailedPrecondition =>
             {
                 status.code = Code::Unknown;
             }
-            (Some(Breach::SecondStream), Said::Ended(status))
+            (Some(Mutation::SecondStream), HubAction::Ended(status))
                 if status.message == "the session has a stream" =>
             {
-                said = Said::Message(Inbound::Test(crate::wire::TestInit::default()));
+                action = HubAction::Sent(Inbound::Test(uap_hub_proto::wire::TestInit::default()));
             }
-            (Some(Breach::OpensEarly), Said::Ended(status))
+            (Some(Mutation::OpensEarly), HubAction::Ended(status))
                 if status.message == "the session is not ready" =>
             {
-                said = Said::Message(Inbound::Test(crate::wire::TestInit::default()));
+                action = HubAction::Sent(Inbound::Test(uap_hub_proto::wire::TestInit::default()));
             }
-            (Some(Breach::NeverEnds), Said::Ended(status))
+            (Some(Mutation::NeverEnds), HubAction::Ended(status))
                 if call.rpc == Rpc::Execute && status.code == Code::Ok =>
             {
                 return;
             }
-            (Some(Breach::OtherType), Said::Message(Inbound::Test(init))) => {
+            (Some(Mutation::OtherType), HubAction::Sent(Inbound::Test(init))) => {
                 init.test_type.push_str(" of another kind");
             }
-            (Some(Breach::ReadyUnasked), Said::Message(Inbound::Listen(message))) => {
+            (Some(Mutation::ReadyUnasked), HubAction::Sent(Inbound::Listen(message))) => {
                 let unasked = match &message.event {
                     Some(Event::SessionProposal(proposal)) => Some(proposal.session_id.clone()),
                     _ => None,
                 };
                 if let Some(session_id) = unasked {
-                    call.said.push_back(said);
+                    call.actions.push_back(action);
                     let event = Some(Event::SessionReady(SessionReady { session_id }));
                     let ready = Inbound::Listen(ListenResponse { event });
-                    call.said.push_back(Said::Message(ready));
+                    call.actions.push_back(HubAction::Sent(ready));
                     return;
                 }
             }
             (
-                Some(Breach::KeepsRefused | Breach::ForgetsLost),
-                Said::Message(Inbound::Listen(_)),
+                Some(Mutation::KeepsRefused | Mutation::ForgetsLost),
+                HubAction::Sent(Inbound::Listen(_)),
             ) if self.ids.1 > 1 && call.key != self.ids.0 => {
                 return;
             }
-            (Some(Breach::SendsTwice), Said::Message(Inbound::Test(_))) => {
-                call.said.push_back(said.clone());
+            (Some(Mutation::SendsTwice), HubAction::Sent(Inbound::Test(_))) => {
+                call.actions.push_back(action.clone());
             }
-            (Some(Breach::WaitsForReady), Said::Message(Inbound::Listen(_)))
-            | (Some(Breach::WaitsForFirst), Said::Message(Inbound::Test(_)))
-                if !call.has_spoken =>
+            (Some(Mutation::WaitsForReady), HubAction::Sent(Inbound::Listen(_)))
+            | (Some(Mutation::WaitsForFirst), HubAction::Sent(Inbound::Test(_)))
+                if !call.has_sent =>
             {
-                call.held.push_back(said);
+                call.held.push_back(action);
                 return;
             }
             _ => {}
         }
-        call.said.push_back(said);
+        call.actions.push_back(action);
     }
 
-    /// Ends a call as a hub does that cannot bear what it heard.
+    /// Ends a call with an error.
     fn end(&mut self, stream: StreamId, code: Code) {
         if let Some(call) = self.calls.get_mut(&stream) {
-            call.said
-                .push_back(Said::Ended(Status::new(code, "that is not to be borne")));
+            call.actions
+                .push_back(HubAction::Ended(Status::new(code, "refused by a mutant")));
             call.is_over = true;
         }
     }
 
-    /// What an agent says, as the twin takes it; whether it told the hub nothing of it.
-    fn minds(&mut self, stream: StreamId, message: &Outbound) -> bool {
+    /// Whether the mutant refuses a message; the call has then ended.
+    fn refuses(&mut self, stream: StreamId, message: &Outbound) -> bool {
         let size = match message {
             Outbound::Listen(message) => message.encoded_len(),
             Outbound::Test(message) => message.encoded_len(),
             Outbound::Translation(message) => message.encoded_len(),
         };
-        let code = match (self.breach, message) {
-            (Some(Breach::SmallMessages), _) if size > 4 << 20 => Code::ResourceExhausted,
-            (Some(Breach::EndsOnEmpty), Outbound::Test(message)) if message.event.is_none() => {
+        let code = match (self.mutation, message) {
+            (Some(Mutation::SmallMessages), _) if size > 4 << 20 => Code::ResourceExhausted,
+            (Some(Mutation::EndsOnEmpty), Outbound::Test(message)) if message.event.is_none() => {
                 Code::InvalidArgument
             }
-            (Some(Breach::EndsOnLate), Outbound::Test(_)) if self.results > 0 => {
+            (Some(Mutation::EndsOnLate), Outbound::Test(_)) if self.results > 0 => {
                 Code::FailedPrecondition
             }
-            (Some(Breach::EndsOnStray), Outbound::Listen(message)) => match &message.event {
+            (Some(Mutation::EndsOnStray), Outbound::Listen(message)) => match &message.event {
                 Some(listen_request::Event::SessionAcceptance(answer))
                     if !answer.session_id.starts_with("JOB-")
                         || answer.session_id == "JOB-nobody" =>
@@ -251,7 +253,7 @@ impl Reference {
         true
     }
 
-    /// Lets an answer count as that of the agent whom the hub asked.
+    /// The stream of the agent that the proposal was made to, so that a foreign answer counts as its own.
     fn on_behalf(&self, stream: StreamId, message: &Outbound) -> StreamId {
         let Outbound::Listen(message) = message else {
             return stream;
@@ -267,15 +269,18 @@ impl Reference {
     }
 }
 
-impl HubPeer for Reference {
+impl HubPeer for HubReference {
     fn register(&mut self, mut registration: AgentRegistration) -> Result<String, Status> {
         let is_empty = registration.capabilities.is_empty() && registration.display_name.is_empty();
-        if self.breaks(Breach::RefusesEmpty) && is_empty {
-            return Err(Status::new(Code::InvalidArgument, "say who you are"));
+        if self.is_mutated(Mutation::RefusesEmpty) && is_empty {
+            return Err(Status::new(
+                Code::InvalidArgument,
+                "the registration is empty",
+            ));
         }
-        if self.breaks(Breach::TakesAnything) {
+        if self.is_mutated(Mutation::TakesAnything) {
             registration.capabilities.retain(|one| {
-                crate::validate::Validate::validate(&AgentRegistration {
+                uap_hub_proto::validate::Validate::validate(&AgentRegistration {
                     display_name: String::new(),
                     capabilities: vec![one.clone()],
                 })
@@ -289,7 +294,7 @@ impl HubPeer for Reference {
         if self.ids.0.is_empty() {
             self.ids.0.clone_from(&id);
         }
-        if self.breaks(Breach::OneIdForAll) {
+        if self.is_mutated(Mutation::OneIdForAll) {
             id.clone_from(&self.ids.0);
         }
         Ok(id)
@@ -301,14 +306,15 @@ impl HubPeer for Reference {
         let call = Call {
             rpc,
             key: key.unwrap_or_default().to_owned(),
-            said: VecDeque::new(),
+            actions: VecDeque::new(),
             held: VecDeque::new(),
-            has_spoken: false,
+            has_sent: false,
             is_over: false,
         };
         self.calls.insert(stream, call);
         self.input(Input::Opened { stream, rpc, key });
-        if self.breaks(Breach::AsksAnybody) && rpc == Rpc::Listen && self.hub.job_count() > 0 {
+        if self.is_mutated(Mutation::AsksAnybody) && rpc == Rpc::Listen && self.hub.job_count() > 0
+        {
             let proposal = SessionProposal {
                 session_id: "JOB-for-anybody".to_owned(),
                 details: Some(Details::Test(TestProposalDetails {
@@ -316,9 +322,9 @@ impl HubPeer for Reference {
                 })),
             };
             let event = Some(Event::SessionProposal(proposal));
-            self.hear(
+            self.act(
                 stream,
-                Said::Message(Inbound::Listen(ListenResponse { event })),
+                HubAction::Sent(Inbound::Listen(ListenResponse { event })),
             );
         }
         stream
@@ -327,18 +333,18 @@ impl HubPeer for Reference {
     fn send(&mut self, stream: StreamId, message: Outbound) {
         let held = match self.calls.get_mut(&stream) {
             Some(call) if !call.is_over => {
-                call.has_spoken = true;
+                call.has_sent = true;
                 std::mem::take(&mut call.held)
             }
             _ => return,
         };
         if let Some(call) = self.calls.get_mut(&stream) {
-            call.said.extend(held);
+            call.actions.extend(held);
         }
-        if self.minds(stream, &message) {
+        if self.refuses(stream, &message) {
             return;
         }
-        let stream = match self.breaks(Breach::TakesForeign) {
+        let stream = match self.is_mutated(Mutation::TakesForeign) {
             true => self.on_behalf(stream, &message),
             false => stream,
         };
@@ -347,7 +353,7 @@ impl HubPeer for Reference {
             Outbound::Test(message) => {
                 let event = message.event.as_ref();
                 let ends = event.is_some_and(|event| {
-                    matches!(event, crate::wire::test_response::Event::Result(_))
+                    matches!(event, uap_hub_proto::wire::test_response::Event::Result(_))
                 });
                 self.results += usize::from(ends);
                 hub::Inbound::Test(message)
@@ -366,12 +372,12 @@ impl HubPeer for Reference {
         self.input(Input::Reset { stream, reason });
     }
 
-    fn next(&mut self, stream: StreamId, patience: Duration) -> Option<Said> {
-        let until = self.now.mono.saturating_add(patience);
+    fn next(&mut self, stream: StreamId, timeout: Duration) -> Option<HubAction> {
+        let until = self.now.mono.saturating_add(timeout);
         loop {
             let call = self.calls.get_mut(&stream)?;
-            if let Some(said) = call.said.pop_front() {
-                return Some(said);
+            if let Some(action) = call.actions.pop_front() {
+                return Some(action);
             }
             let next = self.hub.poll_timeout().filter(|next| *next <= until);
             let to = next.unwrap_or(until);
@@ -394,7 +400,7 @@ impl HubPeer for Reference {
     }
 }
 
-fn said(message: hub::Outbound) -> Inbound {
+fn inbound(message: hub::Outbound) -> Inbound {
     match message {
         hub::Outbound::Listen(message) => Inbound::Listen(message),
         hub::Outbound::Test(message) => Inbound::Test(message),

@@ -1,4 +1,4 @@
-//! A port that agents take for a hub's, as the conformance kit wants it.
+//! A hub on a port that does what the kit tells it to.
 
 use std::{
     cell::RefCell,
@@ -21,19 +21,19 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming, async_trait, transport::Server};
+use tonic::{
+    Request, Response, Status, Streaming, async_trait,
+    transport::{Server, server::TcpIncoming},
+};
 use ubos_common::{os::Clock, time::Mono};
 
-use super::incoming;
-use crate::{
-    conformance::agent::{AgentPeer, Did},
+use uap_hub_proto::{
     id::StreamId,
     role::{
         CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Outbound},
     },
     status,
-    transport::spawn,
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse,
@@ -41,8 +41,11 @@ use crate::{
     },
 };
 
-/// What agents did and nobody has looked at yet; beyond it they are not read.
-const MAX_DID: usize = 1024;
+use super::super::spawn;
+use super::{AgentAction, AgentPeer};
+
+/// Actions that wait to be looked at; beyond it agents are not read.
+const MAX_ACTIONS: usize = 1024;
 
 /// Messages that wait on a call.
 const MAX_WAITING: usize = 64;
@@ -50,8 +53,8 @@ const MAX_WAITING: usize = 64;
 /// Bytes of a message, either way.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// A stage: one port, and one agent after the other on it. Not for use within an async runtime: it blocks.
-pub struct AgentStage {
+/// A hub on a port, for one agent after the other. It blocks: do not use it inside an async runtime.
+pub struct TestHub {
     addr: SocketAddr,
     inner: Rc<RefCell<Inner>>,
 }
@@ -59,9 +62,9 @@ pub struct AgentStage {
 struct Inner {
     runtime: Runtime,
     clock: Clock,
-    news: mpsc::Receiver<News>,
-    /// What came before anybody looked.
-    early: Option<News>,
+    events: mpsc::Receiver<Event>,
+    /// An event that came before the first case.
+    early: Option<Event>,
     /// The `Register` that waits.
     registering: Option<oneshot::Sender<Result<String, status::Status>>>,
     calls: HashMap<StreamId, Call>,
@@ -80,41 +83,41 @@ enum Sender {
     Translation(mpsc::Sender<Result<TranslationInit, Status>>),
 }
 
-/// What a call tells the stage.
-enum News {
+/// An event of a call.
+enum Event {
     Registers(
         AgentRegistration,
         oneshot::Sender<Result<String, status::Status>>,
     ),
     Opens(StreamId, Rpc, Option<String>, Call),
-    Did(Did),
+    Action(AgentAction),
 }
 
-impl AgentStage {
-    /// Opens the port (0 for any).
+impl TestHub {
+    /// Listens on an address; port 0 is any.
     ///
     /// # Errors
     ///
-    /// The port cannot be had, or no runtime.
+    /// The address is taken, or no runtime can be started.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (tell, news) = mpsc::channel(MAX_DID);
+        let (report, events) = mpsc::channel(MAX_ACTIONS);
         let listener = runtime.block_on(TcpListener::bind(addr))?;
         let addr = listener.local_addr()?;
-        let service = AgentHubServer::new(Desk {
-            tell,
+        let service = AgentHubServer::new(Service {
+            report,
             opened: AtomicU64::new(0),
         })
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let serving = Server::builder()
             .add_service(service)
-            .serve_with_incoming(incoming(listener));
+            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
         runtime.block_on(async { drop(spawn(serving)) });
         let inner = Inner {
             runtime,
             clock: Clock::start(),
-            news,
+            events,
             early: None,
             registering: None,
             calls: HashMap::new(),
@@ -125,23 +128,25 @@ impl AgentStage {
         })
     }
 
-    /// What agents on this machine connect to.
+    /// The URL for agents on this machine.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Waits for an agent; its `Register` is kept for the next case.
+    /// Waits for an agent to register; the next case begins with that.
     #[must_use]
-    pub fn wait_for_agent(&self, patience: Duration) -> bool {
+    pub fn wait_for_agent(&self, timeout: Duration) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let Inner { runtime, news, .. } = &mut *inner;
-        let came = runtime.block_on(async { tokio::time::timeout(patience, news.recv()).await });
+        let Inner {
+            runtime, events, ..
+        } = &mut *inner;
+        let came = runtime.block_on(async { tokio::time::timeout(timeout, events.recv()).await });
         inner.early = came.ok().flatten();
         inner.early.is_some()
     }
 
-    /// The agent, for the next case: whatever it had open is ended `UNAVAILABLE`, so that it comes again.
+    /// The agent, for the next case: its open calls are ended with `UNAVAILABLE`, so that it registers again.
     #[must_use]
     pub fn peer(&self) -> Box<dyn AgentPeer> {
         let mut inner = self.inner.borrow_mut();
@@ -151,30 +156,30 @@ impl AgentStage {
             let next = status::Status::new(status::Code::Unavailable, "the next case");
             inner.end(stream, next);
         }
-        Box::new(OnStage(self.inner.clone()))
+        Box::new(CurrentAgent(self.inner.clone()))
     }
 }
 
-impl fmt::Debug for AgentStage {
+impl fmt::Debug for TestHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentStage")
+        f.debug_struct("TestHub")
             .field("addr", &self.addr)
             .finish_non_exhaustive()
     }
 }
 
 impl Inner {
-    fn take(&mut self, news: News) -> Did {
-        match news {
-            News::Registers(registration, answer) => {
+    fn take(&mut self, event: Event) -> AgentAction {
+        match event {
+            Event::Registers(registration, answer) => {
                 self.registering = Some(answer);
-                Did::Registers(registration)
+                AgentAction::Registered(registration)
             }
-            News::Opens(stream, rpc, key, call) => {
+            Event::Opens(stream, rpc, key, call) => {
                 self.calls.insert(stream, call);
-                Did::Opens { stream, rpc, key }
+                AgentAction::Opened { stream, rpc, key }
             }
-            News::Did(did) => did,
+            Event::Action(action) => action,
         }
     }
 
@@ -195,19 +200,21 @@ impl Inner {
     }
 }
 
-struct OnStage(Rc<RefCell<Inner>>);
+struct CurrentAgent(Rc<RefCell<Inner>>);
 
-impl AgentPeer for OnStage {
-    fn next(&mut self, patience: Duration) -> Option<Did> {
+impl AgentPeer for CurrentAgent {
+    fn next(&mut self, timeout: Duration) -> Option<AgentAction> {
         let mut inner = self.0.borrow_mut();
-        if let Some(news) = inner.early.take() {
-            return Some(inner.take(news));
+        if let Some(event) = inner.early.take() {
+            return Some(inner.take(event));
         }
-        let Inner { runtime, news, .. } = &mut *inner;
-        let news = runtime
-            .block_on(async { tokio::time::timeout(patience, news.recv()).await })
+        let Inner {
+            runtime, events, ..
+        } = &mut *inner;
+        let event = runtime
+            .block_on(async { tokio::time::timeout(timeout, events.recv()).await })
             .ok()??;
-        Some(inner.take(news))
+        Some(inner.take(event))
     }
 
     fn answer(&mut self, answer: Result<String, status::Status>) {
@@ -243,13 +250,13 @@ impl AgentPeer for OnStage {
     }
 }
 
-/// The service: tells what happens, and leaves the answers to the stage.
-struct Desk {
-    tell: mpsc::Sender<News>,
+/// The service: reports what agents do, and leaves the answers to the test hub.
+struct Service {
+    report: mpsc::Sender<Event>,
     opened: AtomicU64,
 }
 
-impl Desk {
+impl Service {
     /// Opens a call. Its headers come no earlier than its first message, as deployed hubs have it.
     async fn open<In, Out>(
         &self,
@@ -276,15 +283,15 @@ impl Desk {
         };
         let gone = Gone {
             stream,
-            tell: self.tell.clone(),
+            report: self.report.clone(),
             is_ended,
         };
-        let opens = News::Opens(stream, rpc, key, call);
-        let over = |_| Status::unavailable("the stage is gone");
-        self.tell.send(opens).await.map_err(over)?;
+        let opens = Event::Opens(stream, rpc, key, call);
+        let over = |_| Status::unavailable("the test hub is gone");
+        self.report.send(opens).await.map_err(over)?;
         spawn(read(
             stream,
-            self.tell.clone(),
+            self.report.clone(),
             request.into_inner(),
             inbound,
         ));
@@ -300,7 +307,7 @@ impl Desk {
 }
 
 #[async_trait]
-impl AgentHub for Desk {
+impl AgentHub for Service {
     type ListenStream = Answers<ListenResponse>;
     type ExecuteStream = Answers<TestInit>;
     type TranslateStream = Answers<TranslationInit>;
@@ -310,9 +317,9 @@ impl AgentHub for Desk {
         request: Request<AgentRegistration>,
     ) -> Result<Response<AgentRegistrationResponse>, Status> {
         let (answer, answered) = oneshot::channel();
-        let news = News::Registers(request.into_inner(), answer);
+        let event = Event::Registers(request.into_inner(), answer);
         let later = || Status::unavailable("the next case");
-        self.tell.send(news).await.map_err(|_| later())?;
+        self.report.send(event).await.map_err(|_| later())?;
         let client_id = answered.await.map_err(|_| later())??;
         Ok(Response::new(AgentRegistrationResponse { client_id }))
     }
@@ -345,19 +352,19 @@ impl AgentHub for Desk {
 
 async fn read<In>(
     stream: StreamId,
-    tell: mpsc::Sender<News>,
+    report: mpsc::Sender<Event>,
     mut messages: Streaming<In>,
     inbound: fn(In) -> Inbound,
 ) {
     loop {
-        let did = match messages.message().await {
-            Ok(Some(message)) => Did::Says(stream, inbound(message)),
-            Ok(None) => Did::HalfCloses(stream),
+        let action = match messages.message().await {
+            Ok(Some(message)) => AgentAction::Sent(stream, inbound(message)),
+            Ok(None) => AgentAction::HalfClosed(stream),
             // Whoever holds the answers learns of it, too.
             Err(_) => return,
         };
-        let is_last = matches!(did, Did::HalfCloses(_));
-        if tell.send(News::Did(did)).await.is_err() || is_last {
+        let is_last = matches!(action, AgentAction::HalfClosed(_));
+        if report.send(Event::Action(action)).await.is_err() || is_last {
             return;
         }
     }
@@ -366,15 +373,17 @@ async fn read<In>(
 /// Tells when a call is dropped that this side did not end.
 struct Gone {
     stream: StreamId,
-    tell: mpsc::Sender<News>,
+    report: mpsc::Sender<Event>,
     is_ended: Arc<AtomicBool>,
 }
 
 impl Drop for Gone {
     fn drop(&mut self) {
         if !self.is_ended.load(Ordering::SeqCst) {
-            // A stage so far behind has more to look at than this.
-            let _ = self.tell.try_send(News::Did(Did::Resets(self.stream)));
+            // At the bound the reset is dropped: the case is a flood anyway.
+            let _ = self
+                .report
+                .try_send(Event::Action(AgentAction::Reset(self.stream)));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What a hub is driven through.
+//! The interface to a hub under test, and the lines of a recording.
 
 use std::time::Duration;
 
-use crate::{
+use uap_hub_proto::{
     capability::Skill,
     id::StreamId,
     role::{
@@ -13,59 +13,60 @@ use crate::{
     wire::AgentRegistration,
 };
 
-/// A hub, behind whatever wire. The kit plays agents; calls that are left open are the peer's to reset.
+/// A hub under test, behind any transport. The kit acts as its agents. Calls that a case leaves open are reset when the
+/// peer is dropped.
 pub trait HubPeer {
     /// Calls `Register`.
     ///
     /// # Errors
     ///
-    /// How the call ended.
+    /// The status of the call.
     fn register(&mut self, registration: AgentRegistration) -> Result<String, Status>;
 
-    /// Opens a call with the value of its metadata key, and names it.
+    /// Opens a call with the value of its metadata key, and returns its id.
     fn open(&mut self, rpc: Rpc, key: Option<&str>) -> StreamId;
 
     /// Sends a message.
     fn send(&mut self, stream: StreamId, message: Outbound);
 
-    /// Sends no more on a call.
+    /// Half-closes a call.
     fn half_close(&mut self, stream: StreamId);
 
     /// Resets a call.
     fn reset(&mut self, stream: StreamId);
 
-    /// Waits for what comes next on a call.
-    fn next(&mut self, stream: StreamId, patience: Duration) -> Option<Said>;
+    /// Waits for the next message or the end of a call, at most `timeout`.
+    fn next(&mut self, stream: StreamId, timeout: Duration) -> Option<HubAction>;
 
-    /// Sees to it that the hub has one more job, if that can be done from here.
+    /// Submits one more job to the hub, if the peer can do that.
     fn want_job(&mut self);
 
-    /// What its jobs ask for: a test.
+    /// The skill that its jobs require: a test.
     fn skill(&self) -> Skill;
 }
 
-/// What a hub said on a call.
+/// An action of a hub on a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Said {
-    /// A message.
-    Message(Inbound),
-    /// The end of the call.
+pub enum HubAction {
+    /// It sent a message.
+    Sent(Inbound),
+    /// It ended the call.
     Ended(Status),
 }
 
 /// A line of a recording.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Line {
+pub enum HubLine {
     /// `Register` was answered.
     Registered(Result<String, Status>),
     /// A call was opened.
     Opened(StreamId, Rpc),
     /// A session was accepted on a call.
     Accepted(StreamId, String),
-    /// The hub said something.
-    Said(StreamId, Said),
-    /// Nothing came in time.
+    /// The hub acted.
+    Hub(StreamId, HubAction),
+    /// The hub did nothing in time.
     Silence(StreamId),
 }
