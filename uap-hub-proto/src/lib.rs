@@ -3,6 +3,7 @@
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod capability;
+mod config;
 pub mod convert;
 mod generated;
 pub mod id;
@@ -14,6 +15,9 @@ pub mod store;
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport;
 pub mod validate;
+
+pub use config::ConfigError;
+pub use ubos_common;
 
 /// The protobuf types of package `uap.v1`, and the gRPC client and server by feature.
 ///

@@ -87,8 +87,8 @@ async fn run(args: Args) -> Result<u8, Problem> {
     }
     let config = hub::Config::default()
         .max_attempts(args.attempts)
-        .wait_limit(Duration::from_secs(24 * 60 * 60));
-    let mut config = ServerConfig::default().hub(config);
+        .with_wait_limit(Duration::from_secs(24 * 60 * 60));
+    let mut config = ServerConfig::default().with_hub(config);
     if let Some(store) = &store {
         config = config.store(Some(store.clone()));
     }

@@ -15,8 +15,6 @@
 mod control;
 mod parts;
 mod session;
-#[cfg(test)]
-mod tests;
 
 use std::borrow::Cow;
 
@@ -116,5 +114,22 @@ impl Walk {
                 );
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_breach_past_the_bound_is_reported() {
+        let mut walk = Walk::default();
+        for _ in 0..=MAX_FINDINGS {
+            walk.advise("a", "HUB-0-1", "");
+        }
+        walk.must("b", "HUB-0-1", "");
+        walk.must("c", "HUB-0-1", "");
+        assert_eq!(walk.report.len(), MAX_FINDINGS + 1);
+        assert!(!walk.report.is_valid());
     }
 }

@@ -1,11 +1,15 @@
 //! Integration tests: the wire files, the machines in virtual time, and the transports over loopback.
 
 #[cfg(test)]
+mod agent;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod generated;
+#[cfg(test)]
+mod hub;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod judged;
@@ -24,6 +28,8 @@ mod secured;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
 mod tracing;
+#[cfg(test)]
+mod validate;
 #[cfg(test)]
 mod vectors;
 #[cfg(test)]

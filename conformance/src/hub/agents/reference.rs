@@ -6,6 +6,7 @@ use std::{
 };
 
 use prost::Message as _;
+use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use super::{AgentAction, AgentPeer};
@@ -80,14 +81,17 @@ impl AgentReference {
 
     fn create(mutation: Option<Mutation>) -> Self {
         let mut config = Config::default()
-            .name("reference".to_owned())
-            .capabilities(vec![Skill::test("echo").into()]);
+            .with_name("reference".to_owned())
+            .with_capabilities(vec![Skill::test("echo").into()]);
         if mutation == Some(Mutation::RetriesAtOnce) {
-            config = config.first_retry(Duration::from_millis(1));
+            config = config.with_first_retry(Duration::from_millis(1));
         }
         let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-        #[expect(clippy::expect_used, reason = "one capability with a name")]
-        let mut agent = FleetAgent::new(config).expect("a good registration");
+        #[expect(
+            clippy::expect_used,
+            reason = "the default configuration with one capability"
+        )]
+        let mut agent = FleetAgent::new(config, IdSource::seeded(1)).expect("a good registration");
         agent.start(now);
         let mut agent_peer = Self {
             agent,

@@ -91,8 +91,10 @@ impl HubReference {
     /// A hub without agents and jobs.
     #[must_use]
     pub fn new() -> Self {
+        #[expect(clippy::expect_used, reason = "the default configuration")]
+        let hub = Hub::new(Config::default(), IdSource::seeded(1)).expect("a good configuration");
         Self {
-            hub: Hub::new(Config::default().ids(IdSource::seeded(1))),
+            hub,
             now: Now::new(Mono::ZERO, Timestamp::EPOCH),
             opened: 0,
             calls: BTreeMap::new(),

@@ -1,54 +1,18 @@
-//! The agent's settings, and what goes into it and comes out of it.
+//! The inputs and outputs of the agent.
 
 use std::time::Duration;
-
-use ubos_common::id::IdSource;
 
 use crate::{
     capability::{Kind, Skill},
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
-    role::{Rpc, settings::settings},
+    role::Rpc,
     status::Status,
     wire::{
-        AgentRegistration, Capability, ListenRequest, ListenResponse, Payload, TestInit,
-        TestResponse, TranslationInit, TranslationResponse,
+        AgentRegistration, ListenRequest, ListenResponse, Payload, TestInit, TestResponse,
+        TranslationInit, TranslationResponse,
     },
 };
-
-settings! {
-    /// Settings of a [`FleetAgent`](super::FleetAgent).
-    Config {
-        /// The name for people; empty.
-        name: String = String::new(),
-        /// What the agent can do; nothing.
-        capabilities: Vec<Capability> = Vec::new(),
-        /// Sessions at once, accepted ones included; beyond it proposals are refused. 16.
-        max_sessions: usize = 16,
-        /// The first pause before connecting again; 1 s, doubled each time.
-        first_retry: Duration = Duration::from_secs(1),
-        /// The longest pause before connecting again; 60 s.
-        longest_retry: Duration = Duration::from_secs(60),
-        /// Whether pauses are drawn from their upper half, so that a fleet does not come back at once; no.
-        jitter: bool = false,
-        /// Where jitter comes from.
-        ids: IdSource = IdSource::seeded(0),
-        /// Whether a control stream that ended is opened again under the same name, for hubs that keep it a
-        /// while; accepted sessions are kept over the pause. A hub that does not know the name any more is
-        /// registered with anew. No.
-        resume: bool = false,
-        /// How long `Register` may take; 10 s.
-        register_timeout: Duration = Duration::from_secs(10),
-        /// How long an accepted session waits for `SessionReady`; 5 minutes.
-        ready_timeout: Duration = Duration::from_secs(300),
-        /// How long an opened session waits for its job; 30 s.
-        init_timeout: Duration = Duration::from_secs(30),
-        /// How long a call is kept after the half-close; 5 s.
-        linger: Duration = Duration::from_secs(5),
-        /// Bytes of one message; larger reports are refused. 64 MiB.
-        max_message_bytes: usize = 64 << 20,
-    }
-}
 
 /// What the driver tells the agent.
 #[derive(Clone, Debug, PartialEq)]

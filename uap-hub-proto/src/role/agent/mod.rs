@@ -1,22 +1,24 @@
 //! The fleet agent: registers, listens, answers proposals, runs sessions, comes back.
 
+mod config;
 mod event;
 mod session;
-#[cfg(test)]
-mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ubos_common::{
-    machine::{Backoff, Machine, Outbox},
+    id::IdSource,
+    machine::{Backoff, Machine, Outbox, Timers},
     time::{Mono, Now},
 };
 
-pub use self::event::{CommandError, Config, Event, Inbound, Input, InputError, Outbound, Output};
+pub use self::config::Config;
+pub use self::event::{CommandError, Event, Inbound, Input, InputError, Outbound, Output};
 use self::{event::Say, session::Session};
-use super::{Rpc, timers::Timers};
+use super::Rpc;
 use crate::{
-    capability::{RegistrationError, Skills, skills},
+    ConfigError,
+    capability::{Skills, skills},
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     state::State,
@@ -43,20 +45,21 @@ const MAX_OUTPUTS: usize = 1024;
 /// `Accepted -> Opened -> Running -> Finishing`.
 ///
 /// ```
-/// use ubos_common::time::{Mono, Now, Timestamp};
+/// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
 /// use uap_hub_proto::{capability::Skill, role::agent::*};
 ///
-/// let config = Config::default().name("a".into()).capabilities(vec![Skill::test("sum").into()]);
-/// let mut agent = FleetAgent::new(config)?;
+/// let config = Config::default().with_name("a").with_capabilities(vec![Skill::test("sum").into()]);
+/// let mut agent = FleetAgent::new(config, IdSource::seeded(1))?;
 /// agent.start(Now::new(Mono::ZERO, Timestamp::EPOCH));
 /// assert!(matches!(agent.poll_output(), Some(Output::Register { attempt: 1, .. })));
-/// # Ok::<(), uap_hub_proto::capability::RegistrationError>(())
+/// # Ok::<(), uap_hub_proto::ConfigError>(())
 /// ```
 ///
 /// Spec: UAP hub 2 to 5
 #[derive(Debug)]
 pub struct FleetAgent {
     config: Config,
+    ids: IdSource,
     skills: Skills,
     phase: Phase,
     backoff: Backoff,
@@ -100,16 +103,18 @@ enum Timer {
 }
 
 impl FleetAgent {
-    /// An agent that does nothing yet.
+    /// An agent that has not started. `ids` is the source of jitter.
     ///
     /// # Errors
     ///
-    /// Capabilities that a hub would refuse.
-    pub fn new(config: Config) -> Result<Self, RegistrationError> {
+    /// The configuration cannot work, or a hub would refuse its capabilities.
+    pub fn new(config: Config, ids: IdSource) -> Result<Self, ConfigError> {
+        config.check()?;
         let skills = skills(Self::registration(&config))?;
         let backoff = Backoff::new(config.first_retry, config.longest_retry);
         Ok(Self {
             config,
+            ids,
             skills,
             phase: Phase::Idle,
             backoff,
@@ -328,7 +333,7 @@ impl FleetAgent {
     // impl: HUB-5-2
     fn pause(&mut self, now: Now, reason: &str) {
         let after = match self.config.jitter {
-            true => self.backoff.next_delay_with_jitter(&mut self.config.ids),
+            true => self.backoff.next_delay_with_jitter(&mut self.ids),
             false => self.backoff.next_delay(),
         };
         self.phase = Phase::Pausing;

@@ -89,7 +89,7 @@ impl Hub {
         let (wait, whole) = (Timer::Wait(id), Timer::Limit(id));
         self.timers.set(wait, now.mono.saturating_add(limit));
         if let Some(limit) = entry.job.time_limit
-            && !self.timers.is_set(&whole)
+            && self.timers.get(&whole).is_none()
         {
             self.timers.set(whole, now.mono.saturating_add(limit));
         }

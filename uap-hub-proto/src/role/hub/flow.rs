@@ -81,7 +81,7 @@ impl Hub {
     /// Tells that the reader of a job's news took some: `events` of them, and `bytes` as
     /// [`JobEvent::weight`] counts them. What is not taken is bounded: beyond it the stream of the job is not
     /// read ([`Output::Pause`]) until half of it is taken.
-    pub fn taken(&mut self, now: Now, job: JobId, events: usize, bytes: usize) {
+    pub fn events_read(&mut self, now: Now, job: JobId, events: usize, bytes: usize) {
         if let Some(entry) = self.queue.get_mut(job) {
             entry.unread.events = entry.unread.events.saturating_sub(events);
             entry.unread.bytes = entry.unread.bytes.saturating_sub(bytes);

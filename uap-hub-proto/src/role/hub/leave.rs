@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ubos_common::time::Now;
+use ubos_common::{machine::Timers, time::Now};
 
 use super::{
     CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict,
@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     id::{ClientId, JobId},
-    role::timers::Timers,
     status::{Code, Status},
 };
 

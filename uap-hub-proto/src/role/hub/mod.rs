@@ -23,7 +23,8 @@ mod view;
 
 use prost::Message as _;
 use ubos_common::{
-    machine::{Machine, Outbox},
+    id::IdSource,
+    machine::{Machine, Outbox, Timers},
     time::{Mono, Now},
 };
 
@@ -41,8 +42,9 @@ use self::{
     queue::Queue,
     session::{Sessions, Stage},
 };
-use super::{Rpc, timers::Timers};
+use super::Rpc;
 use crate::{
+    ConfigError,
     capability::skills,
     id::{ClientId, JobId, SessionId, StreamId},
     status::Status,
@@ -70,10 +72,10 @@ const MAX_GROUP_BYTES: usize = 1024;
 ///
 /// ```
 /// use std::time::Duration;
-/// use ubos_common::time::{Mono, Now, Timestamp};
+/// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
 /// use uap_hub_proto::{capability::Skill, id::StreamId, role::{Rpc, hub::*}, wire::AgentRegistration};
 ///
-/// let mut hub = Hub::new(Config::default());
+/// let mut hub = Hub::new(Config::default(), IdSource::seeded(1))?;
 /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 /// let capabilities = vec![Skill::test("sum").into()];
 /// let agent = hub.register(now, AgentRegistration { display_name: "a".into(), capabilities })?.client_id;
@@ -92,6 +94,7 @@ const MAX_GROUP_BYTES: usize = 1024;
 #[derive(Debug)]
 pub struct Hub {
     config: Config,
+    ids: IdSource,
     phase: Phase,
     fleet: Fleet,
     queue: Queue,
@@ -130,10 +133,17 @@ enum Timer {
 
 impl Hub {
     /// A hub without agents and jobs.
-    #[must_use]
-    pub fn new(config: Config) -> Self {
+    ///
+    /// `ids` makes client ids, session ids and job ids. Whoever knows a client id can listen in its place: outside of
+    /// tests use [`IdSource::from_os`].
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot work.
+    pub fn new(config: Config, ids: IdSource) -> Result<Self, ConfigError> {
+        config.check()?;
         let placement = config.placement.clone();
-        Self {
+        Ok(Self {
             phase: Phase::Open,
             fleet: Fleet::new(placement, config.max_sessions_per_agent),
             queue: Queue::default(),
@@ -142,7 +152,8 @@ impl Hub {
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
             config,
-        }
+            ids,
+        })
     }
 
     /// Answers the `Register` call. Each registration is a new agent, also under an equal name.
@@ -166,7 +177,7 @@ impl Hub {
         }
         let name = registration.display_name.clone();
         let skills = skills(registration)?;
-        let client_id = self.config.ids.uuid().to_string();
+        let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
         self.timers.set(
             Timer::Unheard(id.clone()),
@@ -189,7 +200,7 @@ impl Hub {
     ///
     /// Spec: UAP hub 3
     pub fn submit(&mut self, now: Now, job: Job) -> Result<JobId, CommandError> {
-        let id = self.config.ids.next_id::<JobId>();
+        let id = self.ids.next_id::<JobId>();
         self.submit_as(now, id, job)?;
         Ok(id)
     }

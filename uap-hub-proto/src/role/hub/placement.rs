@@ -39,7 +39,7 @@ impl Hub {
         let all_refused = may_all && has_refused().count() >= asked;
         match chosen {
             Some(agent) => self.propose(now, job, &agent),
-            None if all_refused && !self.timers.is_set(&Timer::Retry(job)) => {
+            None if all_refused && self.timers.get(&Timer::Retry(job)).is_none() => {
                 let pause = pause(self.config.refusal_pause, entry.rounds);
                 self.timers
                     .set(Timer::Retry(job), now.mono.saturating_add(pause));
@@ -76,7 +76,7 @@ impl Hub {
         else {
             return;
         };
-        let id = SessionId::new(skill.kind(), self.config.ids.uuid());
+        let id = SessionId::new(skill.kind(), self.ids.uuid());
         let r#type = skill.name().to_owned();
         let details = Some(match skill.kind() {
             Kind::Test => Details::Test(TestProposalDetails { r#type }),
@@ -158,7 +158,7 @@ impl Hub {
 
     /// An agent that accepts more than it has room for since it refused has that room.
     pub(super) fn warm_up(&mut self, id: &ClientId) {
-        if self.timers.is_set(&Timer::Cool(id.clone())) {
+        if self.timers.get(&Timer::Cool(id.clone())).is_some() {
             self.fleet.raise_room(id, self.accepted_by(id));
         }
     }
@@ -253,7 +253,7 @@ impl Hub {
     /// An agent cannot be asked any more. Jobs that all others refused waited for it alone, and are looked for
     /// a little later, once for all who go.
     pub(super) fn one_less(&mut self, now: Now) {
-        if !self.timers.is_set(&Timer::Fewer) {
+        if self.timers.get(&Timer::Fewer).is_none() {
             let pause = self.config.refusal_pause.max(SHORTEST);
             self.timers
                 .set(Timer::Fewer, now.mono.saturating_add(pause));

@@ -41,8 +41,9 @@ pub struct Candidate<'a> {
 ///     }
 /// }
 ///
-/// let config = Config::default().placement(std::sync::Arc::new(OwnFirst));
-/// # let _ = uap_hub_proto::role::hub::Hub::new(config);
+/// let config = Config::default().with_placement(OwnFirst);
+/// # use uap_hub_proto::ubos_common::id::IdSource;
+/// # let _ = uap_hub_proto::role::hub::Hub::new(config, IdSource::seeded(1));
 /// ```
 ///
 /// Spec: UAP hub 3

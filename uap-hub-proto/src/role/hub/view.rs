@@ -124,13 +124,14 @@ pub struct Counts {
 ///
 /// ```
 /// use uap_hub_proto::role::hub::{Config, Hub, Job, JobStage};
-/// # use ubos_common::time::{Mono, Now, Timestamp};
+/// # use uap_hub_proto::ubos_common::time::{Mono, Now, Timestamp};
 /// # let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-/// let mut hub = Hub::new(Config::default());
+/// # use uap_hub_proto::ubos_common::id::IdSource;
+/// let mut hub = Hub::new(Config::default(), IdSource::seeded(1))?;
 /// hub.submit(now, Job::test("sum", vec![]))?;
 /// assert_eq!(hub.view().counts().waiting_jobs, 1);
 /// assert!(hub.view().jobs().all(|job| job.stage == JobStage::Waiting));
-/// # Ok::<(), uap_hub_proto::role::hub::CommandError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a>(&'a Hub);

@@ -19,7 +19,8 @@ use self::{
 use super::tls::ClientTls;
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
 use crate::{
-    capability::{RegistrationError, Skill},
+    ConfigError,
+    capability::Skill,
     role::agent::{Config, Event},
     wire::{
         Capability, Payload, PayloadRequirement, TestCapability, TestResult, TranslationCapability,
@@ -59,7 +60,7 @@ impl AgentBuilder {
     /// An agent of a name, which can do nothing yet.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
-            config: Config::default().name(name.into()),
+            config: Config::default().with_name(name),
             handlers: HashMap::new(),
             keep_alive: Duration::from_secs(20),
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
@@ -137,9 +138,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Sessions at once; beyond it proposals are refused. 16.
+    /// Sets how many sessions the agent runs at the same time: 16 by default. Beyond it proposals are refused; with 0
+    /// all are.
     #[must_use]
-    pub fn max_sessions(mut self, most: usize) -> Self {
+    pub fn with_max_sessions(mut self, most: usize) -> Self {
         self.config.max_sessions = most;
         self
     }
@@ -151,31 +153,31 @@ impl AgentBuilder {
         self
     }
 
-    /// How often an idle connection is pinged, at least [`MIN_KEEP_ALIVE`]; 20 s.
+    /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
     #[must_use]
-    pub fn keep_alive(mut self, every: Duration) -> Self {
-        self.keep_alive = every.max(MIN_KEEP_ALIVE);
+    pub const fn with_keep_alive(mut self, every: Duration) -> Self {
+        self.keep_alive = every;
         self
     }
 
-    /// How long the hub may take to answer a ping before its connection counts as dead; 20 s.
+    /// Sets how long the hub may take to answer a ping before its connection counts as dead: 20 s by default.
     #[must_use]
-    pub const fn keep_alive_timeout(mut self, most: Duration) -> Self {
+    pub const fn with_keep_alive_timeout(mut self, most: Duration) -> Self {
         self.keep_alive_timeout = most;
         self
     }
 
-    /// Shows a token on every call, as `authorization: Bearer ...`. Without TLS everybody on the way reads it.
+    /// Sends a token with every call, as `authorization: Bearer ...`. Without TLS everybody on the path can read it.
     #[must_use]
-    pub fn bearer_token(mut self, token: impl Into<Secret<String>>) -> Self {
+    pub fn with_bearer_token(mut self, token: impl Into<Secret<String>>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Speaks TLS; the hub's address then begins with `https://`.
+    /// Uses TLS; the hub's URL then begins with `https://`.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls(mut self, tls: ClientTls) -> Self {
+    pub fn with_tls(mut self, tls: ClientTls) -> Self {
         self.tls = Some(tls);
         self
     }
@@ -184,14 +186,16 @@ impl AgentBuilder {
     ///
     /// # Errors
     ///
-    /// The address, a capability, the token or the TLS settings are wrong, or the operating system gave no
-    /// randomness.
-    pub fn start(mut self, url: &str) -> Result<AgentHandle, StartError> {
+    /// The URL, the configuration, a capability, the token or the TLS settings are wrong, or the operating system gave
+    /// no randomness.
+    pub fn start(self, url: &str) -> Result<AgentHandle, StartError> {
         let endpoint = self.endpoint(url)?;
         let token = self.token.as_ref().map(bearer).transpose()?;
-        self.config.ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
+        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
+        let ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
         let route = Route { endpoint, token };
-        let shared = Shared::new(self.config, route, self.handlers, self.max_waiting)?;
+        let shared = Shared::new(self.config, route, self.handlers, self.max_waiting, ids)?;
         let timer = spawn(shared.clone().tick());
         Ok(AgentHandle { shared, timer })
     }
@@ -265,9 +269,9 @@ pub enum StartError {
     /// The TLS settings.
     #[error("a certificate or key cannot be read")]
     Tls,
-    /// A capability that hubs would refuse.
+    /// The configuration cannot work, or a hub would refuse the capabilities.
     #[error(transparent)]
-    Registration(#[from] RegistrationError),
+    Config(#[from] ConfigError),
     /// No randomness is to be had.
     #[error("the operating system gave no randomness")]
     Randomness,

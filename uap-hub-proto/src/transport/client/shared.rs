@@ -15,6 +15,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use ubos_common::{
+    id::IdSource,
     os::Clock,
     time::{Mono, Now},
 };
@@ -24,7 +25,8 @@ use super::{
     handler::{Context, Handler, HandlerError},
 };
 use crate::{
-    capability::{Kind, RegistrationError, Skill},
+    ConfigError,
+    capability::{Kind, Skill},
     id::{SessionId, StreamId},
     message::JobResult,
     role::{
@@ -101,10 +103,11 @@ impl Shared {
         route: Route,
         handlers: HashMap<Skill, Handler>,
         max_waiting: usize,
-    ) -> Result<Arc<Self>, RegistrationError> {
+        ids: IdSource,
+    ) -> Result<Arc<Self>, ConfigError> {
         let max_message_bytes = config.max_message_bytes;
         let core = Core {
-            agent: FleetAgent::new(config)?,
+            agent: FleetAgent::new(config, ids)?,
             hub: None,
             registering: None,
             calls: HashMap::new(),

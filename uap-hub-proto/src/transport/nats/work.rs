@@ -21,7 +21,7 @@ impl JobQueue {
     ///
     /// To leave well, shut the hub down first: jobs that end in its drain time have their end stored, the
     /// others are given back at once. What runs when `shutdown` is ready, or the future is dropped, another
-    /// hub gets after [`ack_wait`](super::Config::ack_wait), as after a crash.
+    /// hub gets after [`ack_wait`](super::QueueConfig::with_ack_wait), as after a crash.
     ///
     /// # Errors
     ///

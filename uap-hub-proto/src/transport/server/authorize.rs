@@ -19,7 +19,7 @@ use crate::wire::AgentRegistration;
 ///         None => Err(Denied::unauthenticated("a bearer token is wanted")),
 ///     }
 /// });
-/// let config = ServerConfig::default().authorize(Some(hook));
+/// let config = ServerConfig::default().with_authorize(hook);
 /// ```
 ///
 /// Spec: UAP hub 2

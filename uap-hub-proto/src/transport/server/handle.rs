@@ -207,7 +207,7 @@ impl JobHandle {
         let (event, taken) = self.inbox.next().await;
         if let Some(taken) = taken {
             self.shared
-                .act(|hub, now| hub.taken(now, self.id, taken.events, taken.bytes));
+                .act(|hub, now| hub.events_read(now, self.id, taken.events, taken.bytes));
         }
         event
     }

@@ -10,12 +10,14 @@ use std::{
 
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use ubos_common::{
+    id::IdSource,
     os::Clock,
     time::{Mono, Now},
 };
 
 use super::{Prepare, ServerConfig};
 use crate::{
+    ConfigError,
     id::{JobId, SessionId, StreamId},
     role::hub::{Event, Hub, Input, JobEvent, Outbound, Output, Record},
     status::{Code, Status},
@@ -42,7 +44,7 @@ pub(super) struct Shared {
     pub(super) available: watch::Sender<usize>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
-    max_waiting: (usize, usize),
+    max_unread: (usize, usize),
     pub(super) max_control_messages: usize,
 }
 
@@ -76,10 +78,11 @@ pub(super) enum SinkSender {
 }
 
 impl Shared {
-    /// And what is to be stored, for whoever does that.
-    pub(super) fn new(mut config: ServerConfig) -> (Arc<Self>, Records) {
-        config.hub.max_unread_events = config.max_waiting_events;
-        config.hub.max_unread_bytes = config.max_waiting_bytes;
+    /// A hub, and the queue of its records, for the task that stores them.
+    pub(super) fn new(
+        config: ServerConfig,
+        ids: IdSource,
+    ) -> Result<(Arc<Self>, Records), ConfigError> {
         let (records, to_be_stored) = mpsc::unbounded_channel();
         let shared = Self {
             records,
@@ -90,17 +93,17 @@ impl Shared {
             available: watch::Sender::new(0),
             closed: watch::Sender::new(false),
             news: broadcast::Sender::new(MAX_NEWS),
-            max_waiting: (config.max_waiting_events, config.max_waiting_bytes),
-            max_control_messages: config.max_control_messages.max(1),
+            max_unread: (config.hub.max_unread_events, config.hub.max_unread_bytes),
+            max_control_messages: config.max_control_messages,
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
-                hub: Hub::new(config.hub),
+                hub: Hub::new(config.hub, ids)?,
                 sinks: HashMap::new(),
                 inboxes: HashMap::new(),
                 armed: Mono::ZERO,
             }),
         };
-        (Arc::new(shared), to_be_stored)
+        Ok((Arc::new(shared), to_be_stored))
     }
 
     /// Does something with the machine and carries out what it says.
@@ -118,7 +121,7 @@ impl Shared {
     ) -> Result<(JobId, Arc<Inbox>), E> {
         let mut core = lock(&self.core);
         let job = submit(&mut core.hub, self.clock.now())?;
-        let inbox = Arc::new(Inbox::new(self.max_waiting.0, self.max_waiting.1));
+        let inbox = Arc::new(Inbox::new(self.max_unread.0, self.max_unread.1));
         core.inboxes.insert(job, inbox.clone());
         self.carry_out(&mut core);
         Ok((job, inbox))

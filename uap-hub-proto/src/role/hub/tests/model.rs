@@ -476,7 +476,7 @@ fn explore(config: &dyn Fn() -> Config, budget: Budget) -> usize {
 // spec: HUB-3-3, HUB-3-4, HUB-3-5, HUB-5-1
 #[test]
 fn no_order_of_events_loses_a_job_or_assigns_it_twice() {
-    let config = || Config::default().max_sessions_per_agent(1);
+    let config = || Config::default().with_max_sessions_per_agent(1);
     let states = [(1, 0, 1), (0, 1, 1), (0, 0, 2)].map(|(losses, strays, ticks)| {
         let budget = Budget {
             losses,
@@ -491,7 +491,11 @@ fn no_order_of_events_loses_a_job_or_assigns_it_twice() {
 // spec: HUB-3-4, HUB-5-1
 #[test]
 fn no_order_of_events_does_where_jobs_are_begun_again() {
-    let config = || Config::default().max_attempts(2).max_sessions_per_agent(1);
+    let config = || {
+        Config::default()
+            .with_max_attempts(2)
+            .with_max_sessions_per_agent(1)
+    };
     let budget = Budget {
         losses: 1,
         strays: 1,

@@ -1,5 +1,7 @@
 //! Session streams: what is reported, and how sessions end.
 
+use prost::Message as _;
+
 use super::*;
 
 // spec: HUB-2-2, HUB-3-5
@@ -236,17 +238,22 @@ fn an_agent_that_never_opens_its_stream_loses_the_session() {
 fn the_size_of_an_init_message_is_exact() {
     for size in [0, 1, 120, 200, 20_000] {
         let payloads = vec![Payload::file("p", "n", "m", vec![7; size]); 3];
-        let init = crate::wire::TestInit {
+        let init = uap_hub_proto::wire::TestInit {
             test_type: "t".into(),
             payloads,
         };
-        assert_eq!(init_bytes("t", &init.payloads), init.encoded_len());
+        let mut rig = Rig::with(Config::default().with_max_message_bytes(1));
+        let refused = rig
+            .hub
+            .submit(rig.now, Job::test("t", init.payloads.clone()));
+        let seen = init.encoded_len();
+        assert_eq!(refused, Err(CommandError::TooLarge { seen, most: 1 }));
     }
 }
 
 #[test]
 fn ended_sessions_are_remembered_up_to_the_bound() {
-    let mut rig = Rig::with(Config::default().max_remembered(1));
+    let mut rig = Rig::with(Config::default().with_max_remembered(1));
     let (_, _, first, stream) = rig.running();
     rig.half_close(stream);
     let (_, _, second, stream) = rig.running();

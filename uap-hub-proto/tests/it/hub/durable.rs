@@ -3,7 +3,7 @@
 use super::*;
 
 fn durable() -> Rig {
-    Rig::with(Config::default().durable(true))
+    Rig::with(Config::default().with_durable(true))
 }
 
 fn stored(rig: &mut Rig, job: JobId) {

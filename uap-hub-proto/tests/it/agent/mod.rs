@@ -4,18 +4,21 @@ mod table;
 
 use std::time::Duration;
 
-use ubos_common::time::{Mono, Now, Timestamp};
-
-use super::*;
-use crate::{
+use uap_hub_proto::{
     capability::Skill,
-    status::Code,
+    id::{SessionId, StreamId},
+    role::agent::*,
+    state::State,
+    status::{Code, Status},
     wire::{
-        ListenResponse, Payload, SessionProposal, SessionReady, Severity, TestInit,
+        ListenResponse, Payload, SessionProposal, SessionReady, Severity, Telemetry, TestInit,
         TestProposalDetails, TestResult, TranslationInit, TranslationProposalDetails,
-        TranslationResult, listen_response, session_proposal::Details, test_response,
+        TranslationResult, listen_request, listen_response, session_proposal::Details,
+        test_response,
     },
 };
+use ubos_common::id::IdSource;
+use ubos_common::time::{Mono, Now, Timestamp};
 
 struct Rig {
     agent: FleetAgent,
@@ -28,10 +31,10 @@ impl Rig {
         let capabilities = vec![Skill::test("t").into(), Skill::translation("f").into()];
         let config = change(
             Config::default()
-                .name("a".into())
-                .capabilities(capabilities),
+                .with_name("a")
+                .with_capabilities(capabilities),
         );
-        let mut agent = FleetAgent::new(config).unwrap();
+        let mut agent = FleetAgent::new(config, IdSource::seeded(0)).unwrap();
         let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
         agent.start(now);
         Self {
@@ -43,7 +46,7 @@ impl Rig {
 
     /// One that listens on stream 1.
     fn listening() -> Self {
-        let mut rig = Self::new(|config| config.max_sessions(2));
+        let mut rig = Self::new(|config| config.with_max_sessions(2));
         rig.registered();
         rig.take();
         rig
@@ -161,6 +164,7 @@ fn word(output: Output) -> String {
         Output::Event(Event::Refused { session, .. }) => format!("refused {session}"),
         Output::Event(Event::SessionOver { session, .. }) => format!("over {session}"),
         Output::Event(Event::Closed) => "closed".into(),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -502,14 +506,14 @@ fn leaving_lets_sessions_end_then_closes_listen() {
 
 #[test]
 fn capabilities_that_a_hub_would_refuse_are_refused_here() {
-    let config = Config::default().capabilities(vec![Skill::test("").into()]);
-    assert!(FleetAgent::new(config).is_err());
+    let config = Config::default().with_capabilities(vec![Skill::test("").into()]);
+    assert!(FleetAgent::new(config, IdSource::seeded(0)).is_err());
 }
 
 // spec: HUB-5-4, HUB-5-2
 #[test]
 fn resuming_listens_under_the_old_name_until_the_hub_forgot_it() {
-    let mut rig = Rig::new(|config| config.resume(true));
+    let mut rig = Rig::new(|config| config.with_resume(true));
     rig.registered();
     rig.propose("s", test("t"));
     rig.take();

@@ -5,7 +5,7 @@ use super::*;
 // spec: HUB-2-1
 #[test]
 fn every_registration_is_a_new_agent_up_to_the_bound() {
-    let mut rig = Rig::with(Config::default().max_agents(2));
+    let mut rig = Rig::with(Config::default().with_max_agents(2));
     let (one, two) = (rig.register(vec![]), rig.register(vec![]));
     assert_ne!(one, two);
     let third = rig
@@ -210,9 +210,9 @@ fn shutdown_drains_then_ends_everything_unavailable() {
 fn bounds_of_the_queue_hold_and_refusals_change_nothing() {
     let mut rig = Rig::with(
         Config::default()
-            .max_jobs(2)
-            .max_message_bytes(100)
-            .max_queued_bytes(150),
+            .with_max_jobs(2)
+            .with_max_message_bytes(100)
+            .with_max_queued_bytes(150),
     );
     let job = |size| Job::test("t", vec![Payload::file("p", "", "", vec![0; size])]);
     assert!(matches!(
@@ -240,7 +240,7 @@ fn bounds_of_the_queue_hold_and_refusals_change_nothing() {
 // spec: HUB-3-6
 #[test]
 fn what_leaves_the_queue_makes_room() {
-    let mut rig = Rig::with(Config::default().max_queued_bytes(100));
+    let mut rig = Rig::with(Config::default().with_max_queued_bytes(100));
     let job = || Job::test("t", vec![Payload::file("p", "", "", vec![0; 80])]);
     let first = rig.hub.submit(rig.now, job()).unwrap();
     rig.hub.cancel(rig.now, first).unwrap();
@@ -266,14 +266,14 @@ fn nothing_is_remembered_of_an_agent_that_is_gone() {
         let (_, session) = rig.proposals().pop().unwrap();
         rig.answer(listen, &session, false);
         rig.half_close(listen);
-        assert!(rig.hub.queue.get(job).unwrap().refused.len() <= 1);
+        assert!(rig.hub.view().job(job).unwrap().refusals <= 1);
     }
 }
 
 // spec: HUB-5-1
 #[test]
 fn a_job_for_an_agent_that_goes_ends() {
-    let mut rig = Rig::with(Config::default().max_sessions_per_agent(1));
+    let mut rig = Rig::with(Config::default().with_max_sessions_per_agent(1));
     let (id, listen) = rig.agent();
     let pinned = || Job::test("t", vec![]).only_by(id.as_str().into());
     rig.hub.submit(rig.now, pinned()).unwrap();

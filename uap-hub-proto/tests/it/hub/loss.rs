@@ -3,7 +3,7 @@
 use super::*;
 
 fn requeueing() -> Rig {
-    Rig::with(Config::default().max_attempts(2))
+    Rig::with(Config::default().with_max_attempts(2))
 }
 
 // spec: HUB-5-1
@@ -102,7 +102,7 @@ fn others_are_asked_before_the_agent_that_broke_the_stream() {
 
 #[test]
 fn a_session_that_stands_still_is_stopped() {
-    let mut rig = Rig::with(Config::default().stall_limit(Some(Duration::from_secs(60))));
+    let mut rig = Rig::with(Config::default().with_stall_limit(Duration::from_secs(60)));
     let (_, _, _, stream) = rig.running();
     rig.seconds(59);
     rig.say(
@@ -135,7 +135,7 @@ fn a_session_that_stands_still_is_stopped() {
 #[test]
 fn a_lost_agent_may_come_back_to_its_sessions() {
     let grace = Duration::from_secs(60);
-    let mut rig = Rig::with(Config::default().resume_grace(grace));
+    let mut rig = Rig::with(Config::default().with_resume_grace(grace));
     let (id, listen) = rig.agent();
     let jobs: Vec<_> = (0..3).map(|_| rig.submit()).collect();
     let offers: Vec<_> = rig.proposals().into_iter().map(|(_, id)| id).collect();
@@ -185,7 +185,7 @@ fn a_lost_agent_may_come_back_to_its_sessions() {
 #[test]
 fn an_agent_that_stays_away_is_gone() {
     let grace = Duration::from_secs(60);
-    let mut rig = Rig::with(Config::default().resume_grace(grace));
+    let mut rig = Rig::with(Config::default().with_resume_grace(grace));
     let (listen, _, _, stream) = rig.running();
     rig.reset(listen);
     rig.seconds(60);
@@ -195,7 +195,7 @@ fn an_agent_that_stays_away_is_gone() {
     );
     rig.half_close(stream);
     assert_eq!(words(rig.take()), ["end Ok"]);
-    let mut rig = Rig::with(Config::default().resume_grace(grace));
+    let mut rig = Rig::with(Config::default().with_resume_grace(grace));
     let (_, listen) = rig.agent();
     rig.half_close(listen);
     assert_eq!(rig.hub.agents().count(), 0, "it left of its own will");

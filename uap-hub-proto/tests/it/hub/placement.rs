@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn a_job_is_proposed_made_ready_and_sent() {
     for prepare in [false, true] {
-        let mut rig = Rig::with(Config::default().prepare(prepare));
+        let mut rig = Rig::with(Config::default().with_prepare(prepare));
         let (_, listen) = rig.agent();
         rig.take();
         let payloads: Vec<_> = (0..9)
@@ -60,7 +60,7 @@ fn a_job_is_proposed_made_ready_and_sent() {
         );
         rig.open(Rpc::Execute, Some(session.as_str()));
         let said = rig.take();
-        let init = crate::wire::TestInit {
+        let init = uap_hub_proto::wire::TestInit {
             test_type: "t".into(),
             payloads,
         };
@@ -250,7 +250,7 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
 // spec: HUB-3-6, HUB-4-5
 #[test]
 fn load_spreads_and_stops_at_the_agents_bound() {
-    let mut rig = Rig::with(Config::default().max_sessions_per_agent(2));
+    let mut rig = Rig::with(Config::default().with_max_sessions_per_agent(2));
     let (_, one) = rig.agent();
     rig.seconds(1);
     let (_, two) = rig.agent();
@@ -351,7 +351,7 @@ fn an_agent_below_its_bound_is_not_stormed_with_what_it_refuses() {
 // spec: HUB-3-6
 #[test]
 fn an_agent_that_refused_gets_back_to_its_bound() {
-    let mut rig = Rig::with(Config::default().max_sessions_per_agent(4));
+    let mut rig = Rig::with(Config::default().with_max_sessions_per_agent(4));
     let (_, listen) = rig.agent();
     let submit = |rig: &mut Rig| (0..4).map(|_| rig.submit()).count();
     submit(&mut rig);
@@ -388,8 +388,8 @@ fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
         let grace = Duration::from_secs(3600);
         let mut rig = Rig::with(
             Config::default()
-                .max_sessions_per_agent(1)
-                .resume_grace(grace),
+                .with_max_sessions_per_agent(1)
+                .with_resume_grace(grace),
         );
         let (_, one) = rig.agent();
         rig.seconds(1);
