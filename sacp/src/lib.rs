@@ -21,6 +21,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `arbitrary` | generators of messages of both editions, for fuzzing and property tests |
+//! | `tracing` | events of the runner and the orchestrator, without payloads |
 //!
 //! # Refusing a message, and mending a plan
 //!
@@ -97,6 +98,8 @@ pub mod role;
 pub mod runner;
 pub mod source;
 pub mod spawn;
+mod state;
+mod trace;
 mod tree;
 pub mod v1;
 pub mod validate;

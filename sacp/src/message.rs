@@ -10,6 +10,8 @@ use ubos_common::violation::Profile;
 use crate::plan::Plan;
 use crate::view::MessageView;
 
+pub use crate::state::{OutFmt, State};
+
 /// A SACP 0.1 message. Built with its goal and plan; everything else may be absent.
 ///
 /// Members that the specification does not name are kept in `extra` and written back.
@@ -117,56 +119,6 @@ impl Message {
         self.context
             .get_or_insert_default()
             .insert(name.to_owned(), value);
-    }
-}
-
-ubos_common::words! {
-    /// How an answer is wanted.
-    ///
-    /// Spec: SACP 3
-    closed pub enum OutFmt {
-        /// Prose for a person.
-        Human = "human",
-        /// Structured, as it is: the default.
-        Raw = "raw",
-        /// Structured and short.
-        Summary = "summary",
-    }
-}
-
-ubos_common::words! {
-    /// How far a message is.
-    ///
-    /// ```text
-    /// PENDING -> IN_PROGRESS -> DONE
-    ///    |            |
-    ///    +------------+-------> FAILED
-    /// ```
-    ///
-    /// Spec: SACP 1
-    closed pub enum State {
-        /// Nothing has begun.
-        Pending = "PENDING",
-        /// An agent has it.
-        InProgress = "IN_PROGRESS",
-        /// It went well.
-        Done = "DONE",
-        /// It did not.
-        Failed = "FAILED",
-    }
-}
-
-impl State {
-    /// Whether a message may go from this state to another.
-    ///
-    /// Spec: SACP 1
-    #[must_use]
-    pub const fn may_become(&self, next: &Self) -> bool {
-        matches!(
-            (self, next),
-            (Self::Pending, Self::InProgress | Self::Failed)
-                | (Self::InProgress, Self::Done | Self::Failed)
-        )
     }
 }
 

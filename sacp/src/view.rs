@@ -13,7 +13,7 @@ use ubos_common::json::{
 use ubos_common::violation::{Level, Profile, Report};
 
 use crate::limits::MAX_SUBTASK_DEPTH;
-use crate::message::{OutFmt, State};
+use crate::state::{OutFmt, State};
 
 pub use plan::{ActView, ItemView, PlanView};
 

@@ -12,6 +12,7 @@ pub mod role;
 pub mod state;
 pub mod status;
 pub mod store;
+mod trace;
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport;
 pub mod validate;

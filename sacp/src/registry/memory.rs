@@ -268,7 +268,7 @@ impl Registry for MemoryRegistry {
     }
 
     fn look_alike(&self, name: &str) -> Option<Arc<str>> {
-        let look = crate::spawn::looks(name);
+        let look = super::looks::looks(name);
         let mut names = self.looks.range((look.clone(), String::new())..);
         let other = names.find(|(_, other)| other != name)?;
         (other.0 == look).then(|| other.1.as_str().into())
@@ -308,7 +308,7 @@ impl Registry for MemoryRegistry {
         room(&self.tools, &tool.id)?;
         self.journal.note(Subject::Tool, &tool.id, None);
         self.looks
-            .insert((crate::spawn::looks(&tool.id), tool.id.clone()));
+            .insert((super::looks::looks(&tool.id), tool.id.clone()));
         self.tools.insert(tool.id.clone(), Arc::new(tool));
         Ok(())
     }

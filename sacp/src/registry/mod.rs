@@ -27,6 +27,7 @@ mod defs;
 mod embed;
 mod health;
 mod index;
+mod looks;
 mod memory;
 mod query;
 mod shared;

@@ -17,6 +17,7 @@ use crate::graph::Graph;
 use crate::message::{Message, State};
 use crate::plan::Act;
 use crate::reply::{Clarify, ErrReply, Reply};
+use crate::trace::{debug, trace};
 
 /// What the driver reports about an attempt.
 #[derive(Clone, Debug)]
@@ -235,6 +236,11 @@ impl Runner {
     pub fn start(&mut self, now: Now) {
         if self.began.is_none() {
             self.began = Some(now.mono);
+            debug!(
+                steps = self.steps.len(),
+                test_mode = self.test_mode,
+                "run started"
+            );
             self.deadline = self
                 .config
                 .run_timeout
@@ -289,16 +295,33 @@ impl Runner {
         match input {
             Input::Succeeded { ticket, output } => {
                 self.check(ticket)?;
+                trace!(
+                    step = ticket.step,
+                    attempt = ticket.attempt,
+                    bytes = output.as_str().len(),
+                    "attempt succeeded"
+                );
                 self.leave_running(ticket.step);
                 self.on_output(ticket.step, output);
             }
             Input::Failed { ticket, cause } => {
                 self.check(ticket)?;
+                trace!(
+                    step = ticket.step,
+                    attempt = ticket.attempt,
+                    retryable = cause.is_retryable(),
+                    "attempt failed"
+                );
                 self.leave_running(ticket.step);
                 self.work.push_back(Work::Failed(ticket.step, cause));
             }
             Input::Progress { ticket } => {
                 self.check(ticket)?;
+                trace!(
+                    step = ticket.step,
+                    attempt = ticket.attempt,
+                    "attempt made progress"
+                );
                 self.on_progress(now, ticket.step);
             }
         }
@@ -313,6 +336,7 @@ impl Runner {
         }
         if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
             let after = self.config.run_timeout.unwrap_or_default();
+            debug!(?after, "run timed out");
             let cause = Cause::RunTimeout { after };
             return self.end_run(now, End::Failed, Some(Failure { step: None, cause }));
         }

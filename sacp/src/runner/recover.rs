@@ -10,6 +10,7 @@ use super::steps::Progress;
 use super::{Cause, Failure, Recovery, Runner};
 use crate::draw::StepState;
 use crate::graph::Retry;
+use crate::trace::debug;
 
 impl Runner {
     /// An attempt failed: applies the next recovery that can still help.
@@ -23,6 +24,7 @@ impl Runner {
             let Some(recovery) = recoveries.get(run.recovery) else {
                 return self.fail_scope(now, step, cause);
             };
+            debug!(step, recovery = run.recovery, "recovery considered");
             let applied = match recovery {
                 Recovery::Retry(retry) => self.retry(now, step, retry, &cause),
                 Recovery::OtherAgents { up_to } if run.rank < *up_to => {

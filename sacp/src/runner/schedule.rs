@@ -8,6 +8,7 @@ use ubos_common::time::Now;
 use super::steps::{Progress, StepInputs, Ticket};
 use super::{Cause, Output, Runner};
 use crate::draw::StepState;
+use crate::trace::trace;
 
 /// The run of one scope: the message, or a subtask.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +115,7 @@ impl Runner {
         if let Some(run) = self.step_mut(step) {
             run.progress = Progress::Running { hard, idle };
         }
+        trace!(step, attempt = ticket.attempt, rank, "attempt dispatched");
         self.running += 1;
         self.set_timer(step, hard.into_iter().chain(idle).min());
         self.emit_state(step, StepState::Running);
@@ -304,6 +306,7 @@ impl Runner {
     }
 
     pub(super) fn emit_state(&mut self, step: usize, state: StepState) {
+        trace!(step, ?state, "step changed");
         if self.config.step_events {
             self.out.push(Output::Step { step, state });
         }

@@ -9,6 +9,7 @@ use super::schedule::Work;
 use super::steps::{Progress, Ticket};
 use super::{Cause, Failure, Output, Runner};
 use crate::draw::StepState;
+use crate::trace::{debug, trace};
 
 impl Runner {
     pub(super) fn on_progress(&mut self, now: Now, step: usize) {
@@ -35,6 +36,7 @@ impl Runner {
             step,
             attempt: run.attempt,
         };
+        trace!(step, attempt = ticket.attempt, "timer of a step ran out");
         match run.progress {
             Progress::BackingOff { .. } => {
                 run.progress = Progress::Ready;
@@ -212,6 +214,7 @@ impl Runner {
 
     pub(super) fn emit_end(&mut self, failure: Option<Failure>) {
         let outcome = self.outcome(failure);
+        debug!(end = ?outcome.end, step = ?outcome.failure.as_ref().and_then(|f| f.step), "run ended");
         self.out.push(Output::Ended(Box::new(outcome)));
     }
 }

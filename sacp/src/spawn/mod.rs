@@ -255,19 +255,6 @@ fn is_plain(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }
 
-/// What a name looks like: names with equal looks are mistaken for one another.
-#[must_use]
-pub fn looks(name: &str) -> String {
-    let look = |c: char| match c.to_ascii_lowercase() {
-        '0' => Some('o'),
-        '1' | 'i' | '|' => Some('l'),
-        '5' => Some('s'),
-        '.' | '_' | ':' | '-' => None,
-        other => Some(other),
-    };
-    name.chars().filter_map(look).collect()
-}
-
 /// Closes the gaps of a plan by spawning, each at most once; gives the names of the agents made.
 ///
 /// # Errors

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use ubos_common::json::{self, DecodeError, Fault, Limits, Members, RawBuf, Read, Reader, Write};
+use ubos_common::json::{self, DecodeError, Fault, Limits, RawBuf, Read, Reader, Write};
 use ubos_common::violation::{Level, Profile, Report};
 
-use super::graph::Steps;
+use super::closed::refuse_unknown;
 use super::names::{Goal, Id, Ts};
 use super::outcome::{Failure, Outcome};
 use super::state::State;
 use super::step::Step;
+use super::steps::Steps;
 use super::trace::{Ext, Trace};
-use crate::graph::Graph;
 use crate::message::OutFmt;
 
 ubos_common::wire! {
@@ -92,12 +92,6 @@ impl Message {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         json::to_vec(self)
-    }
-
-    /// The plan as a graph.
-    #[must_use]
-    pub fn graph(&self) -> Graph {
-        super::graph::of_message(self)
     }
 
     /// Ends the message well.
@@ -183,20 +177,6 @@ fn refuse_outcome(reader: &mut Reader<'_>, at: usize, open: &OpenMessage) -> boo
         reader.note(at, Some(member.into()), code, Level::Must, what);
     }
     refused
-}
-
-/// Notes the members of an object that a closed type does not know; gives whether there was one.
-pub(super) fn refuse_unknown(
-    reader: &mut Reader<'_>,
-    at: usize,
-    extra: &Members<'_>,
-    what: &'static str,
-) -> bool {
-    for (name, _) in extra.iter() {
-        let name = Some(name.to_owned().into());
-        reader.note(at, name, "unknown_member", Level::Must, what);
-    }
-    !extra.is_empty()
 }
 
 /// A version that is spoken here: any 1.0.x.

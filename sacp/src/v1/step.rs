@@ -5,7 +5,7 @@ use core::time::Duration;
 use ubos_common::json::{Fault, RawObject, Read, Reader, Write};
 use ubos_common::violation::Level;
 
-use super::message::refuse_unknown;
+use super::closed::refuse_unknown;
 use super::names::{Name, Word};
 
 ubos_common::wire! {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ubos_common::json::{Fault, RawBuf, Read, Reader, Write};
 
-use super::message::refuse_unknown;
+use super::closed::refuse_unknown;
 
 ubos_common::wire! {
     /// Where a message stands in a trace.

@@ -27,4 +27,6 @@ mod roles;
 mod run_v1;
 mod runner;
 mod runs;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod v1;

@@ -20,6 +20,7 @@ use crate::reply::{Clarify, ErrReply, Reply};
 use crate::role::discipline::{Admitted, AnswerForm, admit};
 use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
+use crate::trace::{debug, trace};
 
 pub use config::OrchestratorConfig;
 pub use event::{Answer, Delegation, Input, OrchestratorError, Output};
@@ -234,6 +235,7 @@ impl<R: Registry> Orchestrator<R> {
             match next {
                 Ok(request) => {
                     self.spawned += 1;
+                    debug!(step = gap.number, spawned = self.spawned, "agent requested");
                     self.out.push(Output::Spawn(Box::new(request.clone())));
                     self.stage = Stage::Spawning(Box::new((gap.clone(), request)));
                 }
@@ -327,6 +329,12 @@ impl<R: Registry> Orchestrator<R> {
         } else {
             AnswerForm::Structured
         };
+        trace!(
+            step = ticket.step,
+            attempt = ticket.attempt,
+            rank,
+            "act delegated"
+        );
         self.open.insert(ticket, (id, form));
         self.out.push(Output::Delegate(Box::new(Delegation {
             ticket,
@@ -408,6 +416,12 @@ impl<R: Registry> Orchestrator<R> {
             .open
             .remove(&ticket)
             .ok_or(OrchestratorError::NotRequested)?;
+        trace!(
+            step = ticket.step,
+            attempt = ticket.attempt,
+            bytes = bytes.len(),
+            "answer received"
+        );
         let refused = |code: Code, message: String| Cause::Tool {
             code: Some(code.as_str().to_owned()),
             message,
@@ -523,6 +537,7 @@ impl<R: Registry> Orchestrator<R> {
 
     fn finish(&mut self, answer: Answer) {
         self.stage = Stage::Finished;
+        debug!(spawned = self.spawned, "message answered");
         self.open.clear();
         self.out.push(Output::Answer(Box::new(answer)));
     }

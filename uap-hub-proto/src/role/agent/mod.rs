@@ -23,6 +23,7 @@ use crate::{
     message::JobResult,
     state::State,
     status::{Code, Status, brief},
+    trace::{debug, trace},
     wire::{AgentRegistration, ListenRequest, Telemetry, listen_request},
 };
 
@@ -190,6 +191,7 @@ impl FleetAgent {
             return Err(CommandError::NotTerminal);
         }
         self.say(now, session, Say::Result(result))?;
+        debug!(%session, "result sent");
         self.finishing(now, session);
         self.leave_if_drained(now);
         Ok(())
@@ -221,14 +223,22 @@ impl FleetAgent {
         }
         match input {
             Input::Registered { attempt, client_id } if self.is_awaited(attempt) => {
+                debug!(attempt, "agent registered");
                 self.listen(now, client_id)
             }
             Input::RegisterFailed { attempt, reason } if self.is_awaited(attempt) => {
+                debug!(attempt, "registration failed");
                 self.pause(now, &reason)
             }
             Input::Registered { .. } | Input::RegisterFailed { .. } => {}
-            Input::Message { stream, message } => self.message(now, stream, message),
-            Input::Ended { stream, status } => self.ended(now, stream, status),
+            Input::Message { stream, message } => {
+                trace!(stream = stream.0, "agent: message received");
+                self.message(now, stream, message);
+            }
+            Input::Ended { stream, status } => {
+                trace!(stream = stream.0, code = ?status.code, "agent: call ended");
+                self.ended(now, stream, status);
+            }
         }
         self.leave_if_drained(now);
         Ok(())
@@ -237,6 +247,7 @@ impl FleetAgent {
     /// Does what is due; early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
+            trace!(sessions = self.sessions.len(), "agent timer");
             match timer {
                 Timer::Control => match self.phase {
                     Phase::Registering => self.pause(now, "the hub did not answer in time"),

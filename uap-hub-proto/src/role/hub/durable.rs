@@ -7,6 +7,7 @@ use super::{
     queue::Stage,
 };
 use crate::id::JobId;
+use crate::trace::debug;
 
 impl Hub {
     /// Answers [`Output::Store`], one answer for each in their order: the record is where it will be found
@@ -102,6 +103,7 @@ impl Hub {
         let Some(entry) = self.queue.get_mut(job) else {
             return;
         };
+        debug!(%job, verdict = ?outcome.verdict, attempts = entry.attempts, "job ended");
         if !self.config.durable {
             return self.tell_end(now, job, outcome);
         }

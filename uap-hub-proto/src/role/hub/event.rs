@@ -2,7 +2,12 @@
 
 use prost_types::Timestamp;
 
+#[cfg(feature = "tracing")]
+use prost::Message as _;
+
 use super::job::{Job, Outcome};
+#[cfg(feature = "tracing")]
+use crate::trace::trace;
 use crate::{
     id::{ClientId, JobId, SessionId, StreamId},
     role::Rpc,
@@ -58,6 +63,29 @@ pub enum Input<'a> {
         /// Which call.
         stream: StreamId,
     },
+}
+
+#[cfg(feature = "tracing")]
+impl Input<'_> {
+    pub(super) fn trace(&self) {
+        match self {
+            Self::Opened { stream, rpc, .. } => {
+                trace!(stream = stream.0, ?rpc, "hub: call opened");
+            }
+            Self::Message { stream, message } => {
+                let bytes = match message {
+                    Inbound::Listen(message) => message.encoded_len(),
+                    Inbound::Test(message) => message.encoded_len(),
+                    Inbound::Translation(message) => message.encoded_len(),
+                };
+                trace!(stream = stream.0, bytes, "hub: message received");
+            }
+            Self::HalfClosed { stream } => trace!(stream = stream.0, "hub: call half-closed"),
+            Self::Reset { stream, .. } => trace!(stream = stream.0, "hub: call reset"),
+            Self::Blocked { stream } => trace!(stream = stream.0, "hub: call blocked"),
+            Self::Writable { stream } => trace!(stream = stream.0, "hub: call writable"),
+        }
+    }
 }
 
 /// A message from an agent.

@@ -48,6 +48,7 @@ use crate::{
     capability::skills,
     id::{ClientId, JobId, SessionId, StreamId},
     status::Status,
+    trace::{debug, trace},
     wire::{AgentRegistration, AgentRegistrationResponse, Payload},
 };
 
@@ -131,6 +132,22 @@ enum Timer {
     Drain,
 }
 
+impl Timer {
+    #[cfg(feature = "tracing")]
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Unheard(_) => "unheard",
+            Self::Wait(_) => "wait",
+            Self::Limit(_) => "limit",
+            Self::Cool(_) => "cool",
+            Self::Fewer => "fewer",
+            Self::Retry(_) => "retry",
+            Self::Session(_) => "session",
+            Self::Drain => "drain",
+        }
+    }
+}
+
 impl Hub {
     /// A hub without agents and jobs.
     ///
@@ -187,6 +204,11 @@ impl Hub {
             agent: id.clone(),
             name: name.clone(),
         });
+        debug!(
+            agents = self.fleet.len() + 1,
+            skills = skills.len(),
+            "agent registered"
+        );
         self.fleet.register(now.mono, id, name, skills);
         Ok(AgentRegistrationResponse { client_id })
     }
@@ -215,6 +237,7 @@ impl Hub {
             return Err(CommandError::DuplicateJob);
         }
         let bytes = self.check(&job)?;
+        debug!(job = %id, bytes, priority = job.priority, "job accepted");
         if self.config.durable {
             let record = Record::Accepted(job.clone());
             self.queue.add(id, job, bytes, false);
@@ -285,6 +308,8 @@ impl Hub {
         if self.phase == Phase::Closed {
             return Err(InputError::Closed);
         }
+        #[cfg(feature = "tracing")]
+        input.trace();
         match input {
             Input::Opened { stream, .. } if self.streams.purpose(stream).is_some() => {
                 return Err(InputError::StreamInUse);
@@ -308,6 +333,7 @@ impl Hub {
     /// Does what is due; early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
+            trace!(timer = timer.name(), "hub timer");
             match timer {
                 Timer::Unheard(agent) => {
                     self.agent_gone(now, &agent, "the agent did not open Listen in time")

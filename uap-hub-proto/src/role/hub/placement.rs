@@ -9,6 +9,7 @@ use super::{
     queue::{Entry, Line, Place, Stage as JobStage},
     session::{Session, Stage},
 };
+use crate::trace::debug;
 use crate::{
     capability::Kind,
     id::{ClientId, JobId, SessionId},
@@ -121,6 +122,7 @@ impl Hub {
     /// An offer came to nothing: the job goes to others, or ends if it is meant for this agent alone.
     // impl: HUB-3-3
     pub(super) fn decline(&mut self, now: Now, session: &SessionId, reason: &str) {
+        debug!(%session, "offer declined");
         let Some((job, agent)) = self
             .sessions
             .get(session.as_str())
