@@ -9,31 +9,31 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// No SACP message, or a member of the wrong type.
+    /// The text is not a SACP message, or a member has the wrong type.
     MalformedMessage,
     /// `g` or `plan` is absent.
     MissingField,
-    /// The plan is no array of acts, groups and joins.
+    /// The plan is not an array of acts, groups and joins.
     MalformedPlan,
     /// A parameter has another type than its verb declares.
     InvalidParamType,
-    /// An unknown state, or a move that the lifecycle does not have.
+    /// The state is unknown, or the lifecycle has no such transition.
     InvalidState,
-    /// No verb of that name is registered.
+    /// No verb with this name is registered.
     UnknownVerb,
-    /// No tool of that name is registered.
+    /// No tool with this name is registered.
     UnknownTool,
     /// The tool does not support the verb.
     VerbToolMismatch,
-    /// An answer in prose where structure was asked for.
+    /// The answer is prose, but must be structured.
     OutFmtViolation,
-    /// A `proto_ver` that is not spoken here.
+    /// The `proto_ver` is not supported.
     UnsupportedVersion,
     /// No agent offers the pair of verb and tool.
     NoAgentFound,
-    /// An act failed and nothing took its place.
+    /// An act failed and no recovery was left.
     StepFailed,
-    /// A missing agent could not be made.
+    /// A missing agent could not be spawned.
     SpawnFailed,
     /// A fault of the implementation.
     InternalError,
@@ -79,7 +79,7 @@ impl Code {
         }
     }
 
-    /// What it means, in a few words.
+    /// A short description.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl Code {
         }
     }
 
-    /// The code of a word on the wire.
+    /// The code for a word on the wire.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == word)

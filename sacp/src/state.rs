@@ -37,7 +37,7 @@ ubos_common::words! {
 }
 
 impl State {
-    /// Whether a message may go from this state to another.
+    /// Whether this state may change to another.
     ///
     /// Spec: SACP 1
     #[must_use]

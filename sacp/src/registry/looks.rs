@@ -1,6 +1,6 @@
 //! Names that are mistaken for one another.
 
-/// A name without what readers overlook: two names with equal looks are mistaken for one another.
+/// A name without the differences that readers overlook: names with equal looks are mistaken for one another.
 pub(super) fn looks(name: &str) -> String {
     let look = |c: char| match c.to_ascii_lowercase() {
         '0' => Some('o'),

@@ -1,4 +1,4 @@
-//! An executor that has its acts in the same process.
+//! An executor whose acts are functions in this process.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::runner::{Cause, Config, Input, Output, Runner, StepInputs};
 
 type Handler = Box<dyn Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync>;
 
-/// Acts by verb and tool, each a function. It does not delegate.
+/// An executor with a function for each verb and tool. It does not delegate.
 ///
 /// ```
 /// use sacp::role::{LocalExecutor, answer_alone};
@@ -77,8 +77,8 @@ impl Executor for LocalExecutor {
     }
 }
 
-/// What a single agent answers to a message: it runs the whole plan if every act is its own, and nothing of it if one is
-/// not. One act after the other, none of them waited for; a recovery that waits is not waited for either.
+/// The answer of a single agent to a message: it runs the whole plan if it can run every act, and nothing otherwise.
+/// Acts run one after the other, and waits between attempts are skipped.
 ///
 /// Spec: SACP 9, 13
 // impl: SACP-13-2
@@ -124,14 +124,14 @@ pub fn answer_alone(
                         Ok(output) => Input::Succeeded { ticket, output },
                         Err(cause) => Input::Failed { ticket, cause },
                     };
-                    // It runs: it cannot be refused.
+                    // The attempt is running, so the runner accepts its result.
                     let _ = runner.handle_input(now, input);
                 }
                 Output::Ended(outcome) => return outcome.answer(message, &ids.uuid().to_string()),
                 _ => {}
             }
         }
-        // A step rests before its next attempt: nobody else runs, so its time is now.
+        // Only a step that backs off is left, so its wait is skipped.
         let Some(due) = runner.poll_timeout() else {
             return Reply::Err(
                 ErrReply::new(Code::InternalError, "the run waits for nothing").to(message),

@@ -1,4 +1,4 @@
-//! The four roles of section 9 as traits, with defaults that work without a model, and what stands between them.
+//! The four roles of section 9 as traits, with defaults that need no model, and what connects them.
 //!
 //! | role | trait | default |
 //! |---|---|---|
@@ -38,23 +38,23 @@ pub use planner::{Planned, RecipePlanner, RegistryPlanner, keeps_constraints};
 ///
 /// Spec: SACP 9
 pub trait Interface {
-    /// A message that validates and whose every act is registered or may be spawned.
+    /// A valid message whose acts are registered or can be spawned.
     ///
     /// # Errors
     ///
-    /// What cannot be told from the words.
+    /// The words lack something: the question to ask.
     fn interpret(&self, words: &str) -> Result<Message, Clarify>;
 }
 
-/// Completes a message's plan.
+/// Completes the plan of a message.
 ///
 /// Spec: SACP 9
 pub trait Planner {
-    /// The message with its plan expanded, goal and context kept; and the acts that the registry cannot serve.
+    /// The message with its plan expanded, and the acts that the registry cannot serve. Goal and context are kept.
     ///
     /// # Errors
     ///
-    /// The plan cannot be made to work.
+    /// The plan cannot be completed.
     fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>>;
 }
 
@@ -62,14 +62,14 @@ pub trait Planner {
 ///
 /// Spec: SACP 9
 pub trait Executor {
-    /// Whether an act is its own.
+    /// Whether an act has one of its verbs and tools.
     fn owns(&self, act: &Act) -> bool;
 
-    /// Carries out one act, with the outputs of the acts that it waited for. Structured, never prose.
+    /// Runs one act, with the outputs of its dependencies. The output is structured, never prose.
     ///
     /// # Errors
     ///
-    /// Why it failed.
+    /// The act failed.
     fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause>;
 }
 

@@ -68,7 +68,7 @@ fn policy(step: &Step, numbers: &BTreeMap<&str, usize>) -> graph::Policy {
     });
     graph::Policy {
         timeout: step.timeout_ms.map(|ms| ms.duration()),
-        // Version 1.0 says what happens without them: one attempt, and the message fails with the step.
+        // The defaults of 1.0: one attempt, and a failed step fails the message.
         retry: Some(retry.unwrap_or_else(|| graph::Retry::fixed(1, core::time::Duration::ZERO))),
         on_error: Some(on_error),
         output_key: step.output_key.as_ref().map(|key| key.as_str().to_owned()),

@@ -13,7 +13,7 @@ use crate::limits::MAX_ACTS;
 pub struct Steps(Vec<Step>);
 
 impl Steps {
-    /// The steps, unless there are none.
+    /// The steps; `None` if there is none.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self(steps))
@@ -53,7 +53,7 @@ impl Read<'_> for Steps {
         if steps.is_empty() && !refused {
             return Err(reader.bad_value(at, "at least one step"));
         }
-        // Of a plan with refused steps nothing is known about those that name them.
+        // If a step was refused, references to it cannot be checked.
         if !refused {
             for fault in faults(&steps) {
                 let step_at = offsets.get(fault.step).copied().unwrap_or(at);
@@ -75,7 +75,7 @@ impl Write for Steps {
     }
 }
 
-/// One way in which steps make no graph.
+/// A fault of the graph.
 struct GraphFault {
     step: usize,
     member: &'static str,
@@ -83,7 +83,7 @@ struct GraphFault {
     what: String,
 }
 
-/// Every way in which the steps make no graph.
+/// Every fault of the graph.
 // impl: SACP1-6-2
 fn faults(steps: &[Step]) -> Vec<GraphFault> {
     let mut found = Vec::new();
@@ -157,8 +157,8 @@ fn refuse_dependencies(
     }
 }
 
-/// What each step waits for, fallbacks included: a fallback waits for what it replaces, and who waits for a
-/// step waits for its fallback as well.
+/// The dependencies of each step, fallbacks included: a fallback step waits for the step that it replaces, and the
+/// dependents of a step wait for its fallback as well.
 fn waits(
     steps: &[Step],
     places: &BTreeMap<&str, usize>,
@@ -189,7 +189,7 @@ fn refuse_cycle(
     places: &BTreeMap<&str, usize>,
     replaces: &BTreeMap<usize, usize>,
 ) -> Option<GraphFault> {
-    /// Names of a cycle that are shown.
+    /// The names of a cycle that an error shows.
     const SHOWN: usize = 16;
     let cycle = cycle_in(&waits(steps, places, replaces))?;
     let first = cycle.first().copied()?;
@@ -252,7 +252,7 @@ fn refuse_output_keys(
     replaces: &BTreeMap<usize, usize>,
     found: &mut Vec<GraphFault>,
 ) {
-    // There is no cycle, so that the chain of what a fallback stands for ends.
+    // There is no cycle, so the chain of fallbacks ends.
     let stands_for = |mut n: usize| {
         while let Some(replaced) = replaces.get(&n) {
             n = *replaced;

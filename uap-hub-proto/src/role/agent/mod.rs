@@ -42,7 +42,7 @@ const MAX_OUTPUTS: usize = 1024;
 /// shutdown: -> Leaving -> Closed
 /// ```
 ///
-/// Sessions live beside that and outlive a lost control stream:
+/// Sessions have stages of their own and outlive a lost control stream:
 /// `Accepted -> Opened -> Running -> Finishing`.
 ///
 /// ```
@@ -65,10 +65,10 @@ pub struct FleetAgent {
     phase: Phase,
     backoff: Backoff,
     attempt: u64,
-    /// The last name given to a stream.
+    /// The last stream id.
     opened: u64,
     is_leaving: bool,
-    /// The name to listen with again, where resuming is asked for.
+    /// The client id to listen with again, if resuming is on.
     resumable: Option<String>,
     sessions: BTreeMap<SessionId, Session>,
     streams: BTreeMap<StreamId, SessionId>,
@@ -130,7 +130,7 @@ impl FleetAgent {
         })
     }
 
-    /// Begins: registers, and again for ever when it must.
+    /// Starts: registers, and retries forever.
     pub fn start(&mut self, now: Now) {
         if self.phase == Phase::Idle {
             self.register(now);
@@ -212,7 +212,7 @@ impl FleetAgent {
         self.leave_if_drained(now);
     }
 
-    /// Takes what happened. Inputs of calls and attempts that are over are ignored.
+    /// Takes an input. Inputs of calls and attempts that are over are ignored.
     ///
     /// # Errors
     ///
@@ -272,12 +272,12 @@ impl FleetAgent {
         self.leave_if_drained(now);
     }
 
-    /// The next thing to do, in order.
+    /// The next output; `None` when there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    /// When [`handle_timeout`](Self::handle_timeout) is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
         self.timers.next()
@@ -363,7 +363,7 @@ impl FleetAgent {
                 since,
                 heard,
             } if control == stream => {
-                /// A control stream that lasted this long, or said anything, was a good one.
+                /// A control stream that lasted this long, or received a message, resets the backoff.
                 const GOOD: Duration = Duration::from_secs(1);
                 if heard || now.mono.saturating_since(since) >= GOOD {
                     self.backoff.reset();

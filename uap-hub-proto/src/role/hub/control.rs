@@ -84,7 +84,7 @@ impl Hub {
         if !self.config.prepare {
             return self.ready(now, &id);
         }
-        // choice: HUB-3-1 preparing has no time limit of ours: the caller can cancel
+        // choice: HUB-3-1 preparation has no timeout: the caller can cancel
         self.timers.clear(&Timer::Session(id.clone()));
         self.outputs.push(Output::Prepare { session: id, job });
     }

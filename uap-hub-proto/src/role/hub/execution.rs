@@ -178,7 +178,7 @@ impl Hub {
         );
     }
 
-    /// The result ends the session, in the state that came first.
+    /// The result ends the session, in the first terminal state.
     // impl: HUB-4-3 HUB-4-7
     fn result(&mut self, now: Now, id: &SessionId, result: JobResult) {
         let Some(session) = self.sessions.get(id.as_str()) else {
@@ -301,7 +301,7 @@ impl Hub {
         self.dismiss_if_drained(now, &agent);
     }
 
-    /// Parts a session from its agent and gives its job, which is to be moved on; `None` for one that is over.
+    /// Detaches a session from its agent and returns its job, which needs a next stage; `None` if it is over.
     pub(super) fn close_session(
         &mut self,
         now: Now,

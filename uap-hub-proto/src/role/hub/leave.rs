@@ -1,4 +1,4 @@
-//! Pausing, and leaving: of one agent, and of the hub.
+//! Pause, drain and shutdown, of one agent and of the hub.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 const LEAVING: &str = "the hub is shutting down";
 
 impl Hub {
-    /// Offers nothing until [`resume`](Self::resume). Agents register, jobs are taken and wait, sessions and
+    /// Offers nothing until [`resume`](Self::resume). Agents can register, jobs are accepted and wait, sessions and
     /// offers that are made go on.
     pub fn pause(&mut self) {
         if self.phase == Phase::Open {
@@ -35,7 +35,7 @@ impl Hub {
         self.finish(now);
     }
 
-    /// Offers an agent nothing until [`resume_agent`](Self::resume_agent); what it has goes on.
+    /// Offers an agent nothing until [`resume_agent`](Self::resume_agent); its sessions go on.
     ///
     /// # Errors
     ///

@@ -59,10 +59,10 @@ const MAX_GROUP_BYTES: usize = 1024;
 
 /// The hub's side of the protocol, without IO: streams and commands in, messages, ends and news out.
 ///
-/// After every call that takes `&mut self` the driver takes all outputs
+/// After every call with `&mut self`, the driver takes all outputs
 /// ([`poll_output`](Self::poll_output)) and then reads [`poll_timeout`](Self::poll_timeout).
 ///
-/// A job goes this way; each offer is a session of its own:
+/// The stages of a job; each offer is a session of its own:
 ///
 /// ```text
 ///           offer            accepted             (prepared)        stream opened
@@ -105,7 +105,7 @@ pub struct Hub {
     outputs: Outbox<Output>,
 }
 
-/// What an open stream is for.
+/// The purpose of an open stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Use {
     Listen(ClientId),
@@ -122,13 +122,13 @@ enum Timer {
     Limit(JobId),
     /// The agent that refused may have one session more. Before `Retry`, so that it can be asked by then.
     Cool(ClientId),
-    /// Agents went away: refused jobs may wait for nobody else any more.
+    /// Agents went away: refused jobs may have no other candidate left.
     Fewer,
     /// The job that all refused is offered again.
     Retry(JobId),
-    /// The session should have gone on; what that means depends on its stage.
+    /// The timeout of a session; its meaning depends on the stage.
     Session(SessionId),
-    /// The active sessions have had their time.
+    /// The time for draining is over.
     Drain,
 }
 
@@ -173,11 +173,11 @@ impl Hub {
         })
     }
 
-    /// Answers the `Register` call. Each registration is a new agent, also under an equal name.
+    /// Answers the `Register` call. Each registration is a new agent, also with an equal name.
     ///
     /// # Errors
     ///
-    /// A wrong capability, as many agents as may be, or a hub that is leaving; see [`RegisterError::status`].
+    /// A capability is wrong, too many agents are registered, or the hub is shutting down; see [`RegisterError::status`].
     ///
     /// Spec: UAP hub 2
     pub fn register(
@@ -213,11 +213,11 @@ impl Hub {
         Ok(AgentRegistrationResponse { client_id })
     }
 
-    /// Takes a job and offers it, now or when an agent can take it. A durable hub stores it before.
+    /// Accepts a job and offers it, now or when an agent can take it. A durable hub stores it first.
     ///
     /// # Errors
     ///
-    /// A bound is reached, the type is empty, the agent it is pinned to is unknown or not capable, or the
+    /// A limit is reached, the type is empty, the agent of the job is unknown or not capable, or the
     /// hub is leaving.
     ///
     /// Spec: UAP hub 3
@@ -227,11 +227,11 @@ impl Hub {
         Ok(id)
     }
 
-    /// As [`submit`](Self::submit), under an id that the caller chose: a UUID that no other job ever had.
+    /// As [`submit`](Self::submit), with an id of the caller: a UUID that no other job ever had.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit), and a job of that id that is here.
+    /// As [`submit`](Self::submit), or a job with this id waits or runs.
     pub fn submit_as(&mut self, now: Now, id: JobId, job: Job) -> Result<(), CommandError> {
         if self.queue.get(id).is_some() {
             return Err(CommandError::DuplicateJob);
@@ -250,7 +250,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends a job: one that waits leaves the queue, one that runs has its stream ended `CANCELLED`, which
+    /// Ends a job: a waiting one leaves the queue, a running one has its stream ended `CANCELLED`, which
     /// is the only way to tell the agent.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Answers [`Output::Prepare`]: the session is made ready, or fails with a reason.
+    /// Answers [`Output::Prepare`]: the session becomes ready, or fails with a reason.
     ///
     /// # Errors
     ///
@@ -299,7 +299,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes what happened on a stream. Inputs of streams that have ended are ignored.
+    /// Takes an input. Inputs of streams that have ended are ignored.
     ///
     /// # Errors
     ///
@@ -353,12 +353,12 @@ impl Hub {
         self.finish(now);
     }
 
-    /// The next thing to do, in order.
+    /// The next output; `None` when there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    /// When [`handle_timeout`](Self::handle_timeout) is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
         self.timers.next()
@@ -431,7 +431,7 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// What is left to do after every call.
+    /// The common end of every call.
     fn finish(&mut self, now: Now) {
         while let Some(stream) = self.streams.take_overflown() {
             self.overflown(now, stream);

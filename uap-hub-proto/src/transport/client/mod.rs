@@ -1,4 +1,4 @@
-//! A fleet agent on gRPC: handlers in, sessions run.
+//! A fleet agent on gRPC that runs handlers.
 
 mod call;
 mod handler;
@@ -57,7 +57,7 @@ pub struct AgentBuilder {
 }
 
 impl AgentBuilder {
-    /// An agent of a name, which can do nothing yet.
+    /// An agent with a display name and no handler.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             config: Config::default().with_name(name),
@@ -81,7 +81,7 @@ impl AgentBuilder {
         self.on_test_requiring(name, Vec::new(), handler)
     }
 
-    /// As [`on_test`](Self::on_test), for jobs that bring what is required.
+    /// As [`on_test`](Self::on_test), for jobs with the required payloads.
     #[must_use]
     pub fn on_test_requiring<F, Fut>(
         mut self,
@@ -105,7 +105,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Makes translations to a format.
+    /// Runs translations to a format.
     #[must_use]
     pub fn on_translation<F, Fut>(self, name: &str, handler: F) -> Self
     where
@@ -119,7 +119,7 @@ impl AgentBuilder {
         self.on_translation_as(capability, handler)
     }
 
-    /// As [`on_translation`](Self::on_translation), with what the translation takes and makes.
+    /// As [`on_translation`](Self::on_translation), with the payloads that the translation takes and makes.
     #[must_use]
     pub fn on_translation_as<F, Fut>(
         mut self,
@@ -182,7 +182,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Starts the agent on the current tokio runtime. It looks for the hub until it finds it, for ever.
+    /// Starts the agent on the current tokio runtime. It retries forever until it finds the hub.
     ///
     /// # Errors
     ///
@@ -232,7 +232,7 @@ impl AgentBuilder {
         }
     }
 
-    /// Starts the agent and stays until it has left, which by itself it never does.
+    /// Starts the agent and waits until it is closed, which it never does by itself.
     ///
     /// # Errors
     ///
@@ -260,7 +260,7 @@ pub enum StartError {
     /// The hub's address.
     #[error("the hub's address is no URL")]
     Url,
-    /// What the address begins with: `http` without TLS settings, `https` with them.
+    /// The scheme of the URL: `http` without TLS settings, `https` with them.
     #[error("the hub's address begins with http:// without TLS settings and https:// with them")]
     Scheme,
     /// The token.
@@ -272,12 +272,12 @@ pub enum StartError {
     /// The configuration cannot work, or a hub would refuse the capabilities.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No randomness is to be had.
+    /// The operating system gave no randomness.
     #[error("the operating system gave no randomness")]
     Randomness,
 }
 
-/// An agent that runs. Dropping it stops it where it stands, handlers too.
+/// A running agent. Dropping the handle stops it at once, with its handlers.
 #[derive(Debug)]
 pub struct AgentHandle {
     shared: Arc<Shared>,
@@ -285,7 +285,7 @@ pub struct AgentHandle {
 }
 
 impl AgentHandle {
-    /// News from now on. A reader that lags behind by more than 1,024 loses the oldest and is told so.
+    /// Events from now on. A reader that lags behind by more than 1,024 loses the oldest and is told so.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.news.subscribe()

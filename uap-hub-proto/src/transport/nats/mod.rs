@@ -13,7 +13,7 @@
 //! running them: then a job runs twice, and the end that is stored first counts.
 //!
 //! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured; larger ones are refused.
-//! Streams alone are used, so that servers from 2.9 on will do.
+//! Only streams are used, so servers from 2.9 on work.
 
 mod work;
 
@@ -83,7 +83,7 @@ impl QueueConfig {
     }
 }
 
-/// Why a queue does not work.
+/// Why a queue operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
@@ -98,7 +98,7 @@ pub enum QueueError {
     TooLarge {
         /// Bytes of the job.
         seen: usize,
-        /// What the server takes.
+        /// The limit of the server.
         most: usize,
     },
     /// The server, or the way to it, failed.
@@ -137,7 +137,7 @@ impl JobQueue {
         Self::open(client.map_err(QueueError::nats)?, config).await
     }
 
-    /// Opens a queue, or makes it.
+    /// Opens a queue, or creates it.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl JobQueue {
         })
     }
 
-    /// Gives a job to whichever hub has room; it is safe with the server when this returns. The same id twice
+    /// Submits a job to any hub with room. It is stored by the server when this returns. The same id twice
     /// within two minutes is one job.
     ///
     /// # Errors
@@ -225,11 +225,11 @@ impl JobQueue {
         }
     }
 
-    /// Stores an end, unless the job has one; gives the one that it has.
+    /// Stores an end, unless the job has one; returns the stored one.
     async fn store_end(&self, id: JobId, outcome: Outcome) -> Result<Outcome, QueueError> {
         let mut bytes = encode(id, &Record::Ended(outcome.clone()));
         if bytes.len() > self.client.server_info().max_payload {
-            // The verdict is worth more than nothing.
+            // The verdict alone is better than nothing.
             let mut short = outcome.clone();
             short.result = None;
             short.message = format!("{} (the result is too large for the queue)", short.message);

@@ -212,7 +212,7 @@ fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
         .map_err(io::Error::other)
 }
 
-/// Accepted sockets send at once: else each small message waits 40 ms for the acknowledgement of the last.
+/// Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
 fn incoming(listener: TcpListener) -> TcpIncoming {
     TcpIncoming::from(listener).with_nodelay(Some(true))
 }

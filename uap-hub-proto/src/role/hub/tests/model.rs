@@ -38,7 +38,7 @@ enum Step {
     Told,
     Open,
     Finished,
-    /// Refused, over, or the agent that knew of it is no more.
+    /// Refused or over.
     Past,
 }
 
@@ -52,7 +52,7 @@ struct Offer {
     inits: usize,
 }
 
-/// How often what is wrong may happen.
+/// The most faults.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Budget {
     losses: usize,
@@ -200,7 +200,7 @@ impl Model {
         }
     }
 
-    /// An agent that is away registers anew; what it knew before is past, but for what still runs.
+    /// An agent that is away registers anew and forgets its offers; running sessions go on.
     fn join(&mut self, agent: usize) {
         for offer in self.offers.iter_mut().filter(|offer| offer.agent == agent) {
             if matches!(offer.step, Step::Asked | Step::Accepted | Step::Told) {
@@ -214,7 +214,7 @@ impl Model {
         };
         let answer = self.rig.hub.register(self.rig.now, registration);
         let id = answer.unwrap().client_id;
-        // Offers come at once, and are to be known as this agent's.
+        // Offers come at once, and must be attributed to this agent.
         self.listens[agent] = Some(StreamId(self.rig.streams + 1));
         self.rig.open(Rpc::Listen, Some(&id));
     }
@@ -261,7 +261,7 @@ impl Model {
                 .offers
                 .iter_mut()
                 .find(|offer| offer.stream == Some(stream));
-            // A stream that was opened twice is told nothing, so this is the one.
+            // A stream that was opened twice gets no message, so this is the right one.
             return match offer {
                 Some(offer) => {
                     offer.inits += 1;
