@@ -261,7 +261,7 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
         "act 1: the answer belongs to another message"
     );
     for (text, why) in [
-        (r#"{"status":"VALID"}"#, "without a result"),
+        (r#"{"status":"VALID"}"#, "has no result"),
         (
             r#"{"status":"ERR","code":"INTERNAL_ERROR","details":"boom"}"#,
             "boom",
