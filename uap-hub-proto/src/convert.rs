@@ -1,4 +1,4 @@
-//! Protobuf's free-form values to JSON and back, and its times to ours.
+//! Conversion of protobuf's free-form values from and to JSON, and of its times.
 //!
 //! A protobuf number is a double: an integer that a double cannot hold exactly, and a double that JSON
 //! cannot say, are errors rather than other numbers.
@@ -9,7 +9,7 @@ use prost_types::{ListValue, Struct, value::Kind};
 use serde_json::{Map, Number, Value};
 use ubos_common::time::Timestamp;
 
-/// How deep values may be nested, the value itself included.
+/// The depth of values, the value itself included.
 pub const MAX_DEPTH: usize = 64;
 
 /// The largest integer below which a double holds every integer.
@@ -96,7 +96,7 @@ pub fn from_rfc3339(text: &str) -> Result<prost_types::Timestamp, ConvertError> 
 ///
 /// # Errors
 ///
-/// More than 315,576,000,000 seconds, which is where protobuf's end.
+/// The duration exceeds 315,576,000,000 seconds, protobuf's limit.
 pub fn to_duration(span: Duration) -> Result<prost_types::Duration, ConvertError> {
     prost_types::Duration::try_from(span)
         .ok()
@@ -108,7 +108,7 @@ pub fn to_duration(span: Duration) -> Result<prost_types::Duration, ConvertError
 ///
 /// # Errors
 ///
-/// A negative one, one beyond 315,576,000,000 seconds, or nanoseconds outside one second.
+/// The duration is negative or beyond 315,576,000,000 seconds, or its nanoseconds are outside one second.
 pub fn from_duration(span: &prost_types::Duration) -> Result<Duration, ConvertError> {
     let nanos = u32::try_from(span.nanos)
         .ok()
@@ -125,7 +125,7 @@ pub fn from_duration(span: &prost_types::Duration) -> Result<Duration, ConvertEr
 /// About ten thousand years, as protobuf says.
 const MAX_DURATION_SECONDS: i64 = 315_576_000_000;
 
-/// Why a value has no counterpart.
+/// Why a value cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -141,7 +141,7 @@ pub enum ConvertError {
         /// JSON pointer to it.
         pointer: String,
     },
-    /// A protobuf value must say what it is.
+    /// A protobuf value must have a kind.
     #[error("{pointer}: a value with no kind")]
     NoKind {
         /// JSON pointer to it.
@@ -153,12 +153,12 @@ pub enum ConvertError {
         /// JSON pointer to it.
         pointer: String,
     },
-    /// No such moment in the calendar.
+    /// The time is outside the calendar.
     #[error(
         "no RFC 3339 time, or one outside the years 0000 to 9999 or its nanoseconds outside one second"
     )]
     TimeRange,
-    /// No such span.
+    /// The duration is outside its range.
     #[error("a duration that is negative, too long, or has nanoseconds outside one second")]
     DurationRange,
 }
@@ -270,7 +270,7 @@ fn from_double(double: f64, path: &Path) -> Result<Number, ConvertError> {
     })
 }
 
-/// Where in the value we are.
+/// The position in a value.
 #[derive(Default)]
 struct Path {
     names: Vec<String>,

@@ -36,7 +36,8 @@ mod uap;
 use std::process::ExitCode;
 
 use uap_agent::conformance::LevelReport;
-use ubos_common::conformance::{ConformanceReport, ProofError};
+use ubos_common::conformance::ConformanceReport;
+use ubos_conformance::{Protocol, Report};
 
 use args::{Args, Form, Kit, Parsed, Subject};
 
@@ -90,9 +91,57 @@ impl From<String> for Stop {
     }
 }
 
+/// A report of a kit in its library, or of one in `ubos-conformance`.
+enum AnyReport {
+    Library(ConformanceReport),
+    Package(Report),
+}
+
+impl From<ConformanceReport> for AnyReport {
+    fn from(report: ConformanceReport) -> Self {
+        Self::Library(report)
+    }
+}
+
+impl From<Report> for AnyReport {
+    fn from(report: Report) -> Self {
+        Self::Package(report)
+    }
+}
+
+impl AnyReport {
+    fn is_conformant(&self) -> bool {
+        match self {
+            Self::Library(report) => report.is_conformant(),
+            Self::Package(report) => report.is_conformant(),
+        }
+    }
+
+    fn to_table(&self) -> String {
+        match self {
+            Self::Library(report) => report.to_string(),
+            Self::Package(report) => report.to_string(),
+        }
+    }
+
+    fn to_json(&self) -> String {
+        match self {
+            Self::Library(report) => ubos_common::json::to_string(report),
+            Self::Package(report) => ubos_common::json::to_string(report),
+        }
+    }
+
+    fn to_junit(&self, name: &str) -> String {
+        match self {
+            Self::Library(report) => report.to_junit(name),
+            Self::Package(report) => report.to_junit(),
+        }
+    }
+}
+
 /// What a judgement came to: a report for each who was judged, by name.
 struct Told {
-    reports: Vec<(&'static str, ConformanceReport)>,
+    reports: Vec<(&'static str, AnyReport)>,
     /// Where the specification has levels: what they come to.
     levels: Vec<LevelReport>,
 }
@@ -117,10 +166,10 @@ impl Told {
     fn text(&self, form: Form) -> String {
         let one = self.reports.len() == 1;
         let mut parts = self.reports.iter().map(|(name, report)| match form {
-            Form::Table if one => format!("{report}\n{}", self.level_lines()),
-            Form::Table => format!("{name}\n{report}\n"),
-            Form::Json if one => self.with_levels(ubos_common::json::to_string(report)),
-            Form::Json => format!("\"{name}\":{}", ubos_common::json::to_string(report)),
+            Form::Table if one => format!("{}\n{}", report.to_table(), self.level_lines()),
+            Form::Table => format!("{name}\n{}\n", report.to_table()),
+            Form::Json if one => self.with_levels(report.to_json()),
+            Form::Json => format!("\"{name}\":{}", report.to_json()),
             Form::Junit => report.to_junit(name),
         });
         match form {
@@ -168,20 +217,24 @@ fn suites(parts: &mut dyn Iterator<Item = String>) -> String {
 }
 
 fn judge(args: &Args) -> Result<Told, Stop> {
-    let report = match (args.kit, &args.subject) {
-        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?,
-        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?,
-        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?,
-        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?,
+    let report: AnyReport = match (args.kit, &args.subject) {
+        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?.into(),
+        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?.into(),
+        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?.into(),
+        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?.into(),
         #[cfg(unix)]
-        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?,
+        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?.into(),
         #[cfg(unix)]
-        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?,
+        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?.into(),
         #[cfg(unix)]
         (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
-        (Kit::UapState, Subject::Files(files)) => uap::states(files)?,
-        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?,
-        (Kit::UapRun, Subject::Files(files)) => uap::run(files)?,
+        (Kit::UapState, Subject::Files(files)) => {
+            return Ok(with_levels(args, uap::states(files)?));
+        }
+        (Kit::UapState, Subject::Command(command)) => {
+            return Ok(with_levels(args, uap::validator(command)?));
+        }
+        (Kit::UapRun, Subject::Files(files)) => return Ok(with_levels(args, uap::run(files)?)),
         (kit @ Kit::UapRun, Subject::Command(_)) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -195,12 +248,19 @@ fn judge(args: &Args) -> Result<Told, Stop> {
             )));
         }
     };
-    let levels = match args.kit {
-        Kit::UapState | Kit::UapRun => uap_agent::conformance::levels([&report]).into(),
-        _ => Vec::new(),
-    };
-    let reports = vec![(args.kit.name(), report)];
-    Ok(Told { reports, levels })
+    Ok(Told {
+        reports: vec![(args.kit.name(), report)],
+        levels: Vec::new(),
+    })
+}
+
+/// A report of UAP, whose clauses stand at levels.
+fn with_levels(args: &Args, report: ConformanceReport) -> Told {
+    let levels = uap_agent::conformance::levels([&report]).into();
+    Told {
+        reports: vec![(args.kit.name(), report.into())],
+        levels,
+    }
 }
 
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
@@ -237,4 +297,15 @@ fn proofs() -> Vec<Proof> {
 }
 
 /// A kit's name, how many cases it has, and whether they hold.
-type Proof = (&'static str, usize, Result<(), Vec<ProofError>>);
+type Proof = (&'static str, usize, Result<(), Vec<String>>);
+
+/// Proves a kit of the package `ubos-conformance`.
+fn proof_of<P: Protocol>(kit: &ubos_conformance::Kit<P>) -> Proof {
+    let proof = kit.prove();
+    (kit.name(), kit.cases().len(), proof.map_err(in_words))
+}
+
+/// Errors as they are shown.
+fn in_words<E: ToString>(errors: Vec<E>) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}

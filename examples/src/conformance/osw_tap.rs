@@ -74,7 +74,10 @@ async fn listen(command: &[OsString]) -> Result<Told, Stop> {
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let verdicts = tap.finish(clock.now().mono);
-    let reports = vec![("agent", verdicts.agent), ("core", verdicts.core)];
+    let reports = vec![
+        ("agent", verdicts.agent.into()),
+        ("core", verdicts.core.into()),
+    ];
     let levels = Vec::new();
     Ok(Told { reports, levels })
 }
