@@ -82,11 +82,13 @@ pub mod redact;
 pub mod role;
 mod schema;
 mod token;
+mod trace;
 #[cfg(feature = "tokio")]
 pub mod transport;
 pub mod validate;
 
 pub use token::{Grant, SessionToken};
+pub use ubos_common;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

