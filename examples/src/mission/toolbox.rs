@@ -63,7 +63,7 @@ impl Toolbox {
         }
         let program = program().map_err(|err| format!("this program's own path: {err}"))?;
         let mut launcher = Launcher::new(AGENT_ID, program)
-            .config(Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id));
+            .with_config(Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id));
         for (name, value) in environment(&self.folder) {
             launcher = launcher.env(name, value);
         }

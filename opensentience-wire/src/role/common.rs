@@ -1,11 +1,10 @@
 //! What a connection keeps whichever side it is: its phase, the codec, deadlines and outputs.
 
 use ubos_common::id::IdSource;
-use ubos_common::machine::Outbox;
+use ubos_common::machine::{Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 use super::Input;
-use super::timers::Timers;
 use crate::envelope::Encoder;
 use crate::error::{CommandError, ConnectionError, FrameError};
 use crate::frame::FrameDecoder;

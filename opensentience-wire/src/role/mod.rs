@@ -5,7 +5,6 @@ mod common;
 pub mod core;
 mod idempotency;
 pub mod router;
-mod timers;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -51,10 +50,7 @@ impl fmt::Debug for CallId {
 
 /// What comes into a machine.
 #[derive(Clone, Copy)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a byte stream gives bytes and an end"
-)]
+// exhaustive: a byte stream gives bytes and an end
 pub enum Input<'a> {
     /// Bytes, however they were split.
     Bytes(&'a [u8]),

@@ -16,8 +16,8 @@ use crate::kit::object;
 fn launcher(agent: &str) -> Launcher {
     Launcher::new(agent, std::env::current_exe().unwrap())
         .args(["transport::agent_process", "--exact", "--nocapture"])
-        .config(CoreConfig::default().with_heartbeat_interval(Duration::from_secs(5)))
-        .stop_timeout(Duration::from_millis(300))
+        .with_config(CoreConfig::default().with_heartbeat_interval(Duration::from_secs(5)))
+        .with_stop_timeout(Duration::from_millis(300))
 }
 
 fn builder(config: Config, agents: &[&'static str]) -> ToolRouterBuilder {
@@ -108,7 +108,7 @@ async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
     };
     let config = Config::default().with_restart(RestartPolicy::OnFailure);
     let router = builder(config, &["com.example.a", "com.example.b"]);
-    let mut router = router.audit(audit).start().await;
+    let mut router = router.with_audit(audit).start().await;
     let waiting = router
         .call(request("com.example.a/block", json!({})))
         .await

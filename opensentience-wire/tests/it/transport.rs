@@ -104,8 +104,8 @@ fn launcher() -> (Launcher, AuditStream) {
         .arg("transport::agent_process")
         .arg("--exact")
         .arg("--nocapture")
-        .stop_timeout(Duration::from_millis(300))
-        .audit(sink);
+        .with_stop_timeout(Duration::from_millis(300))
+        .with_audit(sink);
     (launcher, audit)
 }
 
@@ -274,9 +274,9 @@ async fn a_process_that_is_no_agent_is_not_waited_for() {
     assert_eq!(output.text(), "no\n");
     let silent = Launcher::new(AGENT, "/bin/sleep")
         .arg("600")
-        .stop_timeout(Duration::from_millis(300));
+        .with_stop_timeout(Duration::from_millis(300));
     let config = Config::default().with_handshake_timeout(Duration::from_millis(200));
-    let error = silent.config(config).launch().await.unwrap_err();
+    let error = silent.with_config(config).launch().await.unwrap_err();
     assert!(matches!(error, LaunchError::Handshake));
 }
 

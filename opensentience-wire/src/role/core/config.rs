@@ -7,7 +7,6 @@ use crate::limits::{self, Limits};
 
 /// What happens to a message of an unknown type that wants no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the specification names these two")]
 pub enum UnknownTypes {
     /// It is ignored.
     #[default]
@@ -124,7 +123,7 @@ impl Config {
         self
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         self.limits.check()?;
         require(
             self.heartbeat_interval >= Duration::from_millis(1),

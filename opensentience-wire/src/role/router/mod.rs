@@ -44,7 +44,7 @@ use core::convert::Infallible;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 pub use admission::Refused;
@@ -53,7 +53,6 @@ pub use restart::{Ended, RestartPolicy};
 
 use super::core::{CallRequest, Outcome};
 use super::idempotency::{Memory, Turn};
-use super::timers::Timers;
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};

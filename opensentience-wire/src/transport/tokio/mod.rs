@@ -21,7 +21,7 @@ pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
 #[cfg(all(feature = "conformance", unix))]
 pub use conformance::{AgentUnderTest, CoreUnderTest, relay, take_seat};
 pub use context::{BlockingContext, ToolContext, ToolError};
-pub use handle::{Call, CoreHandle, attach};
+pub use handle::{AttachError, Call, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{Captured, Exit, LaunchError, Launcher, LogLimits};
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};

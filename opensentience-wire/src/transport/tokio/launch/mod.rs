@@ -23,7 +23,7 @@ use super::audit::{AuditSink, Observer};
 use super::core::Driver;
 use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
-use crate::error::ErrorCode;
+use crate::error::{ConfigError, ErrorCode};
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
@@ -35,6 +35,9 @@ const PATH_BYTES: usize = 104;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// No randomness for the token.
     #[error(transparent)]
     Random(#[from] OsError),
@@ -124,7 +127,11 @@ impl Launcher {
 
     /// Sets the folders that the agent is told: OpenSentience's own, and the agent's.
     #[must_use]
-    pub fn folders(mut self, home: impl Into<PathBuf>, install_path: impl Into<PathBuf>) -> Self {
+    pub fn with_folders(
+        mut self,
+        home: impl Into<PathBuf>,
+        install_path: impl Into<PathBuf>,
+    ) -> Self {
         self.home = Some(home.into());
         self.install_path = Some(install_path.into());
         self
@@ -132,14 +139,14 @@ impl Launcher {
 
     /// Binds the launch to a manifest.
     #[must_use]
-    pub fn manifest_hash(mut self, hash: impl Into<String>) -> Self {
+    pub fn with_manifest_hash(mut self, hash: impl Into<String>) -> Self {
         self.manifest_hash = Some(hash.into());
         self
     }
 
     /// Sets how the core treats the agent.
     #[must_use]
-    pub fn config(mut self, config: Config) -> Self {
+    pub fn with_config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
@@ -150,28 +157,28 @@ impl Launcher {
 
     /// Sets where audit records go.
     #[must_use]
-    pub fn audit(mut self, sink: AuditSink) -> Self {
+    pub fn with_audit(mut self, sink: AuditSink) -> Self {
         self.audit = sink;
         self
     }
 
     /// Sets who hears the connection's events.
     #[must_use]
-    pub fn observe(mut self, observer: Observer) -> Self {
+    pub fn with_observer(mut self, observer: Observer) -> Self {
         self.observer = observer;
         self
     }
 
     /// Sets how long the process may take to end before it is killed.
     #[must_use]
-    pub const fn stop_timeout(mut self, span: Duration) -> Self {
+    pub const fn with_stop_timeout(mut self, span: Duration) -> Self {
         self.stop_timeout = span;
         self
     }
 
     /// Sets how much of what the process writes is kept.
     #[must_use]
-    pub fn log_limits(self, limits: LogLimits) -> Self {
+    pub fn with_log_limits(self, limits: LogLimits) -> Self {
         self.output.set_limits(limits);
         self
     }
@@ -195,6 +202,7 @@ impl Launcher {
     /// See [`LaunchError`]; no process is left behind.
     #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
+        self.config.check()?;
         let clock = Clock::start();
         let (folder, path, listener) = socket()?;
         let token = SessionToken::generate()?;
@@ -269,7 +277,7 @@ impl Launcher {
                 continue;
             }
             let ids = IdSource::from_os()?;
-            let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take());
+            let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
             let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
             driver.observer = self.observer.clone();
             if driver.handshake().await {
