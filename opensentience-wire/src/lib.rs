@@ -21,8 +21,7 @@
 //! use opensentience_wire::{Grant, SessionToken};
 //! use ubos_common::id::IdSource;
 //! use ubos_common::json::RawObject;
-//! use ubos_common::machine::Machine;
-//! use ubos_common::time::{Mono, Now, Timestamp};
+//! //! use ubos_common::time::{Mono, Now, Timestamp};
 //!
 //! let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 //! let token = || SessionToken::from_random([7; 32]); // from the operating system, outside of examples
@@ -58,7 +57,6 @@
 //! |---|---|
 //! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
 //! | `arbitrary` | generators of messages, for fuzzing |
-//! | `conformance` | kits that judge anybody's agents, cores and validators, and what passes between them |
 //! | `mcp` | an MCP server's tools as an agent |
 //! | `tokio` | launching agents, calling their tools, being an agent |
 //! | `tracing` | spans with ids for handshakes, calls and tools; the audit and the queues as events |
@@ -70,8 +68,6 @@
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod audit;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod envelope;
 pub mod error;
 pub mod frame;
@@ -80,7 +76,7 @@ pub mod manifest;
 pub mod message;
 pub mod redact;
 pub mod role;
-mod schema;
+pub mod schema;
 mod token;
 mod trace;
 #[cfg(feature = "tokio")]

@@ -187,9 +187,9 @@ fn show(report: &ConformanceReport, kit: &str, form: Form) {
 }
 
 pub(super) fn proof() -> Proof {
-    ("hub", hub::CASES.len(), prove(hub::CASES))
+    super::library_proof("hub", hub::CASES.len(), prove(hub::CASES))
 }
 
 pub(super) fn agent_proof() -> Proof {
-    ("hub-agent", agent::CASES.len(), prove(agent::CASES))
+    super::library_proof("hub-agent", agent::CASES.len(), prove(agent::CASES))
 }

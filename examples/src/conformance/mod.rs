@@ -37,6 +37,7 @@ use std::process::ExitCode;
 
 use uap_agent::conformance::LevelReport;
 use ubos_common::conformance::{ConformanceReport, ProofError};
+use ubos_conformance::{Kit as ConformanceKit, Protocol, Report};
 
 use args::{Args, Form, Kit, Parsed, Subject};
 
@@ -44,7 +45,7 @@ use args::{Args, Form, Kit, Parsed, Subject};
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(unix)]
-    if let Some(code) = osw_core::seat() {
+    if let Some(code) = osw_core::test_agent() {
         return code;
     }
     if let Some(code) = hub::main(std::env::args_os().skip(1)) {
@@ -92,9 +93,59 @@ impl From<String> for Stop {
 
 /// What a judgement came to: a report for each who was judged, by name.
 struct Told {
-    reports: Vec<(&'static str, ConformanceReport)>,
+    reports: Vec<(&'static str, AnyReport)>,
     /// Where the specification has levels: what they come to.
     levels: Vec<LevelReport>,
+}
+
+/// A report of a kit of either kind, until all kits have moved.
+enum AnyReport {
+    Library(ConformanceReport),
+    Kit(Report),
+}
+
+impl From<ConformanceReport> for AnyReport {
+    fn from(report: ConformanceReport) -> Self {
+        Self::Library(report)
+    }
+}
+
+impl From<Report> for AnyReport {
+    fn from(report: Report) -> Self {
+        Self::Kit(report)
+    }
+}
+
+impl AnyReport {
+    fn is_conformant(&self) -> bool {
+        match self {
+            Self::Library(report) => report.is_conformant(),
+            Self::Kit(report) => report.is_conformant(),
+        }
+    }
+
+    fn json(&self) -> String {
+        match self {
+            Self::Library(report) => ubos_common::json::to_string(report),
+            Self::Kit(report) => ubos_common::json::to_string(report),
+        }
+    }
+
+    fn junit(&self, name: &str) -> String {
+        match self {
+            Self::Library(report) => report.to_junit(name),
+            Self::Kit(report) => report.to_junit(),
+        }
+    }
+}
+
+impl std::fmt::Display for AnyReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Library(report) => report.fmt(f),
+            Self::Kit(report) => report.fmt(f),
+        }
+    }
 }
 
 impl Told {
@@ -119,9 +170,9 @@ impl Told {
         let mut parts = self.reports.iter().map(|(name, report)| match form {
             Form::Table if one => format!("{report}\n{}", self.level_lines()),
             Form::Table => format!("{name}\n{report}\n"),
-            Form::Json if one => self.with_levels(ubos_common::json::to_string(report)),
-            Form::Json => format!("\"{name}\":{}", ubos_common::json::to_string(report)),
-            Form::Junit => report.to_junit(name),
+            Form::Json if one => self.with_levels(report.json()),
+            Form::Json => format!("\"{name}\":{}", report.json()),
+            Form::Junit => report.junit(name),
         });
         match form {
             Form::Json if one => parts.collect::<String>() + "\n",
@@ -168,20 +219,20 @@ fn suites(parts: &mut dyn Iterator<Item = String>) -> String {
 }
 
 fn judge(args: &Args) -> Result<Told, Stop> {
-    let report = match (args.kit, &args.subject) {
-        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?,
-        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?,
-        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?,
-        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?,
+    let report: AnyReport = match (args.kit, &args.subject) {
+        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?.into(),
+        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?.into(),
+        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?.into(),
+        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?.into(),
         #[cfg(unix)]
-        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?,
+        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?.into(),
         #[cfg(unix)]
-        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?,
+        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?.into(),
         #[cfg(unix)]
         (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
-        (Kit::UapState, Subject::Files(files)) => uap::states(files)?,
-        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?,
-        (Kit::UapRun, Subject::Files(files)) => uap::run(files)?,
+        (Kit::UapState, Subject::Files(files)) => uap::states(files)?.into(),
+        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?.into(),
+        (Kit::UapRun, Subject::Files(files)) => uap::run(files)?.into(),
         (kit @ Kit::UapRun, Subject::Command(_)) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -196,7 +247,10 @@ fn judge(args: &Args) -> Result<Told, Stop> {
         }
     };
     let levels = match args.kit {
-        Kit::UapState | Kit::UapRun => uap_agent::conformance::levels([&report]).into(),
+        Kit::UapState | Kit::UapRun => match &report {
+            AnyReport::Library(report) => uap_agent::conformance::levels([report]).into(),
+            AnyReport::Kit(_) => Vec::new(),
+        },
         _ => Vec::new(),
     };
     let reports = vec![(args.kit.name(), report)];
@@ -237,4 +291,19 @@ fn proofs() -> Vec<Proof> {
 }
 
 /// A kit's name, how many cases it has, and whether they hold.
-type Proof = (&'static str, usize, Result<(), Vec<ProofError>>);
+type Proof = (&'static str, usize, Result<(), Vec<String>>);
+
+/// The proof of a kit that is a list of cases.
+fn library_proof(name: &'static str, cases: usize, proof: Result<(), Vec<ProofError>>) -> Proof {
+    let texts = |errors: Vec<ProofError>| errors.iter().map(ToString::to_string).collect();
+    (name, cases, proof.map_err(texts))
+}
+
+/// The proof of a kit.
+fn kit_proof<P: Protocol>(kit: &ConformanceKit<P>) -> Proof {
+    let proof = kit.prove();
+    let texts = |errors: Vec<ubos_conformance::ProofError>| {
+        errors.iter().map(ToString::to_string).collect()
+    };
+    (kit.name(), kit.cases().len(), proof.map_err(texts))
+}

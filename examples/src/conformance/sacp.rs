@@ -27,5 +27,5 @@ pub(super) fn validator(program: &[OsString]) -> Result<ConformanceReport, Strin
 
 pub(super) fn proof() -> Proof {
     let cases = cases();
-    ("sacp", cases.len(), prove(&cases))
+    super::library_proof("sacp", cases.len(), prove(&cases))
 }

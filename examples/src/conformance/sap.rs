@@ -79,9 +79,9 @@ fn add(recording: Recording, written: &Written<'_>) -> Recording {
 }
 
 pub(super) fn proof() -> Proof {
-    ("sap", VECTORS.len(), prove(VECTORS))
+    super::library_proof("sap", VECTORS.len(), prove(VECTORS))
 }
 
 pub(super) fn checklist_proof() -> Proof {
-    ("sap checklist", CHECKLIST.len(), prove(CHECKLIST))
+    super::library_proof("sap checklist", CHECKLIST.len(), prove(CHECKLIST))
 }

@@ -84,9 +84,9 @@ fn read(file: &Path) -> Result<String, String> {
 }
 
 pub(super) fn proof() -> Proof {
-    ("uap-state", FILES.len(), prove(FILES))
+    super::library_proof("uap-state", FILES.len(), prove(FILES))
 }
 
 pub(super) fn runs_proof() -> Proof {
-    ("uap-run", RUNS.len(), prove(RUNS))
+    super::library_proof("uap-run", RUNS.len(), prove(RUNS))
 }

@@ -12,7 +12,6 @@ use opensentience_wire::role::router::{
 };
 use serde_json::json;
 use ubos_common::json::RawObject;
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 
@@ -34,12 +33,11 @@ fn up(router: &mut Router, millis: u64, agent: &str, names: &[&str]) {
                 agent: agent.into(),
                 tools,
             },
-        )
-        .unwrap();
+        );
 }
 
 fn router(config: Config) -> Router {
-    let mut router = Router::new(config);
+    let mut router = Router::new(config).unwrap();
     up(&mut router, 0, "a", &["read", "write"]);
     up(&mut router, 0, "b", &["count"]);
     router
@@ -93,8 +91,7 @@ fn bad(code: ErrorCode) -> Box<Outcome> {
     let mut conn = open_core(opensentience_wire::role::core::Config::default());
     conn.call_tool(at(0), request(&format!("{AGENT}/echo")))
         .unwrap();
-    conn.handle_input(at(0), opensentience_wire::role::Input::Eof)
-        .unwrap();
+    conn.handle_input(at(0), opensentience_wire::role::Input::Eof);
     let said = drain_core(&mut conn);
     let outcome = said.events.into_iter().find_map(|event| match event {
         opensentience_wire::role::core::Event::Ended(_, outcome) => Some(outcome),
@@ -107,8 +104,7 @@ fn bad(code: ErrorCode) -> Box<Outcome> {
 
 fn end(router: &mut Router, route: RouteId, outcome: Box<Outcome>) -> BTreeMap<RouteId, String> {
     router
-        .handle_input(at(5), Input::Ended { route, outcome })
-        .unwrap();
+        .handle_input(at(5), Input::Ended { route, outcome });
     ended(&drain(router))
 }
 
@@ -140,8 +136,7 @@ fn a_call_goes_to_the_agent_that_has_the_tool_and_ends_once() {
                 route: count,
                 error,
             },
-        )
-        .unwrap();
+        );
     assert_eq!(
         ended(&drain(&mut router)),
         [(count, "tool.busy".into())].into()
@@ -191,8 +186,7 @@ fn callers_of_kind_agent_need_a_grant_and_a_directive_needs_a_cause() {
                 agent: "a".into(),
                 tools: write,
             },
-        )
-        .unwrap();
+        );
     assert_eq!(
         router.call(at(0), request("a/write")),
         Err(Refused::DirectiveRequired)
@@ -232,16 +226,14 @@ fn an_unhealthy_agent_gets_no_new_calls() {
         health,
     };
     router
-        .handle_input(at(0), health(Health::Unhealthy))
-        .unwrap();
+        .handle_input(at(0), health(Health::Unhealthy));
     assert_eq!(
         router.call(at(0), request("a/read")),
         Err(Refused::Unhealthy)
     );
     assert!(router.call(at(0), request("b/count")).is_ok());
     router
-        .handle_input(at(0), health(Health::Degraded))
-        .unwrap();
+        .handle_input(at(0), health(Health::Degraded));
     assert!(router.call(at(0), request("a/read")).is_ok());
 }
 
@@ -383,8 +375,7 @@ fn every_call_of_an_agent_that_goes_ends_and_its_tools_are_gone() {
                 agent: "a".into(),
                 ended: Ended::Failed,
             },
-        )
-        .unwrap();
+        );
     let ends = ended(&drain(&mut router));
     assert_eq!(
         ends,
@@ -411,8 +402,7 @@ fn a_tool_stays_with_the_agent_that_has_it() {
                 agent: "c".into(),
                 tools: stolen,
             },
-        )
-        .unwrap();
+        );
     assert!(
         drain(&mut router)
             .iter()
@@ -435,8 +425,7 @@ fn launches(policy: RestartPolicy, ended: Ended) -> Vec<u64> {
                     agent: "a".into(),
                     ended,
                 },
-            )
-            .unwrap();
+            );
         let Some(due) = router.poll_timeout() else {
             break;
         };
@@ -480,7 +469,7 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
         agent: "a".into(),
         health: Health::Unhealthy,
     };
-    router.handle_input(at(0), unwell).unwrap();
+    router.handle_input(at(0), unwell);
     assert_eq!(drain(&mut router), []);
     router
         .handle_input(
@@ -489,8 +478,7 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
                 route,
                 outcome: good(RawObject::empty()),
             },
-        )
-        .unwrap();
+        );
     assert!(
         matches!(&drain(&mut router)[..], [Output::Ended { .. }, Output::Stop { agent }] if &**agent == "a")
     );
@@ -501,8 +489,7 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
                 agent: "a".into(),
                 ended: Ended::Asked,
             },
-        )
-        .unwrap();
+        );
     router.handle_timeout(at(1_001));
     assert!(matches!(
         &drain(&mut router)[..],
@@ -517,8 +504,7 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
                 agent: "a".into(),
                 ended: Ended::Failed,
             },
-        )
-        .unwrap();
+        );
     assert_eq!(router.poll_timeout(), Some(at(71_000).mono));
 }
 
@@ -529,8 +515,7 @@ fn an_agent_that_is_stopped_for_its_health_is_launched_again_though_it_recovers(
     for health in [Health::Unhealthy, Health::Ok] {
         let agent = "a".into();
         router
-            .handle_input(at(0), Input::Health { agent, health })
-            .unwrap();
+            .handle_input(at(0), Input::Health { agent, health });
     }
     assert!(matches!(&drain(&mut router)[..], [Output::Stop { .. }]));
     // It is on its way out.
@@ -538,8 +523,7 @@ fn an_agent_that_is_stopped_for_its_health_is_launched_again_though_it_recovers(
     assert_eq!(late, Err(Refused::Unhealthy));
     let (agent, ended) = ("a".into(), Ended::Asked);
     router
-        .handle_input(at(2), Input::AgentDown { agent, ended })
-        .unwrap();
+        .handle_input(at(2), Input::AgentDown { agent, ended });
     router.handle_timeout(at(5_000));
     assert!(matches!(&drain(&mut router)[..], [Output::Launch { .. }]));
     up(&mut router, 5_100, "a", &["read"]);

@@ -32,7 +32,7 @@ use crate::error::{
 use crate::message::{
     Health, Heartbeat, Hello, MessageType, ProtocolOffer, Registered, ToolSpec, Unregister,
 };
-use crate::schema::InputCheck;
+use crate::schema::InputSchema;
 use crate::trace::{debug, trace};
 use calls::{Call, Ending};
 
@@ -117,7 +117,7 @@ pub struct AgentConnection {
     heartbeat_interval: Duration,
     health: Health,
     end: CloseReason,
-    tools: BTreeMap<Box<str>, InputCheck>,
+    tools: BTreeMap<Box<str>, InputSchema>,
     calls: BTreeMap<CallId, Call>,
     memory: Memory<CallId, Ending>,
 }
@@ -213,7 +213,7 @@ impl AgentConnection {
         }
         let most = self.config.limits.max_schema_bytes;
         for tool in tools {
-            let check = InputCheck::of(&tool, most);
+            let check = InputSchema::compile(&tool, most);
             self.tools.insert(tool.tool_id.into(), check);
         }
         Ok(())

@@ -17,7 +17,7 @@ use ubos_common::os::{Clock, OsError};
 pub use logs::{Captured, LogLimits};
 pub use process::Exit;
 
-pub(super) use process::Process;
+use process::Process;
 
 use super::audit::{AuditSink, Observer};
 use super::core::Driver;
@@ -204,27 +204,24 @@ impl Launcher {
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
         self.config.check()?;
         let clock = Clock::start();
-        let (folder, path, listener) = socket()?;
-        let token = SessionToken::generate()?;
-        self.output.guard(&token);
-        let mut process = Process::start(&self, &path, &token)?;
+        let mut agent = self.spawn()?;
         self.audit.take(self.event(AuditName::RunStarted, &clock));
-        let mut grant = Grant::new(clock.now().mono, token, &self.agent_id);
+        let mut grant = Grant::new(clock.now().mono, agent.token.clone(), &self.agent_id);
         if let Some(hash) = &self.manifest_hash {
             grant = grant.with_manifest_hash(hash);
         }
         let (handles, mut inbox) = channels();
-        let accepted = self.accept(&listener, &mut process, &clock, grant, &handles.tools_tx);
+        let accepted = self.accept(&mut agent, &clock, grant, &handles.tools_tx);
         let mut driver = match accepted.await {
             Ok(driver) => driver,
             Err(error) => {
-                self.exit.set(process.stop(self.stop_timeout).await);
+                self.exit.set(agent.process.stop(self.stop_timeout).await);
                 self.audit.take(self.event(AuditName::RunCrashed, &clock));
                 return Err(error);
             }
         };
         // One connection is all that a launch is for.
-        drop((listener, folder));
+        let mut process = agent.into_process();
         let wait = self.config.handshake_timeout;
         let task = tokio::spawn(async move {
             let reason = driver.run(&mut inbox).await;
@@ -247,10 +244,32 @@ impl Launcher {
         Ok(handle)
     }
 
+    /// Starts the process alone: its connections are the caller's to drive, with a
+    /// [`CoreConnection`] or without one.
+    ///
+    /// # Errors
+    ///
+    /// See [`LaunchError`]; no process is left behind.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn spawn(&self) -> Result<AgentProcess, LaunchError> {
+        let (folder, path, listener) = socket()?;
+        let token = SessionToken::generate()?;
+        self.output.guard(&token);
+        let process = Process::start(self, &path, &token)?;
+        Ok(AgentProcess {
+            process,
+            listener,
+            folder,
+            token,
+        })
+    }
+
     async fn accept(
         &self,
-        listener: &UnixListener,
-        process: &mut Process,
+        agent: &mut AgentProcess,
         clock: &Clock,
         grant: Grant,
         tools: &tokio::sync::watch::Sender<Arc<[crate::message::ToolSpec]>>,
@@ -259,23 +278,16 @@ impl Launcher {
         let late = tokio::time::sleep(self.config.handshake_timeout);
         tokio::pin!(late);
         loop {
-            let stream = tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(error) => return Err(LaunchError::Socket(error)),
-                },
-                status = process.child.wait() => {
-                    return status.map_or(Err(LaunchError::Handshake), |s| Err(LaunchError::Ended(s)));
-                }
-                () = &mut late => return Err(LaunchError::Handshake),
-            };
-            if !process.owns(&stream) {
+            let refused = || {
                 let event = self.event(AuditName::HandshakeFailed, clock);
                 let event = event.with_code(ErrorCode::Unauthorized);
                 self.audit
                     .take(event.with_detail("a connection of another process"));
-                continue;
-            }
+            };
+            let stream = tokio::select! {
+                accepted = agent.accept_own(refused) => accepted?,
+                () = &mut late => return Err(LaunchError::Handshake),
+            };
             let ids = IdSource::from_os()?;
             let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
             let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
@@ -297,9 +309,64 @@ impl Launcher {
     }
 }
 
+/// The process of a launched agent, and the socket that it connects to. Dropping it kills the process.
+#[derive(Debug)]
+pub struct AgentProcess {
+    process: Process,
+    listener: UnixListener,
+    folder: tempfile::TempDir,
+    token: SessionToken,
+}
+
+impl AgentProcess {
+    /// The token that the agent has to show in its hello.
+    #[must_use]
+    pub const fn token(&self) -> &SessionToken {
+        &self.token
+    }
+
+    /// Waits for the next connection of the process; connections of other processes are closed. May be
+    /// dropped at any time.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or the socket cannot accept.
+    pub async fn accept(&mut self) -> Result<UnixStream, LaunchError> {
+        self.accept_own(|| {}).await
+    }
+
+    async fn accept_own(&mut self, mut refused: impl FnMut()) -> Result<UnixStream, LaunchError> {
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    let (stream, _) = accepted.map_err(LaunchError::Socket)?;
+                    if self.process.owns(&stream) {
+                        return Ok(stream);
+                    }
+                    refused();
+                }
+                status = self.process.child.wait() => {
+                    return Err(status.map_or(LaunchError::Handshake, LaunchError::Ended));
+                }
+            }
+        }
+    }
+
+    /// Asks the process to end, and kills it where it does not within a span.
+    pub async fn stop(mut self, within: Duration) -> Option<ExitStatus> {
+        self.process.stop(within).await
+    }
+
+    /// The process without its socket, which nobody else may connect to.
+    fn into_process(self) -> Process {
+        drop((self.listener, self.folder));
+        self.process
+    }
+}
+
 /// A socket that only this user reaches.
 // impl: OSW-5-2
-pub(super) fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
+fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
     let mode = std::fs::Permissions::from_mode;
     let folder = tempfile::Builder::new()
         .prefix("osw")
