@@ -156,7 +156,7 @@ impl Default for Limits {
             max_inflight_requests: MAX_INFLIGHT_REQUESTS,
             max_queued_calls: 1_024,
             max_tool_input_bytes: 1 << 20,
-            max_tool_output_bytes: 2 << 20,
+            max_tool_output_bytes: MAX_TOOL_OUTPUT_BYTES,
             max_tools: 1_024,
             max_tool_id_bytes: 512,
             max_schema_bytes: MAX_SCHEMA_BYTES,
@@ -177,6 +177,11 @@ pub const MAX_FRAME_BYTES: usize = 4_194_304;
 ///
 /// Spec: OpenSentience 2.2
 pub const MAX_INFLIGHT_REQUESTS: usize = 256;
+
+/// Bytes of one tool output.
+///
+/// Spec: OpenSentience 2.2
+pub const MAX_TOOL_OUTPUT_BYTES: usize = 2 << 20;
 
 /// Bytes of one schema.
 ///

@@ -89,7 +89,8 @@ fn a_stranger_does_not_use_the_grant_up() {
     refusal(&mut conn, 0, &message("agent.heartbeat", json!({})));
     let grant = conn.into_grant();
     assert!(grant.is_some());
-    let mut conn = CoreConnection::new(at(0), Config::default(), IdSource::seeded(3), grant).unwrap();
+    let mut conn =
+        CoreConnection::new(at(0), Config::default(), IdSource::seeded(3), grant).unwrap();
     tell_core(&mut conn, 0, &hello());
     assert!(conn.is_open());
 }
@@ -160,7 +161,8 @@ fn another_manifest_is_refused() {
     ] {
         let grant = Grant::new(at(0).mono, token(), AGENT).with_manifest_hash("sha256:ab12");
         let mut conn =
-            CoreConnection::new(at(0), Config::default(), IdSource::seeded(1), Some(grant)).unwrap();
+            CoreConnection::new(at(0), Config::default(), IdSource::seeded(1), Some(grant))
+                .unwrap();
         let mut hello = hello();
         hello["payload"]["manifest_hash"] = hash;
         let said = tell_core(&mut conn, 0, &hello);

@@ -1,11 +1,13 @@
 //! What was exchanged, and what was kept of it.
 
-use ubos_common::conformance::Protocol;
+use core::fmt;
+
+use sap::cache::CacheRecord;
+use sap::learning::Signal;
+use sap::transcript::{Entry, EntryKind};
 use ubos_common::json::to_vec;
 
-use crate::cache::CacheRecord;
-use crate::learning::Signal;
-use crate::transcript::{Entry, EntryKind};
+use crate::Protocol;
 
 /// One line of a recording: a message as it stood on the wire, or an entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +19,11 @@ pub enum Line {
     Result(Vec<u8>),
     /// A Nack.
     Nack(Vec<u8>),
-    /// The cache's log is at hand; its records may stand anywhere in the recording.
+    /// The cache's log is known; its records may stand anywhere in the recording.
     CacheLog,
     /// A record of the cache.
     Record(Vec<u8>),
-    /// The log of signals is at hand; its signals may stand anywhere in the recording.
+    /// The log of signals is known; its signals may stand anywhere in the recording.
     SignalLog,
     /// A signal.
     Signal(Vec<u8>),
@@ -33,13 +35,31 @@ pub struct Recording {
     lines: Vec<Line>,
 }
 
-/// Judging an exchange.
+/// The protocol of judging an exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange;
 
 impl Protocol for Exchange {
     type Line = Line;
     type Peer = Recording;
+
+    fn describe(line: &Line) -> String {
+        line.to_string()
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Task(bytes) => write!(f, "task of {} bytes", bytes.len()),
+            Self::Result(bytes) => write!(f, "result of {} bytes", bytes.len()),
+            Self::Nack(bytes) => write!(f, "Nack of {} bytes", bytes.len()),
+            Self::CacheLog => f.write_str("log of the cache"),
+            Self::Record(bytes) => write!(f, "record of {} bytes", bytes.len()),
+            Self::SignalLog => f.write_str("log of signals"),
+            Self::Signal(bytes) => write!(f, "signal of {} bytes", bytes.len()),
+        }
+    }
 }
 
 impl Recording {
@@ -59,7 +79,7 @@ impl Recording {
                 EntryKind::Task => Some(Line::Task(body)),
                 EntryKind::Result => Some(Line::Result(body)),
                 EntryKind::Nack => Some(Line::Nack(body)),
-                EntryKind::Other(_) => None,
+                _ => None,
             });
         }
         recording

@@ -2,99 +2,107 @@
 
 use std::collections::BTreeMap;
 
-use ubos_common::conformance::{Case, ConformanceReport, Judge, Reach, Recorder, Verdict, run};
-use ubos_common::json::{self, Read};
-use ubos_common::violation::{Level, Profile, Report, Violation};
+use sap::cache::{CacheRecord, Keys, SAP_VERSION, WholePayload, is_read};
+use sap::context::CacheMode;
+use sap::error::ErrorCode;
+use sap::evidence::Alignment;
+use sap::ident::{CorrelationId, TaskId};
+use sap::learning::Signal;
+use sap::receipt::Nack;
+use sap::result::TaskResult;
+use sap::status::Status;
+use sap::task::Task;
+use sap::validate::{Options, decode_result, decode_task, findings, ids_of};
+use ubos_common::violation::{Level, Report as Findings, Violation};
 
 use super::recording::{Exchange, Line, Recording};
-use super::twins;
-use crate::cache::{CacheRecord, Keys, SAP_VERSION, WholePayload, is_read};
-use crate::context::CacheMode;
-use crate::error::ErrorCode;
-use crate::evidence::Alignment;
-use crate::ident::TaskId;
-use crate::learning::Signal;
-use crate::limits::unbounded;
-use crate::receipt::Nack;
-use crate::result::TaskResult;
-use crate::status::Status;
-use crate::task::Task;
-use crate::validate::{Options, decode_result, decode_task, findings};
+use super::reference as exchanges;
+use super::vectors::{lenient, unbounded};
+use crate::{Case, Expectations, Judge, Kit, Reach, Recorder, Report, Verdict};
 
 /// Answers the checklist for an exchange.
-// impl: SAP-12-1
 #[must_use]
-pub fn checklist(recording: &Recording) -> ConformanceReport {
-    run(CHECKLIST, 0, |_| Ok(Box::new(recording.clone())))
+pub fn checklist(recording: &Recording) -> Report {
+    // A point that the exchange cannot show is no failure of the exchange.
+    let expectations = CLAUSES
+        .iter()
+        .fold(Expectations::new(), |declared, clause| {
+            declared.with_out_of_reach(*clause, "the exchange does not show it")
+        });
+    checklist_kit().run(&expectations, |_| Ok(Box::new(recording.clone())))
 }
 
-macro_rules! point {
-    ($clause:literal, $name:literal, $drags:expr, $judge:ty, $bad:expr) => {
-        Case {
-            clause: $clause,
-            name: $name,
-            reach: Reach::Trace,
-            drags: $drags,
-            play: replay,
-            judge: || Box::<$judge>::default(),
-            good: || Box::new(twins::good()),
-            bad: || Box::new($bad(twins::good())),
-        }
-    };
+/// The kit of the checklist: a case for each of its points.
+#[must_use]
+pub fn checklist_kit() -> Kit<Exchange> {
+    let cases = [
+        point(
+            ("SAP-3-1", "valid ids and timestamps"),
+            FirstFinding::<Ids>::default,
+            exchanges::braced_id,
+        )
+        .also_breaks(&["SAP-5-5", "SAP-7-6", "SAP-6-3"]),
+        point(
+            ("SAP-4.1-1", "required fields present"),
+            FirstFinding::<Required>::default,
+            exchanges::without_issuer,
+        )
+        .also_breaks(&["SAP-5-5", "SAP-7-6", "SAP-6-3"]),
+        point(
+            ("SAP-4.1-5", "constitutional context provided"),
+            FirstFinding::<Context>::default,
+            exchanges::without_level,
+        )
+        .also_breaks(&["SAP-6-3"]),
+        point(
+            ("SAP-4.2-3", "result includes constitutional evidence"),
+            FirstFinding::<Evidence>::default,
+            exchanges::without_alignment,
+        )
+        .also_breaks(&["SAP-6-3", "SAP-7-6"]),
+        point(
+            ("SAP-6-3", "cache policy honored"),
+            CacheHonored::default,
+            exchanges::stale_hit,
+        ),
+        point(
+            ("SAP-7-6", "learning signals emitted"),
+            SignalsEmitted::default,
+            exchanges::missing_signal,
+        ),
+        point(
+            ("SAP-5-5", "transport preserves correlation"),
+            Correlation::default,
+            exchanges::other_correlation,
+        ),
+    ];
+    Kit::new("sap checklist", cases)
 }
 
-/// A case for each point of the checklist.
-pub const CHECKLIST: &[Case<Exchange>] = &[
-    point!(
-        "SAP-3-1",
-        "valid ids and timestamps",
-        &["SAP-5-5", "SAP-7-6", "SAP-6-3"],
-        Ids,
-        twins::braced_id
-    ),
-    point!(
-        "SAP-4.1-1",
-        "required fields present",
-        &["SAP-5-5", "SAP-7-6", "SAP-6-3"],
-        Required,
-        twins::without_issuer
-    ),
-    point!(
-        "SAP-4.1-5",
-        "constitutional context provided",
-        &["SAP-6-3"],
-        Context,
-        twins::without_level
-    ),
-    point!(
-        "SAP-4.2-3",
-        "result includes constitutional evidence",
-        &["SAP-6-3", "SAP-7-6"],
-        Evidence,
-        twins::without_alignment
-    ),
-    point!(
-        "SAP-6-3",
-        "cache policy honored",
-        &[],
-        CacheHonored,
-        twins::stale_hit
-    ),
-    point!(
-        "SAP-7-6",
-        "learning signals emitted",
-        &[],
-        SignalsEmitted,
-        twins::silent
-    ),
-    point!(
-        "SAP-5-5",
-        "transport preserves correlation",
-        &[],
-        Correlation,
-        twins::other_correlation
-    ),
+const CLAUSES: [&str; 7] = [
+    "SAP-3-1",
+    "SAP-4.1-1",
+    "SAP-4.1-5",
+    "SAP-4.2-3",
+    "SAP-6-3",
+    "SAP-7-6",
+    "SAP-5-5",
 ];
+
+fn point<J: Judge<Line> + 'static>(
+    clause: (&'static str, &'static str),
+    judge: fn() -> J,
+    mutant: fn(Recording) -> Recording,
+) -> Case<Exchange> {
+    Case::new(
+        Reach::Trace,
+        clause,
+        replay,
+        judge,
+        || Box::new(exchanges::reference()),
+        move || Box::new(mutant(exchanges::reference())),
+    )
+}
 
 fn replay(peer: &mut Recording, recorder: &mut Recorder<Line>) {
     for line in peer.lines() {
@@ -102,8 +110,8 @@ fn replay(peer: &mut Recording, recorder: &mut Recorder<Line>) {
     }
 }
 
-/// What there is to say about a line, if it is a message: all findings, and which line it is.
-fn judged(line: &Line) -> Option<Report> {
+/// The findings of a line that is a message.
+fn judged(line: &Line) -> Option<Findings> {
     let options = Options::default();
     match line {
         Line::Task(bytes) => Some(findings(&decode_task(bytes, &options))),
@@ -112,61 +120,51 @@ fn judged(line: &Line) -> Option<Report> {
     }
 }
 
-/// The first MUST finding of a kind, over all messages.
+/// Which messages a point is about, and which of their MUST findings break it.
+trait Point: Default {
+    /// What a recording without such a message lacks.
+    const SUBJECT: &'static str;
+
+    fn is_about(line: &Line) -> bool;
+
+    fn is_broken_by(finding: &Violation) -> bool;
+}
+
+/// The first MUST finding of a point, over all messages.
 #[derive(Default)]
-struct First {
+struct FirstFinding<P> {
     lines: usize,
     messages: usize,
     found: Option<(usize, Violation)>,
+    point: core::marker::PhantomData<P>,
 }
 
-impl First {
-    fn see(&mut self, line: &Line, concerns: impl Fn(&Line, &Violation) -> bool) {
+impl<P: Point> Judge<Line> for FirstFinding<P> {
+    fn see(&mut self, line: &Line) {
         self.lines += 1;
-        let Some(report) = judged(line) else { return };
+        let Some(report) = judged(line).filter(|_| P::is_about(line)) else {
+            return;
+        };
         self.messages += 1;
         if self.found.is_some() {
             return;
         }
-        let finding = report
-            .iter()
-            .find(|finding| finding.level == Level::Must && concerns(line, finding));
+        let broken =
+            |finding: &&Violation| finding.level == Level::Must && P::is_broken_by(finding);
+        let finding = report.iter().find(broken);
         self.found = finding.map(|finding| (self.lines, finding.clone()));
     }
 
-    fn verdict(&mut self, what: &str) -> Verdict {
+    fn verdict(&mut self) -> Verdict {
         match self.found.take() {
             Some((line, finding)) => Verdict::fail(
                 format!("line {line}, {}", finding.pointer),
                 finding.message.into_owned(),
             ),
-            None if self.messages == 0 => Verdict::not_applicable(format!("no {what}")),
+            None if self.messages == 0 => Verdict::not_applicable(format!("no {}", P::SUBJECT)),
             None => Verdict::Pass,
         }
     }
-}
-
-macro_rules! first {
-    ($(#[$meta:meta])* $judge:ident, $takes:expr, $what:literal, $concerns:expr) => {
-        $(#[$meta])*
-        #[derive(Default)]
-        struct $judge(First);
-
-        impl Judge<Line> for $judge {
-            fn see(&mut self, line: &Line) {
-                let takes: fn(&Line) -> bool = $takes;
-                if takes(line) {
-                    self.0.see(line, $concerns);
-                } else {
-                    self.0.lines += 1;
-                }
-            }
-
-            fn verdict(&mut self) -> Verdict {
-                self.0.verdict($what)
-            }
-        }
-    };
 }
 
 const IDS_AND_TIMES: [&str; 6] = [
@@ -181,43 +179,73 @@ const IDS_AND_TIMES: [&str; 6] = [
 const LEVEL: &str = "/constitutionalContext/pressureLevel";
 const EVIDENCE: &str = "/constitutionalEvidence";
 
-first! {
-    /// Valid ids and timestamps.
-    Ids, |_| true, "message", |_, finding| {
+/// Valid ids and timestamps.
+#[derive(Default)]
+struct Ids;
+
+impl Point for Ids {
+    const SUBJECT: &'static str = "message";
+
+    fn is_about(_: &Line) -> bool {
+        true
+    }
+
+    fn is_broken_by(finding: &Violation) -> bool {
         finding.code != "missing" && IDS_AND_TIMES.contains(&finding.pointer.as_str())
     }
 }
 
-first! {
-    /// Required fields present, and the message can be read at all.
-    Required, |_| true, "message", |_, finding| {
+/// Required fields present, and the message can be read at all.
+#[derive(Default)]
+struct Required;
+
+impl Point for Required {
+    const SUBJECT: &'static str = "message";
+
+    fn is_about(_: &Line) -> bool {
+        true
+    }
+
+    fn is_broken_by(finding: &Violation) -> bool {
         let is_absent = finding.code == "missing" || finding.clause == "SAP-2-5";
         is_absent && finding.pointer != LEVEL && !finding.pointer.starts_with(EVIDENCE)
     }
 }
 
-first! {
-    /// Constitutional context provided.
-    Context, |line| matches!(line, Line::Task(_)), "task", |_, finding| {
+/// Constitutional context provided.
+#[derive(Default)]
+struct Context;
+
+impl Point for Context {
+    const SUBJECT: &'static str = "task";
+
+    fn is_about(line: &Line) -> bool {
+        matches!(line, Line::Task(_))
+    }
+
+    fn is_broken_by(finding: &Violation) -> bool {
         finding.pointer.starts_with("/constitutionalContext")
     }
 }
 
-first! {
-    /// Result includes constitutional evidence.
-    Evidence, |line| matches!(line, Line::Result(_)), "result", |_, finding| {
+/// Result includes constitutional evidence.
+#[derive(Default)]
+struct Evidence;
+
+impl Point for Evidence {
+    const SUBJECT: &'static str = "result";
+
+    fn is_about(line: &Line) -> bool {
+        matches!(line, Line::Result(_))
+    }
+
+    fn is_broken_by(finding: &Violation) -> bool {
         finding.pointer.starts_with(EVIDENCE)
     }
 }
 
 /// Tasks of one recording that a judge remembers.
 const MAX_TASKS: usize = 100_000;
-
-/// Reads a message as leniently as can be: what is wrong with it is another point.
-fn lenient<T: for<'a> Read<'a>>(bytes: &[u8]) -> Option<T> {
-    let outcome = json::decode(bytes, &unbounded(), Profile::Lenient);
-    outcome.ok().map(|(message, _)| message)
-}
 
 /// Cache policy honored.
 #[derive(Default)]
@@ -406,7 +434,7 @@ impl SignalsEmitted {
 struct Correlation {
     lines: usize,
     answers: usize,
-    tasks: BTreeMap<TaskId, crate::ident::CorrelationId>,
+    tasks: BTreeMap<TaskId, CorrelationId>,
     wrong: Option<(usize, String)>,
 }
 
@@ -420,7 +448,7 @@ impl Judge<Line> for Correlation {
                 self.tasks.extend(ids);
             }
             Line::Result(bytes) => {
-                let (task_id, seen) = crate::validate::ids_of(bytes, &unbounded());
+                let (task_id, seen) = ids_of(bytes, &unbounded());
                 self.answers += 1;
                 let known = task_id.and_then(|id| self.tasks.get(&id));
                 let wrong = match (known, seen) {
