@@ -159,7 +159,7 @@ impl Agent {
     where
         S: AsyncRead + AsyncWrite,
     {
-        let threads = self.pool.threads();
+        let threads = self.pool.max_threads();
         let wanted = "blocking tools need at least 1 thread";
         require(threads > 0, "blocking_threads", threads, wanted)?;
         match Driver::new(self, stream, config)?.run().await {

@@ -57,7 +57,7 @@ impl Pool {
         self.0.lock().max = threads;
     }
 
-    pub(super) fn threads(&self) -> usize {
+    pub(super) fn max_threads(&self) -> usize {
         self.0.lock().max
     }
 

@@ -233,8 +233,7 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
-        // The router refuses no input.
-        let _ = self.router.handle_input(self.clock.now(), input);
+        self.router.handle_input(self.clock.now(), input);
     }
 
     /// Carries out what the router wants.
