@@ -90,7 +90,8 @@ fn bad(code: ErrorCode) -> Box<Outcome> {
     let mut conn = open_core(opensentience_wire::role::core::Config::default());
     conn.call_tool(at(0), request(&format!("{AGENT}/echo")))
         .unwrap();
-    conn.handle_input(at(0), opensentience_wire::role::Input::Eof).unwrap();
+    conn.handle_input(at(0), opensentience_wire::role::Input::Eof)
+        .unwrap();
     let said = drain_core(&mut conn);
     let outcome = said.events.into_iter().find_map(|event| match event {
         opensentience_wire::role::core::Event::Ended(_, outcome) => Some(outcome),
