@@ -36,8 +36,8 @@ mod uap;
 use std::process::ExitCode;
 
 use uap_agent::conformance::LevelReport;
-use ubos_common::conformance::{ConformanceReport, ProofError};
-use ubos_conformance::{Kit as ConformanceKit, Protocol, Report};
+use ubos_common::conformance::ConformanceReport;
+use ubos_conformance::{Protocol, Report};
 
 use args::{Args, Form, Kit, Parsed, Subject};
 
@@ -91,17 +91,10 @@ impl From<String> for Stop {
     }
 }
 
-/// What a judgement came to: a report for each who was judged, by name.
-struct Told {
-    reports: Vec<(&'static str, AnyReport)>,
-    /// Where the specification has levels: what they come to.
-    levels: Vec<LevelReport>,
-}
-
-/// A report of a kit of either kind, until all kits have moved.
+/// A report of a kit in its library, or of one in `ubos-conformance`.
 enum AnyReport {
     Library(ConformanceReport),
-    Kit(Report),
+    Package(Report),
 }
 
 impl From<ConformanceReport> for AnyReport {
@@ -112,7 +105,7 @@ impl From<ConformanceReport> for AnyReport {
 
 impl From<Report> for AnyReport {
     fn from(report: Report) -> Self {
-        Self::Kit(report)
+        Self::Package(report)
     }
 }
 
@@ -120,32 +113,37 @@ impl AnyReport {
     fn is_conformant(&self) -> bool {
         match self {
             Self::Library(report) => report.is_conformant(),
-            Self::Kit(report) => report.is_conformant(),
+            Self::Package(report) => report.is_conformant(),
         }
     }
 
-    fn json(&self) -> String {
+    fn to_table(&self) -> String {
+        match self {
+            Self::Library(report) => report.to_string(),
+            Self::Package(report) => report.to_string(),
+        }
+    }
+
+    fn to_json(&self) -> String {
         match self {
             Self::Library(report) => ubos_common::json::to_string(report),
-            Self::Kit(report) => ubos_common::json::to_string(report),
+            Self::Package(report) => ubos_common::json::to_string(report),
         }
     }
 
-    fn junit(&self, name: &str) -> String {
+    fn to_junit(&self, name: &str) -> String {
         match self {
             Self::Library(report) => report.to_junit(name),
-            Self::Kit(report) => report.to_junit(),
+            Self::Package(report) => report.to_junit(),
         }
     }
 }
 
-impl std::fmt::Display for AnyReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Library(report) => report.fmt(f),
-            Self::Kit(report) => report.fmt(f),
-        }
-    }
+/// What a judgement came to: a report for each who was judged, by name.
+struct Told {
+    reports: Vec<(&'static str, AnyReport)>,
+    /// Where the specification has levels: what they come to.
+    levels: Vec<LevelReport>,
 }
 
 impl Told {
@@ -168,11 +166,11 @@ impl Told {
     fn text(&self, form: Form) -> String {
         let one = self.reports.len() == 1;
         let mut parts = self.reports.iter().map(|(name, report)| match form {
-            Form::Table if one => format!("{report}\n{}", self.level_lines()),
-            Form::Table => format!("{name}\n{report}\n"),
-            Form::Json if one => self.with_levels(report.json()),
-            Form::Json => format!("\"{name}\":{}", report.json()),
-            Form::Junit => report.junit(name),
+            Form::Table if one => format!("{}\n{}", report.to_table(), self.level_lines()),
+            Form::Table => format!("{name}\n{}\n", report.to_table()),
+            Form::Json if one => self.with_levels(report.to_json()),
+            Form::Json => format!("\"{name}\":{}", report.to_json()),
+            Form::Junit => report.to_junit(name),
         });
         match form {
             Form::Json if one => parts.collect::<String>() + "\n",
@@ -230,9 +228,13 @@ fn judge(args: &Args) -> Result<Told, Stop> {
         (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?.into(),
         #[cfg(unix)]
         (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
-        (Kit::UapState, Subject::Files(files)) => uap::states(files)?.into(),
-        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?.into(),
-        (Kit::UapRun, Subject::Files(files)) => uap::run(files)?.into(),
+        (Kit::UapState, Subject::Files(files)) => {
+            return Ok(with_levels(args, uap::states(files)?));
+        }
+        (Kit::UapState, Subject::Command(command)) => {
+            return Ok(with_levels(args, uap::validator(command)?));
+        }
+        (Kit::UapRun, Subject::Files(files)) => return Ok(with_levels(args, uap::run(files)?)),
         (kit @ Kit::UapRun, Subject::Command(_)) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -246,15 +248,19 @@ fn judge(args: &Args) -> Result<Told, Stop> {
             )));
         }
     };
-    let levels = match args.kit {
-        Kit::UapState | Kit::UapRun => match &report {
-            AnyReport::Library(report) => uap_agent::conformance::levels([report]).into(),
-            AnyReport::Kit(_) => Vec::new(),
-        },
-        _ => Vec::new(),
-    };
-    let reports = vec![(args.kit.name(), report)];
-    Ok(Told { reports, levels })
+    Ok(Told {
+        reports: vec![(args.kit.name(), report)],
+        levels: Vec::new(),
+    })
+}
+
+/// A report of UAP, whose clauses stand at levels.
+fn with_levels(args: &Args, report: ConformanceReport) -> Told {
+    let levels = uap_agent::conformance::levels([&report]).into();
+    Told {
+        reports: vec![(args.kit.name(), report.into())],
+        levels,
+    }
 }
 
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
@@ -293,17 +299,13 @@ fn proofs() -> Vec<Proof> {
 /// A kit's name, how many cases it has, and whether they hold.
 type Proof = (&'static str, usize, Result<(), Vec<String>>);
 
-/// The proof of a kit that is a list of cases.
-fn library_proof(name: &'static str, cases: usize, proof: Result<(), Vec<ProofError>>) -> Proof {
-    let texts = |errors: Vec<ProofError>| errors.iter().map(ToString::to_string).collect();
-    (name, cases, proof.map_err(texts))
+/// Proves a kit of the package `ubos-conformance`.
+fn proof_of<P: Protocol>(kit: &ubos_conformance::Kit<P>) -> Proof {
+    let proof = kit.prove();
+    (kit.name(), kit.cases().len(), proof.map_err(in_words))
 }
 
-/// The proof of a kit.
-fn kit_proof<P: Protocol>(kit: &ConformanceKit<P>) -> Proof {
-    let proof = kit.prove();
-    let texts = |errors: Vec<ubos_conformance::ProofError>| {
-        errors.iter().map(ToString::to_string).collect()
-    };
-    (kit.name(), kit.cases().len(), proof.map_err(texts))
+/// Errors as they are shown.
+fn in_words<E: ToString>(errors: Vec<E>) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
 }

@@ -22,5 +22,5 @@ pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
 }
 
 pub(super) fn proof() -> Proof {
-    super::kit_proof(&vector_kit())
+    super::proof_of(&vector_kit())
 }

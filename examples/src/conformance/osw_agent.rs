@@ -31,7 +31,7 @@ pub(super) fn judge(program: &[OsString]) -> Result<Report, String> {
 }
 
 pub(super) fn proof() -> Proof {
-    super::kit_proof(&agent_kit())
+    super::proof_of(&agent_kit())
 }
 
 /// What a run may take: one that is this long has found that hardly anything comes in time.

@@ -52,5 +52,5 @@ pub(super) fn test_agent() -> Option<ExitCode> {
 }
 
 pub(super) fn proof() -> Proof {
-    super::kit_proof(&core_kit())
+    super::proof_of(&core_kit())
 }

@@ -82,9 +82,9 @@ fn add(recording: Recording, written: &Written<'_>) -> Recording {
 }
 
 pub(super) fn proof() -> Proof {
-    super::kit_proof(&vector_kit())
+    super::proof_of(&vector_kit())
 }
 
 pub(super) fn checklist_proof() -> Proof {
-    super::kit_proof(&checklist_kit())
+    super::proof_of(&checklist_kit())
 }

@@ -84,9 +84,13 @@ fn read(file: &Path) -> Result<String, String> {
 }
 
 pub(super) fn proof() -> Proof {
-    super::library_proof("uap-state", FILES.len(), prove(FILES))
+    (
+        "uap-state",
+        FILES.len(),
+        prove(FILES).map_err(super::in_words),
+    )
 }
 
 pub(super) fn runs_proof() -> Proof {
-    super::library_proof("uap-run", RUNS.len(), prove(RUNS))
+    ("uap-run", RUNS.len(), prove(RUNS).map_err(super::in_words))
 }
