@@ -45,32 +45,33 @@ pub fn from_struct(object: &Struct) -> Result<Map<String, Value>, ConvertError> 
 
 /// Makes a protobuf timestamp of ours.
 #[must_use]
-pub const fn to_timestamp(at: Timestamp) -> prost_types::Timestamp {
+pub fn to_timestamp(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: at.unix(),
-        nanos: 0,
+        // Always below 1,000,000,000.
+        nanos: i32::try_from(at.subsec_nanos()).unwrap_or(0),
     }
 }
 
-/// Makes our timestamp of a protobuf one, its fraction cut off.
+/// Makes our timestamp of a protobuf one.
 ///
 /// # Errors
 ///
 /// A moment outside the years 0000 to 9999, or nanoseconds outside 0 to 999 999 999.
 pub fn from_timestamp(at: &prost_types::Timestamp) -> Result<Timestamp, ConvertError> {
-    if !(0..1_000_000_000).contains(&at.nanos) {
-        return Err(ConvertError::TimeRange);
-    }
-    Timestamp::from_unix(at.seconds).ok_or(ConvertError::TimeRange)
+    u32::try_from(at.nanos)
+        .ok()
+        .and_then(|nanos| Timestamp::new(at.seconds, nanos))
+        .ok_or(ConvertError::TimeRange)
 }
 
-/// Writes a protobuf timestamp as RFC 3339, its fraction as long as it must be.
+/// Writes a protobuf timestamp as RFC 3339, with milliseconds at least.
 ///
 /// ```
 /// use uap_hub_proto::convert::{from_rfc3339, to_rfc3339};
 ///
 /// let at = from_rfc3339("2025-10-01T12:00:00.250+02:00")?;
-/// assert_eq!(to_rfc3339(&at)?, "2025-10-01T10:00:00.25Z");
+/// assert_eq!(to_rfc3339(&at)?, "2025-10-01T10:00:00.250Z");
 /// # Ok::<(), uap_hub_proto::convert::ConvertError>(())
 /// ```
 ///
@@ -78,14 +79,7 @@ pub fn from_timestamp(at: &prost_types::Timestamp) -> Result<Timestamp, ConvertE
 ///
 /// As [`from_timestamp`].
 pub fn to_rfc3339(at: &prost_types::Timestamp) -> Result<String, ConvertError> {
-    let mut text = from_timestamp(at)?.to_string();
-    if at.nanos != 0 {
-        let fraction = format!(".{:09}", at.nanos);
-        text.truncate(text.len() - "Z".len());
-        text.push_str(fraction.trim_end_matches('0'));
-        text.push('Z');
-    }
-    Ok(text)
+    from_timestamp(at).map(|at| at.to_string())
 }
 
 /// Reads RFC 3339 into a protobuf timestamp.
@@ -94,11 +88,8 @@ pub fn to_rfc3339(at: &prost_types::Timestamp) -> Result<String, ConvertError> {
 ///
 /// Another form, or a moment outside the years 0000 to 9999.
 pub fn from_rfc3339(text: &str) -> Result<prost_types::Timestamp, ConvertError> {
-    let (at, nanosecond) = ubos_common::time::rfc3339(text).map_err(|_| ConvertError::TimeRange)?;
-    Ok(prost_types::Timestamp {
-        seconds: at.unix(),
-        nanos: i32::try_from(nanosecond).map_err(|_| ConvertError::TimeRange)?,
-    })
+    let at = ubos_common::time::rfc3339(text).map_err(|_| ConvertError::TimeRange)?;
+    Ok(to_timestamp(at))
 }
 
 /// Makes a protobuf duration of a span.
@@ -399,9 +390,9 @@ mod tests {
     #[test]
     fn times_and_spans_keep_their_fraction() {
         for text in [
-            "1970-01-01T00:00:00Z",
+            "1970-01-01T00:00:00.000Z",
             "9999-12-31T23:59:59.999999999Z",
-            "2025-01-02T03:04:05.01Z",
+            "2025-01-02T03:04:05.010Z",
         ] {
             assert_eq!(to_rfc3339(&from_rfc3339(text).unwrap()).unwrap(), text);
         }
@@ -426,13 +417,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_cut_to_seconds_and_checked() {
+    fn times_keep_their_nanoseconds_and_are_checked() {
         let at = |seconds, nanos| prost_types::Timestamp { seconds, nanos };
-        assert_eq!(
-            from_timestamp(&at(5, 999_999_999)).map(Timestamp::unix),
-            Ok(5)
-        );
-        assert_eq!(to_timestamp(Timestamp::MAX), at(Timestamp::MAX.unix(), 0));
+        let last = at(Timestamp::MAX.unix(), 999_999_999);
+        assert_eq!(from_timestamp(&last), Ok(Timestamp::MAX));
+        assert_eq!(to_timestamp(Timestamp::MAX), last);
         for bad in [
             at(Timestamp::MAX.unix() + 1, 0),
             at(i64::MIN, 0),

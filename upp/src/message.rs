@@ -73,9 +73,7 @@ impl Stamp {
 
 /// A moment as messages write it, with milliseconds.
 pub(crate) fn wire_time(at: Timestamp) -> Rfc3339 {
-    let seconds = at.to_string();
-    let text = format!("{}.000Z", seconds.trim_end_matches('Z'));
-    text.parse().unwrap_or_else(|_| at.into())
+    Rfc3339::from(at.truncated_to_millis())
 }
 
 /// What vendors and protocols add to a message: one object each, under its name.

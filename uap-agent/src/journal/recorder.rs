@@ -43,7 +43,7 @@ pub struct Recorder {
 enum Writing {
     Nothing,
     /// An answer, to be taken then.
-    Answer(Now, Answer),
+    Answer(Now, Box<Answer>),
     /// Questions, to be asked then, with the events between them.
     Questions(Vec<Effect>),
     /// Nothing any more: the journal has failed.
@@ -139,7 +139,7 @@ impl Recorder {
             Writing::Failed => self.writing = Writing::Failed,
             Writing::Nothing => {}
             Writing::Answer(now, answer) => match written {
-                Ok(()) => self.give(now, answer),
+                Ok(()) => self.give(now, *answer),
                 Err(error) => self.fail(&error),
             },
             Writing::Questions(effects) => {
@@ -180,7 +180,7 @@ impl Recorder {
             }
             let entry = Entry::Answer(Told { at: now, id, said });
             self.write(&[entry]);
-            self.writing = Writing::Answer(now, answer);
+            self.writing = Writing::Answer(now, Box::new(answer));
         }
     }
 
