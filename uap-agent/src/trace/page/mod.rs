@@ -21,7 +21,7 @@ pub(super) fn page(runs: &[Run], left_out: &LeftOut) -> String {
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"");
     page.text(POLICY);
     page.raw("\"><title>Agent run</title><style>");
-    page.raw(include_str!("style.css"));
+    page.raw(include_str!("../style.css"));
     page.raw(
         "</style></head><body><a class=\"skip\" href=\"#flow-0\">Skip to the timeline</a><main>",
     );
