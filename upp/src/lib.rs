@@ -52,7 +52,8 @@ mod settled;
 mod stream;
 mod thread;
 mod tool;
-mod tool_loop;
+pub mod tool_loop;
+mod trace;
 mod turn;
 
 #[cfg(any(
@@ -90,5 +91,9 @@ pub use tool::{
     Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution,
     ToolResult, ToolSet, ToolUseStrategy, json_text, object, run_call,
 };
-pub use tool_loop::{LlmCall, LlmInput, MAX_ITERATIONS, StreamResult};
+pub use tool_loop::LlmInput;
+#[cfg(feature = "driver")]
+pub use tool_loop::{LlmCall, StreamResult};
 pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};
+/// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
+pub use ubos_common;

@@ -11,7 +11,7 @@ use ubos_common::json::{RawBuf, RawObject};
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
 use crate::message::AssistantMessage;
-use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream, Replay};
+use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream, WholeStream};
 use crate::tool::ToolCall;
 use crate::turn::CycleUsage;
 
@@ -260,7 +260,7 @@ impl LlmModel for ScriptedModel {
 
     fn stream(&self, request: LlmRequest) -> ModelStream {
         let (answer, chars) = self.next(request);
-        Box::pin(Replay::new(answer, chars))
+        Box::pin(WholeStream::new(answer, chars))
     }
 }
 

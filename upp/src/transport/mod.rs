@@ -1,15 +1,15 @@
 //! Adapters that reach a model over a network, one feature each, on one HTTP client; and tools of MCP servers.
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-mod answer;
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod body;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod builder;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod config;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-mod http;
+mod failure;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-mod refusal;
+mod http;
 #[cfg(any(
     feature = "openai",
     feature = "anthropic",

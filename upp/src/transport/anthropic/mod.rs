@@ -9,10 +9,10 @@ mod response;
 use std::sync::Arc;
 
 use super::ProviderConfig;
-use super::answer::Reading;
+use super::builder::ResponseReader;
 use super::http::Vendor;
 use crate::model::{LlmCapabilities, LlmRequest};
-use response::Message;
+use response::MessageReader;
 
 /// How Anthropic is reached.
 pub type AnthropicConfig = ProviderConfig;
@@ -77,7 +77,7 @@ impl Vendor for Anthropic {
         request::body(model, provider, request, streams)
     }
 
-    fn reading(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn Reading> {
-        Box::new(Message::new(request, provider))
+    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
+        Box::new(MessageReader::new(request, provider))
     }
 }

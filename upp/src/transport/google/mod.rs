@@ -9,10 +9,10 @@ mod response;
 use std::sync::Arc;
 
 use super::ProviderConfig;
-use super::answer::Reading;
+use super::builder::ResponseReader;
 use super::http::Vendor;
 use crate::model::{LlmCapabilities, LlmRequest};
-use response::Content;
+use response::ContentReader;
 
 /// How Google is reached.
 pub type GoogleConfig = ProviderConfig;
@@ -79,7 +79,7 @@ impl Vendor for Google {
         request::body(provider, request)
     }
 
-    fn reading(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn Reading> {
-        Box::new(Content::new(request, provider))
+    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
+        Box::new(ContentReader::new(request, provider))
     }
 }

@@ -12,9 +12,9 @@ use futures_core::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ubos_common::secret::Secret;
 
-use super::answer::Reading;
+use super::builder::ResponseReader;
 use super::config::ProviderConfig;
-use super::refusal::refusal;
+use super::failure::http_error;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream};
 use crate::retry::{RetryModel, RetryWorld, retry_after};
@@ -52,7 +52,7 @@ pub(super) trait Vendor: Send + Sync {
         streams: bool,
     ) -> Result<Vec<u8>, &'static str>;
 
-    fn reading(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn Reading>;
+    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader>;
 }
 
 /// A model of a vendor. A clone shares its connections.
@@ -179,7 +179,7 @@ impl HttpModel {
             .and_then(|value| value.to_str().ok())
             .and_then(|value| retry_after(self.world.wall(), value, max));
         let body = collect(answer, &self.provider).await.unwrap_or_default();
-        let mut error = refusal(status, &body, &self.provider);
+        let mut error = http_error(status, &body, &self.provider);
         error.retry_after = wait;
         hide(error, key)
     }
@@ -212,10 +212,12 @@ impl LlmModel for HttpModel {
         Box::pin(async move {
             let answer = this.open(&request, false).await?;
             let body = collect(answer, &this.provider).await?;
-            let mut reading = this.vendor.reading(&request, Arc::clone(&this.provider));
-            reading.whole(&body)?;
-            reading.close()?;
-            reading.answer().finish()
+            let mut reading = this
+                .vendor
+                .response_reader(&request, Arc::clone(&this.provider));
+            reading.read_body(&body)?;
+            reading.check_end()?;
+            reading.builder().finish()
         })
     }
 
@@ -226,7 +228,9 @@ impl LlmModel for HttpModel {
         let this = self.clone();
         let opened = async move {
             let answer = this.open(&request, true).await?;
-            let reading = this.vendor.reading(&request, Arc::clone(&this.provider));
+            let reading = this
+                .vendor
+                .response_reader(&request, Arc::clone(&this.provider));
             Ok(Streaming::new(answer, reading, this.provider).into_stream())
         };
         stream::once(opened)

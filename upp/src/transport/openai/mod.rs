@@ -9,10 +9,10 @@ use std::sync::Arc;
 pub use preset::{PRESETS, Preset, preset};
 
 use super::ProviderConfig;
-use super::answer::Reading;
+use super::builder::ResponseReader;
 use super::http::Vendor;
 use crate::model::{LlmCapabilities, LlmRequest};
-use response::Chunks;
+use response::CompletionReader;
 
 /// How an OpenAI-compatible vendor is reached.
 pub type OpenAiConfig = ProviderConfig;
@@ -72,7 +72,7 @@ impl Vendor for OpenAi {
         request::body(model, provider, request, streams)
     }
 
-    fn reading(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn Reading> {
-        Box::new(Chunks::new(request, provider))
+    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
+        Box::new(CompletionReader::new(request, provider))
     }
 }

@@ -1,45 +1,45 @@
-//! The error that a vendor's refusal stands for.
+//! Maps a vendor's error responses to [`UppError`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ubos_common::json::{Kind, RawBuf};
+use ubos_common::json::Kind;
 use ubos_common::secret::redact_text;
 
-use super::answer::read;
+use super::builder::{Json, parse};
 use crate::error::{ErrorCode, UppError};
 
-type Object = BTreeMap<String, RawBuf>;
+type Object = BTreeMap<String, Json>;
 
-/// The error that a status and a body say.
+/// The error of a response with this status and body.
 // impl: UPP-3
-pub(super) fn refusal(status: u16, body: &[u8], provider: &Arc<str>) -> UppError {
-    let said = read::<Object>(body).unwrap_or_default();
-    let error = said.get("error").and_then(object);
+pub(super) fn http_error(status: u16, body: &[u8], provider: &Arc<str>) -> UppError {
+    let body_object = parse::<Object>(body).unwrap_or_default();
+    let error = body_object.get("error").and_then(object);
     let message = error
         .as_ref()
         .and_then(|error| text(error, "message"))
-        .or_else(|| text(&said, "message"))
-        .or_else(|| text(&said, "error"))
-        .or_else(|| text(&said, "detail"));
-    // A vendor may repeat the key, or a piece of it.
+        .or_else(|| text(&body_object, "message"))
+        .or_else(|| text(&body_object, "error"))
+        .or_else(|| text(&body_object, "detail"));
+    // A vendor may repeat the key, or a part of it, in its message.
     let message = match &message {
         Some(message) => redact_text(message, 500).into_owned(),
         None => format!("HTTP status {status}"),
     };
-    let words = error.as_ref().unwrap_or(&said);
-    let code = code(status, words, body);
+    let error_object = error.as_ref().unwrap_or(&body_object);
+    let code = code(status, error_object, body);
     UppError::new(code, Arc::clone(provider), message).with_status(status)
 }
 
-/// The error that stands in the middle of a stream, whose status said that all was well.
+/// The error reported inside of a stream, where the status was 200.
 pub(super) fn within_stream(data: &str, provider: &Arc<str>) -> UppError {
-    let mut error = refusal(200, data.as_bytes(), provider);
+    let mut error = http_error(200, data.as_bytes(), provider);
     error.status_code = None;
     error
 }
 
-/// A vendor's own word says more than a status; a status says enough where there is none.
+/// The vendor's own error code is more precise than the status; the status is used where there is none.
 fn code(status: u16, error: &Object, body: &[u8]) -> ErrorCode {
     let word = |name: &str| text(error, name).unwrap_or_default();
     if word("code") == "insufficient_quota" || word("type") == "insufficient_quota" {
@@ -62,10 +62,10 @@ fn code(status: u16, error: &Object, body: &[u8]) -> ErrorCode {
         "request_too_large" => ErrorCode::ContextLengthExceeded,
         "invalid_request_error" => ErrorCode::InvalidRequest,
         "timeout_error" => ErrorCode::Timeout,
-        // Google says the status again.
+        // Google repeats the status as a number.
         _ => error
             .get("code")
-            .and_then(|code| code.deserialize().ok())
+            .and_then(|code| code.0.deserialize().ok())
             .map_or(ErrorCode::ProviderError, ErrorCode::of_status),
     }
 }
@@ -87,12 +87,12 @@ fn contains(body: &[u8], word: &str) -> bool {
     body.windows(word.len()).any(|part| part == word.as_bytes())
 }
 
-fn object(value: &RawBuf) -> Option<Object> {
-    (value.kind() == Kind::Object)
-        .then(|| value.deserialize().ok())
+fn object(value: &Json) -> Option<Object> {
+    (value.0.kind() == Kind::Object)
+        .then(|| value.0.deserialize().ok())
         .flatten()
 }
 
 fn text(object: &Object, name: &str) -> Option<String> {
-    object.get(name)?.deserialize().ok()
+    object.get(name)?.0.deserialize().ok()
 }

@@ -1,8 +1,11 @@
-//! An answer on its way from a vendor's shape to ours.
+//! Builds an [`LlmResponse`] and its stream events from what a vendor sends.
 
 use std::sync::Arc;
 
-use ubos_common::json::{Limits, RawBuf, RawObject, Read, decode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use ubos_common::json::{Limits, MemberWriter, Raw, RawBuf, RawObject, Write, decode};
 use ubos_common::violation::Profile;
 
 use super::http::MAX_BODY_BYTES;
@@ -14,7 +17,7 @@ use crate::model::{LlmRequest, LlmResponse};
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::turn::CycleUsage;
 
-/// The blocks of vendors that do not number them; calls lie above.
+/// Block indexes for vendors that do not number blocks; tool calls follow.
 #[cfg(any(feature = "openai", feature = "google"))]
 pub(super) const REASONING: u32 = 0;
 #[cfg(any(feature = "openai", feature = "google"))]
@@ -22,43 +25,43 @@ pub(super) const TEXT: u32 = 1;
 #[cfg(any(feature = "openai", feature = "google"))]
 pub(super) const FIRST_CALL: u32 = 2;
 
-/// What has come of an answer, and the events that say it.
-pub(super) struct Answer {
+/// The response received so far, and the events that were not taken yet.
+pub(super) struct ResponseBuilder {
     pub(super) provider: Arc<str>,
     pub(super) stamp: Stamp,
     /// Whether structured output was asked for.
     pub(super) structured: bool,
     pub(super) usage: CycleUsage,
     pub(super) stop_reason: Option<Box<str>>,
-    /// What the vendor says beside it; joined to the message under the vendor's name.
+    /// Vendor data, stored in the message's metadata under the provider's name.
     pub(super) metadata: Vec<(&'static str, RawBuf)>,
-    /// Blocks that come whole.
+    /// Blocks that are received in one piece.
     blocks: Vec<ContentBlock>,
     events: Vec<StreamEvent>,
     sum: Accumulator,
     begun: bool,
-    /// The vendor has said that nothing more comes.
+    /// Whether the vendor has sent its end marker.
     pub(super) ended: bool,
 }
 
-/// Reads what one vendor answers.
-pub(super) trait Reading: Send {
-    /// Takes the data of one event of a stream.
-    fn event(&mut self, data: &str) -> Result<(), UppError>;
+/// Reads the response of one vendor into a [`ResponseBuilder`].
+pub(super) trait ResponseReader: Send {
+    /// Reads the data of one server-sent event.
+    fn read_event(&mut self, data: &str) -> Result<(), UppError>;
 
-    /// Takes an answer of one piece.
-    fn whole(&mut self, body: &[u8]) -> Result<(), UppError>;
+    /// Reads the body of a response that was not streamed.
+    fn read_body(&mut self, body: &[u8]) -> Result<(), UppError>;
 
-    /// What has come so far.
-    fn answer(&mut self) -> &mut Answer;
+    /// The response so far.
+    fn builder(&mut self) -> &mut ResponseBuilder;
 
-    /// The last words, after the last of the answer.
-    fn close(&mut self) -> Result<(), UppError> {
+    /// Checks the response after its last part was read, before it is finished.
+    fn check_end(&mut self) -> Result<(), UppError> {
         Ok(())
     }
 }
 
-impl Answer {
+impl ResponseBuilder {
     pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
             stamp: request.stamp.clone(),
@@ -75,7 +78,7 @@ impl Answer {
         }
     }
 
-    /// Something has come: the message has begun.
+    /// Emits the start of the message, once.
     pub(super) fn begin(&mut self) {
         if !self.begun {
             self.begun = true;
@@ -84,13 +87,13 @@ impl Answer {
         }
     }
 
-    pub(super) fn say(&mut self, event: StreamEvent) -> Result<(), UppError> {
+    pub(super) fn push(&mut self, event: StreamEvent) -> Result<(), UppError> {
         self.sum.add(&event)?;
         self.events.push(event);
         Ok(())
     }
 
-    /// More text of a kind; none at all says nothing.
+    /// Appends text of a kind. An empty text gives no event.
     pub(super) fn text(
         &mut self,
         kind: StreamEventType,
@@ -100,11 +103,11 @@ impl Answer {
         if text.is_empty() {
             return Ok(());
         }
-        self.say(StreamEvent::text(kind, index, text))
+        self.push(StreamEvent::text(kind, index, text))
     }
 
+    /// The event type of plain text: an object delta where structured output was requested.
     #[cfg(any(feature = "openai", feature = "google"))]
-    /// What the answer's text is: structured output where that was asked for.
     pub(super) const fn text_kind(&self) -> StreamEventType {
         if self.structured {
             StreamEventType::ObjectDelta
@@ -113,19 +116,15 @@ impl Answer {
         }
     }
 
-    /// A block that comes whole; it stands behind the others.
+    /// Appends a block that was received in one piece; such blocks follow the streamed ones.
     #[cfg(feature = "google")]
     pub(super) fn block(&mut self, block: ContentBlock, event: StreamEvent) {
         self.blocks.push(block);
         self.events.push(event);
     }
 
-    /// Notes what the vendor says beside the answer.
-    pub(super) fn note<T: ubos_common::json::Write>(
-        &mut self,
-        name: &'static str,
-        value: Option<&T>,
-    ) {
+    /// Sets a member of the vendor's metadata.
+    pub(super) fn set_metadata<T: Write>(&mut self, name: &'static str, value: Option<&T>) {
         if let Some(value) = value {
             let text = ubos_common::json::to_string(value);
             self.metadata.retain(|(n, _)| *n != name);
@@ -141,14 +140,20 @@ impl Answer {
         UppError::new(code, Arc::clone(&self.provider), text)
     }
 
-    pub(super) fn withheld(&self) -> UppError {
-        self.error(ErrorCode::ContentFiltered, "the vendor withheld the answer")
+    pub(super) fn content_filtered(&self) -> UppError {
+        self.error(
+            ErrorCode::ContentFiltered,
+            "the vendor's content filter withheld the response",
+        )
     }
 
-    /// The answer, complete.
+    /// The complete response.
     pub(super) fn finish(&mut self) -> Result<LlmResponse, UppError> {
         let Some(stop) = self.stop_reason.take() else {
-            return Err(self.error(ErrorCode::InvalidResponse, "the answer ends before its end"));
+            return Err(self.error(
+                ErrorCode::InvalidResponse,
+                "the response ended without a stop reason",
+            ));
         };
         let sum = core::mem::replace(&mut self.sum, Accumulator::new(""));
         let (mut message, data) = sum.finish(self.stamp.clone())?;
@@ -169,21 +174,32 @@ impl Answer {
             return None;
         }
         let mut out = Vec::new();
-        let mut object = ubos_common::json::MemberWriter::begin(&mut out);
+        let mut object = MemberWriter::begin(&mut out);
         for (name, value) in self.metadata.drain(..) {
             object.member(name, &value);
         }
         object.end();
-        // What is written here is an object.
         RawObject::new(RawBuf::assume_sound(String::from_utf8(out).ok()?))
     }
 }
 
-/// Reads a vendor's JSON, which may hold more than we know.
-pub(super) fn read<T: for<'a> Read<'a>>(bytes: &[u8]) -> Option<T> {
+/// Parses a vendor's JSON. Size, depth and duplicate members are checked before anything is built; unknown members
+/// are ignored. `None` where the text is not JSON, exceeds a limit, or does not have the expected shape.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let limits = Limits::default()
         .with_max_bytes(MAX_BODY_BYTES)
         .with_max_string_bytes(MAX_BODY_BYTES);
-    let read = decode(bytes, &limits, Profile::Lenient);
-    read.ok().map(|(value, _)| value)
+    let (raw, _) = decode::<Raw<'_>>(bytes, &limits, Profile::Lenient).ok()?;
+    raw.deserialize().ok()
+}
+
+/// A JSON value kept as text, inside of a document that [`parse`] has checked.
+pub(super) struct Json(pub(super) RawBuf);
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        // The limits hold for the whole document, so the value need not be checked again.
+        Ok(Self(RawBuf::assume_sound(raw.get().to_owned())))
+    }
 }
