@@ -1,8 +1,6 @@
 //! Programs that put the crates to work.
 
 #![expect(
-    clippy::exhaustive_structs,
-    clippy::exhaustive_enums,
     clippy::missing_errors_doc,
     reason = "parts of programs: nothing here is depended on from outside"
 )]

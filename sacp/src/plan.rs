@@ -27,7 +27,7 @@ pub struct Plan {
 
 /// One entry of a plan or a group.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "the two forms of 0.1")]
+// exhaustive: the two forms of 0.1
 pub enum Item {
     /// One act.
     Act(Act),

@@ -9,10 +9,6 @@ use crate::number::{Psi, Whole};
 
 /// How much deliberation a decision gets. Spec: SAP 4.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a closed list that both profiles hold"
-)]
 pub enum PressureLevel {
     /// Decide at once.
     Instant,

@@ -17,10 +17,6 @@ ubos_common::id_type! {
 
 /// The version that these types are of: `"2.0"` on the wire and nothing else. Spec: SAP 2
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "another version is another protocol"
-)]
 pub enum Version {
     /// SAP V2.0
     #[default]

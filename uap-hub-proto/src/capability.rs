@@ -8,10 +8,6 @@ use crate::wire::{AgentRegistration, Payload, PayloadRequirement, capability::Fo
 ///
 /// Spec: UAP hub 1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the service has two execution calls"
-)]
 pub enum Kind {
     /// Tests, run over `Execute`.
     Test,

@@ -190,7 +190,7 @@ impl From<Skill> for Capability {
 
 /// The result of a session, as the agent sent it.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each kind")]
+// exhaustive: one for each kind
 pub enum JobResult {
     /// Of a test.
     Test(TestResult),

@@ -15,7 +15,6 @@ use crate::{
 ///
 /// Spec: UAP hub 4
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "the wire has these five")]
 pub enum State {
     /// The agent has the session.
     Acknowledged,

@@ -8,10 +8,7 @@ use crate::json::{MemberWriter, Write};
 
 /// How strictly messages are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a judge that knows a third profile is another judge"
-)]
+// exhaustive: a judge that knows a third profile is another judge
 pub enum Profile {
     /// Every MUST binds.
     #[default]
@@ -22,10 +19,7 @@ pub enum Profile {
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the three levels of the clause registers"
-)]
+// exhaustive: the three levels of the clause registers
 pub enum Level {
     /// The message is invalid.
     Must,
@@ -129,7 +123,8 @@ impl fmt::Display for Violation {
 
 /// A text that may come from a peer, in a list for people: control characters are shown as escapes, so that
 /// it begins no line of its own and drives no terminal.
-pub(crate) struct OneLine<'a>(pub(crate) &'a str);
+#[derive(Clone, Copy, Debug)]
+pub struct OneLine<'a>(pub &'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

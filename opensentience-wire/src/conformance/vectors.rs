@@ -7,7 +7,6 @@ use crate::validate::{message, stream};
 
 /// What a vector is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "messages, and streams of them")]
 pub enum Kind {
     /// One message, without its frame.
     Message,
@@ -57,7 +56,6 @@ macro_rules! files {
 
 /// Asking a validator whether bytes keep the rules.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Validators;
 
 impl Protocol for Validators {

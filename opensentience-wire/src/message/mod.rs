@@ -65,7 +65,6 @@ ubos_common::words! {
 
 /// Which side sends a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the protocol has two sides")]
 pub enum Side {
     /// The core.
     Core,

@@ -50,10 +50,7 @@ impl fmt::Debug for CallId {
 
 /// What comes into a machine.
 #[derive(Clone, Copy)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "a byte stream gives bytes and an end"
-)]
+// exhaustive: a byte stream gives bytes and an end
 pub enum Input<'a> {
     /// Bytes, however they were split.
     Bytes(&'a [u8]),

@@ -42,7 +42,6 @@ pub trait Validator {
 
 /// This crate's validator.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::exhaustive_structs, reason = "it has nothing inside")]
 pub struct Reference;
 
 impl Validator for Reference {
@@ -53,7 +52,6 @@ impl Validator for Reference {
 
 /// Validators, as the kit sees them.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has nothing inside")]
 pub struct Validators;
 
 impl Protocol for Validators {

@@ -28,7 +28,6 @@ use crate::graph::{Graph, OnError, Step};
 
 /// How far a step is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "each has a colour")]
 pub enum StepState {
     /// It has not begun.
     #[default]

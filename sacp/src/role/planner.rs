@@ -30,7 +30,6 @@ impl Planned {
 
 /// The default planner: takes a plan as it is and holds it against the registry.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::exhaustive_structs, reason = "a unit, used by its name")]
 pub struct RegistryPlanner;
 
 impl Planner for RegistryPlanner {

@@ -81,7 +81,6 @@ pub trait Simulate: core::fmt::Debug + Send + Sync {
 
 /// The default simulation: says which act it would have been.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::exhaustive_structs, reason = "a unit, used by its name")]
 pub struct Echo;
 
 impl Simulate for Echo {

@@ -14,7 +14,6 @@ use crate::reply::{self, ErrReply, Reply};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "the three ends that there are")]
 pub enum End {
     /// Well, though steps may have been let be or skipped.
     Done,

@@ -13,10 +13,7 @@ use crate::plan::Act;
 
 /// One attempt at a step. An answer to an attempt that is over is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "two numbers that name an attempt"
-)]
+// exhaustive: two numbers that name an attempt
 pub struct Ticket {
     /// The step's number.
     pub step: usize,

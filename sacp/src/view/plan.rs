@@ -18,7 +18,7 @@ pub struct PlanView<'a> {
 
 /// One entry of a plan or a group.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "the two forms of 0.1")]
+// exhaustive: the two forms of 0.1
 pub enum ItemView<'a> {
     /// One act.
     Act(ActView<'a>),

@@ -112,7 +112,6 @@ pub trait Policy: fmt::Debug + Send + Sync {
 
 /// Takes everything for aligned: what holds where no checker is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a unit")]
 pub struct AlwaysValid;
 
 impl Policy for AlwaysValid {

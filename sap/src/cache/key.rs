@@ -46,7 +46,6 @@ impl EssenceError {
 
 /// The whole payload: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a unit")]
 pub struct WholePayload;
 
 impl Essence for WholePayload {

@@ -35,7 +35,6 @@ pub struct Recording {
 
 /// Judging an exchange.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Exchange;
 
 impl Protocol for Exchange {

@@ -67,7 +67,6 @@ pub(super) fn parsed<T: for<'a> Read<'a>>(line: &str) -> T {
 
 /// Asking a validator: whether a text is a valid message of a kind.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Validator;
 
 impl Protocol for Validator {

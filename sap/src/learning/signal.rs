@@ -316,7 +316,6 @@ pub enum SignalError {
 
 /// Drops every signal: the default, for those who do not learn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a unit")]
 pub struct NoSignals;
 
 impl SignalSink for NoSignals {

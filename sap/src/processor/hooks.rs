@@ -28,7 +28,6 @@ pub enum Access {
 
 /// Everybody may do everything: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a unit")]
 pub struct AllowAll;
 
 impl Authorize for AllowAll {
@@ -110,7 +109,6 @@ pub enum NotEnforced {
 
 /// Takes every output: the default, for handlers that check their outputs themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a unit")]
 pub struct Unchecked;
 
 impl ContractCheck for Unchecked {

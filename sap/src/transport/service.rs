@@ -29,7 +29,6 @@ pub trait Replies: fmt::Debug + Send + Sync {
 
 /// No endpoint can be reached: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a unit")]
 pub struct NoReplies;
 
 impl Replies for NoReplies {

@@ -63,7 +63,6 @@ fn parsed<T: for<'a> Read<'a>>(line: &str) -> T {
 
 /// Asking a validator: whether a text is valid as what it is.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Files;
 
 impl Protocol for Files {

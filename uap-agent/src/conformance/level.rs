@@ -11,10 +11,6 @@ use super::recording::Line;
 ///
 /// Spec: UAP-1.1 14.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the four levels of the specification"
-)]
 pub enum Level {
     /// Agents, their calls, states and the loop.
     Core,

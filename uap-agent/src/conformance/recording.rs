@@ -44,7 +44,6 @@ pub struct Recording {
 
 /// Judging recordings.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Runs;
 
 impl Protocol for Runs {

@@ -18,7 +18,7 @@ use super::Middleware;
 
 /// What a million tokens cost, in millionths of a unit of money: 3 dollars are 3,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a table row of four prices")]
+// exhaustive: a table row of four prices
 pub struct Price {
     /// Tokens that go in, those from the vendor's cache left out.
     pub input: u64,

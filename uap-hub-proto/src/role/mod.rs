@@ -18,7 +18,6 @@ pub const SESSION_ID_KEY: &str = "x-session-id";
 
 /// The streaming calls of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the service has three")]
 pub enum Rpc {
     /// The control stream of an agent.
     Listen,

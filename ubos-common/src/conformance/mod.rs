@@ -62,7 +62,6 @@ pub trait Protocol: 'static {
 
 /// How a case reaches what it tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the three ways there are")]
 pub enum Reach {
     /// A message or byte string is shown, and the peer's verdict on it judged.
     Vector,
@@ -85,10 +84,7 @@ impl Reach {
 }
 
 /// One test of one clause.
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "kits are written as literals of it"
-)]
+// exhaustive: kits are written as literals of it
 pub struct Case<P: Protocol> {
     /// The clause that a breach breaks.
     pub clause: &'static str,
@@ -137,10 +133,7 @@ pub trait Judge<L> {
 
 /// What a judge says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the three answers of the conformance report"
-)]
+// exhaustive: the three answers of the conformance report
 pub enum Verdict {
     /// The clause was put to the test and held.
     Pass,

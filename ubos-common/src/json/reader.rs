@@ -15,7 +15,6 @@ use notes::Note;
 
 /// What kind of value begins here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "JSON has these six")]
 pub enum Kind {
     /// `null`
     Null,

@@ -7,7 +7,6 @@ use crate::violation::Level;
 
 /// What is asked of a member's presence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "named by the words of the macro")]
 pub enum Presence {
     /// Absence and null are MUST findings.
     Required,

@@ -21,7 +21,6 @@ impl LinkId {
 
 /// What a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "bytes or messages")]
 pub enum LinkKind {
     /// A byte stream, as a socket: ordered and whole until it breaks; split and joined at will.
     Stream,

@@ -10,10 +10,6 @@ use crate::error::ErrorCode;
 
 /// Never again.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "there is nothing to say about never"
-)]
 pub struct NoRetry;
 
 impl RetryStrategy for NoRetry {

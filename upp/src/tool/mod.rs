@@ -171,7 +171,7 @@ impl fmt::Debug for Extensions {
 /// Why a tool gave nothing. The model reads the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-#[expect(clippy::exhaustive_structs, reason = "a text and no more")]
+// exhaustive: a text and no more
 pub struct ToolError(pub Box<str>);
 
 impl From<&str> for ToolError {

@@ -17,7 +17,6 @@ use twin::Twin;
 
 /// Agents, as the kit sees them.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Agents;
 
 impl Protocol for Agents {

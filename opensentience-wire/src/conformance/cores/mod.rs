@@ -20,7 +20,6 @@ use twin::Twin;
 
 /// Cores, as the kit sees them.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a name for two types")]
 pub struct Cores;
 
 impl Protocol for Cores {

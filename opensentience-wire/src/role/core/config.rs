@@ -6,7 +6,6 @@ use crate::limits::{self, Limits};
 
 /// What happens to a message of an unknown type that wants no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the specification names these two")]
 pub enum UnknownTypes {
     /// It is ignored.
     #[default]

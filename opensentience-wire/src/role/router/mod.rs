@@ -157,7 +157,6 @@ pub enum Output {
 
 /// The machine has no peer that could break a protocol: no input is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(clippy::exhaustive_enums, reason = "there is nothing to add")]
 pub enum RouterError {}
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,10 +9,6 @@ use ubos_common::time::Mono;
 ///
 /// Spec: OpenSentience 4.5
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the specification names these three"
-)]
 pub enum RestartPolicy {
     /// It is not.
     #[default]

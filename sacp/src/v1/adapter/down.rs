@@ -19,7 +19,6 @@ use crate::reply::ErrReply;
 
 /// What is done about what 0.1 cannot say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the two ways there are")]
 pub enum Loss {
     /// The message is refused.
     #[default]

@@ -86,7 +86,7 @@ pub enum Input {
 
 /// A message from the hub.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each call")]
+// exhaustive: one for each call
 pub enum Inbound {
     /// On `Listen`.
     Listen(ListenResponse),
@@ -98,7 +98,7 @@ pub enum Inbound {
 
 /// A message to the hub.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each call")]
+// exhaustive: one for each call
 pub enum Outbound {
     /// On `Listen`.
     Listen(ListenRequest),

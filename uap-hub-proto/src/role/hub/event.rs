@@ -62,7 +62,7 @@ pub enum Input<'a> {
 
 /// A message from an agent.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each call")]
+// exhaustive: one for each call
 pub enum Inbound {
     /// On `Listen`.
     Listen(ListenRequest),
@@ -74,7 +74,7 @@ pub enum Inbound {
 
 /// A message to an agent.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::exhaustive_enums, reason = "one for each call")]
+// exhaustive: one for each call
 pub enum Outbound {
     /// On `Listen`.
     Listen(ListenResponse),

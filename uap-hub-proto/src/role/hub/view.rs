@@ -17,7 +17,6 @@ use crate::{
 /// Open <-> Paused -> Draining -> Closed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a hub has these four")]
 pub enum Phase {
     /// It offers jobs.
     Open,

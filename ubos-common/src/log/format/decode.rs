@@ -18,7 +18,7 @@ pub struct Chain {
 
 /// What the first bytes of a block tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "the three cases are all there are")]
+// exhaustive: the three cases are all there are
 pub enum Extent {
     /// Only zeroes: no block begins here.
     Blank,

@@ -1,0 +1,1 @@
+//! Kits for UAP hub v1.

@@ -1,0 +1,1 @@
+//! Kits for OpenSentience runtime v1.

@@ -1,0 +1,1 @@
+//! Kits for SAP V2.0.

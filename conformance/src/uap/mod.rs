@@ -1,0 +1,1 @@
+//! Kits for UAP-1.1.
