@@ -97,7 +97,7 @@ pub enum HookCall {
 #[non_exhaustive]
 pub enum HookAnswer {
     /// It was told.
-    Told,
+    Done,
     /// The stop condition's answer.
     Stop(bool),
     /// How long to wait before the question is asked; `None` where it is not asked again.

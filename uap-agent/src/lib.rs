@@ -77,14 +77,13 @@ mod subagent;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trace;
+mod trace_event;
 pub mod tree;
 
 #[cfg(all(feature = "driver", feature = "canon"))]
 pub use agent::RecordedAgent;
 #[cfg(feature = "driver")]
-pub use agent::{
-    AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,
-};
+pub use agent::{AbortHandle, Agent, AgentInput, AgentOptions, AgentStreamResult, Runtime, agent};
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]

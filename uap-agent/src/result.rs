@@ -48,3 +48,6 @@ impl AgentError {
         Box::new(Self { error, state, turn })
     }
 }
+
+/// How a run ends.
+pub(crate) type RunResult = Result<GenerateResult, Box<AgentError>>;

@@ -11,12 +11,12 @@ use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
-use super::held::{Held, Hold};
+use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
 use super::worker::Worker;
-use super::writers::Writers;
+use super::writers::WriterHistory;
 use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 
@@ -26,7 +26,7 @@ const METADATA: &str = "metadata.json";
 /// Files of one session that were put aside; beyond them the last one is replaced.
 const MOST_ASIDE: u32 = 100;
 
-type Warn = Box<dyn Fn(&CorruptFile) + Send>;
+type OnCorrupt = Box<dyn Fn(&CorruptFile) + Send>;
 
 /// A file that is no checkpoint. It was put aside, and the session has none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +73,7 @@ pub struct CorruptFile {
 ///
 /// Spec: UAP-1.1 12.3
 pub struct FileCheckpoints {
-    worker: Worker<Folder>,
+    worker: Worker<FileStore>,
 }
 
 impl FileCheckpoints {
@@ -88,12 +88,12 @@ impl FileCheckpoints {
     ///
     /// The folder cannot be made, or no thread is to be had.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
-        let folder = Folder {
+        let folder = FileStore {
             path: folder.into(),
             warn: None,
             sealing: Sealing::default(),
             max_bytes: Self::DEFAULT_MAX_BYTES,
-            held: Held::new(),
+            held: OpenSessions::new(),
         };
         fs::create_dir_all(&folder.path).map_err(failed)?;
         let worker = Worker::start(folder)?;
@@ -128,7 +128,7 @@ impl FileCheckpoints {
     }
 
     /// Does so before all that is asked from now on.
-    fn set(self, change: impl FnOnce(&mut Folder) + Send + 'static) -> Self {
+    fn set(self, change: impl FnOnce(&mut FileStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
             change(folder);
             Ok(())
@@ -171,23 +171,23 @@ impl CheckpointStore for FileCheckpoints {
 }
 
 /// What the thread has.
-struct Folder {
+struct FileStore {
     path: PathBuf,
-    warn: Option<Warn>,
+    warn: Option<OnCorrupt>,
     sealing: Sealing,
     max_bytes: usize,
-    held: Held<Session>,
+    held: OpenSessions<OpenSession>,
 }
 
 /// A session that is written.
-struct Session {
-    hold: Hold,
-    writers: Writers,
+struct OpenSession {
+    hold: SessionLock,
+    writers: WriterHistory,
     /// A save that failed, and may have come through.
     attempted: Option<Uuid>,
 }
 
-impl Folder {
+impl FileStore {
     fn of(&self, session: &str) -> Result<PathBuf, CheckpointError> {
         Ok(self.path.join(name::encode(session)?))
     }
@@ -212,16 +212,16 @@ impl Folder {
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
         let sealed_state = sealing.seal(&place(session, STATE), json.as_bytes())?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
-        let new = |hold| Session {
+        let new = |hold| OpenSession {
             hold,
-            writers: Writers::default(),
+            writers: WriterHistory::default(),
             attempted: None,
         };
-        let is_held = |open: &mut Session| open.hold.is_of(&folder);
+        let is_held = |open: &mut OpenSession| open.hold.is_of(&folder);
         if !self.held.get(session).is_some_and(is_held) {
             self.held.close(session);
             self.metadata(session)?;
-            let hold = Hold::take(&folder)?;
+            let hold = SessionLock::take(&folder)?;
             self.held.open(session, new(hold));
         }
         let found = self.metadata(session)?.map(|found| found.checkpoint_id);
@@ -333,7 +333,7 @@ impl Folder {
         }
         let _hold = match held {
             Some(hold) => hold,
-            None => Hold::take(&folder)?,
+            None => SessionLock::take(&folder)?,
         };
         unless_missing(fs::remove_dir_all(folder)).map(drop)
     }

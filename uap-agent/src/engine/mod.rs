@@ -11,6 +11,8 @@
 //! agenda: hook, event, save, ask the strategy  --> Infer | Tool | Hook | Save --> world
 //! ```
 
+mod config;
+mod effects;
 mod inference;
 mod layers;
 mod steps;
@@ -18,28 +20,28 @@ mod tools;
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
-use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
+use ubos_common::json::RawBuf;
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
-use upp::{
-    ErrorCode, List, LlmInstance, LlmRequest, Message, Messages, ModelEvent, Stamp, TokenUsage,
-    ToolCall, ToolExecution, Turn, UppError,
-};
+use upp::{ErrorCode, List, Message, Messages, Stamp, TokenUsage, ToolExecution, Turn, UppError};
 
-use crate::checkpoint::{CheckpointError, CheckpointMetadata};
+pub use config::{EngineConfig, RunStart};
+pub use effects::{CallScope, Closed, EffectId, Input, Output};
+use inference::Attempt;
+use layers::LayerCall;
+
+use crate::checkpoint::CheckpointError;
 use crate::event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
-use crate::repair::RepairPolicy;
-use crate::result::{AgentError, GenerateResult};
-use crate::state::{AgentState, StateId, SubagentExecutionTrace};
+use crate::result::{AgentError, RunResult};
+use crate::state::AgentState;
 use crate::strategy::{Outcome, StrategyRun};
-use inference::Question;
-use layers::Layer;
+use crate::trace_event::trace;
 
 /// Moves of a strategy after which the world is asked for a pause, where nothing has been asked of it: a strategy that
 /// goes on and on must hold up neither the executor nor an abort.
@@ -48,165 +50,48 @@ const MOVES: u32 = 256;
 /// Outputs that may wait before the engine takes no more input.
 const OUTBOX: usize = 1024;
 
-/// Names one effect among those of its run.
-pub type EffectId = u64;
-
-/// What the engine asks of the world, and what it tells.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Effect {
-    /// Ask the model, and answer with the first piece of what it says.
-    Infer(EffectId, LlmRequest),
-    /// Answer with the next piece.
-    More(EffectId),
-    /// Run a tool.
-    Tool(EffectId, ToolCall, CallScope),
-    /// Call a hook.
-    Hook(EffectId, HookCall),
-    /// Wait. For no time at all: let others have their turn first.
-    Sleep(EffectId, Duration),
-    /// Keep the state.
-    Save(EffectId, CheckpointMetadata, AgentState),
-    /// Drop an effect: no answer is wanted any more.
-    Cancel(EffectId),
-    /// An event for whoever listens.
-    Event(AgentStreamEvent),
-    /// A save went wrong. The run goes on; somebody should know.
-    SaveFailed(CheckpointError),
-    /// The end; nothing comes after it.
-    Finished(Result<GenerateResult, Box<AgentError>>),
-}
-
-/// Where in a run a tool is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallScope {
-    /// The step, from 1.
-    pub step: u64,
-    /// The state as it stood.
-    pub state_id: StateId,
-}
-
-/// What the world answers.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Answer {
-    /// A piece of what the model says; none where its stream ended without an answer.
-    Model(EffectId, Option<Result<ModelEvent, UppError>>),
-    /// A tool has run, and with it these agents.
-    Tool(EffectId, ToolExecution, Vec<SubagentExecutionTrace>),
-    /// A hook has been called.
-    Hook(EffectId, Result<HookAnswer, UppError>),
-    /// The question was not asked: the run ends here, well, where the model has answered before.
-    Stop(EffectId),
-    /// The time is over.
-    Slept(EffectId),
-    /// A save is done, or is not.
-    Saved(EffectId, Result<(), CheckpointError>),
-    /// The caller wants the run ended.
-    Abort,
-}
-
-/// An input came after the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the run has ended")]
-#[non_exhaustive]
-pub struct Closed;
-
-/// What a run is made with.
-#[non_exhaustive]
-pub struct EngineConfig {
-    /// The model's options.
-    pub llm: LlmInstance,
-    /// The agent that runs.
-    pub agent_id: Arc<str>,
-    /// Whether there are hooks to call.
-    pub has_hooks: bool,
-    /// How many layers of middleware stand around the run.
-    pub layers: usize,
-    /// Whether somebody says how failed questions are asked again.
-    pub retries: bool,
-    /// Whether plans are told in events of their own, beside those of the steps.
-    pub plan_events: bool,
-    /// What is done about calls and outputs that are wrong.
-    pub repair: Option<Arc<dyn RepairPolicy>>,
-    /// Whether states are to be kept.
-    pub saves: bool,
-    /// Under which session; stands in the state's metadata.
-    pub session_id: Option<Arc<str>>,
-    /// Makes every id of the run.
-    pub ids: IdSource,
-}
-
-impl fmt::Debug for EngineConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineConfig")
-            .field("llm", &self.llm)
-            .field("agent_id", &self.agent_id)
-            .field("layers", &self.layers)
-            .field("session_id", &self.session_id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl EngineConfig {
-    /// A run without hooks, middleware, session or saves.
-    #[must_use]
-    pub fn new(llm: LlmInstance, agent_id: impl Into<Arc<str>>, ids: IdSource) -> Self {
-        Self {
-            llm,
-            agent_id: agent_id.into(),
-            has_hooks: false,
-            layers: 0,
-            retries: false,
-            plan_events: false,
-            repair: None,
-            saves: false,
-            session_id: None,
-            ids,
-        }
-    }
-}
-
 /// One run of an agent.
 pub struct Engine {
     config: EngineConfig,
+    ids: IdSource,
+    agent_id: Arc<str>,
+    session_id: Option<Arc<str>>,
     strategy: Box<dyn StrategyRun>,
     context: MiddlewareContext,
     /// Layers of middleware that the run has come through.
     entered: usize,
-    stage: Stage,
+    stage: RunStage,
     state: AgentState,
     /// Whether the input is in the state.
     has_input: bool,
     step: u64,
-    added: Added,
-    agenda: VecDeque<Op>,
+    added: TurnParts,
+    agenda: VecDeque<AgendaItem>,
     phase: Phase,
     /// Moves of the strategy since the last answer.
     moves: u32,
     /// What the strategy says in the question that is out; joins the state together with its answer.
     prompt: Option<Message>,
     /// A round of tool calls that is about to be told.
-    pending: Option<Box<tools::Round>>,
+    pending: Option<Box<tools::ToolRound>>,
     effects: EffectId,
     tool_rounds: u64,
     /// How often the question that is out has been asked again for its output's sake.
     output_attempts: u32,
-    out: Outbox<Effect>,
+    out: Outbox<Output>,
 }
 
 /// What the run has added so far.
 #[derive(Default)]
-struct Added {
+struct TurnParts {
     messages: Messages,
     executions: List<ToolExecution>,
     usage: TokenUsage,
     cycles: u64,
-    data: Option<ubos_common::json::RawBuf>,
+    data: Option<RawBuf>,
 }
 
-impl Added {
+impl TurnParts {
     fn turn(&self) -> Option<Turn> {
         let (messages, executions) = (self.messages.clone(), self.executions.clone());
         let mut turn = Turn::new(messages, executions, self.usage.clone(), self.cycles).ok()?;
@@ -216,7 +101,7 @@ impl Added {
 }
 
 /// What is still to be done before the strategy is asked again, or to ask it.
-enum Op {
+enum AgendaItem {
     Hook(HookCall),
     Event(UapEventType, EventData),
     Save,
@@ -240,7 +125,7 @@ enum Op {
 ///    +---------+---------+----> errors pass the layers that were entered, outwards
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum RunStage {
     Before,
     Running,
     After,
@@ -249,53 +134,56 @@ enum Stage {
 /// What the engine waits for.
 ///
 /// ```text
-/// Layer (before) -> Idle <-> (Asking, Sleeping,) Inferring -> Idle | Tools -> Idle
-/// Idle <-> Hook, Saving, Pausing;  any -> Failing (the error hook) -> Layer (after, caught) -> Closed
+/// LayerCall (before) -> Idle <-> (Asking, Sleeping,) Inferring -> Idle | Tools -> Idle
+/// Idle <-> Hook, Saving, Pausing;  any -> Failing (the error hook) -> LayerCall (after, caught) -> Closed
 /// ```
 enum Phase {
     Idle,
     /// Whether, and when, the question may be asked.
-    Asking(EffectId, Box<Question>),
-    Sleeping(EffectId, Box<Question>),
-    Inferring(EffectId, Box<Question>),
-    Tools(Box<tools::Round>),
+    Asking(EffectId, Box<Attempt>),
+    Sleeping(EffectId, Box<Attempt>),
+    Inferring(EffectId, Box<Attempt>),
+    Tools(Box<tools::ToolRound>),
     Hook(EffectId),
     Saving(EffectId),
     Pausing(EffectId),
     Failing(EffectId, Box<AgentError>),
-    Layer(EffectId, Layer),
+    Layer(EffectId, LayerCall),
     Closed,
 }
 
 impl Engine {
-    /// A run from a state, with an input.
+    /// Starts a run. `ids` provides every id of the run.
     #[must_use]
     pub fn new(
         now: Now,
-        mut config: EngineConfig,
+        config: EngineConfig,
         strategy: Box<dyn StrategyRun>,
-        state: &AgentState,
-        input: Message,
+        mut ids: IdSource,
+        start: RunStart,
     ) -> Self {
         let context = MiddlewareContext {
-            agent_id: Arc::clone(&config.agent_id),
-            system: config.llm.options().system.clone(),
-            input,
-            state: state.clone(),
+            agent_id: Arc::clone(&start.agent_id),
+            system: config.llm.options().system().cloned(),
+            input: start.input,
+            state: start.state.clone(),
             metadata: BTreeMap::new(),
             now,
-            ids: IdSource::seeded(config.ids.bits()),
+            ids: IdSource::seeded(ids.bits()),
         };
         let mut engine = Self {
             config,
+            ids,
+            agent_id: start.agent_id,
+            session_id: start.session_id,
             strategy,
             context,
             entered: 0,
-            stage: Stage::Before,
-            state: state.clone(),
+            stage: RunStage::Before,
+            state: start.state,
             has_input: false,
             step: 0,
-            added: Added::default(),
+            added: TurnParts::default(),
             agenda: VecDeque::new(),
             phase: Phase::Idle,
             moves: 0,
@@ -311,32 +199,53 @@ impl Engine {
         engine
     }
 
-    /// Takes an answer. One to an effect that is not waited for is void.
+    /// Takes the result of an effect, or an abort. The result of an effect that was cancelled is ignored.
     ///
     /// # Errors
     ///
-    /// The run has ended.
-    pub fn handle_answer(&mut self, now: Now, answer: Answer) -> Result<(), Closed> {
+    /// [`Closed`] after the run has ended.
+    pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Closed> {
         if matches!(self.phase, Phase::Closed) {
             return Err(Closed);
         }
         self.moves = 0;
-        match answer {
-            Answer::Model(id, item) => self.on_model(now, id, item),
-            Answer::Tool(id, execution, traces) => self.on_tool(now, id, execution, traces),
-            Answer::Stop(id) => self.on_stop(now, id),
-            Answer::Hook(id, answer) => self.on_hook(now, id, answer),
-            Answer::Saved(id, result) => self.on_saved(id, result),
-            Answer::Slept(id) => self.on_slept(id),
-            Answer::Abort => self.on_abort(now),
+        match input {
+            Input::Model(id, item) => self.on_model(now, id, item),
+            Input::Tool(id, execution, traces) => self.on_tool(now, id, execution, traces),
+            Input::Stop(id) => self.on_stop(now, id),
+            Input::Hook(id, answer) => self.on_hook(now, id, answer),
+            Input::Saved(id, result) => self.on_saved(id, result),
+            Input::Slept(id) => self.on_slept(id),
+            Input::Abort => self.on_abort(now),
         }
         self.advance(now);
         Ok(())
     }
 
-    /// The next effect.
-    pub fn poll_effect(&mut self) -> Option<Effect> {
+    /// Does nothing: an engine has no timeouts, because waiting is an effect.
+    pub const fn handle_timeout(&mut self, _now: Now) {}
+
+    /// The next output, or `None` when there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
         self.out.pop()
+    }
+
+    /// Always `None`: an engine has no timeouts.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Mono> {
+        None
+    }
+
+    /// Whether the engine takes input: the run has not ended, and its outputs were drained.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
+        !matches!(self.phase, Phase::Closed) && !self.out.is_full()
+    }
+
+    /// Whether the run has ended and every output was taken.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed) && self.out.is_empty()
     }
 
     /// The state as it stands.
@@ -345,9 +254,9 @@ impl Engine {
         &self.state
     }
 
-    /// The error that a run ends with which nobody goes on with: the state and the turn as they stand.
+    /// An error of the run, with the state and the turn so far.
     #[cfg(feature = "canon")]
-    pub(crate) fn abandon(&self, error: UppError) -> Box<AgentError> {
+    pub(crate) fn error(&self, error: UppError) -> Box<AgentError> {
         AgentError::new(error, self.state.clone(), self.added.turn())
     }
 
@@ -382,7 +291,7 @@ impl Engine {
         if matches!(self.phase, Phase::Saving(waited) if waited == id) {
             self.phase = Phase::Idle;
             if let Err(error) = result {
-                self.out.push(Effect::SaveFailed(error));
+                self.out.push(Output::SaveFailed(error));
             }
         }
     }
@@ -390,7 +299,7 @@ impl Engine {
     fn on_abort(&mut self, now: Now) {
         let is_failing = matches!(
             self.phase,
-            Phase::Failing(..) | Phase::Layer(_, Layer::Caught(..))
+            Phase::Failing(..) | Phase::Layer(_, LayerCall::Caught(..))
         );
         if !is_failing {
             self.fail(now, UppError::cancelled("uap"));
@@ -400,14 +309,14 @@ impl Engine {
     /// Ends the run with an error, unless a hook recovers.
     fn fail(&mut self, now: Now, error: UppError) {
         for id in self.running() {
-            self.out.push(Effect::Cancel(id));
+            self.out.push(Output::Cancel(id));
         }
         self.agenda.clear();
         let failure = AgentError::new(error, self.state.clone(), self.added.turn());
-        if self.config.has_hooks && self.stage == Stage::Running {
+        if self.config.hooks && self.stage == RunStage::Running {
             let id = self.next_effect();
             self.out
-                .push(Effect::Hook(id, HookCall::Error(failure.clone())));
+                .push(Output::Hook(id, HookCall::Error(failure.clone())));
             self.phase = Phase::Failing(id, failure);
         } else {
             self.catch(now, self.entered, failure);
@@ -428,10 +337,10 @@ impl Engine {
         }
     }
 
-    fn close(&mut self, result: Result<GenerateResult, Box<AgentError>>) {
+    fn close(&mut self, result: RunResult) {
         self.agenda.clear();
         self.phase = Phase::Closed;
-        self.out.push(Effect::Finished(result));
+        self.out.push(Output::Finished(result));
     }
 
     const fn next_effect(&mut self) -> EffectId {
@@ -452,18 +361,18 @@ impl Engine {
             events.insert(usize::from(is_start), planned);
         }
         for (event_type, data) in events {
-            let agent = Arc::clone(&self.config.agent_id);
+            let agent = Arc::clone(&self.agent_id);
             let event = UapEvent::new(event_type, self.step, agent, data);
-            self.out.push(Effect::Event(AgentStreamEvent::Uap(event)));
+            self.out.push(Output::Event(AgentStreamEvent::Uap(event)));
         }
     }
 
     fn stamp(&mut self, now: Now) -> Stamp {
-        Stamp::new(&mut self.config.ids, now.wall)
+        Stamp::new(&mut self.ids, now.wall)
     }
 
     fn refuse(&self, code: ErrorCode, what: &str) -> UppError {
-        UppError::new(code, self.config.llm.options().model.provider(), what)
+        UppError::new(code, self.config.llm.options().model().provider(), what)
     }
 }
 
@@ -501,30 +410,32 @@ fn plan_event(event_type: &UapEventType, data: &EventData) -> Option<(UapEventTy
 }
 
 impl Machine for Engine {
-    type Input<'a> = Answer;
-    type Output = Effect;
+    type Input<'a> = Input;
+    type Output = Output;
     type Error = Closed;
 
-    fn handle_input(&mut self, now: Now, answer: Answer) -> Result<(), Closed> {
-        self.handle_answer(now, answer)
+    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Closed> {
+        self.handle_input(now, input)
     }
 
-    fn handle_timeout(&mut self, _now: Now) {}
+    fn handle_timeout(&mut self, now: Now) {
+        self.handle_timeout(now);
+    }
 
-    fn poll_output(&mut self) -> Option<Effect> {
-        self.poll_effect()
+    fn poll_output(&mut self) -> Option<Output> {
+        self.poll_output()
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        None
+        self.poll_timeout()
     }
 
     fn accepts_input(&self) -> bool {
-        !matches!(self.phase, Phase::Closed) && !self.out.is_full()
+        self.accepts_input()
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.phase, Phase::Closed) && self.out.is_empty()
+        self.is_closed()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where two runs part.
 
-use super::entry::{Begin, Entry};
+use super::entry::{BeginEntry, Entry};
 use super::recording::Recording;
 use crate::engine::EffectId;
 
@@ -28,14 +28,14 @@ pub enum Difference {
         what: String,
     },
     /// They asked for something else.
-    Question {
+    RecordedEffect {
         /// The first run's effect; none where it has ended.
         left: Option<(EffectId, &'static str)>,
         /// The second run's.
         right: Option<(EffectId, &'static str)>,
     },
     /// They were answered otherwise.
-    Answer {
+    Input {
         /// To which effect of the first run; none for an abort.
         effect: Option<EffectId>,
         /// What kind of effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
@@ -72,8 +72,8 @@ pub(super) fn diff(left: &Recording, right: &Recording) -> Diff {
     diff
 }
 
-fn beginning<'a>(left: &'a Begin, right: &'a Begin) -> Option<&'a str> {
-    let texts = |begin: &Begin| -> Vec<String> {
+fn beginning<'a>(left: &'a BeginEntry, right: &'a BeginEntry) -> Option<&'a str> {
+    let texts = |begin: &BeginEntry| -> Vec<String> {
         begin
             .state
             .messages()
@@ -104,16 +104,17 @@ fn beginning<'a>(left: &'a Begin, right: &'a Begin) -> Option<&'a str> {
 fn entries(left: &Entry, right: &Entry) -> Option<Difference> {
     match (left, right) {
         (Entry::Effect(l), Entry::Effect(r)) => {
-            let same = l.kind == r.kind && l.print.content == r.print.content;
+            let same = l.kind == r.kind && l.fingerprint.content == r.fingerprint.content;
             (!same).then(|| question(left, right))
         }
         (Entry::Answer(l), Entry::Answer(r)) => {
-            let same = l.said.kind() == r.said.kind() && l.said.content() == r.said.content();
-            let (effect, kind) = (l.id, l.said.kind().unwrap_or("abort"));
+            let same =
+                l.result.kind() == r.result.kind() && l.result.content() == r.result.content();
+            let (effect, kind) = (l.id, l.result.kind().unwrap_or("abort"));
             (!same).then_some(Difference::Answer { effect, kind })
         }
         (Entry::End(l), Entry::End(r)) => {
-            let same = l.success == r.success && l.print.content == r.print.content;
+            let same = l.success == r.success && l.fingerprint.content == r.fingerprint.content;
             (!same).then_some(Difference::End)
         }
         _ => Some(question(left, right)),

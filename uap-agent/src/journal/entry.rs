@@ -11,8 +11,8 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 use upp::Message;
 
-use super::answer::{AnswerJson, Findings, Said, object};
-use super::print::Print;
+use super::answer::{AnswerJson, EffectResult, Findings, object};
+use super::fingerprint::Fingerprint;
 use crate::engine::EffectId;
 use crate::state::AgentState;
 
@@ -23,20 +23,20 @@ const VERSION: u64 = 1;
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
     /// The first one, and no other.
-    Begin(Box<Begin>),
+    Begin(Box<BeginEntry>),
     /// Something was asked of the world.
-    Effect(Asked),
+    Effect(EffectEntry),
     /// The world answered.
-    Answer(Told),
+    Answer(AnswerEntry),
     /// Somebody goes on with the run, and asks again what has no answer.
     Resumed,
     /// The run has ended.
-    End(Ended),
+    End(EndEntry),
 }
 
 /// How a run began: what it takes to begin it again.
 #[derive(Clone, Debug)]
-pub(super) struct Begin {
+pub(super) struct BeginEntry {
     pub(super) at: Now,
     pub(super) agent_id: Arc<str>,
     pub(super) session_id: Option<Arc<str>>,
@@ -53,30 +53,30 @@ pub(super) struct Begin {
     /// Of all ids that the run makes.
     pub(super) seed: u64,
     /// Fingerprints of what the program gives to every question.
-    pub(super) program: BTreeMap<String, Hex>,
+    pub(super) program: BTreeMap<String, HexDigest>,
     pub(super) input: Message,
     pub(super) state: AgentState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct EffectEntry {
     pub(super) id: EffectId,
     pub(super) kind: Kind,
-    pub(super) print: Print,
+    pub(super) fingerprint: Fingerprint,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct AnswerEntry {
     pub(super) at: Now,
     /// None for an abort.
     pub(super) id: Option<EffectId>,
-    pub(super) said: Said,
+    pub(super) result: EffectResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct EndEntry {
     pub(super) success: bool,
-    pub(super) print: Print,
+    pub(super) fingerprint: Fingerprint,
 }
 
 /// What an effect asks for.
@@ -113,22 +113,28 @@ impl Entry {
         let mut json = EntryJson::new(n);
         match self {
             Self::Begin(begin) => {
-                json.at = Some(At(begin.at));
+                json.at = Some(Clocks(begin.at));
                 json.begin = Some(begin.json());
             }
-            Self::Effect(asked) => {
-                let (whole, content) = (Hex(asked.print.whole), Hex(asked.print.content));
-                let kind = asked.kind.as_str().into();
-                json.effect = Some(EffectJson::new(asked.id, kind, whole, content));
+            Self::Effect(effect) => {
+                let (whole, content) = (
+                    HexDigest(effect.fingerprint.whole),
+                    HexDigest(effect.fingerprint.content),
+                );
+                let kind = effect.kind.as_str().into();
+                json.effect = Some(EffectJson::new(effect.id, kind, whole, content));
             }
-            Self::Answer(told) => {
-                json.at = Some(At(told.at));
-                json.answer = Some(told.said.json(told.id));
+            Self::Answer(answer) => {
+                json.at = Some(Clocks(answer.at));
+                json.answer = Some(answer.result.json(answer.id));
             }
             Self::Resumed => json.resumed = Some(true),
-            Self::End(ended) => {
-                let (whole, content) = (Hex(ended.print.whole), Hex(ended.print.content));
-                json.end = Some(EndJson::new(ended.success, whole, content));
+            Self::End(end) => {
+                let (whole, content) = (
+                    HexDigest(end.fingerprint.whole),
+                    HexDigest(end.fingerprint.content),
+                );
+                json.end = Some(EndJson::new(end.success, whole, content));
             }
         }
         object(&json)
@@ -152,16 +158,16 @@ impl Entry {
             (Some(begin), None, None, None, None) => begin.read(at, &mut findings),
             (None, Some(effect), None, None, None) => effect.read(&mut findings),
             (None, None, Some(answer), None, None) => match answer.read(limits) {
-                Ok((id, said)) => Some(Self::Answer(Told { at, id, said })),
+                Ok((id, result)) => Some(Self::Answer(AnswerEntry { at, id, result })),
                 Err(error) => {
                     findings.take("/answer", error);
                     None
                 }
             },
             (None, None, None, Some(_), None) => Some(Self::Resumed),
-            (None, None, None, None, Some(end)) => Some(Self::End(Ended {
+            (None, None, None, None, Some(end)) => Some(Self::End(EndEntry {
                 success: end.success,
-                print: Print {
+                fingerprint: Fingerprint {
                     whole: end.print.0,
                     content: end.content.0,
                 },
@@ -179,7 +185,7 @@ impl Entry {
     }
 }
 
-impl Begin {
+impl BeginEntry {
     fn json(&self) -> BeginJson {
         let mut json = BeginJson::new(
             VERSION,
@@ -213,7 +219,7 @@ impl BeginJson {
             findings.refuse("/begin/seed", "16 hexadecimal digits wanted");
         }
         let state = findings.state("/begin/state", &self.state);
-        Some(Entry::Begin(Box::new(Begin {
+        Some(Entry::Begin(Box::new(BeginEntry {
             at,
             agent_id: self.agent_id,
             session_id: self.session_id,
@@ -238,10 +244,10 @@ impl EffectJson {
         if kind.is_none() {
             findings.refuse("/effect/kind", "infer, tool, hook, sleep or save wanted");
         }
-        Some(Entry::Effect(Asked {
+        Some(Entry::Effect(EffectEntry {
             id: self.id,
             kind: kind?,
-            print: Print {
+            fingerprint: Fingerprint {
                 whole: self.print.0,
                 content: self.content.0,
             },
@@ -255,7 +261,7 @@ ubos_common::wire! {
         /// Its place in the journal, from 0.
         required n: u64 = "n", "UAP-12-5";
         /// When; of the beginning and of answers.
-        nullable at: At = "at", "UAP-12-5";
+        nullable at: Clocks = "at", "UAP-12-5";
         /// The first entry.
         nullable begin: BeginJson = "begin", "UAP-12-5";
         /// A question.
@@ -295,7 +301,7 @@ ubos_common::wire! {
         /// Of all ids, 16 hexadecimal digits.
         required seed: String = "seed", "UAP-12-5";
         /// Fingerprints of model, tools and texts.
-        required program: BTreeMap<String, Hex> = "program", "UAP-12-5";
+        required program: BTreeMap<String, HexDigest> = "program", "UAP-12-5";
         /// What was asked.
         required input: Message = "input", "UAP-12-5";
         /// Without the input.
@@ -311,9 +317,9 @@ ubos_common::wire! {
         /// infer, tool, hook, sleep or save.
         required kind: Box<str> = "kind", "UAP-12-5";
         /// Of all of it.
-        required print: Hex = "print", "UAP-12-5";
+        required print: HexDigest = "print", "UAP-12-5";
         /// Without ids and times.
-        required content: Hex = "content", "UAP-12-5";
+        required content: HexDigest = "content", "UAP-12-5";
     }
 }
 
@@ -323,17 +329,17 @@ ubos_common::wire! {
         /// Whether it came to a result.
         required success: bool = "success", "UAP-12-5";
         /// Of all of it.
-        required print: Hex = "print", "UAP-12-5";
+        required print: HexDigest = "print", "UAP-12-5";
         /// Without ids and times.
-        required content: Hex = "content", "UAP-12-5";
+        required content: HexDigest = "content", "UAP-12-5";
     }
 }
 
 /// A digest as 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hex(pub(super) Digest);
+pub(super) struct HexDigest(pub(super) Digest);
 
-impl<'a> Read<'a> for Hex {
+impl<'a> Read<'a> for HexDigest {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.str()?;
@@ -342,7 +348,7 @@ impl<'a> Read<'a> for Hex {
     }
 }
 
-impl Write for Hex {
+impl Write for HexDigest {
     fn write(&self, out: &mut Vec<u8>) {
         escape_into(out, &self.0.to_string());
     }
@@ -350,11 +356,11 @@ impl Write for Hex {
 
 /// Both clocks: nanoseconds of the monotonic one, and the calendar's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct At(Now);
+struct Clocks(Now);
 
 ubos_common::wire! {
     /// Both clocks.
-    struct AtJson {
+    struct ClocksJson {
         /// Nanoseconds.
         required mono: u64 = "mono", "UAP-12-5";
         /// To the second.
@@ -362,14 +368,14 @@ ubos_common::wire! {
     }
 }
 
-impl<'a> Read<'a> for At {
+impl<'a> Read<'a> for Clocks {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        let at = AtJson::read(reader)?;
+        let at = ClocksJson::read(reader)?;
         Ok(Self(Now::new(Mono::from_nanos(at.mono), at.wall)))
     }
 }
 
-impl Write for At {
+impl Write for Clocks {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
         object.member("mono", &self.0.mono.as_nanos());

@@ -56,12 +56,12 @@ mod answer;
 mod check;
 mod diff;
 mod entry;
-mod feed;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 mod files;
-mod print;
+mod fingerprint;
+mod playback;
 mod program;
-mod recorder;
+pub mod recorder;
 mod recording;
 
 use std::sync::{Mutex, PoisonError};
@@ -74,9 +74,9 @@ pub use check::{Cut, JournalFault, ResumeCheck, ResumeFault, check_journal, chec
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use files::FileJournal;
-pub use program::{Program, RunStart};
-pub use recorder::{Recorder, RecorderInput, RecorderOutput};
-pub use recording::{Question, Recording, Replay};
+pub use program::Program;
+pub use recorder::Recorder;
+pub use recording::{RecordedEffect, Recording, Replay};
 
 use crate::engine::EffectId;
 
@@ -117,7 +117,7 @@ pub enum JournalError {
     },
     /// An entry cannot stand where it stands.
     #[error("entry {entry}: {what}")]
-    Order {
+    EntryOrder {
         /// Its place, from 0.
         entry: u64,
         /// What is wrong.

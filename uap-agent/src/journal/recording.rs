@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use ubos_common::json::{Limits, RawObject};
 
-use super::answer::Said;
+use super::answer::EffectResult;
 use super::diff::{Diff, diff};
-use super::entry::{Begin, Entry, Kind, Told};
-use super::feed::Feed;
+use super::entry::{AnswerEntry, BeginEntry, Entry, Kind};
+use super::playback::Playback;
 use super::program::Program;
 use super::recorder::Recorder;
 use super::{Journal, JournalError};
-use crate::engine::{Answer, EffectId};
+use crate::engine::{EffectId, Input};
 use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
@@ -21,7 +21,7 @@ use crate::state::AgentState;
 /// See the [module](super) for what it is good for.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    pub(super) begin: Box<Begin>,
+    pub(super) begin: Box<BeginEntry>,
     /// All that follows. That the run was resumed is left aside.
     pub(super) entries: Vec<Entry>,
     /// Entries of the journal.
@@ -31,7 +31,7 @@ pub struct Recording {
 /// What a run asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Question {
+pub struct RecordedEffect {
     /// The effect.
     pub effect: EffectId,
     /// `infer`, `tool`, `hook`, `sleep` or `save`.
@@ -67,7 +67,7 @@ impl Recording {
     /// An entry is none, or cannot stand where it stands.
     pub fn from_entries(entries: &[RawObject]) -> Result<Self, JournalError> {
         let limits = limits();
-        let mut order = Order::default();
+        let mut order = EntryOrder::default();
         let mut read = Vec::with_capacity(entries.len());
         for (n, raw) in (0..).zip(entries) {
             let entry = Entry::read_at(n, raw, &limits);
@@ -124,9 +124,9 @@ impl Recording {
     }
 
     /// All that was asked for, in order.
-    pub fn questions(&self) -> impl Iterator<Item = Question> {
+    pub fn questions(&self) -> impl Iterator<Item = RecordedEffect> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Effect(asked) => Some(Question {
+            Entry::Effect(asked) => Some(RecordedEffect {
                 effect: asked.id,
                 kind: asked.kind.as_str(),
             }),
@@ -136,21 +136,23 @@ impl Recording {
 
     /// The answer that is recorded to a question.
     #[must_use]
-    pub fn answer(&self, effect: EffectId) -> Option<Answer> {
+    pub fn answer(&self, effect: EffectId) -> Option<Input> {
         self.entries.iter().find_map(|entry| match entry {
-            Entry::Answer(told) if told.id == Some(effect) => Some(told.said.answer(effect)),
+            Entry::Answer(answer) if answer.id == Some(effect) => {
+                Some(answer.result.answer(effect))
+            }
             _ => None,
         })
     }
 
     /// What was asked for and has no answer: when the run is resumed, it is asked for again. A tool among it may have run.
     #[must_use]
-    pub fn outstanding(&self) -> Vec<Question> {
+    pub fn outstanding(&self) -> Vec<RecordedEffect> {
         let mut asked = BTreeMap::new();
         for entry in &self.entries {
             match entry {
                 Entry::Effect(effect) => drop(asked.insert(effect.id, effect.kind)),
-                Entry::Answer(told) => match told.id {
+                Entry::Answer(answer) => match answer.id {
                     Some(id) => drop(asked.remove(&id)),
                     // An abort ends what is under way.
                     None => asked.clear(),
@@ -159,7 +161,7 @@ impl Recording {
                 Entry::Begin(_) | Entry::Resumed => {}
             }
         }
-        let outstanding = |(effect, kind): (EffectId, Kind)| Question {
+        let outstanding = |(effect, kind): (EffectId, Kind)| RecordedEffect {
             effect,
             kind: kind.as_str(),
         };
@@ -171,7 +173,7 @@ impl Recording {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use uap_agent::engine::Answer;
+    /// use uap_agent::engine::Input;
     /// use uap_agent::journal::{Journal, MemoryJournal, Recording};
     /// use uap_agent::{AgentOptions, agent};
     /// use upp::{FnTool, Message, Reply, ScriptedModel, Tool, json_text, object};
@@ -191,9 +193,9 @@ impl Recording {
     ///
     /// let recording = Recording::load(journal.as_ref()).await?;
     /// let call = recording.questions().find(|asked| asked.kind == "tool").expect("a tool was called");
-    /// let Some(Answer::Tool(id, mut execution, traces)) = recording.answer(call.effect) else { panic!() };
+    /// let Some(Input::Tool(id, mut execution, traces)) = recording.answer(call.effect) else { panic!() };
     /// execution.result = json_text("sun");
-    /// let forked = recording.fork(&Answer::Tool(id, execution, traces))?;
+    /// let forked = recording.fork(&Input::Tool(id, execution, traces))?;
     ///
     /// let other = Arc::new(MemoryJournal::default());
     /// other.append(0, forked.to_entries()).await?;
@@ -206,25 +208,25 @@ impl Recording {
     /// # Errors
     ///
     /// No answer to this effect is recorded, or one of another kind.
-    pub fn fork(&self, answer: &Answer) -> Result<Self, JournalError> {
+    pub fn fork(&self, answer: &Input) -> Result<Self, JournalError> {
         let refuse = |entry: usize, what| {
             let entry = entry as u64;
             Err(JournalError::Order { entry, what })
         };
-        let Some((Some(id), said)) = Said::of(answer, false) else {
+        let Some((Some(id), result)) = EffectResult::of(answer, false) else {
             return refuse(0, "a whole answer to an effect wanted in its place");
         };
-        let is_it = |entry: &Entry| matches!(entry, Entry::Answer(told) if told.id == Some(id));
+        let is_it = |entry: &Entry| matches!(entry, Entry::Answer(answer) if answer.id == Some(id));
         let Some(place) = self.entries.iter().position(is_it) else {
             return refuse(self.entries.len(), "no answer to this effect is recorded");
         };
         let mut entries: Vec<Entry> = self.entries.iter().take(place).cloned().collect();
         if let Some(Entry::Answer(old)) = self.entries.get(place) {
-            if old.said.kind() != said.kind() {
+            if old.result.kind() != result.kind() {
                 return refuse(place + 1, "an answer to an effect of this kind wanted");
             }
             let (at, id) = (old.at, Some(id));
-            entries.push(Entry::Answer(Told { at, id, said }));
+            entries.push(Entry::Answer(AnswerEntry { at, id, result }));
         }
         Ok(Self {
             begin: self.begin.clone(),
@@ -245,16 +247,16 @@ impl Recording {
     ///
     /// The program is not the one whose run it is, or asks for something else than it did.
     pub fn replay(&self, program: &Program) -> Result<Replay, JournalError> {
-        let mut feed = Feed::new(program, &self.begin, true)?;
+        let mut playback = Playback::new(program, &self.begin, true)?;
         let mut states = vec![self.begin.state.clone()];
         for (n, entry) in (1..).zip(&self.entries) {
-            feed.take(n, entry)?;
-            let state = feed.state();
+            playback.take(n, entry)?;
+            let state = playback.state();
             if states.last().map(AgentState::id) != Some(state.id()) {
                 states.push(state.clone());
             }
         }
-        let (events, result) = feed.finish();
+        let (events, result) = playback.finish();
         Ok(Replay {
             events,
             states,
@@ -268,11 +270,11 @@ impl Recording {
     ///
     /// As [`Recording::replay`]. Nothing has been done then.
     pub fn resume(&self, program: &Program) -> Result<Recorder, JournalError> {
-        let mut feed = Feed::new(program, &self.begin, false)?;
+        let mut playback = Playback::new(program, &self.begin, false)?;
         for (n, entry) in (1..).zip(&self.entries) {
-            feed.take(n, entry)?;
+            playback.take(n, entry)?;
         }
-        Ok(Recorder::resume(feed, self.written))
+        Ok(Recorder::resume(playback, self.written))
     }
 }
 
@@ -289,12 +291,12 @@ pub(super) fn limits() -> Limits {
 
 /// Whether entries stand in an order that a run writes.
 #[derive(Default)]
-struct Order {
+struct EntryOrder {
     asked: BTreeMap<EffectId, Option<Kind>>,
     ended: bool,
 }
 
-impl Order {
+impl EntryOrder {
     fn check(&mut self, n: u64, entry: &Entry) -> Result<(), &'static str> {
         if self.ended {
             return Err("an entry behind the end");
@@ -309,10 +311,10 @@ impl Order {
                     return Err("a second effect of this id");
                 }
             }
-            Entry::Answer(told) => {
-                let Some(id) = told.id else { return Ok(()) };
+            Entry::Answer(answer) => {
+                let Some(id) = answer.id else { return Ok(()) };
                 let kind = self.asked.get_mut(&id).and_then(Option::take);
-                if kind.map(Kind::as_str) != told.said.kind() {
+                if kind.map(Kind::as_str) != answer.result.kind() {
                     return Err("an answer that nothing before it asks for");
                 }
             }

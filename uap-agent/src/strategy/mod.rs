@@ -38,7 +38,7 @@ pub trait ExecutionStrategy: Send + Sync {
 /// One run of a strategy. It is deterministic: the same outcomes give the same moves.
 pub trait StrategyRun: Send + Sync {
     /// What is next, after what happened.
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move;
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command;
 }
 
 /// What a strategy sees of the run.
@@ -50,7 +50,7 @@ pub struct ExecutionContext<'a> {
     /// Whose run it is.
     pub agent_id: &'a str,
     /// What the user says. It joins the state when the first step begins, unless the strategy has put it there with
-    /// [`Move::Append`].
+    /// [`Command::Append`].
     pub input: &'a Message,
     /// The state as it stands; when the run begins, as it was given.
     pub state: &'a AgentState,
@@ -68,72 +68,72 @@ impl ExecutionContext<'_> {
     /// What the model can do.
     #[must_use]
     pub fn capabilities(&self) -> LlmCapabilities {
-        self.llm.options().model.capabilities()
+        self.llm.options().model().capabilities()
     }
 }
 
-/// What happened since the last move.
+/// What the last command of a strategy led to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The run begins: the state is the one that was given, without the input.
-    Began,
-    /// The step has begun.
+    /// The run has started. The state is the one it starts from, without the input.
+    Started,
+    /// The step has started.
     StepStarted,
-    /// The model has answered.
+    /// The model has responded.
     #[non_exhaustive]
     Inferred {
-        /// What it said.
+        /// The response.
         response: Box<LlmResponse>,
-        /// Whether it called tools, and they have run.
+        /// Whether the response called tools, which have run.
         ran_tools: bool,
     },
-    /// The model gave no answer. A strategy that cannot do without gives [`Move::Fail`].
+    /// The inference failed. A strategy that needs the response returns [`Command::Fail`].
     Failed(UppError),
-    /// Messages, reasoning or plan are in the state.
-    Kept,
-    /// The step is over, hooks have been told, the state is saved, and nothing says stop.
+    /// Messages, reasoning or a plan were added to the state.
+    Applied,
+    /// The step has ended: hooks were called, the state is saved, and the stop condition does not hold.
     StepEnded,
 }
 
-/// What is next.
+/// What a strategy does next.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Move {
-    /// Begin the next step; the data goes into its event.
+pub enum Command {
+    /// Start the next step. The data becomes part of its event.
     StartStep(EventData),
-    /// Ask the model; where it calls tools that it was offered, they run.
+    /// Send a request to the model. Tools that it calls are run.
     Infer(Inference),
-    /// Put messages into the state; all but the run's input are part of its turn.
+    /// Add messages to the state. All but the run's input become part of its turn.
     Append(Vec<Message>),
-    /// Keep a piece of reasoning in the state.
+    /// Add reasoning to the state.
     Reason(Arc<str>),
-    /// Keep a plan in the state.
+    /// Set the plan of the state.
     Plan(Vec<PlanStep>),
-    /// End the step; the data goes into its event.
+    /// End the step. The data becomes part of its event.
     EndStep(EventData),
-    /// The run has come to its end.
+    /// End the run with its result.
     Finish,
-    /// The run has come to nothing.
+    /// End the run with an error.
     Fail(UppError),
 }
 
-/// One question to the model.
+/// One request of a strategy to the model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inference {
-    /// What it is for; stands in the metadata of the messages that the strategy brings in.
+    /// The purpose of the request, recorded in the metadata of the messages that the strategy adds.
     pub phase: &'static str,
-    /// What the strategy says to the model, behind the conversation; absent where that is enough.
+    /// A prompt that is sent after the conversation.
     pub prompt: Option<Arc<str>>,
-    /// Whether this is the developer's own call: tools are offered, and the answer may be the run's.
+    /// Whether the request is an action: tools are offered, and the response may be the result of the run.
     pub is_action: bool,
-    /// The schema of the answer, in place of the developer's, which actions alone have.
+    /// A schema of the response, instead of the schema in the options, which applies to actions only.
     pub structure: Option<Arc<RawObject>>,
 }
 
 impl Inference {
-    /// The developer's own call: with tools and structure, and nothing said beside the conversation.
+    /// An action: with tools and the structure of the options, and without a prompt.
     #[must_use]
     pub const fn action() -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Inference {
         }
     }
 
-    /// A call of the strategy's: without tools, behind a prompt.
+    /// A request of the strategy itself: with a prompt, and without tools.
     pub fn aside(phase: &'static str, prompt: impl Into<Arc<str>>) -> Self {
         Self {
             phase,

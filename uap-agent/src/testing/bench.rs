@@ -14,7 +14,7 @@ use upp::{
 
 use super::breach::StrategyBreach;
 use super::watched::{Seen, Watched};
-use crate::engine::{Answer, Effect, EffectId, Engine, EngineConfig};
+use crate::engine::{EffectId, Engine, EngineConfig, Input, Output};
 use crate::event::{AgentStreamEvent, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::result::{AgentError, GenerateResult};
@@ -64,7 +64,7 @@ impl Bench {
         }
         // A model of the checker's can do all that its options ask.
         let llm = upp::llm(options).map_err(|_| StrategyBreach::Stalled)?;
-        let model = Arc::clone(&llm.options().model);
+        let model = Arc::clone(&llm.options().model());
         let mut config = EngineConfig::new(llm, "agent", ids);
         (config.has_hooks, config.saves) = (true, true);
         config.session_id = Some("session".into());
@@ -106,7 +106,7 @@ impl World {
     ) -> Result<Record, StrategyBreach> {
         let mut waiting = VecDeque::new();
         loop {
-            while let Some(effect) = engine.poll_effect() {
+            while let Some(effect) = engine.poll_output() {
                 self.take(effect, &mut waiting)?;
             }
             if let Some(breach) = seen.breach() {
@@ -121,13 +121,13 @@ impl World {
             let aborts = !self.record.aborted && abort_at == Some(self.record.answers);
             let answer = if aborts {
                 self.record.aborted = true;
-                Answer::Abort
+                Input::Abort
             } else {
                 let effect = waiting.pop_front().ok_or(StrategyBreach::Stalled)?;
                 self.record.answers += 1;
                 self.answer(effect)
             };
-            if engine.handle_answer(NOW, answer).is_err() {
+            if engine.handle_input(NOW, answer).is_err() {
                 return Err(StrategyBreach::Stalled);
             }
         }
@@ -136,35 +136,35 @@ impl World {
     /// Notes what the engine gives out, and lets what wants an answer wait for it.
     fn take(
         &mut self,
-        effect: Effect,
-        waiting: &mut VecDeque<Effect>,
+        effect: Output,
+        waiting: &mut VecDeque<Output>,
     ) -> Result<(), StrategyBreach> {
         let line = match &effect {
-            Effect::Infer(_, request) => {
+            Output::Infer(_, request) => {
                 self.record.questions += 1;
                 let schema = request.structure.as_ref().map(|schema| schema.as_str());
                 let (asked, tools) = (to_string(&request.messages), request.tools.len());
                 format!("ask {asked} tools {tools} structure {schema:?}")
             }
-            Effect::Tool(_, call, _) => format!("tool {}", to_string(call)),
-            Effect::Hook(_, call) => {
+            Output::Tool(_, call, _) => format!("tool {}", to_string(call)),
+            Output::Hook(_, call) => {
                 self.keep_of(call);
                 format!("hook {call:?}")
             }
-            Effect::Save(_, metadata, state) => {
+            Output::Save(_, metadata, state) => {
                 self.keep(state);
                 format!("save {} {}", to_string(metadata), state.to_json())
             }
-            Effect::Event(event) => {
+            Output::Event(event) => {
                 self.count(event)?;
                 format!("event {}", to_string(event))
             }
-            Effect::Cancel(id) => {
+            Output::Cancel(id) => {
                 waiting.retain(|effect| id_of(effect) != Some(*id));
                 self.streams.remove(id);
                 format!("cancel {id}")
             }
-            Effect::Finished(result) => {
+            Output::Finished(result) => {
                 match result {
                     Ok(result) => self.keep(&result.state),
                     Err(error) => self.keep(&error.state),
@@ -172,11 +172,11 @@ impl World {
                 format!("end {result:?}")
             }
             // Nothing is retried here: what sleeps pauses a strategy that moves and moves.
-            Effect::More(_) | Effect::Sleep(..) | Effect::SaveFailed(_) => String::new(),
+            Output::More(_) | Output::Sleep(..) | Output::SaveFailed(_) => String::new(),
         };
         self.record.log.push(line);
         match effect {
-            Effect::Finished(result) => self.record.result = Some(result),
+            Output::Finished(result) => self.record.result = Some(result),
             effect if id_of(&effect).is_some() => waiting.push_back(effect),
             _ => {}
         }
@@ -209,53 +209,53 @@ impl World {
         }
     }
 
-    fn answer(&mut self, effect: Effect) -> Answer {
+    fn answer(&mut self, effect: Output) -> Input {
         match effect {
-            Effect::Infer(id, request) => {
+            Output::Infer(id, request) => {
                 let stream = self.model.stream(request);
                 self.streams.insert(id, stream);
                 self.say(id)
             }
-            Effect::More(id) => self.say(id),
-            Effect::Tool(id, call, _) => Answer::Tool(id, execution(&call), Vec::new()),
-            Effect::Save(id, ..) => Answer::Saved(id, Ok(())),
-            Effect::Sleep(id, _) => Answer::Slept(id),
-            Effect::Hook(id, HookCall::StopCondition(state)) => {
+            Output::More(id) => self.say(id),
+            Output::Tool(id, call, _) => Input::Tool(id, execution(&call), Vec::new()),
+            Output::Save(id, ..) => Input::Saved(id, Ok(())),
+            Output::Sleep(id, _) => Input::Slept(id),
+            Output::Hook(id, HookCall::StopCondition(state)) => {
                 let stops = self.stop_at == Some(state.step());
-                Answer::Hook(id, Ok(HookAnswer::Stop(stops)))
+                Input::Hook(id, Ok(HookAnswer::Stop(stops)))
             }
-            Effect::Hook(id, _) => Answer::Hook(id, Ok(HookAnswer::Told)),
+            Output::Hook(id, _) => Input::Hook(id, Ok(HookAnswer::Done)),
             // Nothing else waits for an answer.
-            _ => Answer::Abort,
+            _ => Input::Abort,
         }
     }
 
     /// The next piece of what the model says. A model that says nothing for now never will: the run is ended.
-    fn say(&mut self, id: EffectId) -> Answer {
+    fn say(&mut self, id: EffectId) -> Input {
         let mut cx = Context::from_waker(Waker::noop());
         let next = self
             .streams
             .get_mut(&id)
             .map(|s| s.as_mut().poll_next(&mut cx));
         match next {
-            Some(Poll::Ready(item)) => Answer::Model(id, item),
+            Some(Poll::Ready(item)) => Input::Model(id, item),
             Some(Poll::Pending) => {
                 self.record.aborted = true;
-                Answer::Abort
+                Input::Abort
             }
-            None => Answer::Model(id, None),
+            None => Input::Model(id, None),
         }
     }
 }
 
-const fn id_of(effect: &Effect) -> Option<EffectId> {
+const fn id_of(effect: &Output) -> Option<EffectId> {
     match effect {
-        Effect::Infer(id, _)
-        | Effect::More(id)
-        | Effect::Tool(id, ..)
-        | Effect::Hook(id, _)
-        | Effect::Sleep(id, _)
-        | Effect::Save(id, ..) => Some(*id),
+        Output::Infer(id, _)
+        | Output::More(id)
+        | Output::Tool(id, ..)
+        | Output::Hook(id, _)
+        | Output::Sleep(id, _)
+        | Output::Save(id, ..) => Some(*id),
         _ => None,
     }
 }

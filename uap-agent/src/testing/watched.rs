@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use upp::{ErrorCode, UppError};
 
 use super::breach::StrategyBreach;
-use crate::strategy::{ExecutionContext, Move, Outcome, StrategyRun};
+use crate::strategy::{Command, ExecutionContext, Outcome, StrategyRun};
 
 /// Moves between two questions to the model.
 const MOVES: usize = 1_000;
@@ -49,7 +49,7 @@ impl Watched {
 
 impl StrategyRun for Watched {
     /// Makes the strategy's move, or ends the run where it may not be made.
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         if matches!(outcome, Outcome::Inferred { .. }) {
             self.seen.lock().answered = true;
         }
@@ -62,7 +62,7 @@ impl StrategyRun for Watched {
         watch.breach = watch.breach.or(breach);
         match made {
             Ok(made) if breach.is_none() => made,
-            _ => Move::Fail(UppError::new(
+            _ => Command::Fail(UppError::new(
                 ErrorCode::InvalidRequest,
                 "uap",
                 "the checker ends this run",
@@ -72,7 +72,7 @@ impl StrategyRun for Watched {
 }
 
 impl Watch {
-    fn breach_of(&mut self, made: &Move) -> Option<StrategyBreach> {
+    fn breach_of(&mut self, made: &Command) -> Option<StrategyBreach> {
         self.moves += 1;
         if self.moves > MOVES {
             return Some(StrategyBreach::EndlessMoves { limit: MOVES });
@@ -83,21 +83,21 @@ impl Watch {
             self.is_open.then_some(StrategyBreach::StepOpen { step })
         };
         let breach = match made {
-            Move::StartStep(_) => open(),
-            Move::Infer(_) => outside("asking the model"),
-            Move::Reason(_) => outside("reasoning"),
-            Move::EndStep(_) => outside("ending a step"),
-            Move::Finish if !self.answered => Some(StrategyBreach::NoAnswer),
-            Move::Finish => open(),
-            Move::Append(_) | Move::Plan(_) | Move::Fail(_) => None,
+            Command::StartStep(_) => open(),
+            Command::Infer(_) => outside("asking the model"),
+            Command::Reason(_) => outside("reasoning"),
+            Command::EndStep(_) => outside("ending a step"),
+            Command::Finish if !self.answered => Some(StrategyBreach::NoAnswer),
+            Command::Finish => open(),
+            Command::Append(_) | Command::Plan(_) | Command::Fail(_) => None,
         };
         match made {
-            Move::StartStep(_) => {
+            Command::StartStep(_) => {
                 self.steps += 1;
                 self.is_open = true;
             }
-            Move::EndStep(_) => self.is_open = false,
-            Move::Infer(_) => self.moves = 0,
+            Command::EndStep(_) => self.is_open = false,
+            Command::Infer(_) => self.moves = 0,
             _ => {}
         }
         breach

@@ -42,7 +42,7 @@ use ubos_common::time::{Mono, Now};
 use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};
 
-/// How much a trace keeps. What comes after a bound is left out, and counted.
+/// How much a trace keeps. LineKind comes after a bound is left out, and counted.
 ///
 /// | limit | unit | default |
 /// |---|---|---|
@@ -82,7 +82,7 @@ impl TraceLimits {
         self
     }
 
-    /// What a line is read with: an event of a sub-agent's sub-agent is deeper than other documents.
+    /// LineKind a line is read with: an event of a sub-agent's sub-agent is deeper than other documents.
     fn line(&self) -> Limits {
         Limits::default()
             .with_max_depth(Limits::DEEPEST)
@@ -110,7 +110,7 @@ impl Default for TraceLimits {
 #[derive(Clone, Debug)]
 pub struct Trace {
     limits: TraceLimits,
-    entries: Vec<Entry>,
+    entries: Vec<TraceEntry>,
     bytes: usize,
     left_out: LeftOut,
     /// When the trace began, on both clocks.
@@ -118,16 +118,16 @@ pub struct Trace {
     last: u64,
 }
 
-/// What is kept of one event.
+/// LineKind is kept of one event.
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
+struct TraceEntry {
     /// Milliseconds since 1970.
     at: u64,
-    what: What,
+    what: LineKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
+enum LineKind {
     /// An [`AgentStreamEvent`], as JSON.
     Event(RawObject),
     /// The end of a run; see [`wire::End`].
@@ -135,7 +135,7 @@ enum What {
 }
 
 ubos_common::wire! {
-    /// What a trace could not keep.
+    /// LineKind a trace could not keep.
     pub struct LeftOut {
         /// How many events.
         required events: u64 = "events", "UAP-11-3";
@@ -151,7 +151,7 @@ pub enum TraceError {
     /// More than the limits allow.
     #[error("more than {limit} {unit} of trace")]
     TooLarge {
-        /// What is allowed.
+        /// LineKind is allowed.
         limit: usize,
         /// Events or bytes.
         unit: &'static str,
@@ -161,7 +161,7 @@ pub enum TraceError {
     Line {
         /// From 1.
         line: usize,
-        /// What is wrong with it, with its pointer.
+        /// LineKind is wrong with it, with its pointer.
         #[source]
         error: DecodeError,
     },
@@ -183,13 +183,13 @@ impl Trace {
 
     /// Adds an event that came now.
     pub fn push(&mut self, now: Now, event: &AgentStreamEvent) {
-        self.add(now, event, What::Event);
+        self.add(now, event, LineKind::Event);
     }
 
     /// Says how the run ended: what was asked and answered, what it cost, what went wrong. An event after it begins
     /// the next run.
     pub fn end(&mut self, now: Now, result: &Result<GenerateResult, Box<AgentError>>) {
-        self.add(now, &wire::end_of(result), What::End);
+        self.add(now, &wire::end_of(result), LineKind::End);
     }
 
     /// How many events are kept, ends of runs included.
@@ -204,7 +204,7 @@ impl Trace {
         self.entries.is_empty()
     }
 
-    /// What was left out at the bounds.
+    /// LineKind was left out at the bounds.
     #[must_use]
     pub const fn left_out(&self) -> &LeftOut {
         &self.left_out
@@ -259,14 +259,14 @@ impl Trace {
                     trace.left_out = left_out;
                     continue;
                 }
-                wire::Line::Event(event) => What::Event(event),
-                wire::Line::End(end) => What::End(end),
+                wire::Line::Event(event) => LineKind::Event(event),
+                wire::Line::End(end) => LineKind::End(end),
             };
             if trace.entries.len() >= limits.max_events {
                 return refuse(limits.max_events, "events");
             }
             trace.bytes += line.len();
-            trace.entries.push(Entry { at: read.at, what });
+            trace.entries.push(TraceEntry { at: read.at, what });
         }
         Ok(trace)
     }
@@ -282,7 +282,7 @@ impl Trace {
         )
     }
 
-    fn add(&mut self, now: Now, value: &impl Write, what: fn(RawObject) -> What) {
+    fn add(&mut self, now: Now, value: &impl Write, what: fn(RawObject) -> LineKind) {
         let at = self.millis(now);
         let text = json::to_string(value);
         let size = text.len() + OVERHEAD;
@@ -293,7 +293,7 @@ impl Trace {
         if let Some(object) = object.filter(|_| fits) {
             self.bytes += size;
             let what = what(object);
-            self.entries.push(Entry { at, what });
+            self.entries.push(TraceEntry { at, what });
         } else {
             self.left_out.events += 1;
             self.left_out.bytes = self.left_out.bytes.saturating_add(size as u64);
@@ -317,13 +317,13 @@ impl PartialEq for Trace {
     }
 }
 
-impl Write for Entry {
+impl Write for TraceEntry {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
         object.member("at", &self.at);
         match &self.what {
-            What::Event(event) => object.member("event", event),
-            What::End(end) => object.member("end", end),
+            LineKind::Event(event) => object.member("event", event),
+            LineKind::End(end) => object.member("end", end),
         }
         object.end();
     }

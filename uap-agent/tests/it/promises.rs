@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use futures::executor::block_on;
 use uap_agent::hooks::HookFuture as AgentHook;
-use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentState, AgentStrategy, CheckpointStore, EventData, ExecutionStrategy, GenerateResult,
     LoopOptions, MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, ThreadTree, agent,
@@ -111,9 +111,9 @@ impl ExecutionStrategy for Own {
 }
 
 impl StrategyRun for Own {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => {
+            Outcome::Started => {
                 let state = context.state;
                 self.seen.lock().unwrap().push((
                     state.messages().len(),
@@ -123,19 +123,19 @@ impl StrategyRun for Own {
                 match self.appends {
                     true => {
                         let stamp = Stamp::new(context.ids, Timestamp::EPOCH);
-                        Move::Append(vec![
+                        Command::Append(vec![
                             context.input.clone(),
                             Message::user(stamp, "and more"),
                         ])
                     }
-                    false => Move::StartStep(EventData::phase("own")),
+                    false => Command::StartStep(EventData::phase("own")),
                 }
             }
-            Outcome::Kept => Move::StartStep(EventData::phase("own")),
-            Outcome::StepStarted => Move::Infer(Inference::action()),
-            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("own")),
-            Outcome::Failed(error) => Move::Fail(error),
-            _ => Move::Finish,
+            Outcome::Applied => Command::StartStep(EventData::phase("own")),
+            Outcome::StepStarted => Command::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Command::EndStep(EventData::phase("own")),
+            Outcome::Failed(error) => Command::Fail(error),
+            _ => Command::Finish,
         }
     }
 }

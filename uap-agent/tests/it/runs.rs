@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use uap_agent::engine::{Answer, Effect, Engine, EngineConfig};
+use uap_agent::engine::{Engine, EngineConfig, Input, Output};
 use uap_agent::hooks::HookAnswer;
-use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
     MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
@@ -506,14 +506,14 @@ impl ExecutionStrategy for Twice {
 struct TwiceRun;
 
 impl StrategyRun for TwiceRun {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => Move::StartStep(EventData::phase("twice")),
-            Outcome::StepStarted => Move::Infer(Inference::action()),
-            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("twice")),
-            Outcome::StepEnded if context.step < 2 => Move::StartStep(EventData::phase("twice")),
-            Outcome::Failed(error) => Move::Fail(error),
-            _ => Move::Finish,
+            Outcome::Started => Command::StartStep(EventData::phase("twice")),
+            Outcome::StepStarted => Command::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Command::EndStep(EventData::phase("twice")),
+            Outcome::StepEnded if context.step < 2 => Command::StartStep(EventData::phase("twice")),
+            Outcome::Failed(error) => Command::Fail(error),
+            _ => Command::Finish,
         }
     }
 }
@@ -621,21 +621,21 @@ fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
     let run = tool_loop(LoopOptions::default()).unwrap().begin();
     let config = EngineConfig::new(llm, "agent", IdSource::seeded(3));
     let mut engine = Engine::new(now, config, run, &state, input);
-    assert!(matches!(engine.poll_effect(), Some(Effect::Event(_))));
-    let Some(Effect::Infer(asked, _)) = engine.poll_effect() else {
+    assert!(matches!(engine.poll_output(), Some(Output::Event(_))));
+    let Some(Output::Infer(asked, _)) = engine.poll_output() else {
         panic!()
     };
-    assert!(engine.poll_effect().is_none());
+    assert!(engine.poll_output().is_none());
     // An answer that nobody waits for is void.
     engine
-        .handle_answer(now, Answer::Hook(asked, Ok(HookAnswer::Stop(true))))
+        .handle_input(now, Input::Hook(asked, Ok(HookAnswer::Stop(true))))
         .unwrap();
-    assert!(engine.poll_effect().is_none());
-    engine.handle_answer(now, Answer::Abort).unwrap();
-    assert!(matches!(engine.poll_effect(), Some(Effect::Cancel(id)) if id == asked));
+    assert!(engine.poll_output().is_none());
+    engine.handle_input(now, Input::Abort).unwrap();
+    assert!(matches!(engine.poll_output(), Some(Output::Cancel(id)) if id == asked));
     assert!(matches!(
-        engine.poll_effect(),
-        Some(Effect::Finished(Err(_)))
+        engine.poll_output(),
+        Some(Output::Finished(Err(_)))
     ));
-    assert!(engine.is_closed() && engine.handle_answer(now, Answer::Abort).is_err());
+    assert!(engine.is_closed() && engine.handle_input(now, Input::Abort).is_err());
 }

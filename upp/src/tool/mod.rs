@@ -14,6 +14,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use ubos_common::json::{Kind, RawBuf, RawObject};
 
+#[cfg(feature = "driver")]
 pub(crate) use run::guard;
 pub use run::{ToolSet, run_call};
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ubos_common::id::Uuid;
 
 use super::files::{failed, list};
-use super::held::{Held, Hold};
+use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
@@ -22,7 +22,7 @@ use super::worker::Worker;
 use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 use past::Past;
-use session::Session;
+use session::LogSession;
 
 /// A save that a crash cut short: it was never acknowledged. It is cut off, and the session stands at the save before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct CutTail {
     pub bytes: u64,
 }
 
-type Told = Box<dyn Fn(&CutTail) + Send>;
+type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 
 /// Keeps states and their past in a folder, one hash-chained log a session.
 ///
@@ -78,7 +78,7 @@ type Told = Box<dyn Fn(&CutTail) + Send>;
 /// | sessions whose last checkpoint is remembered | 100,000 |
 /// | disk that a held session takes ahead | 1 MiB |
 pub struct LogCheckpoints {
-    worker: Worker<Folder>,
+    worker: Worker<LogStore>,
 }
 
 impl LogCheckpoints {
@@ -93,7 +93,7 @@ impl LogCheckpoints {
     ///
     /// The folder cannot be made, or no thread is to be had.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
-        let folder = Folder {
+        let folder = LogStore {
             path: folder.into(),
             options: Options {
                 sealing: Sealing::default(),
@@ -101,7 +101,7 @@ impl LogCheckpoints {
                 history: Self::DEFAULT_HISTORY,
             },
             told: None,
-            held: Held::new(),
+            held: OpenSessions::new(),
         };
         fs::create_dir_all(&folder.path).map_err(failed)?;
         let worker = Worker::start(folder)?;
@@ -142,7 +142,7 @@ impl LogCheckpoints {
     }
 
     /// Does so before all that is asked from now on.
-    fn set(self, change: impl FnOnce(&mut Folder) + Send + 'static) -> Self {
+    fn set(self, change: impl FnOnce(&mut LogStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
             change(folder);
             Ok(())
@@ -153,7 +153,7 @@ impl LogCheckpoints {
     fn ask<T: Send + 'static>(
         &self,
         session: &str,
-        act: impl FnOnce(&mut Folder, &str) -> Result<T, CheckpointError> + Send + 'static,
+        act: impl FnOnce(&mut LogStore, &str) -> Result<T, CheckpointError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let session = session.to_owned();
         self.worker.ask(move |folder| act(folder, &session))
@@ -170,7 +170,7 @@ impl CheckpointStore for LogCheckpoints {
     }
 
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>> {
-        self.ask(session_id, Folder::load)
+        self.ask(session_id, LogStore::load)
     }
 
     fn load_metadata<'a>(
@@ -183,7 +183,7 @@ impl CheckpointStore for LogCheckpoints {
     }
 
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
-        self.ask(session_id, Folder::delete)
+        self.ask(session_id, LogStore::delete)
     }
 
     fn list(&self) -> StoreFuture<'_, Vec<String>> {
@@ -249,14 +249,14 @@ impl Options {
 }
 
 /// What the thread has.
-struct Folder {
+struct LogStore {
     path: PathBuf,
     options: Options,
-    told: Option<Told>,
-    held: Held<Session>,
+    told: Option<OnCutTail>,
+    held: OpenSessions<LogSession>,
 }
 
-impl Folder {
+impl LogStore {
     fn of(&self, session: &str) -> Result<PathBuf, CheckpointError> {
         Ok(self.path.join(name::encode_caseless(session)?))
     }
@@ -296,7 +296,8 @@ impl Folder {
             return Ok(());
         }
         self.held.close(name);
-        let (session, cut) = Session::open(Hold::take(&folder)?, folder, name, &self.options)?;
+        let (session, cut) =
+            LogSession::open(SessionLock::take(&folder)?, folder, name, &self.options)?;
         self.held.open(name, session);
         if let (Some(told), Some(bytes)) = (&self.told, cut) {
             let session = name.to_owned();
@@ -367,7 +368,7 @@ impl Folder {
         if self.held.get(new).is_some() || generation::current(&to)?.is_some() {
             return Err(CheckpointError::Exists);
         }
-        let hold = Hold::take(&to)?;
+        let hold = SessionLock::take(&to)?;
         if generation::current(&to)?.is_some() {
             return Err(CheckpointError::Exists);
         }
@@ -408,13 +409,13 @@ impl Folder {
     fn delete(&mut self, session: &str) -> Result<(), CheckpointError> {
         let folder = self.of(session)?;
         self.held.saw(session, None);
-        let held = self.held.close(session).map(Session::into_hold);
+        let held = self.held.close(session).map(LogSession::into_hold);
         if !folder.is_dir() {
             return Ok(());
         }
         let _hold = match held {
             Some(hold) => hold,
-            None => Hold::take(&folder)?,
+            None => SessionLock::take(&folder)?,
         };
         generation::remove(&folder)
     }

@@ -10,7 +10,7 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::{Level, Report, Violation};
 use upp::{CycleUsage, ErrorCode, LlmResponse, Message, ToolExecution, Turn, UppError};
 
-use super::Said;
+use super::EffectResult;
 use crate::engine::EffectId;
 use crate::hooks::HookAnswer;
 use crate::middleware::MiddlewareContext;
@@ -150,10 +150,10 @@ impl AnswerJson {
     pub(in crate::journal) fn read(
         self,
         limits: &Limits,
-    ) -> Result<(Option<EffectId>, Said), DecodeError> {
+    ) -> Result<(Option<EffectId>, EffectResult), DecodeError> {
         let mut findings = Findings::new(limits);
         let said = self.said(&mut findings);
-        let is_abort = matches!(said, Some(Said::Abort));
+        let is_abort = matches!(said, Some(EffectResult::Abort));
         if said.is_some() && is_abort == self.id.is_some() {
             findings.refuse(
                 "/id",
@@ -166,24 +166,24 @@ impl AnswerJson {
         }
     }
 
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let was_heard = self.heard == Some(true);
         let yes = |told: Option<bool>, said| told.filter(|told| *told).map(|_| said);
         let kinds = [
             self.model.as_ref().and_then(|model| model.said(findings)),
             self.failed
                 .as_ref()
-                .map(|error| Said::Failed(error.error(), was_heard)),
-            yes(self.silent, Said::Silent(was_heard)),
-            yes(self.slept, Said::Slept),
-            yes(self.stopped, Said::Stopped),
+                .map(|error| EffectResult::Failed(error.error(), was_heard)),
+            yes(self.silent, EffectResult::NoResponse(was_heard)),
+            yes(self.slept, EffectResult::Slept),
+            yes(self.stopped, EffectResult::Stopped),
             self.tool
                 .clone()
-                .map(|tool| Said::Tool(tool, self.traces.clone().unwrap_or_default())),
+                .map(|tool| EffectResult::Tool(tool, self.traces.clone().unwrap_or_default())),
             self.hook.as_ref().and_then(|hook| hook.said(findings)),
-            yes(self.saved, Said::Saved),
-            self.unsaved.clone().map(Said::Unsaved),
-            yes(self.abort, Said::Abort),
+            yes(self.saved, EffectResult::Saved),
+            self.unsaved.clone().map(EffectResult::SaveFailed),
+            yes(self.abort, EffectResult::Abort),
         ];
         one_of(kinds, "", findings)
     }
@@ -198,7 +198,7 @@ impl ResponseJson {
         json
     }
 
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let Message::Assistant(message) = &self.message else {
             findings.refuse("/model/message/type", "an assistant's message wanted");
             return None;
@@ -206,14 +206,14 @@ impl ResponseJson {
         let stop_reason = self.stop_reason.clone();
         let mut response = LlmResponse::new(Arc::clone(message), self.usage.clone(), stop_reason);
         response.data.clone_from(&self.data);
-        Some(Said::Response(Box::new(response)))
+        Some(EffectResult::Response(Box::new(response)))
     }
 }
 
 /// What lay behind an error that was recorded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Cause(Box<str>);
+struct CauseText(Box<str>);
 
 impl ErrorJson {
     pub(in crate::journal) fn of(error: &UppError) -> Self {
@@ -232,7 +232,7 @@ impl ErrorJson {
         error.status_code = self.status_code;
         error.retry_after = self.retry_after_ms.map(Duration::from_millis);
         match &self.cause {
-            Some(cause) => error.with_cause(Cause(cause.clone())),
+            Some(cause) => error.with_cause(CauseText(cause.clone())),
             None => error,
         }
     }
@@ -242,7 +242,7 @@ impl HookJson {
     pub(super) fn of(answer: &HookAnswer) -> Self {
         let mut json = Self::new();
         match answer {
-            HookAnswer::Told => json.told = Some(true),
+            HookAnswer::Done => json.told = Some(true),
             HookAnswer::Stop(stop) => json.stop = Some(*stop),
             HookAnswer::Ask(wait) => {
                 let mut ask = AskJson::new();
@@ -263,31 +263,34 @@ impl HookJson {
         json
     }
 
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let recovered = |json: &ResultJson, findings: &mut Findings<'_>| {
             let result = json.result("/hook/recovered", findings)?;
-            Some(Said::Hook(HookAnswer::Recovered(Box::new(result))))
+            Some(EffectResult::Hook(HookAnswer::Recovered(Box::new(result))))
         };
         let kinds = [
             self.told
                 .filter(|told| *told)
-                .map(|_| Said::Hook(HookAnswer::Told)),
-            self.stop.map(|stop| Said::Hook(HookAnswer::Stop(stop))),
+                .map(|_| EffectResult::Hook(HookAnswer::Done)),
+            self.stop
+                .map(|stop| EffectResult::Hook(HookAnswer::Stop(stop))),
             self.ask
                 .as_ref()
-                .map(|ask| Said::Hook(HookAnswer::Ask(ask.wait.map(Duration::from_nanos)))),
+                .map(|ask| EffectResult::Hook(HookAnswer::Ask(ask.wait.map(Duration::from_nanos)))),
             self.recovered
                 .as_ref()
                 .and_then(|json| recovered(json, findings)),
             self.layer.as_ref().and_then(|layer| layer.said(findings)),
-            self.error.as_ref().map(|error| Said::Threw(error.error())),
+            self.error
+                .as_ref()
+                .map(|error| EffectResult::HookFailed(error.error())),
         ];
         one_of(kinds, "/hook", findings)
     }
 }
 
 impl LayerJson {
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let context = self.context.context("/hook/layer/context", findings);
         let came_to = match (&self.result, &self.error) {
             (Some(_), Some(_)) => {
@@ -300,7 +303,10 @@ impl LayerJson {
                 result.result("/hook/layer/result", findings)?,
             ))),
         };
-        Some(Said::Hook(HookAnswer::Layer(Box::new(context?), came_to)))
+        Some(EffectResult::Hook(HookAnswer::Layer(
+            Box::new(context?),
+            came_to,
+        )))
     }
 }
 

@@ -11,18 +11,18 @@ pub(super) use json::{AnswerJson, ErrorJson, Findings, object};
 use json::{HookJson, ResponseJson};
 
 use crate::checkpoint::CheckpointError;
-use crate::engine::{Answer, EffectId};
+use crate::engine::{EffectId, Input};
 use crate::hooks::HookAnswer;
 use crate::state::SubagentExecutionTrace;
 
 /// An answer without its effect's id. Of a model's pieces it is the last one that is kept.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum EffectResult {
     Response(Box<LlmResponse>),
     /// The model failed, and whether a piece of an answer had come before.
     Failed(UppError, bool),
     /// The model's stream ended without an answer, and whether a piece of one had come before.
-    Silent(bool),
+    NoResponse(bool),
     /// The question was not asked.
     Stopped,
     Tool(ToolExecution, Vec<SubagentExecutionTrace>),
@@ -30,63 +30,65 @@ pub(super) enum Said {
     Slept,
     Hook(HookAnswer),
     /// The hook failed.
-    Threw(UppError),
+    HookFailed(UppError),
     Saved,
     /// The save failed, and why.
-    Unsaved(Box<str>),
+    SaveFailed(Box<str>),
     Abort,
 }
 
-impl Said {
+impl EffectResult {
     /// The answer and its effect; none for a piece of an answer. Of one that failed it counts whether pieces were heard.
-    pub(super) fn of(answer: &Answer, was_heard: bool) -> Option<(Option<EffectId>, Self)> {
-        let (id, said) = match answer {
-            Answer::Model(_, Some(Ok(ModelEvent::Event(_)))) => return None,
-            Answer::Model(id, Some(Ok(ModelEvent::Done(response)))) => {
+    pub(super) fn of(answer: &Input, was_heard: bool) -> Option<(Option<EffectId>, Self)> {
+        let (id, result) = match answer {
+            Input::Model(_, Some(Ok(ModelEvent::Event(_)))) => return None,
+            Input::Model(id, Some(Ok(ModelEvent::Done(response)))) => {
                 (*id, Self::Response(response.clone()))
             }
-            Answer::Model(id, Some(Err(error))) => (*id, Self::Failed(error.clone(), was_heard)),
-            Answer::Model(id, None) => (*id, Self::Silent(was_heard)),
-            Answer::Model(_, Some(Ok(_))) => return None,
-            Answer::Stop(id) => (*id, Self::Stopped),
-            Answer::Slept(id) => (*id, Self::Slept),
-            Answer::Tool(id, execution, traces) => {
+            Input::Model(id, Some(Err(error))) => (*id, Self::Failed(error.clone(), was_heard)),
+            Input::Model(id, None) => (*id, Self::NoResponse(was_heard)),
+            Input::Model(_, Some(Ok(_))) => return None,
+            Input::Stop(id) => (*id, Self::Stopped),
+            Input::Slept(id) => (*id, Self::Slept),
+            Input::Tool(id, execution, traces) => {
                 (*id, Self::Tool(execution.clone(), traces.clone()))
             }
-            Answer::Hook(id, Ok(answer)) => (*id, Self::Hook(answer.clone())),
-            Answer::Hook(id, Err(error)) => (*id, Self::Threw(error.clone())),
-            Answer::Saved(id, Ok(())) => (*id, Self::Saved),
-            Answer::Saved(id, Err(error)) => (*id, Self::Unsaved(error.to_string().into())),
-            Answer::Abort => return Some((None, Self::Abort)),
+            Input::Hook(id, Ok(answer)) => (*id, Self::Hook(answer.clone())),
+            Input::Hook(id, Err(error)) => (*id, Self::HookFailed(error.clone())),
+            Input::Saved(id, Ok(())) => (*id, Self::Saved),
+            Input::Saved(id, Err(error)) => (*id, Self::SaveFailed(error.to_string().into())),
+            Input::Abort => return Some((None, Self::Abort)),
         };
-        Some((Some(id), said))
+        Some((Some(id), result))
     }
 
     /// The answer as the engine takes it.
-    pub(super) fn answer(&self, id: EffectId) -> Answer {
+    pub(super) fn answer(&self, id: EffectId) -> Input {
         match self.clone() {
-            Self::Response(response) => Answer::Model(id, Some(Ok(ModelEvent::Done(response)))),
-            Self::Failed(error, _) => Answer::Model(id, Some(Err(error))),
-            Self::Silent(_) => Answer::Model(id, None),
-            Self::Stopped => Answer::Stop(id),
-            Self::Slept => Answer::Slept(id),
-            Self::Tool(execution, traces) => Answer::Tool(id, execution, traces),
-            Self::Hook(answer) => Answer::Hook(id, Ok(answer)),
-            Self::Threw(error) => Answer::Hook(id, Err(error)),
-            Self::Saved => Answer::Saved(id, Ok(())),
-            Self::Unsaved(why) => Answer::Saved(id, Err(CheckpointError::Failed(why))),
-            Self::Abort => Answer::Abort,
+            Self::Response(response) => Input::Model(id, Some(Ok(ModelEvent::Done(response)))),
+            Self::Failed(error, _) => Input::Model(id, Some(Err(error))),
+            Self::NoResponse(_) => Input::Model(id, None),
+            Self::Stopped => Input::Stop(id),
+            Self::Slept => Input::Slept(id),
+            Self::Tool(execution, traces) => Input::Tool(id, execution, traces),
+            Self::Hook(answer) => Input::Hook(id, Ok(answer)),
+            Self::HookFailed(error) => Input::Hook(id, Err(error)),
+            Self::Saved => Input::Saved(id, Ok(())),
+            Self::SaveFailed(why) => Input::Saved(id, Err(CheckpointError::Failed(why))),
+            Self::Abort => Input::Abort,
         }
     }
 
     /// The kind of effect that it answers; none for an abort.
     pub(super) const fn kind(&self) -> Option<&'static str> {
         match self {
-            Self::Response(_) | Self::Failed(..) | Self::Silent(_) | Self::Stopped => Some("infer"),
+            Self::Response(_) | Self::Failed(..) | Self::NoResponse(_) | Self::Stopped => {
+                Some("infer")
+            }
             Self::Tool(..) => Some("tool"),
             Self::Slept => Some("sleep"),
-            Self::Hook(_) | Self::Threw(_) => Some("hook"),
-            Self::Saved | Self::Unsaved(_) => Some("save"),
+            Self::Hook(_) | Self::HookFailed(_) => Some("hook"),
+            Self::Saved | Self::SaveFailed(_) => Some("save"),
             Self::Abort => None,
         }
     }
@@ -133,7 +135,7 @@ impl Said {
                 json.failed = Some(ErrorJson::of(error));
                 json.heard = was_heard.then_some(true);
             }
-            Self::Silent(was_heard) => {
+            Self::NoResponse(was_heard) => {
                 json.silent = Some(true);
                 json.heard = was_heard.then_some(true);
             }
@@ -144,13 +146,13 @@ impl Said {
                 json.traces = Some(traces.clone()).filter(|traces| !traces.is_empty());
             }
             Self::Hook(answer) => json.hook = Some(HookJson::of(answer)),
-            Self::Threw(error) => {
+            Self::HookFailed(error) => {
                 let mut hook = HookJson::new();
                 hook.error = Some(ErrorJson::of(error));
                 json.hook = Some(hook);
             }
             Self::Saved => json.saved = Some(true),
-            Self::Unsaved(why) => json.unsaved = Some(why.clone()),
+            Self::SaveFailed(why) => json.unsaved = Some(why.clone()),
             Self::Abort => json.abort = Some(true),
         }
         json

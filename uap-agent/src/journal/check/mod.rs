@@ -14,7 +14,7 @@ use upp::{CancelToken, Tool, UppError};
 pub use keeps::{JournalFault, check_journal};
 use watch::{CutJournal, Seen, WatchedModel, WatchedTool};
 
-use super::answer::{ErrorJson, ResultJson, Said, object};
+use super::answer::{EffectResult, ErrorJson, ResultJson, object};
 use super::entry::{Entry, Kind};
 use super::recording::limits;
 use super::{Journal, JournalError, MemoryJournal, Recording};
@@ -320,7 +320,7 @@ impl Done {
         for entry in &recording.entries {
             let Entry::Answer(told) = entry else { continue };
             match &told.said {
-                Said::Tool(execution, _) => {
+                EffectResult::Tool(execution, _) => {
                     done.tools.insert(execution.tool_call_id.to_string());
                 }
                 said => done.answers += usize::from(said.kind() == Some(Kind::Infer.as_str())),

@@ -178,7 +178,7 @@ impl Page {
         if run.plan.is_empty() {
             return;
         }
-        self.raw("<h2>Plan</h2><table class=\"plan\"><thead><tr><th>Step</th><th>What</th><th>After</th>");
+        self.raw("<h2>Plan</h2><table class=\"plan\"><thead><tr><th>Step</th><th>LineKind</th><th>After</th>");
         self.raw("<th>Came to</th></tr></thead><tbody>");
         for step in &run.plan {
             let status = run.came_to.get(&step.id).unwrap_or(&step.status).as_str();
@@ -208,7 +208,7 @@ impl Page {
     }
 }
 
-/// What a run counts up to, that of its sub-agents included.
+/// LineKind a run counts up to, that of its sub-agents included.
 #[derive(Default)]
 struct Sums {
     inferences: u64,

@@ -1,4 +1,4 @@
-//! What a page shows, made of the events: runs, their steps, and what happened in them.
+//! LineKind a page shows, made of the events: runs, their steps, and what happened in them.
 
 mod data;
 mod row;
@@ -15,7 +15,7 @@ pub(super) use row::{Kind, Mark, Part, Row, Step};
 
 use super::text::{gist, readable, spaced};
 use super::wire::{AgentEvent, End, Event, lenient, raw};
-use super::{Entry, What};
+use super::{LineKind, TraceEntry};
 use crate::event::UapEventType;
 use crate::state::{PlanStep, PlanStepStatus};
 
@@ -30,17 +30,17 @@ pub(super) struct Run {
     /// How far the plan's steps came, by their id, where that was told after the plan.
     pub(super) came_to: BTreeMap<Arc<str>, PlanStepStatus>,
     pub(super) end: Option<End>,
-    /// What the calls that were announced are given, by their id.
+    /// LineKind the calls that were announced are given, by their id.
     announced: BTreeMap<Arc<str>, RawObject>,
 }
 
 /// Runs, one after the other: an end, or a step that was there before, closes one.
-pub(super) fn runs(entries: &[Entry], limits: &Limits) -> Vec<Run> {
+pub(super) fn runs(entries: &[TraceEntry], limits: &Limits) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut ended = true;
     for entry in entries {
         match &entry.what {
-            What::End(end) => {
+            LineKind::End(end) => {
                 if ended {
                     runs.push(Run::new(entry.at));
                 }
@@ -49,7 +49,7 @@ pub(super) fn runs(entries: &[Entry], limits: &Limits) -> Vec<Run> {
                 }
                 ended = true;
             }
-            What::Event(event) => {
+            LineKind::Event(event) => {
                 let Some(event) = lenient::<Event>(event, limits) else {
                     continue;
                 };
@@ -227,7 +227,7 @@ impl Run {
             .push(row.with("Data", text, true).done(at));
     }
 
-    /// What the tools were given and how long they took, as they say it themselves.
+    /// LineKind the tools were given and how long they took, as they say it themselves.
     fn observe(&mut self, executions: Vec<ToolExecution>) {
         let Some(step) = self.steps.last_mut() else {
             return;

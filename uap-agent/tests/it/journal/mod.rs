@@ -7,13 +7,13 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
-use uap_agent::engine::Answer;
+use uap_agent::engine::Input;
 use uap_agent::hooks::HookFuture;
 use uap_agent::journal::{
     Difference, Journal, JournalError, MemoryJournal, Recording, check_resume,
 };
 use uap_agent::middleware::retry;
-use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentStreamEvent, EventData, ExecutionContext, ExecutionStrategy, GenerateResult,
     LoopOptions, MemoryCheckpoints, Middleware, MiddlewareContext, PlanOptions, ReactOptions,
@@ -137,19 +137,19 @@ impl ExecutionStrategy for Custom {
 }
 
 impl StrategyRun for CustomRun {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         self.0 += 1;
         match (self.0, outcome) {
-            (1, _) => Move::Append(vec![context.input.clone()]),
-            (2, _) => Move::StartStep(EventData::phase("custom")),
-            (3, _) => Move::Reason("because".into()),
-            (4, _) => Move::Infer(Inference::action().with_prompt("first")),
-            (5, Outcome::Failed(error)) => Move::Fail(error),
-            (5, _) => Move::EndStep(EventData::phase("custom")),
-            (6, _) => Move::StartStep(EventData::phase("custom")),
-            (7, _) => Move::Infer(Inference::action()),
-            (8, _) => Move::EndStep(EventData::phase("custom")),
-            _ => Move::Finish,
+            (1, _) => Command::Append(vec![context.input.clone()]),
+            (2, _) => Command::StartStep(EventData::phase("custom")),
+            (3, _) => Command::Reason("because".into()),
+            (4, _) => Command::Infer(Inference::action().with_prompt("first")),
+            (5, Outcome::Failed(error)) => Command::Fail(error),
+            (5, _) => Command::EndStep(EventData::phase("custom")),
+            (6, _) => Command::StartStep(EventData::phase("custom")),
+            (7, _) => Command::Infer(Inference::action()),
+            (8, _) => Command::EndStep(EventData::phase("custom")),
+            _ => Command::Finish,
         }
     }
 }
@@ -349,14 +349,14 @@ fn a_harness_that_watches_finds_what_is_wrong() {
     }
     struct MoodyRun(u64);
     impl StrategyRun for MoodyRun {
-        fn next(&mut self, outcome: Outcome, _: &mut ExecutionContext<'_>) -> Move {
+        fn next(&mut self, outcome: Outcome, _: &mut ExecutionContext<'_>) -> Command {
             match outcome {
-                Outcome::Began => Move::StartStep(EventData::phase("x")),
+                Outcome::Started => Command::StartStep(EventData::phase("x")),
                 Outcome::StepStarted => {
-                    Move::Infer(Inference::action().with_prompt(format!("mood {}", self.0)))
+                    Command::Infer(Inference::action().with_prompt(format!("mood {}", self.0)))
                 }
-                Outcome::Inferred { .. } => Move::EndStep(EventData::phase("x")),
-                _ => Move::Finish,
+                Outcome::Inferred { .. } => Command::EndStep(EventData::phase("x")),
+                _ => Command::Finish,
             }
         }
     }
@@ -452,7 +452,7 @@ fn another_answer_leads_elsewhere_and_the_difference_is_found() {
         1,
     );
     let forked = recording
-        .fork(&Answer::Tool(2, instead, Vec::new()))
+        .fork(&Input::Tool(2, instead, Vec::new()))
         .unwrap();
     assert!(!forked.has_ended() && forked.outstanding().len() == 2);
     let other = Arc::new(MemoryJournal::default());
@@ -484,12 +484,12 @@ fn another_answer_leads_elsewhere_and_the_difference_is_found() {
     assert_ne!(second.state.id(), result.state.id());
     let alike = block_on(Recording::load(alike.as_ref())).unwrap();
     assert_eq!(recording.diff(&alike).first, None);
-    let wrong = Answer::Saved(2, Ok(()));
+    let wrong = Input::Saved(2, Ok(()));
     assert!(matches!(
         recording.fork(&wrong),
         Err(JournalError::Order { .. })
     ));
-    assert!(recording.fork(&Answer::Saved(99, Ok(()))).is_err());
+    assert!(recording.fork(&Input::Saved(99, Ok(()))).is_err());
 }
 
 // spec: UAP-12-5

@@ -1,4 +1,4 @@
-//! Fingerprints of questions: what tells whether a program still asks what it asked.
+//! Fingerprints of requests: they show whether a program still makes the requests that were recorded.
 
 use std::sync::Arc;
 
@@ -7,66 +7,70 @@ use ubos_common::json::{MemberWriter, Write, to_vec};
 use upp::{LlmInstance, LlmRequest, Message, Tool, Turn};
 
 use super::answer::{ErrorJson, object};
-use super::entry::{Asked, Kind};
-use crate::engine::Effect;
+use super::entry::{EffectEntry, Kind};
+use crate::engine::Output;
 use crate::hooks::HookCall;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
-/// The fingerprint of one question.
+/// The fingerprint of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Print {
-    /// Of all of it.
+pub(super) struct Fingerprint {
+    /// Of the whole request.
     pub(super) whole: Digest,
-    /// Of what it says, without ids and times: equal in two runs that ask the same.
+    /// Of its content without ids and times: equal in two runs that make the same request.
     pub(super) content: Digest,
 }
 
-/// Takes fingerprints of a run's questions, in order.
+/// Takes the fingerprints of a run's requests, in order.
 ///
-/// A history only grows between two questions of a run, so that of each question what is new is enough: the rest is in
-/// the fingerprints before it. A run's journal therefore costs what the run adds, not what it adds up to.
+/// The history grows between two requests of a run, so a fingerprint covers the new messages only; earlier fingerprints
+/// cover the rest. The cost is therefore linear in the length of the run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Printer {
-    /// Messages of the last question to the model.
+pub(super) struct Fingerprinter {
+    /// The number of messages in the last request to the model.
     known: usize,
 }
 
-impl Printer {
-    /// An effect that has an answer, with its fingerprint.
-    pub(super) fn print(&mut self, effect: &Effect) -> Option<Asked> {
-        let mut sum = Sum::default();
+impl Fingerprinter {
+    /// The entry of an output that has a result; `None` for others.
+    pub(super) fn request(&mut self, effect: &Output) -> Option<EffectEntry> {
+        let mut sum = FingerprintBuilder::default();
         let (id, kind) = match effect {
-            Effect::Infer(id, request) => {
-                self.request(request, &mut sum);
+            Output::Infer(id, request) => {
+                self.inference(request, &mut sum);
                 (*id, Kind::Infer)
             }
-            Effect::Tool(id, call, scope) => {
+            Output::Tool(id, call, scope) => {
                 sum.content.push(("call", to_vec(call)));
                 sum.content.push(("step", to_vec(&scope.step)));
                 sum.rest.push(to_vec(&scope.state_id));
                 (*id, Kind::Tool)
             }
-            Effect::Hook(id, call) => {
+            Output::Hook(id, call) => {
                 hook(call, &mut sum);
                 (*id, Kind::Hook)
             }
-            Effect::Sleep(id, span) => {
+            Output::Sleep(id, span) => {
                 sum.value(&u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
                 (*id, Kind::Sleep)
             }
-            Effect::Save(id, metadata, state) => {
+            Output::Save(id, metadata, state) => {
                 sum.state(state);
                 sum.rest.push(to_vec(metadata));
                 (*id, Kind::Save)
             }
             _ => return None,
         };
-        let print = sum.print();
-        Some(Asked { id, kind, print })
+        let fingerprint = sum.finish();
+        Some(EffectEntry {
+            id,
+            kind,
+            fingerprint,
+        })
     }
 
-    fn request(&mut self, request: &LlmRequest, sum: &mut Sum) {
+    fn inference(&mut self, request: &LlmRequest, sum: &mut FingerprintBuilder) {
         let count = request.messages.len();
         // The last message that was known may have been a prompt that did not stay.
         let from = self.known.min(count).saturating_sub(1);
@@ -86,7 +90,7 @@ impl Printer {
     }
 }
 
-fn hook(call: &HookCall, sum: &mut Sum) {
+fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
     match call {
         HookCall::StopCondition(state) => sum.named("stopCondition").state(state),
         HookCall::StepStart(state) => sum.named("stepStart").state(state),
@@ -130,13 +134,13 @@ fn hook(call: &HookCall, sum: &mut Sum) {
 
 /// What a fingerprint is taken of.
 #[derive(Default)]
-struct Sum {
+struct FingerprintBuilder {
     content: Vec<(&'static str, Vec<u8>)>,
     /// Ids and times.
     rest: Vec<Vec<u8>>,
 }
 
-impl Sum {
+impl FingerprintBuilder {
     fn named(&mut self, name: &str) -> &mut Self {
         self.content.push(("name", to_vec(name)));
         self
@@ -194,7 +198,7 @@ impl Sum {
             .state(&error.state)
     }
 
-    fn print(&self) -> Print {
+    fn finish(&self) -> Fingerprint {
         let mut bytes = Vec::new();
         for (name, value) in &self.content {
             // A name has no length of its own that a value could reach into: values are whole JSON texts.
@@ -208,13 +212,13 @@ impl Sum {
             bytes.push(b'\n');
         }
         let whole = Digest::of_bytes(&bytes);
-        Print { whole, content }
+        Fingerprint { whole, content }
     }
 }
 
 /// The fingerprint of how a run ended.
-pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Print {
-    let mut sum = Sum::default();
+pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerprint {
+    let mut sum = FingerprintBuilder::default();
     let (state, turn) = match result {
         Ok(result) => (&result.state, Some(&result.turn)),
         Err(error) => {
@@ -229,15 +233,15 @@ pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Print {
     // The end is whole: what a sum of parts has overlooked shows here.
     sum.rest.push(to_vec(state));
     sum.rest.push(to_vec(&turn.cloned()));
-    sum.print()
+    sum.finish()
 }
 
 /// The fingerprints of what a program gives to every question.
 pub(super) fn program(llm: &LlmInstance) -> Vec<(&'static str, Digest)> {
     let options = llm.options();
-    let tools: Vec<_> = options.tools.tools.iter().map(ToolText).collect();
+    let tools: Vec<_> = options.tools().tools.iter().map(ToolText).collect();
     let limit = options
-        .tools
+        .tools()
         .strategy
         .as_ref()
         .and_then(|strategy| strategy.max_iterations());
@@ -247,15 +251,15 @@ pub(super) fn program(llm: &LlmInstance) -> Vec<(&'static str, Digest)> {
             "model",
             of(to_vec(&format!(
                 "{}/{}",
-                options.model.provider(),
-                options.model.model_id()
+                options.model().provider(),
+                options.model().model_id()
             ))),
         ),
         ("tools", of(to_vec(&tools))),
         ("toolRounds", of(to_vec(&limit))),
-        ("system", of(to_vec(&options.system))),
-        ("params", of(to_vec(&options.params))),
-        ("structure", of(to_vec(&options.structure))),
+        ("system", of(to_vec(&options.system()))),
+        ("params", of(to_vec(&options.params()))),
+        ("structure", of(to_vec(&options.structure()))),
     ]
 }
 
