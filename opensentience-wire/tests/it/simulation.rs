@@ -15,7 +15,8 @@ use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use ubos_common::id::IdSource;
 use ubos_common::machine::Machine;
-use ubos_common::testing::{Action, Faults, Lab, LinkId, LinkKind, Node};
+use ubos_common::testing::legacy::{Action, Lab, Node};
+use ubos_common::testing::{Faults, LinkId, LinkKind};
 use ubos_common::time::{Mono, Now};
 
 use crate::kit::{object, spec};

@@ -1,88 +1,13 @@
-//! The lab itself: nodes, virtual time, and the order of what happens.
+//! The lab itself: virtual time, and the order of what happens.
 
 use core::fmt;
 use core::time::Duration;
 
 use super::link::{Dice, Faults, Link, LinkId, LinkKind, Packet};
+use super::node::{AnyNode, Arrival, Node, NodeId, Outside, Wiring};
 use crate::id::IdSource;
+use crate::machine::Machine;
 use crate::time::{Mono, Now, Timestamp};
-
-/// A machine as the lab sees it.
-pub trait Node {
-    /// What the machine tells its application.
-    type Event;
-
-    /// Bytes of a stream, or one message, arrived.
-    fn receive(&mut self, now: Now, link: LinkId, bytes: &[u8]);
-
-    /// The peer sends nothing more on this link.
-    fn half_closed(&mut self, _now: Now, _link: LinkId) {}
-
-    /// The link is gone, with what was on its way.
-    fn broken(&mut self, _now: Now, _link: LinkId) {}
-
-    /// The time asked for has come.
-    fn timeout(&mut self, _now: Now) {}
-
-    /// When [`Node::timeout`] is due.
-    fn next_timeout(&self) -> Option<Mono> {
-        None
-    }
-
-    /// Whether the machine takes more from this link now. What it does not take waits.
-    fn accepts(&self, _link: LinkId) -> bool {
-        true
-    }
-
-    /// The next output.
-    fn poll(&mut self) -> Option<Action<Self::Event>>;
-}
-
-impl<N: Node + ?Sized> Node for Box<N> {
-    type Event = N::Event;
-
-    fn receive(&mut self, now: Now, link: LinkId, bytes: &[u8]) {
-        (**self).receive(now, link, bytes);
-    }
-
-    fn half_closed(&mut self, now: Now, link: LinkId) {
-        (**self).half_closed(now, link);
-    }
-
-    fn broken(&mut self, now: Now, link: LinkId) {
-        (**self).broken(now, link);
-    }
-
-    fn timeout(&mut self, now: Now) {
-        (**self).timeout(now);
-    }
-
-    fn next_timeout(&self) -> Option<Mono> {
-        (**self).next_timeout()
-    }
-
-    fn accepts(&self, link: LinkId) -> bool {
-        (**self).accepts(link)
-    }
-
-    fn poll(&mut self) -> Option<Action<Self::Event>> {
-        (**self).poll()
-    }
-}
-
-/// What a machine does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Action<E> {
-    /// Sends on a link.
-    Send(LinkId, Vec<u8>),
-    /// Sends nothing more on a link.
-    HalfClose(LinkId),
-    /// Drops a link; the peer sees it broken.
-    Close(LinkId),
-    /// Tells its application.
-    Event(E),
-}
 
 /// What happened in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,27 +15,28 @@ pub enum Action<E> {
 pub enum Step {
     /// A node took bytes, an end or a break of a link.
     Delivered(usize, LinkId),
-    /// A node's timeout came.
-    Timeout(usize),
+    /// A node was woken: for a timeout, an answer of the world, its start after a crash, or for nothing.
+    Woken(usize),
 }
 
 /// Nodes, links and one clock. See the [module](super).
-pub struct Lab<N: Node> {
-    nodes: Vec<N>,
+pub struct Lab<E> {
+    nodes: Vec<Box<dyn AnyNode<E>>>,
     links: Vec<Link>,
     now: Mono,
     start: Timestamp,
     wall_shift: i64,
     dice: Dice,
-    events: Vec<(Mono, usize, N::Event)>,
+    events: Vec<(Mono, usize, E)>,
 }
 
-impl<N: Node> Lab<N> {
+impl<E: 'static> Lab<E> {
     /// A lab whose chance comes from `seed`. The wall clock starts at 2025-01-01T00:00:00Z.
-    pub fn new(seed: u64, nodes: impl IntoIterator<Item = N>) -> Self {
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         const START: i64 = 1_735_689_600;
         Self {
-            nodes: nodes.into_iter().collect(),
+            nodes: Vec::new(),
             links: Vec::new(),
             now: Mono::ZERO,
             start: Timestamp::from_unix(START).unwrap_or(Timestamp::EPOCH),
@@ -120,15 +46,27 @@ impl<N: Node> Lab<N> {
         }
     }
 
-    /// Adds a node and gives its number.
-    pub fn add(&mut self, node: N) -> usize {
-        self.nodes.push(node);
-        self.nodes.len() - 1
+    /// Adds a node: a machine and its world.
+    pub fn add<M, W>(&mut self, machine: M, wiring: W) -> NodeId<M>
+    where
+        M: Machine + 'static,
+        W: Wiring<M, Event = E> + 'static,
+    {
+        self.nodes.push(Box::new(Node::new(machine, wiring)));
+        let node = self.nodes.len() - 1;
+        self.drain(node);
+        NodeId::new(node)
     }
 
     /// Connects two nodes.
-    pub fn connect(&mut self, one: usize, other: usize, kind: LinkKind, faults: Faults) -> LinkId {
-        self.links.push(Link::new([one, other], kind, faults));
+    pub fn connect<M, N>(
+        &mut self,
+        one: NodeId<M>,
+        other: NodeId<N>,
+        kind: LinkKind,
+        faults: Faults,
+    ) -> LinkId {
+        self.links.push(Link::new([one.0, other.0], kind, faults));
         LinkId(self.links.len() - 1)
     }
 
@@ -154,33 +92,51 @@ impl<N: Node> Lab<N> {
         self.wall_shift = self.wall_shift.saturating_add(seconds);
     }
 
-    /// A node.
+    /// The machine of a node.
     ///
     /// # Panics
     ///
-    /// There is no such node.
+    /// The node is down after a crash.
     #[must_use]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a test's own number; wrong is a bug of the test"
-    )]
-    pub fn node(&self, node: usize) -> &N {
-        &self.nodes[node]
+    pub fn machine<M: 'static>(&self, node: NodeId<M>) -> &M {
+        let machine = self.nodes.get(node.0).and_then(|node| node.machine_ref());
+        #[expect(
+            clippy::expect_used,
+            reason = "a test that asks for a dead machine is wrong"
+        )]
+        machine
+            .and_then(|machine| machine.downcast_ref())
+            .expect("the node is up")
     }
 
-    /// Calls a node's commands, then carries out what it does.
+    /// Whether a node is up: not between a crash and its restart.
+    #[must_use]
+    pub fn is_up<M>(&self, node: NodeId<M>) -> bool {
+        let node = self.nodes.get(node.0);
+        node.is_some_and(|node| node.machine_ref().is_some())
+    }
+
+    /// Gives a machine a command, then carries out what it does.
     ///
     /// # Panics
     ///
-    /// There is no such node.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a test's own number; wrong is a bug of the test"
-    )]
-    pub fn with<R>(&mut self, node: usize, command: impl FnOnce(&mut N, Now) -> R) -> R {
+    /// The node is down after a crash.
+    pub fn with<M: 'static, R>(
+        &mut self,
+        node: NodeId<M>,
+        command: impl FnOnce(&mut M, Now) -> R,
+    ) -> R {
         let now = self.now();
-        let result = command(&mut self.nodes[node], now);
-        self.drain(node);
+        let machine = self.nodes.get_mut(node.0).and_then(|node| node.machine());
+        #[expect(
+            clippy::expect_used,
+            reason = "a test that commands a dead machine is wrong"
+        )]
+        let machine = machine
+            .and_then(|machine| machine.downcast_mut())
+            .expect("the node is up");
+        let result = command(machine, now);
+        self.drain(node.0);
         result
     }
 
@@ -194,12 +150,12 @@ impl<N: Node> Lab<N> {
 
     /// What the nodes told their applications so far: when, which node, what.
     #[must_use]
-    pub fn events(&self) -> &[(Mono, usize, N::Event)] {
+    pub fn events(&self) -> &[(Mono, usize, E)] {
         &self.events
     }
 
     /// Takes the events told so far.
-    pub fn take_events(&mut self) -> Vec<(Mono, usize, N::Event)> {
+    pub fn take_events(&mut self) -> Vec<(Mono, usize, E)> {
         core::mem::take(&mut self.events)
     }
 
@@ -216,8 +172,16 @@ impl<N: Node> Lab<N> {
         let pick = self.dice.below(tied.len());
         let chosen = *tied.get(pick)?;
         self.now = now;
+        // Drivers may wake a machine too early; that must change nothing.
+        if self.dice.hits(EARLY_WAKES) {
+            let node = self.dice.below(self.nodes.len());
+            let due = self.nodes.get(node).and_then(|node| node.next_wake());
+            if due.is_none_or(|at| at > now) {
+                self.wake(node);
+            }
+        }
         Some(match chosen {
-            Candidate::Timeout(node) => self.fire(node),
+            Candidate::Wake(node) => self.wake(node),
             Candidate::Packet { link, from } => self.deliver(link, from),
         })
     }
@@ -242,10 +206,9 @@ impl<N: Node> Lab<N> {
     }
 
     fn candidates(&self) -> Vec<(Mono, Candidate)> {
-        let timeouts = self.nodes.iter().enumerate();
-        let timeouts = timeouts
-            .filter_map(|(n, node)| node.next_timeout().map(|at| (at, Candidate::Timeout(n))));
-        let mut due: Vec<_> = timeouts.collect();
+        let nodes = self.nodes.iter().enumerate();
+        let wakes = nodes.filter_map(|(n, node)| Some((node.next_wake()?, Candidate::Wake(n))));
+        let mut due: Vec<_> = wakes.collect();
         for (n, link) in self.links.iter().enumerate() {
             for (from, direction) in link.directions.iter().enumerate() {
                 let Some((at, packet)) = direction.queue.front() else {
@@ -266,13 +229,13 @@ impl<N: Node> Lab<N> {
         due
     }
 
-    fn fire(&mut self, node: usize) -> Step {
+    fn wake(&mut self, node: usize) -> Step {
         let now = self.now();
         if let Some(machine) = self.nodes.get_mut(node) {
-            machine.timeout(now);
+            machine.wake(now);
         }
         self.drain(node);
-        Step::Timeout(node)
+        Step::Woken(node)
     }
 
     fn deliver(&mut self, link: usize, from: usize) -> Step {
@@ -285,9 +248,9 @@ impl<N: Node> Lab<N> {
         let packet = carrier.take(from, &mut self.dice);
         if let (Some(node), Some(packet)) = (self.nodes.get_mut(to), packet) {
             match packet {
-                Packet::Bytes(bytes) => node.receive(now, id, &bytes),
-                Packet::HalfClose => node.half_closed(now, id),
-                Packet::Broken => node.broken(now, id),
+                Packet::Bytes(bytes) => node.arrive(now, Arrival::Bytes(id, &bytes)),
+                Packet::HalfClose => node.arrive(now, Arrival::HalfClosed(id)),
+                Packet::Broken => node.arrive(now, Arrival::Broken(id)),
             }
         }
         self.drain(to);
@@ -296,11 +259,17 @@ impl<N: Node> Lab<N> {
 
     /// Carries out everything a node wants done.
     fn drain(&mut self, node: usize) {
-        while let Some(action) = self.nodes.get_mut(node).and_then(Node::poll) {
-            let now = self.now;
-            match action {
-                Action::Event(event) => self.events.push((now, node, event)),
-                Action::Send(link, bytes) => {
+        let Now {
+            mono: now, wall, ..
+        } = self.now();
+        while let Some(outside) = self
+            .nodes
+            .get_mut(node)
+            .and_then(|node| node.poll(Now::new(now, wall)))
+        {
+            match outside {
+                Outside::Event(event) => self.events.push((now, node, event)),
+                Outside::Send(link, bytes) => {
                     let Self { links, dice, .. } = self;
                     if let Some((link, from)) = end_of(links, link, node)
                         && link.send(now, from, bytes, dice)
@@ -308,20 +277,30 @@ impl<N: Node> Lab<N> {
                         link.sever(now, &[0, 1]);
                     }
                 }
-                Action::HalfClose(link) => {
+                Outside::HalfClose(link) => {
                     if let Some((link, from)) = end_of(&mut self.links, link, node) {
                         link.half_close(now, from);
                     }
                 }
-                Action::Close(link) => {
+                Outside::Close(link) => {
                     if let Some((link, from)) = end_of(&mut self.links, link, node) {
                         link.sever(now, &[1 - from]);
+                    }
+                }
+                Outside::Crashed => {
+                    for link in &mut self.links {
+                        if let Some(from) = link.ends.iter().position(|end| *end == node) {
+                            link.sever(now, &[1 - from]);
+                        }
                     }
                 }
             }
         }
     }
 }
+
+/// Chance in a thousand that a step is preceded by an early wake-up.
+const EARLY_WAKES: u16 = 50;
 
 /// A link and which of its ends a node holds.
 fn end_of(links: &mut [Link], link: LinkId, node: usize) -> Option<(&mut Link, usize)> {
@@ -332,11 +311,11 @@ fn end_of(links: &mut [Link], link: LinkId, node: usize) -> Option<(&mut Link, u
 
 #[derive(Clone, Copy)]
 enum Candidate {
-    Timeout(usize),
+    Wake(usize),
     Packet { link: usize, from: usize },
 }
 
-impl<N: Node> fmt::Debug for Lab<N> {
+impl<E> fmt::Debug for Lab<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lab")
             .field("now", &self.now)
