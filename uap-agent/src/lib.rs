@@ -57,8 +57,6 @@ mod agent;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod checkpoint;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod engine;
 pub mod event;
 #[cfg(all(doc, feature = "driver", feature = "os"))]
@@ -74,8 +72,6 @@ pub mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
 mod subagent;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod trace;
 mod trace_event;
 pub mod tree;

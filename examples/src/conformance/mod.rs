@@ -35,8 +35,10 @@ mod uap;
 
 use std::process::ExitCode;
 
-use uap_agent::conformance::LevelReport;
 use ubos_common::conformance::{ConformanceReport, ProofError};
+use ubos_common::json::to_string;
+use ubos_conformance::Report;
+use ubos_conformance::uap::LevelReport;
 
 use args::{Args, Form, Kit, Parsed, Subject};
 
@@ -92,9 +94,57 @@ impl From<String> for Stop {
 
 /// What a judgement came to: a report for each who was judged, by name.
 struct Told {
-    reports: Vec<(&'static str, ConformanceReport)>,
+    reports: Vec<(&'static str, AnyReport)>,
     /// Where the specification has levels: what they come to.
     levels: Vec<LevelReport>,
+}
+
+/// A report of a kit in its library, or of one in the package of kits.
+enum AnyReport {
+    Library(ConformanceReport),
+    Package(Report),
+}
+
+impl AnyReport {
+    fn is_conformant(&self) -> bool {
+        match self {
+            Self::Library(report) => report.is_conformant(),
+            Self::Package(report) => report.is_conformant(),
+        }
+    }
+
+    fn to_table(&self) -> String {
+        match self {
+            Self::Library(report) => report.to_string(),
+            Self::Package(report) => report.to_string(),
+        }
+    }
+
+    fn to_json(&self) -> String {
+        match self {
+            Self::Library(report) => to_string(report),
+            Self::Package(report) => to_string(report),
+        }
+    }
+
+    fn to_junit(&self, name: &str) -> String {
+        match self {
+            Self::Library(report) => report.to_junit(name),
+            Self::Package(report) => report.to_junit(),
+        }
+    }
+}
+
+impl From<ConformanceReport> for AnyReport {
+    fn from(report: ConformanceReport) -> Self {
+        Self::Library(report)
+    }
+}
+
+impl From<Report> for AnyReport {
+    fn from(report: Report) -> Self {
+        Self::Package(report)
+    }
 }
 
 impl Told {
@@ -117,10 +167,10 @@ impl Told {
     fn text(&self, form: Form) -> String {
         let one = self.reports.len() == 1;
         let mut parts = self.reports.iter().map(|(name, report)| match form {
-            Form::Table if one => format!("{report}\n{}", self.level_lines()),
-            Form::Table => format!("{name}\n{report}\n"),
-            Form::Json if one => self.with_levels(ubos_common::json::to_string(report)),
-            Form::Json => format!("\"{name}\":{}", ubos_common::json::to_string(report)),
+            Form::Table if one => format!("{}\n{}", report.to_table(), self.level_lines()),
+            Form::Table => format!("{name}\n{}\n", report.to_table()),
+            Form::Json if one => self.with_levels(report.to_json()),
+            Form::Json => format!("\"{name}\":{}", report.to_json()),
             Form::Junit => report.to_junit(name),
         });
         match form {
@@ -145,7 +195,7 @@ impl Told {
     fn with_levels(&self, report: String) -> String {
         match report.strip_suffix('}') {
             Some(open) if !self.levels.is_empty() => {
-                let levels = ubos_common::json::to_string(&self.levels);
+                let levels = to_string(&self.levels);
                 format!("{open},\"levels\":{levels}}}")
             }
             _ => report,
@@ -168,26 +218,18 @@ fn suites(parts: &mut dyn Iterator<Item = String>) -> String {
 }
 
 fn judge(args: &Args) -> Result<Told, Stop> {
-    let report = match (args.kit, &args.subject) {
-        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?,
-        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?,
-        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?,
-        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?,
+    let report: AnyReport = match (args.kit, &args.subject) {
+        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?.into(),
+        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?.into(),
+        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?.into(),
+        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?.into(),
         #[cfg(unix)]
-        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?,
+        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?.into(),
         #[cfg(unix)]
-        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?,
+        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?.into(),
         #[cfg(unix)]
         (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
-        (Kit::UapState, Subject::Files(files)) => uap::states(files)?,
-        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?,
-        (Kit::UapRun, Subject::Files(files)) => uap::run(files)?,
-        (kit @ Kit::UapRun, Subject::Command(_)) => {
-            let name = kit.name();
-            return Err(Stop::Usage(format!(
-                "{name} judges files; --help tells more"
-            )));
-        }
+        (Kit::UapState | Kit::UapRun, _) => return uap_told(args),
         (kit, _) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -195,18 +237,35 @@ fn judge(args: &Args) -> Result<Told, Stop> {
             )));
         }
     };
-    let levels = match args.kit {
-        Kit::UapState | Kit::UapRun => uap_agent::conformance::levels([&report]).into(),
-        _ => Vec::new(),
-    };
     let reports = vec![(args.kit.name(), report)];
+    Ok(Told {
+        reports,
+        levels: Vec::new(),
+    })
+}
+
+/// The kits whose specification has levels.
+fn uap_told(args: &Args) -> Result<Told, Stop> {
+    let report = match (args.kit, &args.subject) {
+        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?,
+        (Kit::UapState, Subject::Files(files)) => uap::states(files)?,
+        (_, Subject::Files(files)) => uap::run(files)?,
+        (kit, Subject::Command(_)) => {
+            let name = kit.name();
+            return Err(Stop::Usage(format!(
+                "{name} judges files; --help tells more"
+            )));
+        }
+    };
+    let levels = ubos_conformance::uap::levels([&report]).into();
+    let reports = vec![(args.kit.name(), report.into())];
     Ok(Told { reports, levels })
 }
 
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
 fn self_test() -> ExitCode {
     let mut code = 0;
-    for (name, cases, proof) in proofs() {
+    for (name, cases, proof) in proofs().into_iter().map(texts).chain(uap::proofs()) {
         match proof {
             Ok(()) => println!("{name}: {cases} cases hold"),
             Err(errors) => {
@@ -228,12 +287,18 @@ fn proofs() -> Vec<Proof> {
         osw::proof(),
         hub::proof(),
         hub::agent_proof(),
-        uap::proof(),
-        uap::runs_proof(),
     ];
     #[cfg(unix)]
     proofs.extend([osw_agent::proof(), osw_core::proof()]);
     proofs
+}
+
+/// A proof with its errors as texts.
+type TextProof = (&'static str, usize, Result<(), Vec<String>>);
+
+fn texts((name, cases, proof): Proof) -> TextProof {
+    let texts = |errors: Vec<ProofError>| errors.iter().map(ToString::to_string).collect();
+    (name, cases, proof.map_err(texts))
 }
 
 /// A kit's name, how many cases it has, and whether they hold.

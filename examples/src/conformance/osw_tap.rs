@@ -76,6 +76,10 @@ async fn listen(command: &[OsString]) -> Result<Told, Stop> {
     let verdicts = tap.finish(clock.now().mono);
     let reports = vec![("agent", verdicts.agent), ("core", verdicts.core)];
     let levels = Vec::new();
+    let reports = reports
+        .into_iter()
+        .map(|(name, report)| (name, report.into()))
+        .collect();
     Ok(Told { reports, levels })
 }
 

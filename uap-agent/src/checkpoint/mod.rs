@@ -26,8 +26,6 @@ mod memory;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod name;
 mod seal;
-#[cfg(feature = "testing")]
-mod suite;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod worker;
 mod writers;
@@ -45,8 +43,6 @@ pub use history::CheckpointHistory;
 pub use log::{CutTail, LogCheckpoints};
 pub use memory::MemoryCheckpoints;
 pub use seal::{Seal, SealError};
-#[cfg(feature = "testing")]
-pub use suite::{StoreFault, check_history, check_store, check_writers};
 
 ubos_common::wire! {
     /// What is known of a checkpoint without reading it.
@@ -125,7 +121,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, CheckpointError>>;
 
 /// Where states are kept, one for each session.
 ///
-/// A store is done when it passes `check_store` (feature `testing`).
+/// The package `ubos-conformance` checks a store with `uap::check_store`.
 ///
 /// Spec: UAP-1.1 12.2
 pub trait CheckpointStore: Send + Sync {

@@ -72,6 +72,22 @@ pub enum Input {
     Abort,
 }
 
+#[cfg(feature = "tracing")]
+impl Input {
+    /// The kind of the input, for trace events.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Model(..) => "model",
+            Self::Tool(..) => "tool",
+            Self::Hook(..) => "hook",
+            Self::Stop(_) => "stop",
+            Self::Slept(_) => "slept",
+            Self::Saved(..) => "saved",
+            Self::Abort => "abort",
+        }
+    }
+}
+
 /// An input was given to a run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run has ended and takes no more input")]

@@ -209,6 +209,11 @@ impl Engine {
             return Err(Closed);
         }
         self.moves = 0;
+        trace!(
+            step = self.step,
+            input = input.name(),
+            "engine takes an input"
+        );
         match input {
             Input::Model(id, item) => self.on_model(now, id, item),
             Input::Tool(id, execution, traces) => self.on_tool(now, id, execution, traces),
@@ -339,6 +344,7 @@ impl Engine {
 
     fn close(&mut self, result: RunResult) {
         self.agenda.clear();
+        trace!(step = self.step, is_ok = result.is_ok(), "run ended");
         self.phase = Phase::Closed;
         self.out.push(Output::Finished(result));
     }

@@ -43,7 +43,7 @@ impl ToolRound {
 impl Engine {
     /// The action is told, then the tools run; where rounds are limited and used up, the run fails instead.
     pub(super) fn begin_tools(&mut self, messages: Vec<Message>, response: Box<LlmResponse>) {
-        let tools = &self.config.llm.options().tools();
+        let tools = self.config.llm.options().tools();
         let most = tools
             .strategy
             .as_ref()
@@ -71,7 +71,7 @@ impl Engine {
         };
         let round = ToolRound {
             messages,
-            order: CallOrder::new(&calls, &self.config.llm.options().tools()),
+            order: CallOrder::new(&calls, self.config.llm.options().tools()),
             running: BTreeMap::new(),
             executions: vec![None; calls.len()],
             calls,
@@ -110,7 +110,7 @@ impl Engine {
     // impl: UAP-16-2
     fn repair_calls(&self, calls: &[ToolCall]) -> Result<Repaired, UppError> {
         let mut answered = BTreeMap::new();
-        let tools = &self.config.llm.options().tools();
+        let tools = self.config.llm.options().tools();
         let repair = |(n, call): (usize, &ToolCall)| {
             let verdict = match &self.config.repair {
                 Some(policy) => guarded("a repair policy", || policy.call(call, tools))?,

@@ -28,14 +28,14 @@ pub enum Difference {
         what: String,
     },
     /// They asked for something else.
-    RecordedEffect {
+    Effect {
         /// The first run's effect; none where it has ended.
         left: Option<(EffectId, &'static str)>,
         /// The second run's.
         right: Option<(EffectId, &'static str)>,
     },
     /// They were answered otherwise.
-    Input {
+    Answer {
         /// To which effect of the first run; none for an abort.
         effect: Option<EffectId>,
         /// What kind of effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
@@ -122,7 +122,7 @@ fn entries(left: &Entry, right: &Entry) -> Option<Difference> {
 }
 
 const fn question(left: &Entry, right: &Entry) -> Difference {
-    Difference::Question {
+    Difference::Effect {
         left: asked(left),
         right: asked(right),
     }

@@ -52,8 +52,6 @@
 //! keep states.
 
 mod answer;
-#[cfg(all(feature = "driver", feature = "testing"))]
-mod check;
 mod diff;
 mod entry;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
@@ -69,8 +67,6 @@ use std::sync::{Mutex, PoisonError};
 use futures_core::future::BoxFuture;
 use ubos_common::json::{DecodeError, RawObject};
 
-#[cfg(all(feature = "driver", feature = "testing"))]
-pub use check::{Cut, JournalFault, ResumeCheck, ResumeFault, check_journal, check_resume};
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use files::FileJournal;
@@ -117,7 +113,7 @@ pub enum JournalError {
     },
     /// An entry cannot stand where it stands.
     #[error("entry {entry}: {what}")]
-    EntryOrder {
+    Order {
         /// Its place, from 0.
         entry: u64,
         /// What is wrong.

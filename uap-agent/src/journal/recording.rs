@@ -124,7 +124,7 @@ impl Recording {
     }
 
     /// All that was asked for, in order.
-    pub fn questions(&self) -> impl Iterator<Item = RecordedEffect> {
+    pub fn effects(&self) -> impl Iterator<Item = RecordedEffect> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Effect(asked) => Some(RecordedEffect {
                 effect: asked.id,

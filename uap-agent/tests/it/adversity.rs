@@ -281,8 +281,7 @@ fn a_strategy_with_much_to_keep_goes_on_after_its_pauses() {
         agent(options(&script([Reply::text("x")])).with_execution(Arc::new(Appending(600))));
     let turn = block_on(agent.unwrap().query("go")).unwrap();
     assert_eq!(turn.messages.len(), 601);
-    #[cfg(feature = "testing")]
-    uap_agent::testing::check_strategy(&Appending(600)).unwrap();
+    ubos_conformance::uap::check_strategy(&Appending(600)).unwrap();
 }
 
 /// Panics in all that is asked of it.
@@ -376,7 +375,8 @@ fn what_the_developers_code_panics_with_is_the_error_of_the_run() {
     let policy = calls().with_repair(Arc::new(Panicking));
     assert_eq!(failed(policy).code, ErrorCode::ProviderError);
     let mut output = options(&script([Reply::text("x")])).with_repair(Arc::new(Panicking));
-    output.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    output =
+        output.map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"type":"object"}"#).unwrap())));
     assert_eq!(failed(output).code, ErrorCode::ProviderError);
 }
 
@@ -387,7 +387,9 @@ fn a_panic_of_who_is_told_does_not_change_what_he_is_told_of() {
         calling("x", "c1", "{}"),
         calling("y", "c2", "{}"),
     ]));
-    rounds.llm.tools = ToolSet::new([echo("echo")], Some(Arc::new(Panicking)));
+    rounds = rounds
+        .with_tools([echo("echo")])
+        .map_llm(|llm| llm.with_tool_strategy(Arc::new(Panicking)));
     assert_eq!(failed(rounds).code, ErrorCode::InvalidRequest);
     let told =
         options(&script([Reply::text("well")])).with_middleware([retry(Arc::new(PanickingRetry))]);

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::executor::block_on;
 use proptest::prelude::*;
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
-use uap_agent::testing::{
-    StrategyBreach, StreamFault, check_strategy, check_strategy_with, check_stream_equals_generate,
-};
 use uap_agent::{
     AgentOptions, EventData, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan,
     react, tool_loop,
 };
 use ubos_common::json::RawBuf;
+use ubos_conformance::uap::{
+    StrategyBreach, StreamFault, check_strategy, check_strategy_with, check_stream_equals_generate,
+};
 use upp::{ErrorCode, Reply, ScriptedModel};
 
 use crate::support::{Noting, calling, options};

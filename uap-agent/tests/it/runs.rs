@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use uap_agent::engine::{Engine, EngineConfig, Input, Output};
+use uap_agent::engine::{Engine, EngineConfig, Input, Output, RunStart};
 use uap_agent::hooks::HookAnswer;
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
@@ -12,7 +12,6 @@ use uap_agent::{
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
-use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, Message, Reply, ScriptedModel, ToolUseStrategy, object};
 
@@ -122,7 +121,7 @@ impl ToolUseStrategy for Rounds {
 fn a_limit_of_tool_rounds_fails_the_run_and_keeps_what_there_is() {
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
     let mut options = options(&model);
-    options.llm.tools.strategy = Some(Arc::new(Rounds(2)));
+    options = options.map_llm(|llm| llm.with_tool_strategy(Arc::new(Rounds(2))));
     let agent = agent(options).unwrap();
     let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
     assert_eq!(
@@ -478,8 +477,10 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
 fn what_the_options_say_reaches_the_model() {
     let model = script([Reply::text("{}").with_data(RawBuf::parse(r#"{"x":1}"#).unwrap())]);
     let mut options = options(&model).with_system("be brief");
-    options.llm.params = Some(Arc::new(object(r#"{"temperature":0.2}"#).unwrap()));
-    options.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    options =
+        options.map_llm(|llm| llm.with_params(Arc::new(object(r#"{"temperature":0.2}"#).unwrap())));
+    options = options
+        .map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"type":"object"}"#).unwrap())));
     let turn = block_on(agent(options).unwrap().query("go")).unwrap();
     assert_eq!(turn.data.unwrap().as_str(), r#"{"x":1}"#);
     let request = &model.requests()[0];
@@ -619,8 +620,9 @@ fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
     let state = AgentState::initial(ids);
     let input = Message::user(upp::Stamp::new(ids, now.wall), "go");
     let run = tool_loop(LoopOptions::default()).unwrap().begin();
-    let config = EngineConfig::new(llm, "agent", IdSource::seeded(3));
-    let mut engine = Engine::new(now, config, run, &state, input);
+    let start = RunStart::new("agent", state, input);
+    let config = EngineConfig::new(llm);
+    let mut engine = Engine::new(now, config, run, IdSource::seeded(3), start);
     assert!(matches!(engine.poll_output(), Some(Output::Event(_))));
     let Some(Output::Infer(asked, _)) = engine.poll_output() else {
         panic!()

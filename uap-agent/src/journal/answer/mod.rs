@@ -5,8 +5,6 @@ mod json;
 use ubos_common::json::to_string;
 use upp::{LlmResponse, ModelEvent, ToolExecution, UppError};
 
-#[cfg(all(feature = "driver", feature = "testing"))]
-pub(super) use json::ResultJson;
 pub(super) use json::{AnswerJson, ErrorJson, Findings, object};
 use json::{HookJson, ResponseJson};
 

@@ -9,9 +9,7 @@ use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
 use uap_agent::engine::Input;
 use uap_agent::hooks::HookFuture;
-use uap_agent::journal::{
-    Difference, Journal, JournalError, MemoryJournal, Recording, check_resume,
-};
+use uap_agent::journal::{Difference, Journal, JournalError, MemoryJournal, Recording};
 use uap_agent::middleware::retry;
 use uap_agent::strategy::{Command, Inference, Outcome, StrategyRun};
 use uap_agent::{
@@ -23,6 +21,7 @@ use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_string};
 use ubos_common::time::{Mono, Now};
+use ubos_conformance::uap::check_resume;
 use upp::{
     ErrorCode, FnTool, LinearBackoff, LlmCapabilities, LlmModel, LlmRequest, LlmResponse, Message,
     ModelEvent, ModelStream, Reply, ScriptedModel, StreamEvent, StreamEventType, Tool,
@@ -105,7 +104,7 @@ fn a_recorded_run_is_the_run_and_replays_as_it_was() {
         let hooks = Arc::new(Noting::default());
         let model = script([]);
         let mut silent = asking(&execution).with_strategy(hooks.clone());
-        silent.llm.model = model.clone();
+        silent = silent.map_llm(|llm| llm.with_model(model.clone()));
         let silent = agent(silent).unwrap();
         let replay = silent.replay(&recording).unwrap();
         let lines = |events: &[AgentStreamEvent]| events.iter().map(to_string).collect::<Vec<_>>();
@@ -197,10 +196,10 @@ fn a_run_that_is_cut_anywhere_resumes_to_the_same_end() {
         let checked = checked.unwrap_or_else(|fault| panic!("{}: {fault}", execution.name()));
         // Each entry is a cut, and each write two.
         assert!(
-            checked.entries > 30 && checked.cuts > 2 * checked.entries,
+            checked.entries > 30 && checked.interruptions > 2 * checked.entries,
             "{checked:?}"
         );
-        assert!(checked.tools_again > 6, "{checked:?}");
+        assert!(checked.repeated_tools > 6, "{checked:?}");
     }
 }
 
@@ -214,12 +213,14 @@ fn agents_that_are_called_as_tools_are_not_run_again() {
         let ask = SubagentTool::new(inner, "other", "", schema, |_| Ok("look".into()));
         let mut options =
             asking(&looped).with_tools([echo("echo"), Arc::new(ask) as Arc<dyn Tool>]);
-        options.llm.model = Arc::new(ScriptedModel::with(|request| {
-            match request.messages.len() {
-                1 => by_request(request),
-                n => Some(Reply::text(format!("{n} messages"))),
-            }
-        }));
+        options = options.map_llm(|llm| {
+            llm.with_model(Arc::new(ScriptedModel::with(|request| {
+                match request.messages.len() {
+                    1 => by_request(request),
+                    n => Some(Reply::text(format!("{n} messages"))),
+                }
+            })))
+        });
         options
     };
     block_on(check_resume(options, "go")).unwrap();
@@ -239,7 +240,8 @@ fn runs_that_fail_resume_to_their_failure_and_those_that_recover_to_their_result
         for recovers in [false, true] {
             let options = || {
                 let mut options = everything(&execution);
-                options.llm.model = Arc::new(ScriptedModel::with(failing));
+                options =
+                    options.map_llm(|llm| llm.with_model(Arc::new(ScriptedModel::with(failing))));
                 let hooks = Noting {
                     recovers_with: recovers.then(|| result.clone()),
                     ..Noting::default()
@@ -310,7 +312,7 @@ fn questions_that_are_asked_again_are_counted_on_from_where_they_stood() {
             let mut options = asking(&looped)
                 .with_middleware([retry(Arc::new(LinearBackoff::default()))])
                 .with_runtime(Runtime::new(Arc::new(Hasty), IdSource::seeded(7)));
-            options.llm.model = Arc::new(Failing(heard));
+            options = options.map_llm(|llm| llm.with_model(Arc::new(Failing(heard))));
             options
         };
         block_on(check_resume(options, "go")).unwrap().entries
@@ -362,20 +364,22 @@ fn a_harness_that_watches_finds_what_is_wrong() {
     }
     let moody: Arc<dyn ExecutionStrategy> = Arc::new(Moody(0.into()));
     let fault = block_on(check_resume(|| asking(&moody), "go")).unwrap_err();
-    assert!(fault.to_string().contains("another end"), "{fault}");
+    assert!(fault.to_string().contains("the result differs"), "{fault}");
 
     // A model that answers by how often it is asked.
     let counting = || {
         let mut n = 0;
         let mut options = asking(&looped);
-        options.llm.model = Arc::new(ScriptedModel::with(move |_| {
-            n += 1;
-            Some(if n < 3 {
-                calling("x", &format!("c{n}"), "{}")
-            } else {
-                Reply::text("done")
-            })
-        }));
+        options = options.map_llm(|llm| {
+            llm.with_model(Arc::new(ScriptedModel::with(move |_| {
+                n += 1;
+                Some(if n < 3 {
+                    calling("x", &format!("c{n}"), "{}")
+                } else {
+                    Reply::text("done")
+                })
+            })))
+        });
         options
     };
     assert!(block_on(check_resume(counting, "go")).is_err());
@@ -425,7 +429,7 @@ fn a_program_that_has_changed_is_refused_before_anything_is_done() {
     for (options, told) in refused {
         let model = script([]);
         let mut options = options;
-        options.llm.model = model.clone();
+        options = options.map_llm(|llm| llm.with_model(model.clone()));
         let agent = agent(options).unwrap();
         let error = block_on(agent.resume(broken_off.clone())).unwrap_err();
         assert!(error.to_string().contains(told), "{told}: {error}");
@@ -498,15 +502,17 @@ fn a_journal_costs_what_the_run_adds_and_not_what_it_adds_up_to() {
     let [looped, ..] = strategies();
     let bytes = |rounds: usize| -> usize {
         let mut options = asking(&looped).with_strategy(Arc::new(Noting::default()));
-        options.llm.model = Arc::new(ScriptedModel::with(move |request| {
-            let round = request.messages.len() / 2;
-            let more = calling("more", &format!("c{round}"), "{}");
-            Some(if round < rounds {
-                more
-            } else {
-                Reply::text("done")
-            })
-        }));
+        options = options.map_llm(|llm| {
+            llm.with_model(Arc::new(ScriptedModel::with(move |request| {
+                let round = request.messages.len() / 2;
+                let more = calling("more", &format!("c{round}"), "{}");
+                Some(if round < rounds {
+                    more
+                } else {
+                    Reply::text("done")
+                })
+            })))
+        });
         let (_, journal, _) = recorded(options);
         block_on(journal.read())
             .unwrap()
@@ -532,7 +538,7 @@ fn a_journal_that_fails_ends_the_run_before_what_it_did_not_take() {
         let journal = Arc::new(MemoryJournal::with_max_bytes(most));
         let model = Arc::new(ScriptedModel::with(by_request));
         let mut options = asking(&looped);
-        options.llm.model = model.clone();
+        options = options.map_llm(|llm| llm.with_model(model.clone()));
         let small = agent(options).unwrap();
         let state = small.initial_state();
         let ended = block_on(small.record(journal.clone()).generate("go", &state));
@@ -571,12 +577,14 @@ fn an_abort_is_recorded_like_an_answer() {
     let [looped, ..] = strategies();
     let journal = Arc::new(MemoryJournal::default());
     let mut options = asking(&looped);
-    options.llm.model = Arc::new(ScriptedModel::with(|request| {
-        match request.messages.len() {
-            0..3 => by_request(request),
-            _ => Some(Reply::hang()),
-        }
-    }));
+    options = options.map_llm(|llm| {
+        llm.with_model(Arc::new(ScriptedModel::with(|request| {
+            match request.messages.len() {
+                0..3 => by_request(request),
+                _ => Some(Reply::hang()),
+            }
+        })))
+    });
     let agent = agent(options).unwrap();
     let state = agent.initial_state();
     let ended = block_on(async {
@@ -634,7 +642,7 @@ fn of_two_who_resume_one_run_at_once_one_does_nothing() {
             Arc::new(FnTool::new(name, "Echoes", schema, run))
         };
         let (one, mut options) = (agent(asking(&looped)).unwrap(), asking(&looped));
-        options.llm.tools.tools = [counting("echo"), counting("other")].into();
+        options = options.with_tools([counting("echo"), counting("other")]);
         let other = agent(options).unwrap();
         let (first, second) = block_on(async {
             let first = one.resume(kept.clone()).await.unwrap();
@@ -655,7 +663,8 @@ fn an_abort_whose_end_cannot_be_written_is_an_abort() {
     let aborted = |most: usize| {
         let journal = Arc::new(MemoryJournal::with_max_bytes(most));
         let mut options = asking(&looped);
-        options.llm.model = Arc::new(ScriptedModel::with(|_| Some(Reply::hang())));
+        options = options
+            .map_llm(|llm| llm.with_model(Arc::new(ScriptedModel::with(|_| Some(Reply::hang())))));
         let agent = agent(options).unwrap();
         let state = agent.initial_state();
         let error = block_on(async {

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use upp::{ErrorCode, UppError};
 
 use super::breach::StrategyBreach;
-use crate::strategy::{Command, ExecutionContext, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, ExecutionContext, Outcome, StrategyRun};
 
 /// Moves between two questions to the model.
 const MOVES: usize = 1_000;
 
 /// What was seen of a run of a strategy.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct Monitor {
     moves: usize,
     steps: u64,
     is_open: bool,
@@ -24,10 +24,10 @@ pub(super) struct Watch {
 
 /// Shared by the run, which the engine owns, and who looks on.
 #[derive(Clone, Default)]
-pub(super) struct Seen(Arc<Mutex<Watch>>);
+pub(super) struct Observations(Arc<Mutex<Monitor>>);
 
-impl Seen {
-    fn lock(&self) -> MutexGuard<'_, Watch> {
+impl Observations {
+    fn lock(&self) -> MutexGuard<'_, Monitor> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,18 +36,18 @@ impl Seen {
     }
 }
 
-pub(super) struct Watched {
+pub(super) struct MonitoredRun {
     inner: Box<dyn StrategyRun>,
-    seen: Seen,
+    seen: Observations,
 }
 
-impl Watched {
-    pub(super) fn new(inner: Box<dyn StrategyRun>, seen: Seen) -> Self {
+impl MonitoredRun {
+    pub(super) fn new(inner: Box<dyn StrategyRun>, seen: Observations) -> Self {
         Self { inner, seen }
     }
 }
 
-impl StrategyRun for Watched {
+impl StrategyRun for MonitoredRun {
     /// Makes the strategy's move, or ends the run where it may not be made.
     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         if matches!(outcome, Outcome::Inferred { .. }) {
@@ -71,7 +71,7 @@ impl StrategyRun for Watched {
     }
 }
 
-impl Watch {
+impl Monitor {
     fn breach_of(&mut self, made: &Command) -> Option<StrategyBreach> {
         self.moves += 1;
         if self.moves > MOVES {
@@ -89,7 +89,7 @@ impl Watch {
             Command::EndStep(_) => outside("ending a step"),
             Command::Finish if !self.answered => Some(StrategyBreach::NoAnswer),
             Command::Finish => open(),
-            Command::Append(_) | Command::Plan(_) | Command::Fail(_) => None,
+            _ => None,
         };
         match made {
             Command::StartStep(_) => {

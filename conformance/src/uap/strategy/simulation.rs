@@ -13,19 +13,19 @@ use upp::{
 };
 
 use super::breach::StrategyBreach;
-use super::watched::{Seen, Watched};
-use crate::engine::{EffectId, Engine, EngineConfig, Input, Output};
-use crate::event::{AgentStreamEvent, UapEventType};
-use crate::hooks::{HookAnswer, HookCall};
-use crate::result::{AgentError, GenerateResult};
-use crate::state::AgentState;
-use crate::strategy::StrategyRun;
+use super::monitor::{MonitoredRun, Observations};
+use uap_agent::engine::{EffectId, Engine, EngineConfig, Input, Output, RunStart};
+use uap_agent::event::{AgentStreamEvent, UapEventType};
+use uap_agent::hooks::{HookAnswer, HookCall};
+use uap_agent::state::AgentState;
+use uap_agent::strategy::StrategyRun;
+use uap_agent::{AgentError, GenerateResult};
 
 /// Questions to the model in one run.
 const QUESTIONS: usize = 256;
 
 /// One run, before it begins.
-pub(super) struct Bench {
+pub(super) struct Simulation {
     pub(super) run: Box<dyn StrategyRun>,
     pub(super) model: ModelReference,
     /// Of its ids: two runs of one conversation have two.
@@ -52,31 +52,30 @@ pub(super) struct Record {
     pub(super) result: Option<Result<GenerateResult, Box<AgentError>>>,
 }
 
-impl Bench {
+impl Simulation {
     /// Runs from a state to the end.
-    pub(super) fn play(self, start: &AgentState) -> Result<Record, StrategyBreach> {
-        let seen = Seen::default();
+    pub(super) fn run(self, start: &AgentState) -> Result<Record, StrategyBreach> {
+        let seen = Observations::default();
         let mut ids = IdSource::seeded(self.seed);
         let input = Message::user(Stamp::new(&mut ids, NOW.wall), "go on");
         let mut options = LlmOptions::new(self.model);
         if self.tools {
-            options.tools.tools = ["echo", "fail"].map(offered).into();
+            options = options.with_tools(["echo", "fail"].map(offered));
         }
         // A model of the checker's can do all that its options ask.
         let llm = upp::llm(options).map_err(|_| StrategyBreach::Stalled)?;
-        let model = Arc::clone(&llm.options().model());
-        let mut config = EngineConfig::new(llm, "agent", ids);
-        (config.has_hooks, config.saves) = (true, true);
-        config.session_id = Some("session".into());
-        let run = Box::new(Watched::new(self.run, seen.clone()));
-        let mut world = World {
+        let model = Arc::clone(llm.options().model());
+        let config = EngineConfig::new(llm).with_hooks(true).with_saves(true);
+        let run_start = RunStart::new("agent", start.clone(), input).with_session_id("session");
+        let run = Box::new(MonitoredRun::new(self.run, seen.clone()));
+        let mut world = SimulatedWorld {
             model,
             stop_at: self.stop_at,
             streams: BTreeMap::new(),
             record: Record::default(),
         };
         world.keep(start);
-        let engine = Engine::new(NOW, config, run, start, input);
+        let engine = Engine::new(NOW, config, run, ids, run_start);
         let record = world.drive(engine, self.abort_at, &seen)?;
         record.check_kept()?;
         Ok(record)
@@ -90,19 +89,19 @@ fn offered(name: &str) -> Arc<dyn Tool> {
     Arc::new(FnTool::new(name, "", RawObject::empty(), never))
 }
 
-struct World {
+struct SimulatedWorld {
     model: ModelReference,
     stop_at: Option<u64>,
     streams: BTreeMap<EffectId, ModelStream>,
     record: Record,
 }
 
-impl World {
+impl SimulatedWorld {
     fn drive(
         mut self,
         mut engine: Engine,
         abort_at: Option<usize>,
-        seen: &Seen,
+        seen: &Observations,
     ) -> Result<Record, StrategyBreach> {
         let mut waiting = VecDeque::new();
         loop {
@@ -172,7 +171,7 @@ impl World {
                 format!("end {result:?}")
             }
             // Nothing is retried here: what sleeps pauses a strategy that moves and moves.
-            Output::More(_) | Output::Sleep(..) | Output::SaveFailed(_) => String::new(),
+            _ => String::new(),
         };
         self.record.log.push(line);
         match effect {

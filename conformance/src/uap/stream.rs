@@ -11,9 +11,9 @@ use ubos_common::json::{Write, to_string};
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, List, Turn, UppError};
 
-use crate::agent::{AgentOptions, Runtime, agent};
-use crate::result::{AgentError, GenerateResult};
-use crate::state::AgentState;
+use uap_agent::state::AgentState;
+use uap_agent::{AgentError, GenerateResult};
+use uap_agent::{AgentOptions, Runtime, agent};
 
 /// How a stream comes to something else than generating does. `reading` says how the stream was read.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -74,7 +74,8 @@ pub enum StreamFault {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uap_agent::{AgentOptions, ReactOptions, react, testing::check_stream_equals_generate};
+/// use uap_agent::{AgentOptions, ReactOptions, react};
+/// use ubos_conformance::uap::check_stream_equals_generate;
 /// use upp::{Reply, ScriptedModel};
 ///
 /// let strategy = react(ReactOptions::default())?;
@@ -116,7 +117,7 @@ async fn run(
     events: Option<usize>,
     reading: &'static str,
 ) -> Result<RunResult, StreamFault> {
-    let runtime = Runtime::new(Arc::new(Still), IdSource::seeded(11));
+    let runtime = Runtime::new(Arc::new(StoppedClock), IdSource::seeded(11));
     let agent = agent(options.with_runtime(runtime)).map_err(StreamFault::Options)?;
     let start = agent.initial_state();
     let before = start.to_json();
@@ -245,9 +246,9 @@ fn list_differs<T: Write>(name: &str, a: &List<T>, b: &List<T>) -> Option<String
 }
 
 /// A clock that stands still.
-struct Still;
+struct StoppedClock;
 
-impl Sleep for Still {
+impl Sleep for StoppedClock {
     fn now(&self) -> Now {
         Now::new(Mono::ZERO, Timestamp::EPOCH)
     }

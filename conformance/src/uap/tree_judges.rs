@@ -1,20 +1,20 @@
 //! What thread trees show.
 
-use ubos_common::conformance::{Judge, Verdict};
+use crate::{Judge, Verdict};
 
-use super::events::one_line;
-use super::first::First;
-use super::recording::Line;
-use crate::tree::ThreadTree;
+use super::event_judges::one_line;
+use super::fault::FirstFault;
+use super::recording::RecordedLine;
+use uap_agent::tree::ThreadTree;
 
 /// Every tree can be read.
 #[derive(Default)]
-pub(super) struct Valid(First);
+pub(super) struct Valid(FirstFault);
 
-impl Judge<Line> for Valid {
-    fn see(&mut self, line: &Line) {
+impl Judge<RecordedLine> for Valid {
+    fn see(&mut self, line: &RecordedLine) {
         self.0.next();
-        if let Line::Tree(seen) = line {
+        if let RecordedLine::Tree(seen) = line {
             self.0.look();
             if let Err(why) = &seen.read {
                 self.0.refuse(one_line(why));
@@ -29,12 +29,14 @@ impl Judge<Line> for Valid {
 
 /// Nodes stay, each below its parent. Another root is another tree.
 #[derive(Default)]
-pub(super) struct Stays(First, Option<ThreadTree>);
+pub(super) struct Stays(FirstFault, Option<ThreadTree>);
 
-impl Judge<Line> for Stays {
-    fn see(&mut self, line: &Line) {
+impl Judge<RecordedLine> for Stays {
+    fn see(&mut self, line: &RecordedLine) {
         self.0.next();
-        let Line::Tree(seen) = line else { return };
+        let RecordedLine::Tree(seen) = line else {
+            return;
+        };
         let Ok(tree) = &seen.read else { return };
         let last = self.1.replace(tree.clone());
         let Some(last) = last.filter(|last| last.root().id == tree.root().id) else {

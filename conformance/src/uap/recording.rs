@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use ubos_common::conformance::{Protocol, Recorder};
+use crate::{Protocol, Recorder};
 use ubos_common::json::{DecodeError, Limits, RawBuf, decode};
 use ubos_common::violation::Profile;
 
-use super::event::Event;
-use crate::state::AgentState;
-use crate::tree::ThreadTree;
+use super::event::RecordedEvent;
+use uap_agent::state::AgentState;
+use uap_agent::tree::ThreadTree;
 
 /// One line of a recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Line {
+pub enum RecordedLine {
     /// An event of a stream.
-    Event(Arc<Event>),
+    Event(Arc<RecordedEvent>),
     /// A state that was saved, or what is wrong with it.
-    State(Arc<Seen<AgentState>>),
+    State(Arc<Recorded<AgentState>>),
     /// A thread tree as it was at the time, or what is wrong with it.
-    Tree(Arc<Seen<ThreadTree>>),
+    Tree(Arc<Recorded<ThreadTree>>),
     /// A line of the logging middleware.
     Log(Arc<str>),
 }
@@ -27,7 +27,7 @@ pub enum Line {
 /// Something that was read, and the bytes that it was read from.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Seen<T> {
+pub struct Recorded<T> {
     /// As it stood there.
     pub text: Box<[u8]>,
     /// What it is, or why it is none.
@@ -39,7 +39,7 @@ pub struct Seen<T> {
 /// One run stands behind the other: runs side by side are recordings of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    lines: Vec<Line>,
+    lines: Vec<RecordedLine>,
 }
 
 /// Judging recordings.
@@ -47,7 +47,7 @@ pub struct Recording {
 pub struct Runs;
 
 impl Protocol for Runs {
-    type Line = Line;
+    type Line = RecordedLine;
     type Peer = Recording;
 }
 
@@ -79,7 +79,7 @@ pub enum RecordingError {
 
 ubos_common::wire! {
     /// A line as it is written: an event itself, or one member that names what it is.
-    struct Written {
+    struct LineJson {
         /// Of an event.
         optional source: RawBuf = "source", "";
         /// Of a trace.
@@ -99,7 +99,7 @@ ubos_common::wire! {
 
 impl Recording {
     /// Lines of one recording.
-    pub const MAX_LINES: usize = Recorder::<Line>::BOUND;
+    pub const MAX_LINES: usize = Recorder::<RecordedLine>::BOUND;
 
     /// Bytes of one line that is looked into.
     pub const MAX_LINE_BYTES: usize = 64 << 20;
@@ -133,7 +133,7 @@ impl Recording {
     }
 
     fn line(self, n: usize, line: &str) -> Result<Self, RecordingError> {
-        let written = decode::<Written>(line.as_bytes(), &limits(), Profile::Lenient);
+        let written = decode::<LineJson>(line.as_bytes(), &limits(), Profile::Lenient);
         let (written, _) = written.map_err(|error| RecordingError::NoJson { line: n, error })?;
         let bytes = |raw: &RawBuf| raw.as_str().as_bytes().to_vec();
         if written.source.is_some() {
@@ -156,7 +156,7 @@ impl Recording {
     /// Adds an event.
     #[must_use]
     pub fn event(self, text: &[u8]) -> Self {
-        self.with(Line::Event(Arc::new(Event::read(text))))
+        self.with(RecordedLine::Event(Arc::new(RecordedEvent::read(text))))
     }
 
     /// Adds a state that was saved.
@@ -164,7 +164,7 @@ impl Recording {
     pub fn state(self, text: &[u8]) -> Self {
         let read = AgentState::from_json(text, &limits()).map_err(|error| error.to_string());
         let text = text.into();
-        self.with(Line::State(Arc::new(Seen { text, read })))
+        self.with(RecordedLine::State(Arc::new(Recorded { text, read })))
     }
 
     /// Adds a thread tree.
@@ -172,25 +172,25 @@ impl Recording {
     pub fn tree(self, text: &[u8]) -> Self {
         let read = ThreadTree::from_json(text, &limits()).map_err(|error| error.to_string());
         let text = text.into();
-        self.with(Line::Tree(Arc::new(Seen { text, read })))
+        self.with(RecordedLine::Tree(Arc::new(Recorded { text, read })))
     }
 
     /// Adds a line of a log.
     #[must_use]
     pub fn log(self, text: &str) -> Self {
-        self.with(Line::Log(text.into()))
+        self.with(RecordedLine::Log(text.into()))
     }
 
     /// Adds a line.
     #[must_use]
-    pub fn with(mut self, line: Line) -> Self {
+    pub fn with(mut self, line: RecordedLine) -> Self {
         self.lines.push(line);
         self
     }
 
     /// The lines.
     #[must_use]
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[RecordedLine] {
         &self.lines
     }
 }
@@ -206,7 +206,7 @@ pub(super) fn limits() -> Limits {
         .with_max_members(BYTES)
 }
 
-pub(super) fn replay(peer: &mut Recording, recorder: &mut Recorder<Line>) {
+pub(super) fn replay(peer: &mut Recording, recorder: &mut Recorder<RecordedLine>) {
     for line in &peer.lines {
         recorder.record(line.clone());
     }

@@ -7,22 +7,22 @@ use ubos_common::violation::Profile;
 use upp::{StreamEvent, ToolCall, ToolExecution};
 
 use super::recording::limits;
-use crate::event::UapEventType;
+use uap_agent::event::UapEventType;
 
 /// An event as it was seen.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Event {
+pub struct RecordedEvent {
     /// As it stood there.
     pub text: Box<[u8]>,
     /// What it is, or why it is none.
-    pub read: Result<Told, String>,
+    pub read: Result<ReadEvent, String>,
 }
 
 /// What an event tells.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Told {
+pub enum ReadEvent {
     /// The agent's.
     Uap(AgentEvent),
     /// The model's or a tool's.
@@ -45,7 +45,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// An event before one looks at what it brings.
-    struct Outer {
+    struct EventEnvelope {
         /// `uap` or `upp`.
         required source: Arc<str> = "source", "UAP-11-3";
         /// With source `uap`.
@@ -57,7 +57,7 @@ ubos_common::wire! {
 
 ubos_common::wire! {
     /// What the data of an event may hold that judges look at.
-    pub(super) struct Data {
+    pub(super) struct JudgedData {
         /// Of a step.
         nullable phase: Arc<str> = "phase", "UAP-11-3";
         /// Of an action.
@@ -75,7 +75,7 @@ ubos_common::wire! {
     }
 }
 
-impl Event {
+impl RecordedEvent {
     pub(super) fn read(text: &[u8]) -> Self {
         Self {
             text: text.into(),
@@ -84,12 +84,12 @@ impl Event {
     }
 }
 
-fn told(text: &[u8]) -> Result<Told, String> {
-    let outer = decode::<Outer>(text, &limits(), Profile::Strict);
+fn told(text: &[u8]) -> Result<ReadEvent, String> {
+    let outer = decode::<EventEnvelope>(text, &limits(), Profile::Strict);
     let (outer, _) = outer.map_err(|error| error.to_string())?;
     match (&*outer.source, &outer.uap, &outer.upp) {
-        ("uap", Some(uap), None) => part(uap).map(Told::Uap),
-        ("upp", None, Some(upp)) => part(upp).map(Told::Upp),
+        ("uap", Some(uap), None) => part(uap).map(ReadEvent::Uap),
+        ("upp", None, Some(upp)) => part(upp).map(ReadEvent::Upp),
         ("uap" | "upp", Some(_), Some(_)) => Err("both uap and upp".to_owned()),
         ("uap" | "upp", ..) => Err("without the member that its source names".to_owned()),
         _ => Err("a source that is neither uap nor upp".to_owned()),
@@ -104,7 +104,7 @@ fn part<T: for<'a> ubos_common::json::Read<'a>>(raw: &RawBuf) -> Result<T, Strin
 
 impl AgentEvent {
     /// What judges look at; nothing where it has another shape.
-    pub(super) fn looked_at(&self) -> Result<Data, String> {
+    pub(super) fn judged_data(&self) -> Result<JudgedData, String> {
         part(&RawBuf::from(self.data.clone()))
     }
 }

@@ -3,68 +3,65 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ubos_common::conformance::{Judge, Verdict};
+use crate::{Judge, Verdict};
 use ubos_common::json::decode;
 use ubos_common::violation::Profile;
 use upp::Message;
 
-use super::event::{AgentEvent, Told};
-use super::events::one_line;
-use super::first::First;
-use super::recording::{Line, limits};
-use crate::event::UapEventType;
-use crate::state::{AgentState, PlanStep, PlanStepStatus, StateId};
+use super::event::{AgentEvent, ReadEvent};
+use super::event_judges::one_line;
+use super::fault::FirstFault;
+use super::recording::{RecordedLine, limits};
+use uap_agent::event::UapEventType;
+use uap_agent::state::{AgentState, PlanStep, PlanStepStatus, StateId};
 
-/// A judge that looks at valid states, and at the agent's events between them.
-trait Looks: Default {
-    const NOTHING: &'static str = "no state";
+/// A rule about valid states, and about the agent's events between them.
+pub(super) trait StateRule: Default {
+    const NOT_APPLICABLE: &'static str = "no state";
 
-    fn first(&mut self) -> &mut First;
+    fn first(&mut self) -> &mut FirstFault;
     fn state(&mut self, state: &AgentState, text: &[u8]);
     fn event(&mut self, _event: &AgentEvent) {}
-    /// The recording is over.
+    /// Called after the last line.
     fn end(&mut self) {}
 }
 
-/// Makes a judge of what looks.
-macro_rules! judges {
-    ($($judge:ident)*) => {
-        $(impl Judge<Line> for $judge {
-            fn see(&mut self, line: &Line) {
-                self.first().next();
-                match line {
-                    Line::State(seen) => {
-                        if let Ok(state) = &seen.read {
-                            self.state(state, &seen.text);
-                        }
-                    }
-                    Line::Event(event) => {
-                        if let Ok(Told::Uap(event)) = &event.read {
-                            self.event(event);
-                        }
-                    }
-                    _ => {}
+/// Judges a recording by a rule about its states.
+#[derive(Default)]
+pub(super) struct StateJudge<R>(R);
+
+impl<R: StateRule> Judge<RecordedLine> for StateJudge<R> {
+    fn see(&mut self, line: &RecordedLine) {
+        self.0.first().next();
+        match line {
+            RecordedLine::State(recorded) => {
+                if let Ok(state) = &recorded.read {
+                    self.0.state(state, &recorded.text);
                 }
             }
-
-            fn verdict(&mut self) -> Verdict {
-                self.end();
-                self.first().verdict(Self::NOTHING)
+            RecordedLine::Event(event) => {
+                if let Ok(ReadEvent::Uap(event)) = &event.read {
+                    self.0.event(event);
+                }
             }
-        })*
-    };
-}
+            _ => {}
+        }
+    }
 
-judges! { Version Saved Ids Grows Answered Plans Traces }
+    fn verdict(&mut self) -> Verdict {
+        self.0.end();
+        self.0.first().verdict(R::NOT_APPLICABLE)
+    }
+}
 
 /// Every state can be read.
 #[derive(Default)]
-pub(super) struct Valid(First);
+pub(super) struct Valid(FirstFault);
 
-impl Judge<Line> for Valid {
-    fn see(&mut self, line: &Line) {
+impl Judge<RecordedLine> for Valid {
+    fn see(&mut self, line: &RecordedLine) {
         self.0.next();
-        if let Line::State(seen) = line {
+        if let RecordedLine::State(seen) = line {
             self.0.look();
             if let Err(why) = &seen.read {
                 self.0.refuse(one_line(why));
@@ -87,10 +84,10 @@ ubos_common::wire! {
 
 /// What is written today is of today's version.
 #[derive(Default)]
-pub(super) struct Version(First);
+pub(super) struct Version(FirstFault);
 
-impl Looks for Version {
-    fn first(&mut self) -> &mut First {
+impl StateRule for Version {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -105,7 +102,7 @@ impl Looks for Version {
 /// After each end of a step, its state; where no events are at hand, no step is left out.
 #[derive(Default)]
 pub(super) struct Saved {
-    first: First,
+    first: FirstFault,
     has_events: bool,
     states: usize,
     last: u64,
@@ -114,10 +111,10 @@ pub(super) struct Saved {
     missing: bool,
 }
 
-impl Looks for Saved {
-    const NOTHING: &'static str = "no steps whose states are at hand";
+impl StateRule for Saved {
+    const NOT_APPLICABLE: &'static str = "no steps whose states are at hand";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.first
     }
 
@@ -163,10 +160,10 @@ impl Looks for Saved {
 
 /// Another state has another id.
 #[derive(Default)]
-pub(super) struct Ids(First, BTreeMap<StateId, Box<[u8]>>);
+pub(super) struct Ids(FirstFault, BTreeMap<StateId, Box<[u8]>>);
 
-impl Looks for Ids {
-    fn first(&mut self) -> &mut First {
+impl StateRule for Ids {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -180,12 +177,12 @@ impl Looks for Ids {
 
 /// Within a run messages are added behind the others. Between two runs a history may be replaced.
 #[derive(Default)]
-pub(super) struct Grows(First, Option<AgentState>);
+pub(super) struct Grows(FirstFault, Option<AgentState>);
 
-impl Looks for Grows {
-    const NOTHING: &'static str = "no two states of one run";
+impl StateRule for Grows {
+    const NOT_APPLICABLE: &'static str = "no two states of one run";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -208,12 +205,12 @@ impl Looks for Grows {
 
 /// Every call has one result behind it.
 #[derive(Default)]
-pub(super) struct Answered(First);
+pub(super) struct Answered(FirstFault);
 
-impl Looks for Answered {
-    const NOTHING: &'static str = "no call in a state";
+impl StateRule for Answered {
+    const NOT_APPLICABLE: &'static str = "no call in a state";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -254,12 +251,12 @@ fn is_aside(message: &Message) -> bool {
 
 /// Plans move on as they may.
 #[derive(Default)]
-pub(super) struct Plans(First, Vec<PlanStep>);
+pub(super) struct Plans(FirstFault, Vec<PlanStep>);
 
-impl Looks for Plans {
-    const NOTHING: &'static str = "no plan in a state";
+impl StateRule for Plans {
+    const NOT_APPLICABLE: &'static str = "no plan in a state";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -317,12 +314,12 @@ const fn rank(status: &PlanStepStatus) -> u8 {
 
 /// The state behind a sub-agent's end has its trace.
 #[derive(Default)]
-pub(super) struct Traces(First, BTreeSet<Arc<str>>);
+pub(super) struct Traces(FirstFault, BTreeSet<Arc<str>>);
 
-impl Looks for Traces {
-    const NOTHING: &'static str = "no agent was called before a state";
+impl StateRule for Traces {
+    const NOT_APPLICABLE: &'static str = "no agent was called before a state";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -345,7 +342,7 @@ impl Looks for Traces {
             self.1.clear();
         }
         if event.event_type == UapEventType::SubagentEnd {
-            let id = event.looked_at().ok().and_then(|data| data.subagent_id);
+            let id = event.judged_data().ok().and_then(|data| data.subagent_id);
             self.1.extend(id);
         }
     }

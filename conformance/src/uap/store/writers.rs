@@ -1,8 +1,8 @@
 //! What stores must do when two write one session.
 
-use super::world::{World, at, wrong_if};
+use super::states::{StateSource, at, wrong_if};
 use super::{StoreFault, is_kept, save};
-use crate::checkpoint::{CheckpointError, CheckpointStore};
+use uap_agent::checkpoint::{CheckpointError, CheckpointStore};
 
 /// Lets two agents write one session, each through a store of its own over the same place, or both through one; both are
 /// left empty.
@@ -11,11 +11,12 @@ use crate::checkpoint::{CheckpointError, CheckpointStore};
 /// [`CheckpointError::Conflict`] until it has loaded what the second saved. In no case is anything overwritten.
 ///
 /// ```
-/// use uap_agent::{MemoryCheckpoints, checkpoint::check_writers};
+/// use uap_agent::MemoryCheckpoints;
+/// use ubos_conformance::uap::check_writers;
 ///
 /// let store = MemoryCheckpoints::default();
 /// futures::executor::block_on(check_writers(&store, &store))?;
-/// # Ok::<(), uap_agent::checkpoint::StoreFault>(())
+/// # Ok::<(), ubos_conformance::uap::StoreFault>(())
 /// ```
 ///
 /// # Errors
@@ -25,18 +26,18 @@ pub async fn check_writers(
     first: &dyn CheckpointStore,
     second: &dyn CheckpointStore,
 ) -> Result<(), StoreFault> {
-    let world = &mut World::new();
-    let begun = world.initial();
-    let common = world.grown(&begun);
-    let known = world.metadata("shared", "first", &common);
+    let states = &mut StateSource::new();
+    let begun = states.initial();
+    let common = states.grown(&begun);
+    let known = states.metadata("shared", "first", &common);
     save(first, known.clone(), common.clone()).await?;
     let seen = second.load("shared").await.map_err(at("loading"))?;
     wrong_if(
         seen.as_ref() != Some(&common),
         "one store does not see what the other saved",
     )?;
-    let theirs = world.grown(&common);
-    let taken = world.metadata("shared", "second", &theirs);
+    let theirs = states.grown(&common);
+    let taken = states.metadata("shared", "second", &theirs);
     match second.save(taken.clone(), theirs.clone()).await {
         Err(CheckpointError::InUse) => is_kept(second, &known, &common).await?,
         Err(source) => {
@@ -48,7 +49,7 @@ pub async fn check_writers(
         Ok(()) => {
             is_kept(first, &taken, &theirs).await?;
             // Loading has told the first one; so a session of their own shows who has not loaded.
-            stale(first, second, world).await?;
+            stale(first, second, states).await?;
         }
     }
     let forgotten = first.delete("shared").await;
@@ -64,20 +65,20 @@ pub async fn check_writers(
 async fn stale(
     first: &dyn CheckpointStore,
     second: &dyn CheckpointStore,
-    world: &mut World,
+    states: &mut StateSource,
 ) -> Result<(), StoreFault> {
-    let begun = world.initial();
-    let common = world.grown(&begun);
-    let known = world.metadata("stale", "first", &common);
+    let begun = states.initial();
+    let common = states.grown(&begun);
+    let known = states.metadata("stale", "first", &common);
     save(first, known, common.clone()).await?;
     second.load("stale").await.map_err(at("loading"))?;
-    let theirs = world.grown(&common);
-    let taken = world.metadata("stale", "second", &theirs);
+    let theirs = states.grown(&common);
+    let taken = states.metadata("stale", "second", &theirs);
     save(second, taken.clone(), theirs.clone()).await?;
     let mut mine = common;
     for _ in 0..2 {
-        mine = world.grown(&mine);
-        let metadata = world.metadata("stale", "first", &mine);
+        mine = states.grown(&mine);
+        let metadata = states.metadata("stale", "first", &mine);
         let saved = first.save(metadata, mine.clone()).await;
         wrong_if(
             !matches!(
@@ -97,8 +98,8 @@ async fn stale(
         loaded.as_ref() != Some(&theirs),
         "a save that was refused is there",
     )?;
-    let next = world.grown(&theirs);
-    let metadata = world.metadata("stale", "first", &next);
+    let next = states.grown(&theirs);
+    let metadata = states.metadata("stale", "first", &next);
     match first.save(metadata.clone(), next.clone()).await {
         Ok(()) => is_kept(second, &metadata, &next).await?,
         Err(CheckpointError::InUse) => {}

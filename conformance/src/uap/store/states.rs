@@ -10,17 +10,17 @@ use upp::{
 };
 
 use super::StoreFault;
-use crate::checkpoint::{CheckpointError, CheckpointMetadata, StoreFuture};
-use crate::state::{AgentState, PlanStep, PlanStepStatus, SubagentExecutionTrace};
+use uap_agent::checkpoint::{CheckpointError, CheckpointMetadata, StoreFuture};
+use uap_agent::state::{AgentState, PlanStep, PlanStepStatus, SubagentExecutionTrace};
 
 /// Makes states, all different, with everything in them that a state can have.
-pub(super) struct World {
+pub(super) struct StateSource {
     ids: IdSource,
     at: i64,
 }
 
-impl World {
-    /// Ways in which [`World::changed`] changes a state.
+impl StateSource {
+    /// Ways in which [`StateSource::changed`] changes a state.
     pub(super) const CHANGES: usize = 9;
 
     pub(super) const fn new() -> Self {

@@ -1,12 +1,12 @@
 //! What every store must do, for who writes one.
 
 mod history;
-mod world;
+mod states;
 mod writers;
 
-use super::{CheckpointError, CheckpointMetadata, CheckpointStore};
-use crate::state::AgentState;
-use world::{World, at, together, wrong_if};
+use states::{StateSource, at, together, wrong_if};
+use uap_agent::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
+use uap_agent::state::AgentState;
 
 pub use history::check_history;
 pub use writers::check_writers;
@@ -36,10 +36,11 @@ pub enum StoreFault {
 /// [`takes_session`](CheckpointStore::takes_session) refuses is refused by a save.
 ///
 /// ```
-/// use uap_agent::{MemoryCheckpoints, checkpoint::check_store};
+/// use uap_agent::MemoryCheckpoints;
+/// use ubos_conformance::uap::check_store;
 ///
 /// futures::executor::block_on(check_store(&MemoryCheckpoints::default()))?;
-/// # Ok::<(), uap_agent::checkpoint::StoreFault>(())
+/// # Ok::<(), ubos_conformance::uap::StoreFault>(())
 /// ```
 ///
 /// # Errors
@@ -48,12 +49,12 @@ pub enum StoreFault {
 ///
 /// Spec: UAP-1.1 12.2
 pub async fn check_store(store: &dyn CheckpointStore) -> Result<(), StoreFault> {
-    let mut world = World::new();
+    let mut states = StateSource::new();
     unknown(store).await?;
-    saves(store, &mut world).await?;
-    let names = names(store, &mut world).await?;
-    at_once(store, &mut world).await?;
-    beside(store, &mut world).await?;
+    saves(store, &mut states).await?;
+    let names = names(store, &mut states).await?;
+    at_once(store, &mut states).await?;
+    beside(store, &mut states).await?;
     let mut wanted = names.clone();
     wanted.extend(["order", "beside"].map(str::to_owned));
     wanted.extend((0..SESSIONS).map(|n| format!("at once {n}")));
@@ -63,7 +64,7 @@ pub async fn check_store(store: &dyn CheckpointStore) -> Result<(), StoreFault> 
         listed != wanted,
         "the list is not that of the sessions, in order of their names",
     )?;
-    forgetting(store, &mut world, &names).await?;
+    forgetting(store, &mut states, &names).await?;
     for session in wanted {
         store.delete(&session).await.map_err(at("forgetting"))?;
     }
@@ -110,22 +111,25 @@ async fn unknown(store: &dyn CheckpointStore) -> Result<(), StoreFault> {
 }
 
 /// One session, saved again and again: larger, smaller, back, changed in each of its parts.
-async fn saves(store: &dyn CheckpointStore, world: &mut World) -> Result<(), StoreFault> {
-    let mut state = world.initial();
-    for n in 0..World::CHANGES * 3 {
-        state = world.changed(&state, n);
-        let metadata = world.metadata("order", "agent", &state);
+async fn saves(store: &dyn CheckpointStore, states: &mut StateSource) -> Result<(), StoreFault> {
+    let mut state = states.initial();
+    for n in 0..StateSource::CHANGES * 3 {
+        state = states.changed(&state, n);
+        let metadata = states.metadata("order", "agent", &state);
         save(store, metadata.clone(), state.clone()).await?;
         is_kept(store, &metadata, &state).await?;
     }
     Ok(())
 }
 
-async fn names(store: &dyn CheckpointStore, world: &mut World) -> Result<Vec<String>, StoreFault> {
+async fn names(
+    store: &dyn CheckpointStore,
+    states: &mut StateSource,
+) -> Result<Vec<String>, StoreFault> {
     let mut kept = Vec::new();
     for (n, name) in NAMES.into_iter().chain(["", ".", ".."]).enumerate() {
-        let state = world.state(n);
-        let metadata = world.metadata(name, "agent", &state);
+        let state = states.state(n);
+        let metadata = states.metadata(name, "agent", &state);
         if store.takes_session(name).is_err() {
             let saved = store.save(metadata, state).await;
             wrong_if(saved.is_ok(), "a name that was refused is kept")?;
@@ -141,12 +145,12 @@ async fn names(store: &dyn CheckpointStore, world: &mut World) -> Result<Vec<Str
 }
 
 /// Several sessions, each save of one beside those of the others.
-async fn at_once(store: &dyn CheckpointStore, world: &mut World) -> Result<(), StoreFault> {
+async fn at_once(store: &dyn CheckpointStore, states: &mut StateSource) -> Result<(), StoreFault> {
     for round in 0..4 {
         let saves: Vec<_> = (0..SESSIONS)
             .map(|n| {
-                let state = world.state(n + round);
-                let metadata = world.metadata(&format!("at once {n}"), "agent", &state);
+                let state = states.state(n + round);
+                let metadata = states.metadata(&format!("at once {n}"), "agent", &state);
                 (metadata, state)
             })
             .collect();
@@ -163,14 +167,14 @@ async fn at_once(store: &dyn CheckpointStore, world: &mut World) -> Result<(), S
 }
 
 /// Loads beside a save.
-async fn beside(store: &dyn CheckpointStore, world: &mut World) -> Result<(), StoreFault> {
+async fn beside(store: &dyn CheckpointStore, states: &mut StateSource) -> Result<(), StoreFault> {
     let mut before = None;
     for n in 0..10 {
-        let state = world.state(n);
-        let metadata = world.metadata("beside", "agent", &state);
+        let state = states.state(n);
+        let metadata = states.metadata("beside", "agent", &state);
         let saving = store.save(metadata, state.clone());
         let loading = [store.load("beside"), store.load("beside")];
-        let saving: super::StoreFuture<'_, Option<AgentState>> =
+        let saving: StoreFuture<'_, Option<AgentState>> =
             Box::pin(async move { saving.await.map(|()| None) });
         let mut done = together([saving].into_iter().chain(loading))
             .await
@@ -193,7 +197,7 @@ async fn beside(store: &dyn CheckpointStore, world: &mut World) -> Result<(), St
 /// One session is forgotten and begun anew; the others stay.
 async fn forgetting(
     store: &dyn CheckpointStore,
-    world: &mut World,
+    states: &mut StateSource,
     names: &[String],
 ) -> Result<(), StoreFault> {
     let (Some(gone), Some(other)) = (names.first(), names.last()) else {
@@ -211,8 +215,8 @@ async fn forgetting(
         store.load(other).await.map_err(at("loading"))? != kept || kept.is_none(),
         "forgetting one session changed another",
     )?;
-    let state = world.initial();
-    let metadata = world.metadata(gone, "another", &state);
+    let state = states.initial();
+    let metadata = states.metadata(gone, "another", &state);
     save(store, metadata.clone(), state.clone()).await?;
     is_kept(store, &metadata, &state).await
 }

@@ -3,56 +3,53 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ubos_common::conformance::{Judge, Verdict};
+use crate::{Judge, Verdict};
 use ubos_common::id::parse_hyphenated;
 use upp::{StreamEvent, StreamEventType};
 
-use super::event::{AgentEvent, Event, Told};
-use super::first::First;
-use super::recording::Line;
-use crate::event::UapEventType;
+use super::event::{AgentEvent, ReadEvent, RecordedEvent};
+use super::fault::FirstFault;
+use super::recording::RecordedLine;
+use uap_agent::event::UapEventType;
 
-/// A judge that looks at sound events alone: those of the agent, and those of its model and tools.
-trait Listens: Default {
-    const NOTHING: &'static str = "no event";
+/// A rule about valid events: those of the agent, and those of its model and tools.
+pub(super) trait EventRule: Default {
+    const NOT_APPLICABLE: &'static str = "no event";
 
-    fn first(&mut self) -> &mut First;
+    fn first(&mut self) -> &mut FirstFault;
     fn uap(&mut self, event: &AgentEvent);
     fn upp(&mut self, _event: &StreamEvent) {}
 }
 
-/// Makes a judge of what listens.
-macro_rules! judges {
-    ($($judge:ident)*) => {
-        $(impl Judge<Line> for $judge {
-            fn see(&mut self, line: &Line) {
-                self.first().next();
-                if let Line::Event(event) = line {
-                    match &event.read {
-                        Ok(Told::Uap(event)) => self.uap(event),
-                        Ok(Told::Upp(event)) => self.upp(event),
-                        Err(_) => {}
-                    }
-                }
-            }
+/// Judges a recording by a rule about its events.
+#[derive(Default)]
+pub(super) struct EventJudge<R>(R);
 
-            fn verdict(&mut self) -> Verdict {
-                self.first().verdict(Self::NOTHING)
+impl<R: EventRule> Judge<RecordedLine> for EventJudge<R> {
+    fn see(&mut self, line: &RecordedLine) {
+        self.0.first().next();
+        if let RecordedLine::Event(event) = line {
+            match &event.read {
+                Ok(ReadEvent::Uap(event)) => self.0.uap(event),
+                Ok(ReadEvent::Upp(event)) => self.0.upp(event),
+                Err(_) => {}
             }
-        })*
-    };
+        }
+    }
+
+    fn verdict(&mut self) -> Verdict {
+        self.0.first().verdict(R::NOT_APPLICABLE)
+    }
 }
-
-judges! { Types Order Steps Agents Tools Observed Reasons Subagents }
 
 /// Every event can be read.
 #[derive(Default)]
-pub(super) struct Form(First);
+pub(super) struct Form(FirstFault);
 
-impl Judge<Line> for Form {
-    fn see(&mut self, line: &Line) {
+impl Judge<RecordedLine> for Form {
+    fn see(&mut self, line: &RecordedLine) {
         self.0.next();
-        if let Line::Event(event) = line {
+        if let RecordedLine::Event(event) = line {
             self.0.look();
             if let Err(why) = &event.read {
                 self.0.refuse(one_line(why));
@@ -72,10 +69,10 @@ pub(super) fn one_line(text: &str) -> &str {
 
 /// Words of the list alone; those of plans are the developer's choice.
 #[derive(Default)]
-pub(super) struct Types(First);
+pub(super) struct Types(FirstFault);
 
-impl Listens for Types {
-    fn first(&mut self) -> &mut First {
+impl EventRule for Types {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -100,7 +97,7 @@ enum Place {
 
 /// Nothing outside of a step; tools between action and observation, the model elsewhere.
 #[derive(Default)]
-pub(super) struct Order(First, Place);
+pub(super) struct Order(FirstFault, Place);
 
 impl Order {
     fn wants(&mut self, place: Place, why: &str) {
@@ -109,8 +106,8 @@ impl Order {
     }
 }
 
-impl Listens for Order {
-    fn first(&mut self) -> &mut First {
+impl EventRule for Order {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -154,15 +151,15 @@ impl Listens for Order {
 /// Steps from 1, one after the other; what happens in one names it.
 #[derive(Default)]
 pub(super) struct Steps {
-    first: First,
+    first: FirstFault,
     last: u64,
     is_open: bool,
 }
 
-impl Listens for Steps {
-    const NOTHING: &'static str = "no step";
+impl EventRule for Steps {
+    const NOT_APPLICABLE: &'static str = "no step";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.first
     }
 
@@ -199,10 +196,10 @@ impl Listens for Steps {
 
 /// One agent a run, named by a UUIDv4.
 #[derive(Default)]
-pub(super) struct Agents(First, Option<Arc<str>>);
+pub(super) struct Agents(FirstFault, Option<Arc<str>>);
 
-impl Listens for Agents {
-    fn first(&mut self) -> &mut First {
+impl EventRule for Agents {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -225,12 +222,12 @@ fn is_v4(text: &str) -> bool {
 
 /// Each call of a tool begins and ends, before what it came to is observed.
 #[derive(Default)]
-pub(super) struct Tools(First, BTreeSet<Arc<str>>);
+pub(super) struct Tools(FirstFault, BTreeSet<Arc<str>>);
 
-impl Listens for Tools {
-    const NOTHING: &'static str = "no tool was called";
+impl EventRule for Tools {
+    const NOT_APPLICABLE: &'static str = "no tool was called";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
@@ -268,18 +265,18 @@ impl Listens for Tools {
 
 /// What was called is what is observed.
 #[derive(Default)]
-pub(super) struct Observed(First, Option<Vec<Arc<str>>>);
+pub(super) struct Observed(FirstFault, Option<Vec<Arc<str>>>);
 
-impl Listens for Observed {
-    const NOTHING: &'static str = "no tool was called";
+impl EventRule for Observed {
+    const NOT_APPLICABLE: &'static str = "no tool was called";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
     fn uap(&mut self, event: &AgentEvent) {
         match event.event_type {
-            UapEventType::Action => match event.looked_at() {
+            UapEventType::Action => match event.judged_data() {
                 Ok(data) => {
                     let calls = data.tool_calls.unwrap_or_default();
                     self.0
@@ -288,7 +285,7 @@ impl Listens for Observed {
                 }
                 Err(why) => self.0.refuse(one_line(&why)),
             },
-            UapEventType::Observation => match event.looked_at() {
+            UapEventType::Observation => match event.judged_data() {
                 Ok(data) => {
                     self.0.look();
                     let seen = data.observations.unwrap_or_default();
@@ -308,19 +305,19 @@ impl Listens for Observed {
 
 /// In a step that begins with reasoning, there is reasoning before anything else comes of it.
 #[derive(Default)]
-pub(super) struct Reasons(First, bool);
+pub(super) struct Reasons(FirstFault, bool);
 
-impl Listens for Reasons {
-    const NOTHING: &'static str = "no step that begins with reasoning";
+impl EventRule for Reasons {
+    const NOT_APPLICABLE: &'static str = "no step that begins with reasoning";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }
 
     fn uap(&mut self, event: &AgentEvent) {
         match event.event_type {
             UapEventType::StepStart => {
-                let phase = event.looked_at().ok().and_then(|data| data.phase);
+                let phase = event.judged_data().ok().and_then(|data| data.phase);
                 self.1 = phase.as_deref() == Some("reasoning");
                 if self.1 {
                     self.0.look();
@@ -338,7 +335,7 @@ impl Listens for Reasons {
 /// Agents that are called: each begins, tells, and ends within the call of its parent.
 #[derive(Default)]
 pub(super) struct Subagents {
-    first: First,
+    first: FirstFault,
     calls: BTreeSet<Arc<str>>,
     /// Those that run, with the call that each belongs to.
     open: BTreeMap<Arc<str>, Arc<str>>,
@@ -346,7 +343,7 @@ pub(super) struct Subagents {
 
 impl Subagents {
     fn subagent(&mut self, event: &AgentEvent) -> Result<(), String> {
-        let data = event.looked_at()?;
+        let data = event.judged_data()?;
         let id = data.subagent_id.ok_or("no subagentId")?;
         let call = data.parent_tool_call_id.ok_or("no parentToolCallId")?;
         if event.event_type == UapEventType::SubagentStart {
@@ -374,14 +371,16 @@ impl Subagents {
                 .ok_or_else(|| "an end without success".to_owned());
         }
         let inner = data.inner_event.ok_or("no innerEvent")?;
-        Event::read(inner.as_str().as_bytes()).read.map(drop)
+        RecordedEvent::read(inner.as_str().as_bytes())
+            .read
+            .map(drop)
     }
 }
 
-impl Listens for Subagents {
-    const NOTHING: &'static str = "no agent was called";
+impl EventRule for Subagents {
+    const NOT_APPLICABLE: &'static str = "no agent was called";
 
-    fn first(&mut self) -> &mut First {
+    fn first(&mut self) -> &mut FirstFault {
         &mut self.first
     }
 
@@ -389,7 +388,7 @@ impl Listens for Subagents {
         match event.event_type {
             UapEventType::StepStart => self.open.clear(),
             UapEventType::Action => {
-                let calls = event.looked_at().ok().and_then(|data| data.tool_calls);
+                let calls = event.judged_data().ok().and_then(|data| data.tool_calls);
                 let ids = calls
                     .unwrap_or_default()
                     .into_iter()

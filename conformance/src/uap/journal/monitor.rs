@@ -10,27 +10,27 @@ use upp::{
     ModelStream, Tool, ToolContext, ToolError, UppError,
 };
 
-use super::Cut;
-use crate::journal::{Journal, JournalFuture, MemoryJournal};
+use super::Interruption;
+use uap_agent::journal::{Journal, JournalFuture, MemoryJournal};
 
 /// A journal whose process ends at a write.
-pub(super) struct CutJournal {
+pub(super) struct InterruptedJournal {
     pub(super) kept: Arc<MemoryJournal>,
-    pub(super) cut: Cut,
+    pub(super) interruption: Interruption,
     pub(super) writes: Mutex<usize>,
     pub(super) ended: CancelToken,
 }
 
-impl Journal for CutJournal {
+impl Journal for InterruptedJournal {
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
         let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let nth = *writes;
         *writes += 1;
-        let written = match self.cut {
-            Cut::Before(at) if at == nth => None,
+        let written = match self.interruption {
+            Interruption::BeforeWrite(at) if at == nth => None,
             _ => Some(self.kept.append(first, entries)),
         };
-        let ends = matches!(self.cut, Cut::Before(at) | Cut::After(at) if at == nth);
+        let ends = matches!(self.interruption, Interruption::BeforeWrite(at) | Interruption::AfterWrite(at) if at == nth);
         Box::pin(async move {
             let written = match written {
                 Some(written) => written.await,
@@ -51,10 +51,10 @@ impl Journal for CutJournal {
 
 /// What an agent did.
 #[derive(Default)]
-pub(super) struct Seen(Mutex<(usize, Vec<String>)>);
+pub(super) struct Calls(Mutex<(usize, Vec<String>)>);
 
-impl Seen {
-    pub(super) fn questions(&self) -> usize {
+impl Calls {
+    pub(super) fn requests(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -64,12 +64,12 @@ impl Seen {
     }
 }
 
-pub(super) struct WatchedTool {
+pub(super) struct MonitoredTool {
     pub(super) tool: Arc<dyn Tool>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) calls: Arc<Calls>,
 }
 
-impl Tool for WatchedTool {
+impl Tool for MonitoredTool {
     fn name(&self) -> &str {
         self.tool.name()
     }
@@ -95,26 +95,26 @@ impl Tool for WatchedTool {
         arguments: &'a RawObject,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<RawBuf, ToolError>> {
-        let mut seen = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.1.push(context.tool_call_id.to_string());
         drop(seen);
         self.tool.run(arguments, context)
     }
 }
 
-pub(super) struct WatchedModel {
+pub(super) struct MonitoredModel {
     pub(super) model: ModelReference,
-    pub(super) seen: Arc<Seen>,
+    pub(super) calls: Arc<Calls>,
 }
 
-impl WatchedModel {
+impl MonitoredModel {
     fn count(&self) {
-        let mut seen = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.0 += 1;
     }
 }
 
-impl LlmModel for WatchedModel {
+impl LlmModel for MonitoredModel {
     fn provider(&self) -> &str {
         self.model.provider()
     }

@@ -1,16 +1,16 @@
 //! The first fault of a recording.
 
-use ubos_common::conformance::Verdict;
+use crate::Verdict;
 
 /// The first fault, and how much there was to look at.
 #[derive(Default)]
-pub(super) struct First {
+pub(super) struct FirstFault {
     line: usize,
     judged: usize,
     fault: Option<(usize, String)>,
 }
 
-impl First {
+impl FirstFault {
     /// The next line has come.
     pub(super) const fn next(&mut self) {
         self.line += 1;

@@ -105,13 +105,13 @@ fn call(reply: Reply, tool: &str, n: usize) -> Reply {
 }
 
 /// A model that fails at one question, counted from 0, or at all.
-pub(super) struct Failing {
+pub(super) struct FailingModel {
     model: ModelReference,
     at: Option<usize>,
     asked: AtomicUsize,
 }
 
-impl Failing {
+impl FailingModel {
     pub(super) fn new(model: ModelReference, at: Option<usize>) -> Self {
         Self {
             model,
@@ -126,7 +126,7 @@ impl Failing {
     }
 }
 
-impl LlmModel for Failing {
+impl LlmModel for FailingModel {
     fn provider(&self) -> &str {
         self.model.provider()
     }
@@ -141,23 +141,23 @@ impl LlmModel for Failing {
 
     fn complete(&self, request: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>> {
         if self.fails_now() {
-            return Broken.complete(request);
+            return UnavailableModel.complete(request);
         }
         self.model.complete(request)
     }
 
     fn stream(&self, request: LlmRequest) -> ModelStream {
         if self.fails_now() {
-            return Broken.stream(request);
+            return UnavailableModel.stream(request);
         }
         self.model.stream(request)
     }
 }
 
 /// Answers nothing.
-struct Broken;
+struct UnavailableModel;
 
-impl LlmModel for Broken {
+impl LlmModel for UnavailableModel {
     fn provider(&self) -> &str {
         "broken"
     }

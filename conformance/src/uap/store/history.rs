@@ -1,9 +1,9 @@
 //! What stores with a history must do.
 
-use super::world::{World, at, wrong_if};
+use super::states::{StateSource, at, wrong_if};
 use super::{StoreFault, is_kept, save};
-use crate::checkpoint::{CheckpointError, CheckpointHistory, CheckpointMetadata};
-use crate::state::AgentState;
+use uap_agent::checkpoint::{CheckpointError, CheckpointHistory, CheckpointMetadata};
+use uap_agent::state::AgentState;
 
 /// What was saved.
 type Kept = Vec<(CheckpointMetadata, AgentState)>;
@@ -15,36 +15,37 @@ type Kept = Vec<(CheckpointMetadata, AgentState)>;
 /// goes its own way, in place of no session that is there; pruning leaves the last ones, for good, and the last one always.
 ///
 /// ```
-/// use uap_agent::{MemoryCheckpoints, checkpoint::check_history};
+/// use uap_agent::MemoryCheckpoints;
+/// use ubos_conformance::uap::check_history;
 ///
 /// futures::executor::block_on(check_history(&MemoryCheckpoints::default()))?;
-/// # Ok::<(), uap_agent::checkpoint::StoreFault>(())
+/// # Ok::<(), ubos_conformance::uap::StoreFault>(())
 /// ```
 ///
 /// # Errors
 ///
 /// The first thing that the store does otherwise.
 pub async fn check_history(store: &dyn CheckpointHistory) -> Result<(), StoreFault> {
-    let world = &mut World::new();
-    unknown(store, world).await?;
+    let states = &mut StateSource::new();
+    unknown(store, states).await?;
     let mut trunk = Kept::new();
-    let mut state = world.initial();
-    for n in 0..World::CHANGES * 4 {
-        state = world.changed(&state, n);
-        let metadata = world.metadata("trunk", "agent", &state);
+    let mut state = states.initial();
+    for n in 0..StateSource::CHANGES * 4 {
+        state = states.changed(&state, n);
+        let metadata = states.metadata("trunk", "agent", &state);
         save(store, metadata.clone(), state.clone()).await?;
         trunk.push((metadata, state.clone()));
     }
     is_history(store, "trunk", &trunk).await?;
-    let other = world.metadata("other", "agent", &state);
+    let other = states.metadata("other", "agent", &state);
     save(store, other.clone(), state.clone()).await?;
     let foreign = store.load_at("trunk", other.checkpoint_id).await;
     wrong_if(
         foreign.map_err(at("loading a checkpoint"))?.is_some(),
         "a session has a checkpoint of another",
     )?;
-    let branch = forks(store, world, &mut trunk).await?;
-    prunes(store, world, &mut trunk).await?;
+    let branch = forks(store, states, &mut trunk).await?;
+    prunes(store, states, &mut trunk).await?;
     is_history(store, "branch", &branch).await?;
     store.delete("trunk").await.map_err(at("forgetting"))?;
     is_history(store, "trunk", &Kept::new()).await?;
@@ -56,10 +57,13 @@ pub async fn check_history(store: &dyn CheckpointHistory) -> Result<(), StoreFau
     wrong_if(!left.is_empty(), "sessions that were forgotten are listed")
 }
 
-async fn unknown(store: &dyn CheckpointHistory, world: &mut World) -> Result<(), StoreFault> {
+async fn unknown(
+    store: &dyn CheckpointHistory,
+    states: &mut StateSource,
+) -> Result<(), StoreFault> {
     is_history(store, "unknown", &Kept::new()).await?;
-    let state = world.initial();
-    let checkpoint = world.metadata("unknown", "agent", &state).checkpoint_id;
+    let state = states.initial();
+    let checkpoint = states.metadata("unknown", "agent", &state).checkpoint_id;
     let loaded = store.load_at("unknown", checkpoint).await;
     wrong_if(
         loaded.map_err(at("loading a checkpoint"))?.is_some(),
@@ -79,7 +83,7 @@ async fn unknown(store: &dyn CheckpointHistory, world: &mut World) -> Result<(),
 /// Forks the trunk in its middle; what the branch has then.
 async fn forks(
     store: &dyn CheckpointHistory,
-    world: &mut World,
+    states: &mut StateSource,
     trunk: &mut Kept,
 ) -> Result<Kept, StoreFault> {
     let mut branch: Kept = trunk.iter().take(trunk.len() / 2).cloned().collect();
@@ -94,13 +98,13 @@ async fn forks(
     forked.map_err(at("forking"))?;
     is_history(store, "branch", &branch).await?;
     is_history(store, "trunk", trunk).await?;
-    let state = world.grown(&at_fork);
-    let metadata = world.metadata("branch", "agent", &state);
+    let state = states.grown(&at_fork);
+    let metadata = states.metadata("branch", "agent", &state);
     save(store, metadata.clone(), state.clone()).await?;
     branch.push((metadata, state));
     if let Some((_, last)) = trunk.last() {
-        let state = world.grown(last);
-        let metadata = world.metadata("trunk", "agent", &state);
+        let state = states.grown(last);
+        let metadata = states.metadata("trunk", "agent", &state);
         save(store, metadata.clone(), state.clone()).await?;
         trunk.push((metadata, state));
     }
@@ -120,10 +124,10 @@ async fn forks(
 
 async fn prunes(
     store: &dyn CheckpointHistory,
-    world: &mut World,
+    states: &mut StateSource,
     trunk: &mut Kept,
 ) -> Result<(), StoreFault> {
-    for keep in [World::CHANGES * 2, World::CHANGES + 1, 3, 1, 0] {
+    for keep in [StateSource::CHANGES * 2, StateSource::CHANGES + 1, 3, 1, 0] {
         let wanted = trunk.len().saturating_sub(keep.max(1));
         let gone: Kept = trunk.drain(..wanted).collect();
         let pruned = store.prune("trunk", keep).await.map_err(at("pruning"))?;
@@ -144,9 +148,9 @@ async fn prunes(
         // Saves go on behind what is left.
         let last = trunk
             .last()
-            .map_or_else(|| world.initial(), |(_, last)| last.clone());
-        let state = world.changed(&last, keep);
-        let metadata = world.metadata("trunk", "agent", &state);
+            .map_or_else(|| states.initial(), |(_, last)| last.clone());
+        let state = states.changed(&last, keep);
+        let metadata = states.metadata("trunk", "agent", &state);
         save(store, metadata.clone(), state.clone()).await?;
         trunk.push((metadata, state));
         is_history(store, "trunk", trunk).await?;

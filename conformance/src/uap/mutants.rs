@@ -2,11 +2,14 @@
 
 use super::recording::Recording;
 
-const GOOD: &str = include_str!("../../vectors/run.jsonl");
+const REFERENCE: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/vectors/uap/run.jsonl"
+));
 
 /// Runs of all strategies, with tools side by side, an agent that is called, states, branches and a log.
-pub(super) fn good() -> Recording {
-    read(GOOD)
+pub(super) fn reference() -> Recording {
+    read(REFERENCE)
 }
 
 #[expect(clippy::expect_used, reason = "our own file, read by a test")]
@@ -16,7 +19,7 @@ fn read(text: &str) -> Recording {
 
 /// The recording with every line changed, or left out.
 fn changed(mut change: impl FnMut(&str) -> Option<String>) -> Recording {
-    let lines: Vec<String> = GOOD.lines().filter_map(&mut change).collect();
+    let lines: Vec<String> = REFERENCE.lines().filter_map(&mut change).collect();
     read(&lines.join("\n"))
 }
 
@@ -79,7 +82,7 @@ pub(super) fn other_type() -> Recording {
 
 /// The action comes before the model has said all.
 pub(super) fn early_tools() -> Recording {
-    let mut lines: Vec<&str> = GOOD.lines().collect();
+    let mut lines: Vec<&str> = REFERENCE.lines().collect();
     let at = lines
         .iter()
         .position(|line| line.contains(r#""type":"action""#))
@@ -192,8 +195,10 @@ pub(super) fn no_tree() -> Recording {
 
 /// The first tree comes back after the last.
 pub(super) fn pruned() -> Recording {
-    let first = GOOD.lines().find(|line| line.starts_with(r#"{"tree":"#));
-    read(&format!("{GOOD}\n{}", first.unwrap_or_default()))
+    let first = REFERENCE
+        .lines()
+        .find(|line| line.starts_with(r#"{"tree":"#));
+    read(&format!("{REFERENCE}\n{}", first.unwrap_or_default()))
 }
 
 pub(super) fn silent_end() -> Recording {

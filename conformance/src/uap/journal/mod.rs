@@ -1,8 +1,12 @@
-//! What every journal must hold to, for who writes one.
+//! Checks of journals, and of agents that are resumed from one.
+
+mod monitor;
+mod resume;
 
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 
-use crate::journal::{Journal, JournalError};
+pub use resume::{Interruption, ResumeFault, ResumeReport, check_resume};
+use uap_agent::journal::{Journal, JournalError};
 
 /// What a journal does otherwise than journals do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -43,10 +47,11 @@ pub enum JournalFault {
 /// follow what is there are refused and change nothing.
 ///
 /// ```
-/// use uap_agent::journal::{MemoryJournal, check_journal};
+/// use uap_agent::journal::MemoryJournal;
+/// use ubos_conformance::uap::check_journal;
 ///
 /// futures::executor::block_on(check_journal(&MemoryJournal::default()))?;
-/// # Ok::<(), uap_agent::journal::JournalFault>(())
+/// # Ok::<(), ubos_conformance::uap::JournalFault>(())
 /// ```
 ///
 /// # Errors

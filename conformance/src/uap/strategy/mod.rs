@@ -1,15 +1,20 @@
 //! What every strategy must do, for who writes one.
 
+mod breach;
+mod monitor;
+mod script;
+mod simulation;
+
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use upp::{ErrorCode, ModelReference, Reply};
 
-use super::bench::{Bench, Record};
-use super::breach::{StrategyBreach, StrategyFault};
-use super::script::{Failing, Script, all};
-use crate::state::AgentState;
-use crate::strategy::ExecutionStrategy;
+pub use breach::{StrategyBreach, StrategyFault};
+use script::{FailingModel, Script, all};
+use simulation::{Record, Simulation};
+use uap_agent::state::AgentState;
+use uap_agent::strategy::ExecutionStrategy;
 
 /// Places at which one script is aborted, spread evenly where there are more answers.
 const ABORTS: usize = 200;
@@ -27,7 +32,7 @@ const STOPS: u64 = 8;
 /// are moves or questions without end. What is not found is a strategy that never comes back from one move.
 ///
 /// ```
-/// use uap_agent::testing::check_strategy;
+/// use ubos_conformance::uap::check_strategy;
 /// use uap_agent::{ReactOptions, react};
 ///
 /// check_strategy(react(ReactOptions::default())?.as_ref())?;
@@ -60,14 +65,14 @@ fn check(strategy: &dyn ExecutionStrategy, script: &Script<'_>) -> Result<(), St
     let checker = Checker { strategy, script };
     let start = AgentState::initial(&mut IdSource::seeded(5));
     // Begun before the other has run: what two runs share shows.
-    let second = checker.bench();
-    let first = checker.play("the first run", checker.bench(), &start)?;
-    let again = checker.play("the second run", second, &start)?;
+    let second = checker.simulation();
+    let first = checker.run("the first run", checker.simulation(), &start)?;
+    let again = checker.run("the second run", second, &start)?;
     checker.same(&first, &again)?;
     if let Some(Ok(result)) = &first.result {
-        let mut bench = checker.bench();
-        bench.seed += 1;
-        checker.play("going on", bench, &result.state)?;
+        let mut simulation = checker.simulation();
+        simulation.seed += 1;
+        checker.run("going on", simulation, &result.state)?;
     }
     checker.aborts(&first, &start)?;
     checker.failures(&first, &start)?;
@@ -80,12 +85,12 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn bench(&self) -> Bench {
-        self.bench_with((self.script.make)())
+    fn simulation(&self) -> Simulation {
+        self.simulation_with((self.script.make)())
     }
 
-    fn bench_with(&self, model: ModelReference) -> Bench {
-        Bench {
+    fn simulation_with(&self, model: ModelReference) -> Simulation {
+        Simulation {
             run: self.strategy.begin(),
             model,
             seed: 12,
@@ -95,14 +100,14 @@ impl Checker<'_> {
         }
     }
 
-    fn play(
+    fn run(
         &self,
         run: impl Into<String>,
-        bench: Bench,
+        simulation: Simulation,
         start: &AgentState,
     ) -> Result<Record, StrategyFault> {
-        let stop_at = bench.stop_at;
-        let played = bench.play(start).and_then(|record| {
+        let stop_at = simulation.stop_at;
+        let played = simulation.run(start).and_then(|record| {
             // Without tools to offer a call is but a part of the answer.
             if self.script.tools {
                 record.check_calls()?;
@@ -146,9 +151,9 @@ impl Checker<'_> {
         let every = first.answers.div_ceil(ABORTS).max(1);
         for at in (0..first.answers).step_by(every) {
             let run = format!("aborted at answer {at}");
-            let mut bench = self.bench();
-            bench.abort_at = Some(at);
-            let record = self.play(run.as_str(), bench, start)?;
+            let mut simulation = self.simulation();
+            simulation.abort_at = Some(at);
+            let record = self.run(run.as_str(), simulation, start)?;
             let cancelled = match &record.result {
                 Some(Err(error)) => error.error.code == ErrorCode::Cancelled,
                 _ => false,
@@ -169,8 +174,8 @@ impl Checker<'_> {
                 Some(at) => format!("with an error at question {at}"),
                 None => "with errors alone".to_owned(),
             };
-            let model = Failing::new((self.script.make)(), at);
-            self.play(run, self.bench_with(Arc::new(model)), start)?;
+            let model = FailingModel::new((self.script.make)(), at);
+            self.run(run, self.simulation_with(Arc::new(model)), start)?;
         }
         Ok(())
     }
@@ -179,9 +184,9 @@ impl Checker<'_> {
     fn stops(&self, first: &Record, start: &AgentState) -> Result<(), StrategyFault> {
         for step in 1..=first.steps.min(STOPS) {
             let run = format!("stopped at step {step}");
-            let mut bench = self.bench();
-            bench.stop_at = Some(step);
-            let record = self.play(run.as_str(), bench, start)?;
+            let mut simulation = self.simulation();
+            simulation.stop_at = Some(step);
+            let record = self.run(run.as_str(), simulation, start)?;
             if record.result.is_some_and(|result| result.is_err())
                 && first.result.as_ref().is_some_and(Result::is_ok)
             {

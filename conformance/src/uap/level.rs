@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use ubos_common::conformance::{ConformanceReport, Judge, Verdict};
+use crate::{Judge, Report, Verdict};
 use ubos_common::json::{MemberWriter, Write};
 
-use super::recording::Line;
+use super::recording::RecordedLine;
 
 /// A level of conformance.
 ///
@@ -121,19 +121,19 @@ impl Write for LevelReport {
 
 /// Sums reports up by level, in the specification's order.
 #[must_use]
-pub fn levels<'a>(reports: impl IntoIterator<Item = &'a ConformanceReport>) -> [LevelReport; 4] {
+pub fn levels<'a>(reports: impl IntoIterator<Item = &'a Report>) -> [LevelReport; 4] {
     let mut levels = Level::ALL.map(|level| LevelReport {
         level,
         passed: 0,
         failed: 0,
     });
-    for outcome in reports.into_iter().flat_map(ConformanceReport::outcomes) {
+    for outcome in reports.into_iter().flat_map(Report::outcomes) {
         let level = Level::of_clause(outcome.clause);
         let own = levels.iter_mut().filter(|report| report.level == level);
         own.for_each(|report| match outcome.verdict {
             Verdict::Pass => report.passed += 1,
             Verdict::Fail { .. } => report.failed += 1,
-            Verdict::NotApplicable { .. } => {}
+            Verdict::NotApplicable { .. } | Verdict::Unknown { .. } => {}
         });
     }
     levels
@@ -154,15 +154,15 @@ pub(super) struct Logging {
     fault: Option<(usize, String)>,
 }
 
-/// What a line of a log says of a run.
+/// What a line of a log reports about a run.
 #[derive(Clone, Copy)]
-enum Said {
+enum LoggedStep {
     Started,
     Completed,
     Failed,
 }
 
-impl Said {
+impl LoggedStep {
     /// What comes first counts: the text of an error comes behind it.
     fn of(text: &str) -> Option<Self> {
         let forms = [
@@ -176,10 +176,12 @@ impl Said {
     }
 }
 
-impl Judge<Line> for Logging {
-    fn see(&mut self, line: &Line) {
+impl Judge<RecordedLine> for Logging {
+    fn see(&mut self, line: &RecordedLine) {
         self.lines += 1;
-        let Line::Log(text) = line else { return };
+        let RecordedLine::Log(text) = line else {
+            return;
+        };
         self.seen += 1;
         let at = self.lines;
         let mut refuse = |at, why: &str| {
@@ -190,30 +192,30 @@ impl Judge<Line> for Logging {
             return refuse(at, "a line without [UAP:LEVEL] at its beginning");
         };
         // Lines for who looks for bugs hold what was said.
-        let said = Said::of(text).filter(|_| form != "[UAP:DEBUG] ");
+        let said = LoggedStep::of(text).filter(|_| form != "[UAP:DEBUG] ");
         self.tells_beginnings |= form == "[UAP:INFO] ";
         let had_completed = core::mem::take(&mut self.has_completed);
         let level = match said {
             None => return self.has_completed = had_completed,
-            Some(Said::Started) => {
+            Some(LoggedStep::Started) => {
                 if let Some(open) = self.open.replace(at) {
                     refuse(open, "a run that began has no line at its end");
                 }
                 return;
             }
-            Some(Said::Completed) => {
+            Some(LoggedStep::Completed) => {
                 self.has_completed = true;
                 if !text.contains("tokens=") {
                     refuse(at, "a run that ended well without tokens=");
                 }
                 "[UAP:INFO] "
             }
-            Some(Said::Failed) => "[UAP:ERROR] ",
+            Some(LoggedStep::Failed) => "[UAP:ERROR] ",
         };
         if form != level {
             refuse(at, "an end at another level than its own");
         }
-        let may_follow = had_completed && matches!(said, Some(Said::Failed));
+        let may_follow = had_completed && matches!(said, Some(LoggedStep::Failed));
         if self.open.take().is_none() && !may_follow {
             self.without_beginning.get_or_insert(at);
         }
