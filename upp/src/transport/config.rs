@@ -27,28 +27,27 @@ use crate::retry::RetryStrategy;
 ///
 /// Spec: UPP-1.3 ProviderConfig
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct ProviderConfig {
     /// Where the vendor's paths begin, its version included.
-    pub base_url: Option<String>,
+    pub(super) base_url: Option<String>,
     /// The key of each request, sent to the base URL alone.
-    pub keys: Option<Arc<dyn KeyStrategy>>,
+    pub(super) keys: Option<Arc<dyn KeyStrategy>>,
     /// How long one attempt may take in all.
-    pub timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
     /// How long the vendor may be silent within an answer.
-    pub idle_timeout: Option<Duration>,
+    pub(super) idle_timeout: Option<Duration>,
     /// When a failed request is made again.
-    pub retry: Option<Arc<dyn RetryStrategy>>,
+    pub(super) retry: Option<Arc<dyn RetryStrategy>>,
     /// The longest wait that a vendor may ask for.
-    pub retry_after_max: Duration,
+    pub(super) retry_after_max: Duration,
     /// Headers of the caller's; their values may be secrets.
-    pub headers: Vec<(String, Secret<String>)>,
+    pub(super) headers: Vec<(String, Secret<String>)>,
     /// Lets keys and conversations travel unencrypted to other hosts than this one.
-    pub allow_plain_http: bool,
+    pub(super) allow_plain_http: bool,
     /// The name in errors and metadata.
-    pub provider: Option<Arc<str>>,
+    pub(super) provider: Option<Arc<str>>,
     /// What the model can do, where it is less or more than the adapter's vendor can.
-    pub capabilities: Option<LlmCapabilities>,
+    pub(super) capabilities: Option<LlmCapabilities>,
 }
 
 impl Default for ProviderConfig {

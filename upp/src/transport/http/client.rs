@@ -17,12 +17,12 @@ pub(super) fn base_url(
 ) -> Result<reqwest::Url, &'static str> {
     let text = config.base_url.as_deref().unwrap_or(vendor);
     // The text itself stays out of the error: it may hold a password.
-    let url: reqwest::Url = text.parse().map_err(|_| "the base URL is none")?;
+    let url: reqwest::Url = text.parse().map_err(|_| "base_url is not a URL")?;
     match url.scheme() {
         "https" => Ok(url),
         "http" if config.allow_plain_http || is_loopback(&url) => Ok(url),
-        "http" => Err("plain HTTP to another host than this one"),
-        _ => Err("a base URL that is neither HTTPS nor HTTP"),
+        "http" => Err("base_url is plain HTTP to another host; use HTTPS, or allow plain HTTP"),
+        _ => Err("base_url is neither HTTPS nor HTTP"),
     }
 }
 

@@ -81,6 +81,15 @@ impl HttpModel {
             .provider
             .clone()
             .unwrap_or_else(|| vendor.name().into());
+        for (setting, span) in [
+            ("timeout", config.timeout),
+            ("idle_timeout", config.idle_timeout),
+        ] {
+            if span.is_some_and(|span| span.is_zero()) {
+                let text = format!("{setting} is 0 s, but a request needs more than 0 s");
+                return Err(refuse(&provider, &text));
+            }
+        }
         let base = client::base_url(&config, vendor.base_url()).map_err(|what| {
             UppError::new(ErrorCode::InvalidRequest, Arc::clone(&provider), what)
         })?;
