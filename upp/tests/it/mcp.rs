@@ -16,8 +16,7 @@ use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::transport::mcp;
 use upp::{
-    CancelToken, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, ToolContext, llm,
-    object,
+    CancelToken, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, ToolContext, llm, object,
 };
 
 #[derive(Clone, Default)]

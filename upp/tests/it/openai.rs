@@ -187,7 +187,7 @@ async fn a_refusal_is_the_error_that_its_status_says() {
             "200 OK",
             "[]".to_owned(),
             ErrorCode::InvalidResponse,
-            "another shape",
+            "not a chat completion",
         ),
         (
             "200 OK",
