@@ -331,7 +331,7 @@ fn told(execution: &ToolExecution) -> ToolExecutionTrace {
     trace
 }
 
-/// Milliseconds since 1970, to the second.
+/// Milliseconds since 1970.
 const fn millis(now: Now) -> i64 {
     now.wall.unix().saturating_mul(1000)
 }

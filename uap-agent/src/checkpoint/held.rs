@@ -1,4 +1,4 @@
-//! The sessions that a store in files writes.
+//! The sessions that a store in files has locked.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ fn make_room<T>(map: &mut BTreeMap<String, (u64, T)>, most: usize) {
     }
 }
 
-/// A session's folder, made where it is not there, and held: it falls with this value, or with the process.
+/// The lock of a session's folder, which is created where it does not exist. The lock ends with this value.
 #[derive(Debug)]
 pub(super) struct SessionLock(
     #[expect(clippy::disallowed_types, reason = "a store in files")] Option<fs::File>,
@@ -90,7 +90,7 @@ pub(super) struct SessionLock(
 impl SessionLock {
     // impl: UAP-12-4
     pub(super) fn take(folder: &Path) -> Result<Self, CheckpointError> {
-        /// How often the folder may be removed between two looks.
+        /// The number of attempts, because another process may remove the folder meanwhile.
         const TRIES: usize = 100;
         if !cfg!(unix) {
             fs::create_dir_all(folder).map_err(failed)?;

@@ -9,8 +9,8 @@ use super::writers::WriterHistory;
 use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 
-/// Keeps states in memory, for as long as the process lives. States share what they have in common, so a history costs
-/// what its steps added.
+/// A store in memory. States share structure, so the size of a history is proportional to
+/// what its steps have added.
 #[derive(Debug)]
 pub struct MemoryCheckpoints {
     limit: usize,
@@ -26,12 +26,12 @@ struct MemorySession {
 }
 
 impl MemoryCheckpoints {
-    /// Sessions of [`MemoryCheckpoints::default`].
+    /// The maximum number of sessions of [`MemoryCheckpoints::default`].
     pub const DEFAULT_LIMIT: usize = 100_000;
-    /// Checkpoints of one session, unless told otherwise.
+    /// The default number of checkpoints per session.
     pub const DEFAULT_HISTORY: usize = 1_000;
 
-    /// A store for at most `limit` sessions; a save for one more is refused.
+    /// A store for at most `limit` sessions. A save of one more is refused.
     #[must_use]
     pub const fn with_limit(limit: usize) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Keeping states between runs.
+//! Stores for the states of agents.
 //!
 //! ```text
 //! CheckpointStore      the last state of each session      UAP-1.1 12.2
@@ -10,7 +10,7 @@
 //! Seal                 what a store in files writes, encrypted by the developer
 //! ```
 //!
-//! A session has one writer at a time. A store that writes a session holds it, so that another store, in this process or
+//! A session has one writer at a time. A store that has saved a session locks it, so that another store, in this process or
 //! another, is told [`CheckpointError::InUse`]; one that comes back after another has saved is told
 //! [`CheckpointError::Conflict`] until it loads what is there. So is an agent, or a run, that goes on from an earlier state
 //! while another has taken over. Nothing is overwritten by either.
@@ -45,87 +45,87 @@ pub use memory::MemoryCheckpoints;
 pub use seal::{Seal, SealError};
 
 ubos_common::wire! {
-    /// What is known of a checkpoint without reading it.
+    /// The metadata of a checkpoint.
     ///
     /// Spec: UAP-1.1 12.2
     pub struct CheckpointMetadata {
-        /// Whose checkpoint.
+        /// The session.
         required session_id: String = "sessionId", "UAP-12-7";
-        /// Fresh for each save, UUIDv4.
+        /// The checkpoint's id, a new UUIDv4 for each save.
         required checkpoint_id: Uuid = "checkpointId", "UAP-12-7";
-        /// When it was saved.
+        /// The time of the save.
         required timestamp: Timestamp = "timestamp", "UAP-12-7";
         /// The state's step.
         required step: u64 = "step", "UAP-12-7";
-        /// The agent that saved it.
+        /// The agent's id.
         required agent_id: String = "agentId", "UAP-12-7";
     }
 }
 
-/// Why a store did not do what it was asked.
+/// An error of a checkpoint store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The store is full; what it held, it holds.
+    /// The store is full. Its contents are unchanged.
     #[error("{limit} sessions are the most this store holds")]
     Full {
-        /// Sessions that it holds.
+        /// The maximum number of sessions.
         limit: usize,
     },
-    /// The store has no place for a session of this name.
+    /// The store does not accept the name of the session.
     #[error("no session of this name can be kept: {0}")]
     Session(&'static str),
-    /// Another store, here or in another process, is writing the session. What is kept stays as it is.
+    /// Another store, in this process or another, has locked the session. The checkpoint is unchanged.
     #[error("another store is writing this session")]
     InUse,
-    /// Another writer has saved since this one last saw the session. What is kept stays as it is; loading it lets this
-    /// writer go on from there.
+    /// Another writer has saved since this one last read the session. The checkpoint is unchanged. After a load this writer
+    /// can continue from it.
     #[error("checkpoint {found} was saved by another writer since this one last saw the session")]
     Conflict {
-        /// The last checkpoint that is kept.
+        /// The last checkpoint.
         found: Uuid,
     },
-    /// A session of that name is there already, and stays as it is.
+    /// A session with this name exists. It is unchanged.
     #[error("a session of this name is there already")]
     Exists,
     /// The session has no such checkpoint.
     #[error("the session has no checkpoint {checkpoint}")]
     Unknown {
-        /// The one that was asked for.
+        /// The requested checkpoint.
         checkpoint: Uuid,
     },
-    /// The state is larger than what the store reads back; nothing was written.
+    /// The state exceeds the limit of the store. Nothing was written.
     #[error("a state of {bytes} bytes, where {limit} are the most")]
     TooLarge {
-        /// Its bytes as JSON.
+        /// The size of its JSON, in bytes.
         bytes: usize,
-        /// What the store takes.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// The state could not be read back; nothing was written.
+    /// The state could not be read back. Nothing was written.
     #[error("a state that could not be read back: {0}")]
     Unreadable(Box<str>),
-    /// What is kept cannot be opened, or not be sealed. The files stay where they are.
+    /// A file could not be sealed or opened. The files are unchanged.
     #[error("what is kept of this session: {0}")]
     Sealed(#[from] SealError),
-    /// What is kept was changed or destroyed. It stays where it is.
+    /// A file was changed or is damaged. It is left in place.
     #[error("what is kept of this session is damaged: {0}")]
     Damaged(Box<str>),
-    /// The store failed, for a reason of its own.
+    /// The storage failed.
     #[error("the store failed: {0}")]
     Failed(Box<str>),
 }
 
-/// The answer of a store.
+/// The future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, CheckpointError>>;
 
-/// Where states are kept, one for each session.
+/// A store that keeps the last state of each session.
 ///
 /// The package `ubos-conformance` checks a store with `uap::check_store`.
 ///
 /// Spec: UAP-1.1 12.2
 pub trait CheckpointStore: Send + Sync {
-    /// Whether a session of this name can be kept; asked before anything runs. Every name by default.
+    /// Checks the name of a session, before a run starts. The default accepts every name.
     ///
     /// # Errors
     ///
@@ -134,17 +134,17 @@ pub trait CheckpointStore: Send + Sync {
         let _ = session_id;
         Ok(())
     }
-    /// Keeps a state in place of the session's last.
+    /// Saves a state as the last one of its session.
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()>;
-    /// The session's last state; none where nothing is kept.
+    /// The last state of a session; `None` where there is none.
     fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>>;
-    /// What is known of it.
+    /// The metadata of the last state of a session.
     fn load_metadata<'a>(
         &'a self,
         session_id: &'a str,
     ) -> StoreFuture<'a, Option<CheckpointMetadata>>;
-    /// Forgets a session; one that is not there is no error.
+    /// Deletes a session. A session that does not exist is not an error.
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()>;
-    /// The sessions that are kept, in order of their names.
+    /// The names of all sessions, in order.
     fn list(&self) -> StoreFuture<'_, Vec<String>>;
 }

@@ -1,4 +1,4 @@
-//! Who writes a session, as far as one store has seen.
+//! The writers of a session, as far as one store has seen them.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use upp::Messages;
 use super::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 
-/// Lines that others have taken over and that are remembered.
+/// The number of overtaken branches that are remembered.
 const BEHIND: usize = 16;
 
 /// The lines of saves in one session. A save goes on from the last one when its conversation begins with the last
@@ -58,7 +58,7 @@ impl Branch {
 }
 
 impl WriterHistory {
-    /// Whether a save may follow the last one.
+    /// Checks that a save may follow the last one.
     ///
     /// # Errors
     ///
@@ -103,12 +103,12 @@ impl WriterHistory {
         self.behind.push_back(last);
     }
 
-    /// Somebody has seen what is there: whoever saves next may go on.
+    /// The session was loaded, so the next writer may continue.
     pub(super) fn loaded(&mut self) {
         self.behind.clear();
     }
 
-    /// What was saved last, as it was found.
+    /// Sets the last save, as it was read.
     pub(super) fn found(&mut self, metadata: &CheckpointMetadata, state: &AgentState) {
         self.last = Some(Branch::new(metadata, state));
         self.behind.clear();

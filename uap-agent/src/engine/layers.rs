@@ -1,4 +1,4 @@
-//! The way through the middleware: inwards before the run, outwards after it, outwards with an error.
+//! The middleware around a run: inwards before the run, outwards with its result or its error.
 
 use ubos_common::id::IdSource;
 use ubos_common::time::Now;
@@ -10,16 +10,16 @@ use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
 use crate::strategy::Outcome;
 
-/// Which layer is asked, and what for.
+/// The call of a layer that is pending.
 pub(super) enum LayerCall {
     Before(usize),
-    /// With the result as it came to the layer.
+    /// With the result that the layer received.
     After(usize, Box<GenerateResult>),
     Caught(usize, Box<AgentError>),
 }
 
 impl Engine {
-    /// Inwards: the next layer, or the run itself.
+    /// Calls the next inner layer, or starts the run.
     // impl: UAP-9-1
     pub(super) fn enter(&mut self, now: Now, layer: usize) {
         if layer == self.config.layers.len() {
@@ -38,7 +38,7 @@ impl Engine {
         self.ask_layer(HookCall::Before(layer, context), LayerCall::Before(layer));
     }
 
-    /// Outwards with a result: the layer inside of `outer`, or the caller.
+    /// Passes a result to the next layer within `outer`, or to the caller.
     pub(super) fn leave(&mut self, now: Now, outer: usize, result: Box<GenerateResult>) {
         self.stage = RunStage::After;
         let Some(layer) = outer.checked_sub(1) else {
@@ -48,7 +48,7 @@ impl Engine {
         self.ask_layer(call, LayerCall::After(layer, result));
     }
 
-    /// Outwards with an error: the layer inside of `outer`, or the caller.
+    /// Passes an error to the next layer within `outer`, or to the caller.
     // impl: UAP-9-2
     pub(super) fn catch(&mut self, now: Now, outer: usize, failure: Box<AgentError>) {
         let Some(layer) = outer.checked_sub(1) else {
@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Whether the input would be in the state twice: nobody could read such a state back.
+    /// Whether the state holds a message with the input's id already. A state with two such messages cannot be read back.
     // choice: UAP-4-2: a message that is asked again needs an id of its own.
     fn holds_input(&self) -> bool {
         let id = self.context.input.id();

@@ -1,9 +1,9 @@
-//! The machine that runs an agent: it asks the world for effects and takes their answers.
+//! The state machine that runs an agent: it requests effects and takes their results.
 //!
-//! Everything that takes time or may fail is an effect of the world: the model, tools, hooks, the store. The engine
-//! does no IO, reads no clock and draws no randomness but what it is given; the same answers at the same times give
-//! the same states and events. [`crate::agent`] drives it over futures; a test, a journal or a simulation may drive
-//! it otherwise.
+//! The model, tools, hooks, waits and saves are effects. The engine does no IO, reads no clock and draws no randomness
+//! beyond its arguments: the same inputs at the same times give the same outputs. [`crate::agent`] drives it over
+//! futures; a test, a journal or a simulation drives it
+//! in its own way.
 //!
 //! ```text
 //!            +--------------------------- answers -----------------------------+
@@ -43,11 +43,11 @@ use crate::state::AgentState;
 use crate::strategy::{Outcome, StrategyRun};
 use crate::trace_event::trace;
 
-/// Moves of a strategy after which the world is asked for a pause, where nothing has been asked of it: a strategy that
-/// goes on and on must hold up neither the executor nor an abort.
+/// The number of commands without an effect after which the engine requests a pause, so that a strategy which
+/// never requests an effect blocks neither the executor nor an abort.
 const MOVES: u32 = 256;
 
-/// Outputs that may wait before the engine takes no more input.
+/// The number of queued outputs from which on the engine accepts no input.
 const OUTBOX: usize = 1024;
 
 /// One run of an agent.
@@ -58,25 +58,25 @@ pub struct Engine {
     session_id: Option<Arc<str>>,
     strategy: Box<dyn StrategyRun>,
     context: MiddlewareContext,
-    /// Layers of middleware that the run has come through.
+    /// The number of layers that the run has entered.
     entered: usize,
     stage: RunStage,
     state: AgentState,
-    /// Whether the input is in the state.
+    /// Whether the state holds the input.
     has_input: bool,
     step: u64,
     added: TurnParts,
     agenda: VecDeque<AgendaItem>,
     phase: Phase,
-    /// Moves of the strategy since the last answer.
+    /// Commands of the strategy since the last input.
     moves: u32,
-    /// What the strategy says in the question that is out; joins the state together with its answer.
+    /// The prompt of the pending request. It is added to the state together with the response.
     prompt: Option<Message>,
-    /// A round of tool calls that is about to be told.
+    /// A round of tool calls that is about to start.
     pending: Option<Box<tools::ToolRound>>,
     effects: EffectId,
     tool_rounds: u64,
-    /// How often the question that is out has been asked again for its output's sake.
+    /// How often the pending request was repeated because of its output.
     output_attempts: u32,
     out: Outbox<Output>,
 }
@@ -100,24 +100,24 @@ impl TurnParts {
     }
 }
 
-/// What is still to be done before the strategy is asked again, or to ask it.
+/// What the engine does before it asks the strategy for the next command.
 enum AgendaItem {
     Hook(HookCall),
     Event(UapEventType, EventData),
     Save,
     Tools,
     Next(Box<Outcome>),
-    /// Build the hook call when its turn comes, from the state as it is then.
+    /// Calls the hook with the state at that time.
     StepEnd,
     StopCondition,
-    /// End the run, well, whatever stands behind.
+    /// Ends the run with a result, and drops the rest of the agenda.
     Stop,
     Complete,
-    /// Fail after the hooks that stand before.
+    /// Fails the run, after the hooks before it.
     Fail(Box<UppError>),
 }
 
-/// How far the request is.
+/// How far the run is.
 ///
 /// ```text
 /// Before -> Running -> After -> (closed)
@@ -139,7 +139,7 @@ enum RunStage {
 /// ```
 enum Phase {
     Idle,
-    /// Whether, and when, the question may be asked.
+    /// Waits for the retry strategy.
     Asking(EffectId, Box<Attempt>),
     Sleeping(EffectId, Box<Attempt>),
     Inferring(EffectId, Box<Attempt>),

@@ -17,21 +17,21 @@ use crate::repair::CallVerdict;
 use crate::state::SubagentExecutionTrace;
 use crate::strategy::Outcome;
 
-/// The calls of one answer while they run.
+/// The tool calls of one response while they run.
 pub(super) struct ToolRound {
-    /// What joins the state together with the results, so that no call stands there without one.
+    /// Messages that are added to the state together with the results, so that no call in it lacks its result.
     messages: Vec<Message>,
     response: Box<LlmResponse>,
-    /// The calls as they are run.
+    /// The calls, as repaired.
     calls: Vec<ToolCall>,
-    /// Calls that the repair policy answers itself.
+    /// Calls that the repair policy answers instead of the tool.
     answered: BTreeMap<usize, Box<str>>,
     order: CallOrder,
     running: BTreeMap<EffectId, usize>,
     executions: Vec<Option<ToolExecution>>,
 }
 
-/// Calls as they are run, and answers to those that are not.
+/// The calls, as repaired, and the answers of the repair policy.
 type Repaired = (Vec<ToolCall>, BTreeMap<usize, Box<str>>);
 
 impl ToolRound {
@@ -41,7 +41,7 @@ impl ToolRound {
 }
 
 impl Engine {
-    /// The action is told, then the tools run; where rounds are limited and used up, the run fails instead.
+    /// Reports the action, and then starts the tools. Fails the run where the limit of rounds is reached.
     pub(super) fn begin_tools(&mut self, messages: Vec<Message>, response: Box<LlmResponse>) {
         let tools = self.config.llm.options().tools();
         let most = tools
@@ -88,7 +88,7 @@ impl Engine {
         ]);
     }
 
-    /// Starts every call that may run.
+    /// Starts every call that is ready.
     pub(super) fn start_tools(&mut self, now: Now) {
         let Some(mut round) = self.pending.take() else {
             return;
@@ -97,7 +97,7 @@ impl Engine {
         self.go_on_with(now, round);
     }
 
-    /// Waits for the calls that run, or ends the round.
+    /// Waits for running calls, or ends the round.
     fn go_on_with(&mut self, now: Now, round: Box<ToolRound>) {
         if round.order.is_complete() {
             self.end_tools(now, *round);
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// The calls as they are run, and those that the repair policy answers itself.
+    /// Applies the repair policy to the calls.
     // impl: UAP-16-2
     fn repair_calls(&self, calls: &[ToolCall]) -> Result<Repaired, UppError> {
         let mut answered = BTreeMap::new();
@@ -141,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Starts a call, or answers it; true where it is over.
+    /// Starts a call, or answers it. Returns whether it has ended.
     fn start_call(&mut self, now: Now, round: &mut ToolRound, n: usize) -> bool {
         let Some(call) = round.calls.get(n).cloned() else {
             return false;
@@ -232,7 +232,7 @@ fn place(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Milliseconds since 1970, to the second.
+/// Milliseconds since 1970.
 fn millis(now: Now) -> i64 {
     now.wall.unix().saturating_mul(1000)
 }

@@ -1,49 +1,49 @@
-//! Where two runs part.
+//! The first difference of two runs.
 
 use super::entry::{BeginEntry, Entry};
 use super::recording::Recording;
 use crate::engine::EffectId;
 
-/// Two runs side by side. Ids and times are left aside: two runs that asked and were told the same are alike.
+/// The comparison of two runs. Ids and times are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diff {
-    /// Entries that are alike, from the beginning on.
+    /// The number of equal entries at the start.
     pub same: usize,
-    /// Entries of the first run.
+    /// The number of entries of the first run.
     pub left: usize,
-    /// Entries of the second run.
+    /// The number of entries of the second run.
     pub right: usize,
-    /// Where they part; none where they are alike to their ends.
+    /// The first difference; `None` where the runs are equal.
     pub first: Option<Difference>,
 }
 
-/// The first thing in which two runs differ.
+/// A difference of two runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// They did not begin alike: with another input, state, strategy, model, or one of its options.
+    /// The runs started differently: with another input, state, strategy, model or option.
     Beginning {
-        /// In what.
+        /// What differs.
         what: String,
     },
-    /// They asked for something else.
+    /// The runs requested different effects.
     Effect {
-        /// The first run's effect; none where it has ended.
+        /// The effect of the first run; `None` where it has ended.
         left: Option<(EffectId, &'static str)>,
-        /// The second run's.
+        /// The effect of the second run.
         right: Option<(EffectId, &'static str)>,
     },
-    /// They were answered otherwise.
+    /// The results of an effect differ.
     Answer {
-        /// To which effect of the first run; none for an abort.
+        /// The effect of the first run; `None` for an abort.
         effect: Option<EffectId>,
-        /// What kind of effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
+        /// The kind of the effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
         kind: &'static str,
     },
-    /// They ended otherwise.
+    /// The runs ended differently.
     End,
-    /// One goes on where the recording of the other ends.
+    /// One recording ends before the other.
     Length,
 }
 

@@ -16,25 +16,25 @@ use super::fingerprint::Fingerprint;
 use crate::engine::EffectId;
 use crate::state::AgentState;
 
-/// What is written.
+/// The version of the format.
 const VERSION: u64 = 1;
 
 /// One entry.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    /// The first one, and no other.
+    /// The start of the run: the first entry, and no other.
     Begin(Box<BeginEntry>),
-    /// Something was asked of the world.
+    /// An effect was requested.
     Effect(EffectEntry),
-    /// The world answered.
+    /// An effect has a result.
     Answer(AnswerEntry),
-    /// Somebody goes on with the run, and asks again what has no answer.
+    /// The run is resumed: effects without a result are requested again.
     Resumed,
     /// The run has ended.
     End(EndEntry),
 }
 
-/// How a run began: what it takes to begin it again.
+/// The start of a run: everything that is needed to repeat it.
 #[derive(Clone, Debug)]
 pub(super) struct BeginEntry {
     pub(super) at: Now,
@@ -44,15 +44,15 @@ pub(super) struct BeginEntry {
     pub(super) has_hooks: bool,
     /// Names of the middleware, outermost first.
     pub(super) layers: Vec<String>,
-    /// Whether somebody says how failed questions are asked again.
+    /// Whether there is a retry strategy.
     pub(super) retries: bool,
-    /// Whether wrong calls and outputs are repaired.
+    /// Whether there is a repair policy.
     pub(super) repairs: bool,
     pub(super) plan_events: bool,
     pub(super) saves: bool,
-    /// Of all ids that the run makes.
+    /// The seed of all ids of the run.
     pub(super) seed: u64,
-    /// Fingerprints of what the program gives to every question.
+    /// Fingerprints of the options of the model.
     pub(super) program: BTreeMap<String, HexDigest>,
     pub(super) input: Message,
     pub(super) state: AgentState,
@@ -68,7 +68,7 @@ pub(super) struct EffectEntry {
 #[derive(Clone, Debug)]
 pub(super) struct AnswerEntry {
     pub(super) at: Now,
-    /// None for an abort.
+    /// `None` for an abort.
     pub(super) id: Option<EffectId>,
     pub(super) result: EffectResult,
 }
@@ -79,7 +79,7 @@ pub(super) struct EndEntry {
     pub(super) fingerprint: Fingerprint,
 }
 
-/// What an effect asks for.
+/// The kind of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Infer,
@@ -108,7 +108,7 @@ impl Kind {
 }
 
 impl Entry {
-    /// The entry as a journal keeps it, at its place from 0.
+    /// The JSON of the entry at a place, from 0.
     pub(super) fn write_at(&self, n: u64) -> RawObject {
         let mut json = EntryJson::new(n);
         match self {
@@ -140,7 +140,7 @@ impl Entry {
         object(&json)
     }
 
-    /// The entry at a place, read strictly: pointers begin at the entry.
+    /// Reads the entry at a place strictly. Pointers in findings are relative to the entry.
     pub(super) fn read_at(n: u64, raw: &RawObject, limits: &Limits) -> Result<Self, DecodeError> {
         let (json, _) = read_raw::<EntryJson>(raw.as_raw(), limits, Profile::Strict)?;
         let mut findings = Findings::new(limits);
@@ -258,17 +258,17 @@ impl EffectJson {
 ubos_common::wire! {
     /// An entry: exactly one of its kinds.
     struct EntryJson {
-        /// Its place in the journal, from 0.
+        /// The place in the journal, from 0.
         required n: u64 = "n", "UAP-12-5";
-        /// When; of the beginning and of answers.
+        /// The time of a start or of a result.
         nullable at: Clocks = "at", "UAP-12-5";
         /// The first entry.
         nullable begin: BeginJson = "begin", "UAP-12-5";
-        /// A question.
+        /// A request.
         nullable effect: EffectJson = "effect", "UAP-12-5";
-        /// An answer.
+        /// A result.
         nullable answer: AnswerJson = "answer", "UAP-12-5";
-        /// What has no answer is asked for again from here on.
+        /// The run is resumed here.
         nullable resumed: bool = "resumed", "UAP-12-5";
         /// The last entry.
         nullable end: EndJson = "end", "UAP-12-5";
@@ -276,49 +276,49 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// How a run began.
+    /// The start of a run.
     struct BeginJson {
-        /// Of this format.
+        /// The version of this format.
         required version: u64 = "version", "UAP-12-5";
-        /// Whose run it is.
+        /// The agent's id.
         required agent_id: Arc<str> = "agentId", "UAP-12-5";
-        /// Under which states are kept.
+        /// The session under which states are saved.
         nullable session_id: Arc<str> = "sessionId", "UAP-12-5";
-        /// How the agent works.
+        /// The name of the strategy.
         required strategy: Box<str> = "strategy", "UAP-12-5";
-        /// Whether there are hooks.
+        /// Whether hooks are called.
         required hooks: bool = "hooks", "UAP-12-5";
-        /// Middleware, by name.
+        /// The names of the middleware.
         required layers: Vec<String> = "layers", "UAP-12-5";
-        /// Whether failed questions may be asked again.
+        /// Whether there is a retry strategy.
         required retries: bool = "retries", "UAP-12-5";
-        /// Whether calls and outputs are repaired.
+        /// Whether there is a repair policy.
         required repairs: bool = "repairs", "UAP-12-5";
-        /// Whether plans have events.
+        /// Whether plans have events of their own.
         required plan_events: bool = "planEvents", "UAP-12-5";
-        /// Whether states are kept.
+        /// Whether states are saved.
         required saves: bool = "saves", "UAP-12-5";
-        /// Of all ids, 16 hexadecimal digits.
+        /// The seed of all ids, as 16 hexadecimal digits.
         required seed: String = "seed", "UAP-12-5";
         /// Fingerprints of model, tools and texts.
         required program: BTreeMap<String, HexDigest> = "program", "UAP-12-5";
-        /// What was asked.
+        /// The input.
         required input: Message = "input", "UAP-12-5";
-        /// Without the input.
+        /// The state, without the input.
         required state: RawObject = "state", "UAP-12-5";
     }
 }
 
 ubos_common::wire! {
-    /// A question.
+    /// A request.
     struct EffectJson {
-        /// Its id in the run.
+        /// The id of the effect.
         required id: u64 = "id", "UAP-12-5";
-        /// infer, tool, hook, sleep or save.
+        /// The kind: infer, tool, hook, sleep or save.
         required kind: Box<str> = "kind", "UAP-12-5";
-        /// Of all of it.
+        /// The fingerprint of the whole.
         required print: HexDigest = "print", "UAP-12-5";
-        /// Without ids and times.
+        /// The fingerprint without ids and times.
         required content: HexDigest = "content", "UAP-12-5";
     }
 }
@@ -326,11 +326,11 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// How a run ended.
     struct EndJson {
-        /// Whether it came to a result.
+        /// Whether the run ended with a result.
         required success: bool = "success", "UAP-12-5";
-        /// Of all of it.
+        /// The fingerprint of the whole.
         required print: HexDigest = "print", "UAP-12-5";
-        /// Without ids and times.
+        /// The fingerprint without ids and times.
         required content: HexDigest = "content", "UAP-12-5";
     }
 }
@@ -354,16 +354,16 @@ impl Write for HexDigest {
     }
 }
 
-/// Both clocks: nanoseconds of the monotonic one, and the calendar's.
+/// The monotonic clock and the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clocks(Now);
 
 ubos_common::wire! {
-    /// Both clocks.
+    /// The monotonic clock and the wall clock.
     struct ClocksJson {
-        /// Nanoseconds.
+        /// The monotonic clock, in nanoseconds.
         required mono: u64 = "mono", "UAP-12-5";
-        /// To the second.
+        /// The wall clock.
         required wall: Timestamp = "wall", "UAP-12-5";
     }
 }

@@ -132,7 +132,7 @@ fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
     };
 }
 
-/// What a fingerprint is taken of.
+/// Collects the parts of a fingerprint.
 #[derive(Default)]
 struct FingerprintBuilder {
     content: Vec<(&'static str, Vec<u8>)>,
@@ -171,7 +171,7 @@ impl FingerprintBuilder {
         self
     }
 
-    /// A state's content is that of the messages in it, which the questions to the model tell of.
+    /// Adds a state. The messages themselves are covered by the fingerprints of inferences.
     fn state(&mut self, state: &AgentState) -> &mut Self {
         self.rest.push(to_vec(&state.id()));
         self.value(&state.messages().len()).value(&state.step());
@@ -216,7 +216,7 @@ impl FingerprintBuilder {
     }
 }
 
-/// The fingerprint of how a run ended.
+/// The fingerprint of a run's result.
 pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerprint {
     let mut sum = FingerprintBuilder::default();
     let (state, turn) = match result {
@@ -236,7 +236,7 @@ pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerpri
     sum.finish()
 }
 
-/// The fingerprints of what a program gives to every question.
+/// The fingerprints of the options of the model.
 pub(super) fn program(llm: &LlmInstance) -> Vec<(&'static str, Digest)> {
     let options = llm.options();
     let tools: Vec<_> = options.tools().tools.iter().map(ToolText).collect();
@@ -263,7 +263,7 @@ pub(super) fn program(llm: &LlmInstance) -> Vec<(&'static str, Digest)> {
     ]
 }
 
-/// What a model and the order of calls see of a tool.
+/// The parts of a tool that the model and the order of calls depend on.
 struct ToolText<'a>(&'a Arc<dyn Tool>);
 
 impl Write for ToolText<'_> {

@@ -1,8 +1,8 @@
-//! The journal of a run: what was asked of the world, and what it answered.
+//! The journal of a run: the requests that it made, and their results.
 //!
-//! A run is decided by a machine that does no IO ([`crate::engine`]): it is its beginning and the answers that it was
-//! given. Whoever keeps these can go on with a run whose process was killed, look at it again without a model, let it
-//! take another turn, and compare it with another.
+//! A state machine without IO decides a run ([`crate::engine`]): its start and the results of its effects determine it.
+//! From these a run can be resumed after its process was killed, replayed without a model, forked with another result,
+//! and compared with another run.
 //!
 //! ```text
 //! Agent::record(journal).generate(…)   writes the beginning, each question before it is asked,
@@ -13,11 +13,11 @@
 //! Journal                              where entries are kept: MemoryJournal, FileJournal, yours
 //! ```
 //!
-//! A run that is killed is resumed by a program that asks the same questions. Where it asks another (a prompt, a tool, a
-//! schema has changed), that is an error that names the question, and nothing is done. What was asked and has no answer
-//! in the journal is asked again: a tool that was running when the process died runs a second time, one whose answer was
-//! recorded never does. That it is asked again is written first: of two who resume one run at once, one goes on, and the
-//! other's run ends with [`JournalError::Conflict`] before it has done anything.
+//! A run is resumed by a program that makes the same requests. A different request (because a prompt, a tool or a schema
+//! has changed) is an error that names it, and nothing is done. A request without a recorded result is made again: a
+//! tool that was running when the process died runs a second time, and one whose result was recorded does not. The
+//! resumption itself is recorded first: of two processes that resume one run, one continues, and the run of the other
+//! ends with [`JournalError::Conflict`] before it has done anything.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,9 +47,9 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Kept are whole answers: not the pieces in which a model says one, and not what an agent inside of a tool call tells.
-//! A replay says each answer in one piece. Entries hold what the model and the tools said, in clear: keep them as you
-//! keep states.
+//! Responses are recorded as a whole: neither the parts of a streamed response nor the events of sub-agents are kept.
+//! A replay gives each response in one event. Entries hold responses and tool results in plain text: protect them as
+//! you protect states.
 
 mod answer;
 mod diff;
@@ -76,86 +76,86 @@ pub use recording::{RecordedEffect, Recording, Replay};
 
 use crate::engine::EffectId;
 
-/// Why a journal does not do what it was asked.
+/// An error of a journal.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// There is no run in it.
+    /// The journal holds no run.
     #[error("the journal is empty")]
     Empty,
-    /// It is full; what it held, it holds.
+    /// The journal is full. Its entries are unchanged.
     #[error("the journal holds at most {limit} {unit}")]
     Full {
-        /// How much it holds.
+        /// The limit.
         limit: usize,
-        /// Entries or bytes.
+        /// The unit of the limit: entries or bytes.
         unit: &'static str,
     },
-    /// Somebody else has written to it, or there is a run in it already.
+    /// Another writer has appended entries, or the journal holds a run already.
     #[error("the journal has {seen} entries where {wanted} were wanted: another run writes to it")]
     Conflict {
-        /// Entries that the writer knows of.
+        /// The number of entries that the writer expected.
         wanted: u64,
-        /// Entries that are there.
+        /// The number of entries.
         seen: u64,
     },
-    /// What keeps it failed.
+    /// The storage failed.
     #[error("the journal failed: {0}")]
     Failed(Box<str>),
-    /// An entry is no sound JSON, or none of a journal.
+    /// An entry is not valid.
     #[error("entry {entry}: {error}")]
     Entry {
-        /// Its place, from 0.
+        /// The place of the entry, from 0.
         entry: u64,
-        /// What is wrong with it, with its pointer.
+        /// The error, with its pointer.
         #[source]
         error: DecodeError,
     },
-    /// An entry cannot stand where it stands.
+    /// An entry is out of order.
     #[error("entry {entry}: {what}")]
     Order {
-        /// Its place, from 0.
+        /// The place of the entry, from 0.
         entry: u64,
-        /// What is wrong.
+        /// What was expected.
         what: &'static str,
     },
-    /// The agent is not the one whose run it is.
+    /// The program is not the one that was recorded.
     #[error("the agent's {what} is not the one that was recorded")]
     Program {
-        /// Which of its options.
+        /// The part that differs.
         what: Box<str>,
     },
-    /// The agent asks for something else than it did.
+    /// The program makes another request than the one that was recorded.
     #[error(
         "effect {effect} ({kind}): the agent asks for something else than it did when it was recorded"
     )]
     Differs {
-        /// Which effect of the run; 0 is its end.
+        /// The effect; 0 is the end of the run.
         effect: EffectId,
-        /// What is recorded there.
+        /// The kind of the recorded effect.
         kind: &'static str,
     },
 }
 
-/// The answer of a journal.
+/// The future of a journal operation.
 pub type JournalFuture<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
 
-/// Where the entries of one run are kept, in order, for good.
+/// The storage for the entries of one run.
 ///
-/// A run waits for each [`Journal::append`]. When it answers, the entries must be there after a crash; a journal that
-/// loses its last ones loses work, not soundness: what is asked again may be done again.
+/// A run waits for each [`Journal::append`]. When it returns, the entries must survive a crash. A journal that loses its
+/// last entries loses work: the requests in them are made again.
 pub trait Journal: Send + Sync {
-    /// Adds entries behind those that are there: all of them or none.
+    /// Appends entries: all of them, or none.
     ///
-    /// `first` is the place of the first one, from 0. Where that is not the number of entries that are there, somebody
-    /// else writes as well: [`JournalError::Conflict`].
+    /// `first` is the place of the first entry, from 0. Where it is not the number of present entries, there is another
+    /// writer, and the result is [`JournalError::Conflict`].
     fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()>;
 
     /// All entries, in order.
     fn read(&self) -> JournalFuture<'_, Vec<RawObject>>;
 }
 
-/// Keeps a run in memory, for as long as the process lives.
+/// A journal in memory.
 #[derive(Debug)]
 pub struct MemoryJournal {
     max_bytes: usize,
@@ -163,10 +163,10 @@ pub struct MemoryJournal {
 }
 
 impl MemoryJournal {
-    /// Bytes of [`MemoryJournal::default`]: 256 MiB.
+    /// The limit of [`MemoryJournal::default`], in bytes: 256 MiB.
     pub const DEFAULT_BYTES: usize = 256 << 20;
 
-    /// A journal of at most so many bytes; an entry beyond them is refused, and its run ends.
+    /// A journal with a limit in bytes. An entry beyond it is refused, and ends the run.
     #[must_use]
     pub const fn with_max_bytes(max_bytes: usize) -> Self {
         Self {

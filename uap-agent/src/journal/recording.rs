@@ -1,4 +1,4 @@
-//! A run as it was recorded, and what can be done with it.
+//! Recorded runs: replayed, resumed, forked and compared.
 
 use std::collections::BTreeMap;
 
@@ -16,55 +16,55 @@ use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
-/// A run as it was recorded: its beginning, what it asked, what it was answered, and how it ended, if it has.
+/// A recorded run: its start, its requests, their results, and its end, if it has ended.
 ///
-/// See the [module](super) for what it is good for.
+/// See the [module](super) for its uses.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub(super) begin: Box<BeginEntry>,
-    /// All that follows. That the run was resumed is left aside.
+    /// The entries after the start, without those of resumptions.
     pub(super) entries: Vec<Entry>,
-    /// Entries of the journal.
+    /// The number of entries in the journal.
     written: u64,
 }
 
-/// What a run asked for.
+/// An effect that a run requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedEffect {
-    /// The effect.
+    /// The id of the effect.
     pub effect: EffectId,
     /// `infer`, `tool`, `hook`, `sleep` or `save`.
     pub kind: &'static str,
 }
 
-/// What a replay gives.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Replay {
-    /// The events of the run, each answer of the model in one piece.
+    /// The events of the run. Each response of the model is one event.
     pub events: Vec<AgentStreamEvent>,
-    /// The states that the run went through, the one it began with first.
+    /// The states of the run, from the one that it started with.
     pub states: Vec<AgentState>,
-    /// How it ended; none where the recording ends before.
+    /// The result; `None` where the recording ends before the run.
     pub result: Option<Result<GenerateResult, Box<AgentError>>>,
 }
 
 impl Recording {
-    /// What is in a journal.
+    /// Reads the recording in a journal.
     ///
     /// # Errors
     ///
-    /// Nothing is; the journal failed; an entry is none.
+    /// The journal is empty or failed, or an entry is not valid.
     pub async fn load(journal: &dyn Journal) -> Result<Self, JournalError> {
         Self::from_entries(&journal.read().await?)
     }
 
-    /// A recording of its entries, read strictly.
+    /// Reads a recording from its entries, strictly.
     ///
     /// # Errors
     ///
-    /// An entry is none, or cannot stand where it stands.
+    /// An entry is not valid, or out of order.
     pub fn from_entries(entries: &[RawObject]) -> Result<Self, JournalError> {
         let limits = limits();
         let mut order = EntryOrder::default();
@@ -89,8 +89,8 @@ impl Recording {
         }
     }
 
-    /// The entries, as a journal keeps them, but for those that tell of a resumption: [`Journal::append`] at 0 makes
-    /// another journal of them.
+    /// The entries, without those of resumptions. [`Journal::append`] at place 0 copies them
+    /// to another journal.
     #[must_use]
     pub fn to_entries(&self) -> Vec<RawObject> {
         let begin = Entry::Begin(self.begin.clone());
@@ -98,32 +98,32 @@ impl Recording {
         (0..).zip(all).map(|(n, entry)| entry.write_at(n)).collect()
     }
 
-    /// Whose run it is.
+    /// The agent's id.
     #[must_use]
     pub fn agent_id(&self) -> &str {
         &self.begin.agent_id
     }
 
-    /// The session under which its states are kept.
+    /// The session under which the states are saved.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.begin.session_id.as_deref()
     }
 
-    /// How many answers are recorded, an abort included.
+    /// The number of recorded results, including an abort.
     #[must_use]
     pub fn answers(&self) -> usize {
         let is_answer = |entry: &&Entry| matches!(entry, Entry::Answer(_));
         self.entries.iter().filter(is_answer).count()
     }
 
-    /// Whether the run came to its end.
+    /// Whether the run has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.entries.last(), Some(Entry::End(_)))
     }
 
-    /// All that was asked for, in order.
+    /// The requested effects, in order.
     pub fn effects(&self) -> impl Iterator<Item = RecordedEffect> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Effect(asked) => Some(RecordedEffect {
@@ -134,7 +134,7 @@ impl Recording {
         })
     }
 
-    /// The answer that is recorded to a question.
+    /// The recorded result of an effect.
     #[must_use]
     pub fn answer(&self, effect: EffectId) -> Option<Input> {
         self.entries.iter().find_map(|entry| match entry {
@@ -145,7 +145,7 @@ impl Recording {
         })
     }
 
-    /// What was asked for and has no answer: when the run is resumed, it is asked for again. A tool among it may have run.
+    /// The effects without a recorded result. A resumed run requests them again. A tool among them may have run.
     #[must_use]
     pub fn outstanding(&self) -> Vec<RecordedEffect> {
         let mut asked = BTreeMap::new();
@@ -168,8 +168,8 @@ impl Recording {
         asked.into_iter().map(outstanding).collect()
     }
 
-    /// The run up to an answer, and another answer in its place: resumed, it takes another turn there. What was recorded
-    /// behind is cut off, in this recording and not in its journal.
+    /// The run up to a result, with another result in its place. When it is resumed, it continues from that result. Later
+    /// entries are removed from the returned recording; the journal is not changed.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -207,7 +207,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// No answer to this effect is recorded, or one of another kind.
+    /// No result of this effect is recorded, or one of another kind.
     pub fn fork(&self, answer: &Input) -> Result<Self, JournalError> {
         let refuse = |entry: usize, what| {
             let entry = entry as u64;
@@ -235,17 +235,17 @@ impl Recording {
         })
     }
 
-    /// Where two runs part, ids and times left aside.
+    /// Compares two runs. Ids and times are ignored.
     #[must_use]
     pub fn diff(&self, other: &Self) -> Diff {
         diff(self, other)
     }
 
-    /// The run again, without a world.
+    /// Repeats the run. No effect is performed.
     ///
     /// # Errors
     ///
-    /// The program is not the one whose run it is, or asks for something else than it did.
+    /// The run was recorded with another program, or the program makes other requests.
     pub fn replay(&self, program: &Program) -> Result<Replay, JournalError> {
         let mut playback = Playback::new(program, &self.begin, true)?;
         let mut states = vec![self.begin.state.clone()];
@@ -264,11 +264,11 @@ impl Recording {
         })
     }
 
-    /// The run at the end of what is recorded, ready to go on.
+    /// A recorder that continues the run at the end of the recording.
     ///
     /// # Errors
     ///
-    /// As [`Recording::replay`]. Nothing has been done then.
+    /// As [`Recording::replay`].
     pub fn resume(&self, program: &Program) -> Result<Recorder, JournalError> {
         let mut playback = Playback::new(program, &self.begin, false)?;
         for (n, entry) in (1..).zip(&self.entries) {
@@ -278,7 +278,7 @@ impl Recording {
     }
 }
 
-/// What an entry is read with: it holds what a run held in memory.
+/// The limits for reading an entry: it holds what a run held in memory.
 pub(super) fn limits() -> Limits {
     const BYTES: usize = 256 << 20;
     Limits::default()
@@ -289,7 +289,7 @@ pub(super) fn limits() -> Limits {
         .with_max_members(BYTES)
 }
 
-/// Whether entries stand in an order that a run writes.
+/// Checks the order of entries.
 #[derive(Default)]
 struct EntryOrder {
     asked: BTreeMap<EffectId, Option<Kind>>,

@@ -1,7 +1,7 @@
-//! What stands around a run: middleware.
+//! Middleware around runs.
 //!
-//! A run passes the list inwards ([`Middleware::before`], in order), runs, and passes it outwards ([`Middleware::after`],
-//! in reverse). What fails on the way is offered to [`Middleware::on_error`], in reverse, of those that had been entered.
+//! A run passes the list inwards ([`Middleware::before`], in order), and then outwards ([`Middleware::after`], in reverse
+//! order). An error is passed to [`Middleware::on_error`] of the layers that were entered, in reverse order.
 
 mod budget;
 mod logging;
@@ -24,7 +24,7 @@ use crate::hooks::HookFuture;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
-/// One layer around a run. The default of every method leaves things as they are.
+/// A layer around a run. The default of every method changes nothing.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,15 +61,15 @@ use crate::state::AgentState;
 /// Spec: UAP-1.1 9.1
 // impl: UAP-9-1
 pub trait Middleware: Send + Sync {
-    /// Its name.
+    /// The name of the layer.
     fn name(&self) -> &str;
 
-    /// The run is about to begin: what is changed in the context, the next layer and the strategy see changed.
+    /// Called before the run. The next layer and the strategy see changes of the context.
     fn before<'a>(&'a self, _context: &'a mut MiddlewareContext) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
 
-    /// The run has come to a result: what is given back is what the layer outside of this one sees.
+    /// Called with the result of the run. The next outer layer sees the returned result.
     fn after<'a>(
         &'a self,
         _context: &'a mut MiddlewareContext,
@@ -78,8 +78,8 @@ pub trait Middleware: Send + Sync {
         Box::pin(ready(Ok(result)))
     }
 
-    /// The run, or a layer, has failed. A result given back ends the matter: no other layer is asked, no
-    /// [`Middleware::after`] runs. What this fails with itself is dropped.
+    /// Called when the run or a layer has failed. A returned result ends the run: no other layer is called, and no
+    /// [`Middleware::after`] runs. An error of this method is ignored.
     fn on_error<'a>(
         &'a self,
         _context: &'a mut MiddlewareContext,
@@ -88,43 +88,43 @@ pub trait Middleware: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
-    /// What the agent asks in place of its model: asked once, when the agent is made. The first of a list is outermost.
+    /// Returns the model that is called instead of the agent's. Called once, when the agent is created. The first layer of a
     fn model(&self, model: ModelReference) -> ModelReference {
         model
     }
 
-    /// How failed questions are asked again; of several layers the innermost that says counts. A question is asked again
-    /// only while nothing has been heard of its answer.
+    /// The retry strategy. Where several layers have one, the innermost is used. A request is retried
+    /// only before a part of its response was received.
     fn retries(&self) -> Option<Arc<dyn RetryStrategy>> {
         None
     }
 
-    /// Whether the model may be asked again. Where it may not, the run ends there, well; before its first answer it
-    /// fails with `QUOTA_EXCEEDED`. Asked before each question and after each step.
+    /// Whether another request may be sent to the model. Where not, the run ends with a result; before the first response it
+    /// fails with `QUOTA_EXCEEDED`. Called before each request and after each step.
     fn goes_on(&self, _now: Now) -> bool {
         true
     }
 }
 
-/// What middleware sees of a request, and may change. Its metadata live as long as the request.
+/// What middleware sees of a run, and may change. The metadata exist until the run ends.
 ///
 /// Spec: UAP-1.1 9.1
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MiddlewareContext {
-    /// Whose run it is; told to layers, and nothing else looks at it.
+    /// The agent's id. Changes have no effect outside of the layers.
     pub agent_id: Arc<str>,
-    /// What the model is told about itself: the agent's, whatever a layer puts here.
+    /// The system prompt of the agent. Changes have no effect.
     pub system: Option<Arc<str>>,
-    /// What the user says; its id is that of no message of the state.
+    /// The input. No message of the state has its id.
     pub input: Message,
-    /// The state that the run begins with, without the input.
+    /// The state that the run starts from, without the input.
     pub state: AgentState,
-    /// What the layers of this request tell each other.
+    /// Data that layers share.
     pub metadata: BTreeMap<String, RawBuf>,
-    /// When the layer was asked.
+    /// When the layer was called.
     pub now: Now,
-    /// Makes the ids of states and messages that a layer makes.
+    /// The source of ids for states and messages of the layer.
     pub ids: IdSource,
 }
 

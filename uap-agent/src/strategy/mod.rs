@@ -28,7 +28,7 @@ use crate::state::{AgentState, PlanStep};
 ///
 /// Spec: UAP-1.1 5.1
 pub trait ExecutionStrategy: Send + Sync {
-    /// Its name.
+    /// The name of the layer.
     fn name(&self) -> &str;
 
     /// A run from its beginning.

@@ -53,11 +53,11 @@ ubos_common::wire! {
 }
 
 ubos_common::words! {
-    /// Whose event it is.
+    /// The agent's id.
     closed pub(super) enum Source {
-        /// The agent's.
+        /// An event of the agent.
         Uap = "uap",
-        /// The model's or a tool's.
+        /// An event of the model or of a tool.
         Upp = "upp",
     }
 }
@@ -67,9 +67,9 @@ ubos_common::wire! {
     pub(super) struct Event {
         /// Which half.
         required source: Source = "source", "UAP-11-3";
-        /// The agent's.
+        /// An event of the agent.
         nullable uap: AgentEvent = "uap", "UAP-11-3";
-        /// The model's or a tool's.
+        /// An event of the model or of a tool.
         nullable upp: StreamEvent = "upp", "UAP-11-3";
     }
 }

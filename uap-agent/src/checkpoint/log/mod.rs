@@ -1,4 +1,4 @@
-//! Checkpoints in files that only grow.
+//! Checkpoints in append-only files.
 
 mod generation;
 mod past;
@@ -24,19 +24,19 @@ use crate::state::AgentState;
 use past::Past;
 use session::LogSession;
 
-/// A save that a crash cut short: it was never acknowledged. It is cut off, and the session stands at the save before.
+/// A save that was interrupted by a crash before it returned. It is removed; the session is at the save before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CutTail {
-    /// Whose save.
+    /// The session.
     pub session: String,
-    /// Bytes of it that were there.
+    /// The number of bytes that were written.
     pub bytes: u64,
 }
 
 type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 
-/// Keeps states and their past in a folder, one hash-chained log a session.
+/// A store in a folder that keeps states with their history: one hash-chained log per session.
 ///
 /// A save writes what the step has added, and is on the disk when it is answered; where the differences since the last
 /// whole state have come to more than twice the state itself, the whole state. So n steps cost what they added, not n
@@ -82,16 +82,16 @@ pub struct LogCheckpoints {
 }
 
 impl LogCheckpoints {
-    /// Bytes of a state, unless told otherwise.
+    /// The default limit of a state, in bytes.
     pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
-    /// Checkpoints of a session, unless told otherwise.
+    /// The default number of checkpoints per session.
     pub const DEFAULT_HISTORY: usize = 100_000;
 
-    /// A store in a folder, which is made where it is not there.
+    /// Opens a store in a folder, which is created where it does not exist.
     ///
     /// # Errors
     ///
-    /// The folder cannot be made, or no thread is to be had.
+    /// The folder could not be created, or the thread could not be started.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
         let folder = LogStore {
             path: folder.into(),
@@ -132,7 +132,7 @@ impl LogCheckpoints {
         self.set(move |folder| folder.options.history = checkpoints.max(1))
     }
 
-    /// Lets go of a session, so that another store may save it.
+    /// Unlocks a session, so that another store can save it.
     pub fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
         let session = session_id.to_owned();
         self.worker.ask(move |folder| {
@@ -141,7 +141,7 @@ impl LogCheckpoints {
         })
     }
 
-    /// Does so before all that is asked from now on.
+    /// Applies a setting before all later calls.
     fn set(self, change: impl FnOnce(&mut LogStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
             change(folder);
@@ -248,7 +248,7 @@ impl Options {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct LogStore {
     path: PathBuf,
     options: Options,

@@ -25,7 +25,7 @@ pub(super) struct LogSession {
     head: Option<Head>,
     writers: WriterHistory,
     is_sound: bool,
-    /// A save that failed, and may have come through.
+    /// A save that failed, and may have been written.
     attempted: Option<Uuid>,
 }
 

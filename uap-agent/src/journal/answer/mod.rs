@@ -1,4 +1,4 @@
-//! What the world answered, as it is written into a journal.
+//! The results of effects, as they are recorded in a journal.
 
 mod json;
 
@@ -13,30 +13,30 @@ use crate::engine::{EffectId, Input};
 use crate::hooks::HookAnswer;
 use crate::state::SubagentExecutionTrace;
 
-/// An answer without its effect's id. Of a model's pieces it is the last one that is kept.
+/// The result of an effect, without the effect's id. Of a streamed response only the whole is recorded.
 #[derive(Clone, Debug)]
 pub(super) enum EffectResult {
     Response(Box<LlmResponse>),
-    /// The model failed, and whether a piece of an answer had come before.
+    /// The model failed, and whether a part of its response was received before.
     Failed(UppError, bool),
-    /// The model's stream ended without an answer, and whether a piece of one had come before.
+    /// The model's stream ended without a response, and whether a part was received before.
     NoResponse(bool),
-    /// The question was not asked.
+    /// The request was not sent.
     Stopped,
     Tool(ToolExecution, Vec<SubagentExecutionTrace>),
-    /// The time is over.
+    /// The wait is over.
     Slept,
     Hook(HookAnswer),
     /// The hook failed.
     HookFailed(UppError),
     Saved,
-    /// The save failed, and why.
+    /// The save failed.
     SaveFailed(Box<str>),
     Abort,
 }
 
 impl EffectResult {
-    /// The answer and its effect; none for a piece of an answer. Of one that failed it counts whether pieces were heard.
+    /// The result of an input and its effect; `None` for a part of a response. `is_partial`: a part was received before.
     pub(super) fn of(answer: &Input, was_heard: bool) -> Option<(Option<EffectId>, Self)> {
         let (id, result) = match answer {
             Input::Model(_, Some(Ok(ModelEvent::Event(_)))) => return None,
@@ -60,7 +60,7 @@ impl EffectResult {
         Some((Some(id), result))
     }
 
-    /// The answer as the engine takes it.
+    /// The input that hands the result to the engine.
     pub(super) fn answer(&self, id: EffectId) -> Input {
         match self.clone() {
             Self::Response(response) => Input::Model(id, Some(Ok(ModelEvent::Done(response)))),
@@ -77,7 +77,7 @@ impl EffectResult {
         }
     }
 
-    /// The kind of effect that it answers; none for an abort.
+    /// The kind of the effect; `None` for an abort.
     pub(super) const fn kind(&self) -> Option<&'static str> {
         match self {
             Self::Response(_) | Self::Failed(..) | Self::NoResponse(_) | Self::Stopped => {
@@ -91,7 +91,7 @@ impl EffectResult {
         }
     }
 
-    /// What was said, without ids and times: equal where two runs were told the same.
+    /// The content without ids and times. It is equal where two runs received the same result.
     pub(super) fn content(&self) -> String {
         match self {
             Self::Response(response) => {
@@ -123,7 +123,7 @@ impl EffectResult {
         }
     }
 
-    /// As it stands in a journal.
+    /// The JSON of the result.
     pub(super) fn json(&self, id: Option<EffectId>) -> AnswerJson {
         let mut json = AnswerJson::new();
         json.id = id;
