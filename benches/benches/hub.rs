@@ -48,6 +48,7 @@ use uap_hub_proto::{
         test_response,
     },
 };
+use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 const AGENTS: usize = 10_000;
@@ -89,8 +90,10 @@ fn median(mut all: Vec<Duration>) -> Duration {
 
 /// A job from submission to its proposal, among agents that all can take it.
 fn place() {
-    let config = Config::default().max_agents(AGENTS).max_jobs(AGENTS);
-    let mut hub = Hub::new(config);
+    let config = Config::default()
+        .with_max_agents(AGENTS)
+        .with_max_jobs(AGENTS);
+    let mut hub = Hub::new(config, IdSource::seeded(1)).expect("a configuration that works");
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     let mut agents = HashMap::new();
     for n in 0..AGENTS {
@@ -149,13 +152,13 @@ fn sessions() {
 }
 
 async fn negotiated() -> Duration {
-    let config = Config::default().max_sessions_per_agent(FLIGHT);
-    let config = ServerConfig::default().hub(config);
+    let config = Config::default().with_max_sessions_per_agent(FLIGHT);
+    let config = ServerConfig::default().with_hub(config);
     let hub = serve(([127, 0, 0, 1], 0).into(), config)
         .await
         .expect("a port");
     let _agent = AgentBuilder::new("a")
-        .max_sessions(FLIGHT)
+        .with_max_sessions(FLIGHT)
         .on_test("t", |_, _| async { Ok(TestResult::completed("done")) })
         .start(&hub.url())
         .expect("starts");
@@ -296,7 +299,7 @@ async fn connect(url: &str) -> Channel {
 }
 
 async fn serve_ours() {
-    let config = ServerConfig::default().max_streams(STREAMS);
+    let config = ServerConfig::default().with_max_streams(STREAMS);
     let hub = serve(([127, 0, 0, 1], 0).into(), config)
         .await
         .expect("a port");

@@ -20,7 +20,6 @@ use sacp::runner::{Config, Input, Output, Runner};
 use sacp::{Act, Group, Message, Plan};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 const DIMENSION: usize = 384;

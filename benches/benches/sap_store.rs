@@ -28,7 +28,7 @@ fn record(number: usize) -> CacheRecord {
     let output = format!(r#"{{"number":{number},"text":"{}"}}"#, "word ".repeat(60));
     CacheRecord::new(
         key(number),
-        Timestamp::EPOCH,
+        Timestamp::EPOCH.into(),
         "A-ml-001".parse().expect("an id"),
         Alignment::Valid,
         RawBuf::parse(&output).expect("JSON"),

@@ -16,6 +16,7 @@ use uap_hub_proto::wire::{
     ListenResponse, SessionProposal, SessionReady, Telemetry, TestProposalDetails, listen_response,
     session_proposal::Details,
 };
+use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 /// What a run has seen.
@@ -33,14 +34,14 @@ struct World {
 /// Bytes choose what happens, one thing after the other.
 pub fn check(bytes: &[u8]) {
     let config = Config::default()
-        .capabilities(vec![
+        .with_capabilities(vec![
             Skill::test("echo").into(),
             Skill::translation("upper").into(),
         ])
-        .max_sessions(2)
-        .resume(bytes.len().is_multiple_of(2));
+        .with_max_sessions(2)
+        .with_resume(bytes.len().is_multiple_of(2));
     let mut world = World {
-        agent: FleetAgent::new(config).expect("good capabilities"),
+        agent: FleetAgent::new(config, IdSource::seeded(1)).expect("good capabilities"),
         now: Now::new(Mono::ZERO, Timestamp::EPOCH),
         attempt: 0,
         opened: 0,

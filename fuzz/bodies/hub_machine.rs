@@ -14,6 +14,7 @@ use uap_hub_proto::role::hub::{
 use uap_hub_proto::wire::{
     AgentRegistration, ListenRequest, Payload, SessionAcceptance, listen_request, listen_response,
 };
+use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 /// What a run has seen.
@@ -33,13 +34,13 @@ struct World {
 /// Bytes choose what happens, one thing after the other.
 pub fn check(bytes: &[u8]) {
     let config = Config::default()
-        .prepare(bytes.len().is_multiple_of(2))
-        .max_jobs(8)
-        .max_agents(4)
-        .max_sessions_per_agent(2)
-        .max_remembered(2);
+        .with_prepare(bytes.len().is_multiple_of(2))
+        .with_max_jobs(8)
+        .with_max_agents(4)
+        .with_max_sessions_per_agent(2)
+        .with_max_remembered(2);
     let mut world = World {
-        hub: Hub::new(config),
+        hub: Hub::new(config, IdSource::seeded(1)).expect("a configuration that works"),
         now: Now::new(Mono::ZERO, Timestamp::EPOCH),
         opened: 0,
         open: BTreeMap::new(),

@@ -9,6 +9,7 @@ use uap_hub_proto::wire::{
     AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, Payload, TestInit,
     TestResponse, TranslationInit, TranslationResponse,
 };
+use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 /// The first byte chooses the message, and whether the rest is its bytes or what a generator draws from.
@@ -58,7 +59,10 @@ fn registration(message: Option<AgentRegistration>) {
     let Some(message) = message else { return };
     let is_good = message.validate().is_valid();
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-    let taken = Hub::new(Config::default()).register(now, message).is_ok();
+    let taken = Hub::new(Config::default(), IdSource::seeded(1))
+        .expect("the default configuration")
+        .register(now, message)
+        .is_ok();
     assert!(taken || !is_good, "a hub takes what is good");
 }
 

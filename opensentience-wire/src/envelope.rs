@@ -214,7 +214,7 @@ impl Time<'_> {
         &self.text
     }
 
-    /// The moment, its fraction cut off.
+    /// The moment.
     #[must_use]
     pub const fn timestamp(&self) -> Timestamp {
         self.at
@@ -244,7 +244,7 @@ impl<'a> Read<'a> for Time<'a> {
         let start = reader.offset();
         let text = reader.str()?;
         match ubos_common::time::rfc3339(&text) {
-            Ok((at, _)) => Ok(Self { text, at }),
+            Ok(at) => Ok(Self { text, at }),
             Err(_) => Err(reader.bad_value_seen(start, "an RFC 3339 time", &text)),
         }
     }

@@ -1,4 +1,4 @@
-//! Short names for the keys of `ctx` and `params`, and the table that says what they mean.
+//! Short names for the keys of `ctx` and `params`, and their tables.
 //!
 //! A table maps keys at every depth, never members of the envelope and never values. Some short names mean
 //! one thing with one verb and another with another: those are scoped to their verb, and a table with a
@@ -40,11 +40,11 @@ pub struct AliasTable {
 /// Long names by short ones.
 type Names = BTreeMap<String, String>;
 
-/// Why a table cannot be, or a message cannot be spelled by it.
+/// Why a table is refused, or cannot be applied to a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AliasError {
-    /// Two short names mean the same, or a short name is also a long one, where both are in force.
+    /// Two short names have one meaning, or a short name is also a long one in the same scope.
     #[error("the alias {alias:?} collides with {other:?}")]
     Collision {
         /// The short name.
@@ -58,7 +58,7 @@ pub enum AliasError {
     /// More entries than [`MAX_ALIASES`].
     #[error("more than {MAX_ALIASES} aliases")]
     TooMany,
-    /// One object has a key in both spellings.
+    /// An object has a key in both spellings.
     #[error("{short:?} and {long:?} stand in one object at {pointer:?}")]
     BothSpellings {
         /// The object.
@@ -68,7 +68,7 @@ pub enum AliasError {
         /// The long name.
         long: String,
     },
-    /// The message would be refused: only of one that was never valid.
+    /// The result is not a valid message: the input was not valid either.
     #[error(transparent)]
     Refused(#[from] DecodeError),
 }
@@ -84,7 +84,7 @@ impl AliasTable {
         }
     }
 
-    /// The names that the specification gives, and those of its first sample by their verbs.
+    /// The names of the specification, and those of its first sample scoped to their verbs.
     // choice: SACP-1-1 what one sample means by `c`, `p` and `n` depends on the verb: none of them is global.
     #[must_use]
     pub fn seeded() -> Self {
@@ -119,13 +119,13 @@ impl AliasTable {
     ///
     /// # Errors
     ///
-    /// A collision, an empty name, or too many; the table is as before.
+    /// A collision, an empty name, or too many names. The table is unchanged.
     pub fn with(mut self, short: &str, long: &str) -> Result<Self, AliasError> {
         self.keys.insert(short.to_owned(), long.to_owned());
         self.checked()
     }
 
-    /// Adds a short name for one verb, over what it means for all.
+    /// Adds a short name for one verb; it takes precedence over its meaning for all verbs.
     ///
     /// # Errors
     ///
@@ -136,11 +136,11 @@ impl AliasTable {
         self.checked()
     }
 
-    /// Reads a table that somebody sent.
+    /// Reads a table from JSON.
     ///
     /// # Errors
     ///
-    /// No sound JSON, another form, or a collision.
+    /// The text is not valid JSON, has another form, or has a collision.
     pub fn decode(bytes: &[u8]) -> Result<Self, AliasError> {
         let (wire, _) = json::decode::<Wire>(bytes, &Limits::default(), Profile::Strict)?;
         let table = Self {
@@ -151,7 +151,7 @@ impl AliasTable {
         table.checked()
     }
 
-    /// The compact JSON, to be sent.
+    /// The compact JSON.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut wire = Wire::new(self.version.clone(), self.keys.clone());
@@ -159,11 +159,11 @@ impl AliasTable {
         json::to_vec(&wire)
     }
 
-    /// The table of two that have exchanged theirs: what both say, under the version of this one.
+    /// The common part of two tables, with the version of this one.
     ///
     /// # Errors
     ///
-    /// They mean different things by one name.
+    /// The tables give one name different meanings.
     // impl: SACP-1-1
     pub fn agree(&self, other: &Self) -> Result<Self, AliasError> {
         let mut agreed = self.clone();
@@ -196,7 +196,7 @@ impl AliasTable {
         self.respell(message, Way::Compact)
     }
 
-    /// The shortest JSON of a message: short names, and no `out_fmt` where it is raw.
+    /// The shortest JSON of a message: short names, and no `out_fmt` if it is raw.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl AliasTable {
         Ok(self)
     }
 
-    /// The names that hold for a verb; for `ctx` without one.
+    /// The names in force for a verb, or for `ctx`.
     fn in_force(&self, verb: Option<&str>) -> Names {
         let own = verb.and_then(|verb| self.verbs.get(verb));
         let mut names = self.keys.clone();
@@ -267,7 +267,7 @@ impl AliasTable {
         let Some([Node::Text(verb), _, params]) = item.as_list_mut().map(Vec::as_mut_slice) else {
             return Ok(());
         };
-        // A message inside is respelled by its own verbs, and its envelope not at all.
+        // An inner message is respelled by its own verbs; its envelope is unchanged.
         let nested = params.member("subtask").and_then(Node::as_object).is_some();
         let place = params
             .as_object()
@@ -288,7 +288,7 @@ impl AliasTable {
     }
 }
 
-/// Which names are put for which.
+/// The direction of a replacement.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Expand,
@@ -363,7 +363,7 @@ ubos_common::wire! {
     }
 }
 
-/// Adds names; one that means something else is refused.
+/// Adds names; a name with another meaning is refused.
 fn merge(into: &mut Names, names: &Names) -> Result<(), AliasError> {
     for (short, long) in names {
         match into.get(short) {

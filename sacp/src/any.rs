@@ -1,4 +1,4 @@
-//! A message of either edition: which one is what its `proto_ver` says, never a guess.
+//! A message of the edition that its `proto_ver` names.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::graph::Graph;
 use crate::message::Message;
 use crate::v1;
 
-/// Which edition of the protocol.
+/// An edition of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Edition {
@@ -60,18 +60,18 @@ impl core::fmt::Display for Edition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum AnyMessage {
-    /// Of 0.1.
+    /// A message of 0.1.
     V01(Box<Message>),
-    /// Of 1.0.
+    /// A message of 1.0.
     V10(Box<v1::Message>),
 }
 
 impl AnyMessage {
-    /// Reads and validates a message of the edition that its `proto_ver` names; gives what was let pass, too.
+    /// Reads and validates a message of the edition that its `proto_ver` names. Also returns the findings that were let pass.
     ///
     /// # Errors
     ///
-    /// No sound JSON, or findings of which at least one is a MUST.
+    /// The text is not valid JSON, or has a finding that is a MUST.
     ///
     /// Spec: SACP 5, 8
     // impl: SACP-2-8
@@ -79,7 +79,7 @@ impl AnyMessage {
         Self::decode_with(bytes, &Limits::default(), Profile::Strict)
     }
 
-    /// As [`AnyMessage::decode`], with limits and profile of the caller's.
+    /// As [`AnyMessage::decode`], with the caller's limits and profile.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl AnyMessage {
     ///
     /// # Errors
     ///
-    /// As [`AnyMessage::decode`]; a `proto_ver` of another edition is the one finding.
+    /// As [`AnyMessage::decode`]; a `proto_ver` of another edition is the only finding.
     pub fn decode_as(bytes: &[u8], edition: Edition) -> Result<(Self, Report), DecodeError> {
         let limits = Limits::default();
         let version = Peek::of(bytes, &limits).and_then(|peek| peek.proto_ver);
@@ -127,7 +127,7 @@ impl AnyMessage {
         }
     }
 
-    /// The message's name.
+    /// The id of the message.
     #[must_use]
     pub fn msg_id(&self) -> Option<&str> {
         match self {
@@ -154,7 +154,7 @@ impl AnyMessage {
         }
     }
 
-    /// Whether nothing is to be done; a message of 1.0 has always a step.
+    /// Whether the plan is empty; a message of 1.0 always has a step.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::V01(message) if message.plan.is_empty() && message.subtask.is_none())
@@ -214,12 +214,12 @@ fn contradiction(wanted: Edition) -> Report {
     report
 }
 
-/// What can be told of a message before it is read, and of one that is refused.
+/// What is known of a message before it is read, and of one that is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peek<'a> {
     pub(crate) proto_ver: Option<Cow<'a, str>>,
     pub(crate) msg_id: Option<Cow<'a, str>>,
-    /// Whether it has a goal or plan, and so is a message and no reply.
+    /// Whether it has a goal or plan: it is a message and not a reply.
     pub(crate) is_message: bool,
     pub(crate) status: Option<Cow<'a, str>>,
 }
@@ -231,19 +231,19 @@ impl<'a> Peek<'a> {
             return None;
         }
         let text = core::str::from_utf8(bytes).ok()?;
-        // A name may be spelled with escapes.
+        // A name may contain escapes.
         if !text.contains("proto_ver") && !text.contains('\\') {
             return None;
         }
         Self::whole(bytes, limits)
     }
 
-    /// Everything, as far as the text is sound.
+    /// Everything, up to the first fault of the text.
     pub(crate) fn whole(bytes: &'a [u8], limits: &Limits) -> Option<Self> {
         let mut reader = Reader::new(bytes, limits, Profile::Strict).ok()?;
         let mut peek = Self::default();
         let read = reader.fields(|reader, name, _| peek.member(reader, &name));
-        // Of a text that breaks off, what stood before is known all the same.
+        // Members before the fault are known.
         drop(read);
         Some(peek)
     }

@@ -1,6 +1,7 @@
 //! The closed list of error codes.
 
 use core::fmt;
+use core::time::Duration;
 
 /// Why a message is refused or has failed. One code for each condition.
 ///
@@ -8,31 +9,31 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Code {
-    /// No SACP message, or a member of the wrong type.
+    /// The text is not a SACP message, or a member has the wrong type.
     MalformedMessage,
     /// `g` or `plan` is absent.
     MissingField,
-    /// The plan is no array of acts, groups and joins.
+    /// The plan is not an array of acts, groups and joins.
     MalformedPlan,
     /// A parameter has another type than its verb declares.
     InvalidParamType,
-    /// An unknown state, or a move that the lifecycle does not have.
+    /// The state is unknown, or the lifecycle has no such transition.
     InvalidState,
-    /// No verb of that name is registered.
+    /// No verb with this name is registered.
     UnknownVerb,
-    /// No tool of that name is registered.
+    /// No tool with this name is registered.
     UnknownTool,
     /// The tool does not support the verb.
     VerbToolMismatch,
-    /// An answer in prose where structure was asked for.
+    /// The answer is prose, but must be structured.
     OutFmtViolation,
-    /// A `proto_ver` that is not spoken here.
+    /// The `proto_ver` is not supported.
     UnsupportedVersion,
     /// No agent offers the pair of verb and tool.
     NoAgentFound,
-    /// An act failed and nothing took its place.
+    /// An act failed and no recovery was left.
     StepFailed,
-    /// A missing agent could not be made.
+    /// A missing agent could not be spawned.
     SpawnFailed,
     /// A fault of the implementation.
     InternalError,
@@ -78,7 +79,7 @@ impl Code {
         }
     }
 
-    /// What it means, in a few words.
+    /// A short description.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -99,7 +100,7 @@ impl Code {
         }
     }
 
-    /// The code of a word on the wire.
+    /// The code for a word on the wire.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == word)
@@ -109,5 +110,55 @@ impl Code {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+/// A configuration that cannot work: which field, its value, and what it must be.
+///
+/// ```
+/// use sacp::runner::{Config, Runner};
+/// use sacp::Message;
+///
+/// let message = Message::decode(br#"{"g":"G","plan":[["a","T",{}]]}"#)?;
+/// let refused = Runner::new(&message, Config::default().with_max_running(0)).unwrap_err();
+/// assert_eq!(refused.to_string(), "max_running is 0, but a run needs at least 1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {seen}, but {wanted}")]
+pub struct ConfigError {
+    field: &'static str,
+    seen: String,
+    wanted: &'static str,
+}
+
+impl ConfigError {
+    pub(crate) fn at_least_one(
+        field: &'static str,
+        seen: usize,
+        wanted: &'static str,
+    ) -> Result<(), Self> {
+        if seen > 0 {
+            return Ok(());
+        }
+        let seen = seen.to_string();
+        Err(Self {
+            field,
+            seen,
+            wanted,
+        })
+    }
+
+    pub(crate) fn not_zero(field: &'static str, seen: Option<Duration>) -> Result<(), Self> {
+        if seen.is_none_or(|timeout| !timeout.is_zero()) {
+            return Ok(());
+        }
+        let wanted = "a timeout must be longer than zero";
+        let seen = "0".to_owned();
+        Err(Self {
+            field,
+            seen,
+            wanted,
+        })
     }
 }

@@ -1,7 +1,7 @@
-//! The one plan model behind both profiles: steps, what each waits for, and what is done when one fails.
+//! The plan model of both editions: steps, their dependencies, and their policies.
 //!
-//! A [`Plan`](crate::Plan) of 0.1 and the steps of 1.0 both become a [`Graph`]. The check, the runner and the
-//! pictures know graphs only.
+//! A [`Plan`](crate::Plan) of 0.1 and the steps of 1.0 both become a [`Graph`], which the check, the runner and the
+//! diagrams work on.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::plan::{Act, Group, Item};
 
 /// The steps of a message, those of its subtasks included.
 ///
-/// A step that holds a subtask stands for a whole [`Scope`] of further steps. Steps are numbered over all scopes:
+/// A step with a subtask represents a whole [`Scope`] of further steps. Steps are numbered over all scopes:
 /// those of the message first, from 1, every act in document order.
 ///
 /// ```
@@ -41,7 +41,7 @@ pub struct Graph {
 pub struct Step {
     /// Its number over all scopes, from 1.
     pub number: usize,
-    /// Its name: that of 1.0, or `s` and its place in its own message.
+    /// Its id: that of 1.0, or `s` and its place in its own message.
     pub id: String,
     /// Its number among the acts of its own message, from 1.
     pub place: usize,
@@ -49,18 +49,18 @@ pub struct Step {
     pub pointer: String,
     /// The scope that it belongs to.
     pub scope: usize,
-    /// What is done, with which tool and parameters.
+    /// Its act.
     pub act: Act,
-    /// The numbers of the steps that it waits for, in plan order. Members of a group share one list.
+    /// The numbers of its dependencies, in plan order. Members of a group share one list.
     pub after: Arc<[usize]>,
-    /// The scope that it stands for, where it holds a subtask.
+    /// The scope of its subtask, if it has one.
     pub subtask: Option<usize>,
-    /// What is done about time and failure.
+    /// Its timeout, retries and reaction to failure.
     pub policy: Policy,
 }
 
 impl Step {
-    /// The pointer of the message that it stands for.
+    /// The pointer of its subtask.
     #[must_use]
     pub(crate) fn subtask_pointer(&self) -> String {
         if self.pointer.ends_with("/subtask") {
@@ -75,45 +75,45 @@ impl Step {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Scope {
-    /// Its name on the wire.
+    /// Its `msg_id`.
     pub msg_id: Option<String>,
     /// Its goal.
     pub goal: String,
-    /// The step that it is the subtask of; `None` for the outermost.
+    /// The step that holds it; `None` for the outermost.
     pub parent: Option<usize>,
     /// Its steps, by number, in document order.
     pub steps: Vec<usize>,
-    /// The step that stands for the subtask at its top level, which runs when all others have ended.
+    /// The step for the subtask at its top level, which runs when all others have ended.
     pub last: Option<usize>,
     /// The message, for a subtask of 0.1.
     pub message: Option<Box<Message>>,
 }
 
-/// What is done about a step's time and failure.
+/// The timeout, retries and reaction to failure of a step.
 ///
-/// Version 0.1 has no words for it: there it is what the runner is configured with.
+/// Version 0.1 has no policies: there the runner's configuration applies.
 ///
 /// Spec: SACP 1.0, 6
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// How long one attempt may take; `None` leaves it to the runner.
+    /// The timeout of one attempt; `None` leaves it to the runner.
     pub timeout: Option<Duration>,
-    /// How often it is tried; `None` leaves it to the runner.
+    /// The retries; `None` leaves them to the runner.
     pub retry: Option<Retry>,
-    /// What follows when the last attempt failed; `None` leaves it to the runner.
+    /// What happens when the last attempt failed; `None` leaves it to the runner.
     pub on_error: Option<OnError>,
     /// The name of its output.
     pub output_key: Option<String>,
-    /// The step that it may take the place of: it runs only then.
+    /// The step that it is the fallback of: it runs only in its place.
     pub replaces: Option<usize>,
 }
 
-/// How often a step is tried.
+/// The retry policy of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Attempts, the first counted; at least 1.
+    /// Attempts, the first included; at least 1.
     pub max_attempts: u32,
     /// The wait before the second attempt.
     pub backoff: Duration,
@@ -121,16 +121,16 @@ pub struct Retry {
     pub exponential: bool,
 }
 
-/// What follows when a step's last attempt failed.
+/// What happens when a step's last attempt failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnError {
-    /// No more steps start, those that run are stopped, the message has failed.
+    /// Running steps are cancelled, and the message fails.
     #[default]
     FailFast,
-    /// What waits for it is skipped, the rest goes on.
+    /// Its dependents are skipped, all other steps go on.
     Continue,
-    /// Another step takes its place.
+    /// Another step runs in its place.
     Fallback(usize),
 }
 
@@ -173,7 +173,7 @@ impl Retry {
 impl Graph {
     /// The graph of a message of 0.1, its subtasks included.
     ///
-    /// What follows a group waits for all of it.
+    /// The entry after a group waits for the whole group.
     #[must_use]
     pub fn of_message(message: &Message) -> Self {
         let mut graph = Self::default();
@@ -187,7 +187,7 @@ impl Graph {
         &self.steps
     }
 
-    /// The step of that number.
+    /// The step with this number.
     #[must_use]
     pub fn step(&self, number: usize) -> Option<&Step> {
         self.steps.get(number.checked_sub(1)?)
@@ -199,15 +199,15 @@ impl Graph {
         &self.scopes
     }
 
-    /// Whether a step runs only when it is called: in the place of one that failed, or when all others have ended.
+    /// Whether a step starts only when it is called for: as a fallback step, or when all others have ended.
     #[must_use]
-    pub fn stands_by(&self, number: usize) -> bool {
+    pub fn is_deferred(&self, number: usize) -> bool {
         let scope = |step: &Step| self.scopes.get(step.scope).and_then(|scope| scope.last);
         self.step(number)
             .is_some_and(|step| step.policy.replaces.is_some() || scope(step) == Some(number))
     }
 
-    /// Opens a scope; gives its place.
+    /// Opens a scope; returns its index.
     pub(crate) fn open(
         &mut self,
         msg_id: Option<&str>,
@@ -225,7 +225,7 @@ impl Graph {
         self.scopes.len() - 1
     }
 
-    /// Adds a step to a scope; gives its number.
+    /// Adds a step to a scope; returns its number.
     pub(crate) fn add(
         &mut self,
         scope: usize,
@@ -252,7 +252,7 @@ impl Graph {
         number
     }
 
-    /// The step of that number, to be completed by who built it.
+    /// The step with this number, for building.
     pub(crate) fn step_mut(&mut self, number: usize) -> Option<&mut Step> {
         self.steps.get_mut(number.checked_sub(1)?)
     }
@@ -286,7 +286,7 @@ impl Graph {
         scope
     }
 
-    /// Adds the steps of an entry that starts after `before`; gives the numbers that what follows waits for.
+    /// Adds the steps of an entry that starts after `before`; returns the numbers that the next entry waits for.
     fn add_item(
         &mut self,
         scope: usize,
@@ -317,7 +317,7 @@ impl Graph {
         ends.into()
     }
 
-    /// Steps whose parameters hold a message stand for it.
+    /// Adds the subtasks in the parameters of steps.
     fn add_subtasks(&mut self, scope: usize) {
         let steps = self.scopes.get(scope).map(|scope| scope.steps.clone());
         for number in steps.unwrap_or_default() {
@@ -336,9 +336,9 @@ impl Graph {
     }
 }
 
-/// The message in the parameter `subtask`, where it is an object.
+/// The message in the parameter `subtask`, if it is an object.
 ///
-/// The reader of [`Message`] has validated it with the whole.
+/// It was validated together with the outer message.
 fn subtask_of(params: &RawObject) -> Option<Message> {
     let mut found = None;
     let limits = ubos_common::json::Limits::default();

@@ -1,43 +1,43 @@
-//! SACP 0.1 and 1.0: compact plans for agents, made safe.
+//! SACP 0.1 and 1.0: compact plans for agents, checked before they run.
 //!
-//! A message says what is wanted (`g`), under which circumstances (`ctx`), and how (`plan`). This crate reads
-//! and writes messages of both editions, checks a plan before anything runs or any token is spent, spawns what
-//! is missing, and runs the plan as a state machine that asks its driver to dispatch acts. It does no IO and
-//! knows no runtime.
+//! A message has a goal (`g`), a context (`ctx`) and a plan (`plan`). This crate reads
+//! and writes messages of both editions, checks a plan before anything runs or any token is spent, spawns missing
+//! agents, and runs the plan as a state machine whose driver dispatches the acts. It does no IO and
+//! needs no runtime.
 //!
 //! ```text
 //! role::*              Interface, Planner, Executor, Formatter: traits with defaults that need no model
-//! runner               the machine: dispatch out, outcomes in
-//! check, spawn         a plan against the registry and itself, with repairs; what to spawn
+//! runner               the machine that runs a plan: it dispatches acts and takes their results
+//! check, spawn         checks of a plan against the registry and itself, with repairs; spawning
 //! draw                 Mermaid and DOT, with states and times
 //! graph                the one plan model behind both editions
-//! validate, source     all findings of a text with pointer, code, line and column; the answer they make
+//! validate, source     all findings of a text with pointer, code, line and column; the answer to it
 //! any                  a message of the edition that its `proto_ver` names
 //! message, plan, view  0.1: types and codec, owned and borrowed
-//! v1, v1::adapter      1.0, and the way between both
+//! v1, v1::adapter      1.0, and the conversion between both
 //! alias, line          short keys; the form that a model reads and writes
 //! ```
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `conformance` | a kit that tests anybody's validator with the messages of `vectors/` |
 //! | `arbitrary` | generators of messages of both editions, for fuzzing and property tests |
+//! | `tracing` | events of the runner and the orchestrator, without payloads |
 //!
-//! # Refusing a message, and mending a plan
+//! # Validating a message, and repairing a plan
 //!
 //! ```
 //! use sacp::check::{Config, check_plan, repair};
 //! use sacp::validate::{admit, findings};
 //! use sacp::{Code, Reply};
 //!
-//! // What is wrong with the form has a code, a pointer, a line and a column.
+//! // A fault of form has a code, a pointer, a line and a column.
 //! let text = b"{\"g\":\"STAY\",\n \"plan\":[[\"search\",\"H_API\"]]}";
 //! let Err(Reply::Err(error)) = admit(text) else { panic!("taken") };
 //! assert_eq!((error.code, error.pointer.as_deref()), (Code::MalformedPlan, Some("/plan/0")));
 //! let first = findings(text, None).iter().next().unwrap().clone();
 //! assert_eq!(first.position.unwrap().to_string(), "line 2 column 10");
 //!
-//! // What is wrong with the plan has repairs, best first.
+//! // A fault of the plan has repairs, best first.
 //! let text = br#"{"g":"STAY","ctx":{"budget":100},"plan":[["book","H_API",{"budget":250}]]}"#;
 //! let message = admit(text).unwrap();
 //! let wrong = check_plan(&message, None, &Config::default());
@@ -53,9 +53,8 @@
 //! ```
 //! use sacp::runner::{Config, Input, Output, Runner};
 //! use sacp::{Message, Reply};
-//! use ubos_common::json::RawBuf;
-//! use ubos_common::machine::Machine as _;
-//! use ubos_common::time::{Mono, Now, Timestamp};
+//! use sacp::ubos_common::json::RawBuf;
+//! use sacp::ubos_common::time::{Mono, Now, Timestamp};
 //!
 //! let text = br#"{"msg_id":"m1","g":"ADD","plan":[
 //!     {"parallel":[["get","ONE",{}],["get","TWO",{}]]},
@@ -85,8 +84,6 @@ pub mod any;
 #[cfg(feature = "arbitrary")]
 mod arbitrary;
 pub mod check;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod draw;
 pub mod error;
 pub mod graph;
@@ -101,13 +98,16 @@ pub mod role;
 pub mod runner;
 pub mod source;
 pub mod spawn;
+mod state;
+mod trace;
 mod tree;
 pub mod v1;
 pub mod validate;
 pub mod view;
 
 pub use any::{AnyMessage, Edition};
-pub use error::Code;
+pub use error::{Code, ConfigError};
 pub use message::{Message, OutFmt, State};
 pub use plan::{Act, Group, Item, Plan, Step};
 pub use reply::{Clarify, ErrReply, Reply};
+pub use ubos_common;

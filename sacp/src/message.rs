@@ -10,28 +10,30 @@ use ubos_common::violation::Profile;
 use crate::plan::Plan;
 use crate::view::MessageView;
 
-/// A SACP 0.1 message. Built with its goal and plan; everything else may be absent.
+pub use crate::state::{OutFmt, State};
+
+/// A message of SACP 0.1. Only goal and plan are required.
 ///
 /// Members that the specification does not name are kept in `extra` and written back.
-/// [`MessageView`] is the same, borrowed from its text.
+/// [`MessageView`] is its borrowed form.
 ///
 /// Spec: SACP 2
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Message {
-    /// Names the message; every message written here has one of its own.
+    /// The id of the message.
     pub msg_id: Option<NonEmpty>,
-    /// The message that this one answers.
+    /// The id of the message that this one answers.
     pub reply_to: Option<NonEmpty>,
     /// The goal.
     pub g: Goal,
-    /// Circumstances and results, by name.
+    /// Context and results, by name.
     pub context: Option<BTreeMap<String, RawBuf>>,
-    /// What is to be done, in order.
+    /// The plan.
     pub plan: Plan,
-    /// How the answer is wanted; absent means raw.
+    /// The format of the answer; absent means raw.
     pub out_fmt: Option<OutFmt>,
-    /// How far the message is; absent is acted on as pending.
+    /// The state; absent means pending.
     pub state: Option<State>,
     /// The version of the protocol; absent means 0.1.
     pub proto_ver: Option<Version>,
@@ -44,7 +46,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with nothing but a goal and a plan.
+    /// A message with a goal and a plan.
     #[must_use]
     pub const fn new(g: Goal, plan: Plan) -> Self {
         Self {
@@ -62,7 +64,7 @@ impl Message {
         }
     }
 
-    /// A message with nothing but a goal and a plan.
+    /// A message with a goal and a plan.
     #[must_use]
     pub fn with_goal(goal: &str, plan: Plan) -> Self {
         Self::new(Goal(goal.to_owned()), plan)
@@ -72,7 +74,7 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// No sound JSON, or findings: [`validate`](mod@crate::validate) makes the answer of them.
+    /// The text is not valid JSON, or has findings: [`validate`](mod@crate::validate) turns them into the answer.
     ///
     /// Spec: SACP 8
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
@@ -91,19 +93,19 @@ impl Message {
         &self.g.0
     }
 
-    /// The answer's format that is in force.
+    /// The format of the answer: raw if absent.
     #[must_use]
     pub fn out_fmt(&self) -> OutFmt {
         self.out_fmt.clone().unwrap_or(OutFmt::Raw)
     }
 
-    /// The state that is in force.
+    /// The state: pending if absent.
     #[must_use]
     pub fn state(&self) -> State {
         self.state.clone().unwrap_or(State::Pending)
     }
 
-    /// Whether acts are only simulated: the top level or `ctx` says so.
+    /// Whether acts are only simulated: `test_mode` is true at the top level or in `ctx`.
     ///
     /// Spec: SACP 5
     #[must_use]
@@ -117,56 +119,6 @@ impl Message {
         self.context
             .get_or_insert_default()
             .insert(name.to_owned(), value);
-    }
-}
-
-ubos_common::words! {
-    /// How an answer is wanted.
-    ///
-    /// Spec: SACP 3
-    closed pub enum OutFmt {
-        /// Prose for a person.
-        Human = "human",
-        /// Structured, as it is: the default.
-        Raw = "raw",
-        /// Structured and short.
-        Summary = "summary",
-    }
-}
-
-ubos_common::words! {
-    /// How far a message is.
-    ///
-    /// ```text
-    /// PENDING -> IN_PROGRESS -> DONE
-    ///    |            |
-    ///    +------------+-------> FAILED
-    /// ```
-    ///
-    /// Spec: SACP 1
-    closed pub enum State {
-        /// Nothing has begun.
-        Pending = "PENDING",
-        /// An agent has it.
-        InProgress = "IN_PROGRESS",
-        /// It went well.
-        Done = "DONE",
-        /// It did not.
-        Failed = "FAILED",
-    }
-}
-
-impl State {
-    /// Whether a message may go from this state to another.
-    ///
-    /// Spec: SACP 1
-    #[must_use]
-    pub const fn may_become(&self, next: &Self) -> bool {
-        matches!(
-            (self, next),
-            (Self::Pending, Self::InProgress | Self::Failed)
-                | (Self::InProgress, Self::Done | Self::Failed)
-        )
     }
 }
 
@@ -261,7 +213,7 @@ text! {
 }
 
 text! {
-    /// A version that is spoken here: 0.1.
+    /// A supported version: 0.1.
     Version
 }
 
@@ -274,7 +226,7 @@ impl Version {
 }
 
 impl Goal {
-    /// The goal, unless it is empty.
+    /// The goal; `None` if it is empty.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
@@ -283,7 +235,7 @@ impl Goal {
 }
 
 impl NonEmpty {
-    /// The text, unless it is empty.
+    /// The text; `None` if it is empty.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
@@ -291,12 +243,12 @@ impl NonEmpty {
     }
 }
 
-/// A message inside another one; how deep they go is judged when a text is read.
+/// A message inside another one. The reader limits the depth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subtask(Message);
 
 impl Subtask {
-    /// A message to be nested.
+    /// Wraps a message.
     #[must_use]
     pub const fn new(message: Message) -> Self {
         Self(message)

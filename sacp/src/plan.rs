@@ -1,4 +1,4 @@
-//! The plan: acts in order, groups of acts side by side, and the order that they make.
+//! The plan of 0.1: acts, and groups of acts that run in parallel.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ubos_common::json::{self, Fault, RawObject, Read, Reader, Write};
 
 use crate::view::{ActView, ItemView, PlanView};
 
-/// What is to be done, in order.
+/// The plan.
 ///
 /// ```
 /// use sacp::{Act, Group, Item, Plan};
@@ -31,7 +31,7 @@ pub struct Plan {
 pub enum Item {
     /// One act.
     Act(Act),
-    /// Entries that run side by side.
+    /// Entries that run in parallel.
     Group(Group),
 }
 
@@ -39,31 +39,31 @@ pub enum Item {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Act {
-    /// What is done.
+    /// The verb.
     pub verb: String,
-    /// With which tool.
+    /// The tool.
     pub tool: String,
-    /// With which parameters.
+    /// The parameters.
     pub params: RawObject,
 }
 
-/// Entries that run side by side; never empty.
+/// Entries that run in parallel; never empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     members: Vec<Item>,
 }
 
-/// An act of the plan with its place in the order.
+/// An act of the plan with its dependencies.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Step<'a> {
-    /// Its number: every act counted in document order, from 1.
+    /// Its number in document order, from 1.
     pub number: usize,
     /// Its pointer in the message.
     pub pointer: String,
     /// The act.
     pub act: &'a Act,
-    /// The numbers of the steps that must have ended well before. Members of a group share one list.
+    /// The numbers of its dependencies. Members of a group share one list.
     pub after: Arc<[usize]>,
 }
 
@@ -74,7 +74,7 @@ impl Plan {
         &self.items
     }
 
-    /// Whether nothing is to be done.
+    /// Whether the plan is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -85,7 +85,7 @@ impl Plan {
         self.items.push(item.into());
     }
 
-    /// The acts as a graph: what follows a group waits for all of it.
+    /// The acts with their dependencies: the entry after a group waits for the whole group.
     ///
     /// Spec: SACP 3
     #[must_use]
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// Adds the steps of an entry that starts after `before`; gives the numbers that what follows waits for.
+/// Adds the steps of an entry that starts after `before`; returns the numbers that the next entry waits for.
 fn add_steps<'a>(
     steps: &mut Vec<Step<'a>>,
     item: &'a Item,
@@ -140,7 +140,7 @@ impl Act {
         }
     }
 
-    /// The act that takes the outputs of the group before it.
+    /// An act that joins the outputs of the group before it.
     #[must_use]
     pub fn join(tool: &str) -> Self {
         Self::new("join", tool)
@@ -153,7 +153,7 @@ impl Act {
         self
     }
 
-    /// Whether it takes the outputs of the group before it.
+    /// Whether it joins the outputs of the group before it.
     #[must_use]
     pub fn is_join(&self) -> bool {
         self.verb == "join"
@@ -169,7 +169,7 @@ impl Group {
         }
     }
 
-    /// A group of acts and groups, unless there are none.
+    /// A group of acts and groups; `None` if there is none.
     #[must_use]
     pub fn from_items(items: impl IntoIterator<Item = Item>) -> Option<Self> {
         let members: Vec<Item> = items.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What an agent answers: a message, `VALID`, `ERR` or `REQ_CLARIFY`.
+//! Replies: a message, `VALID`, `ERR` or `REQ_CLARIFY`.
 
 use ubos_common::json::{
     self, DecodeError, Fault, Kind, Limits, MemberWriter, RawBuf, RawObject, Read, Reader, Write,
@@ -9,7 +9,7 @@ use crate::any::Peek;
 use crate::error::Code;
 use crate::message::Message;
 
-/// One answer.
+/// A reply.
 ///
 /// Spec: SACP 4, 8
 #[derive(Clone, Debug, PartialEq)]
@@ -17,14 +17,14 @@ use crate::message::Message;
 pub enum Reply {
     /// A message with the results.
     Message(Box<Message>),
-    /// A message was found valid.
+    /// A message is valid.
     Valid {
         /// The message.
         reply_to: Option<String>,
     },
-    /// A message was refused, or has failed.
+    /// A message is refused, or has failed.
     Err(ErrReply),
-    /// Something is missing that only the sender knows.
+    /// The sender must supply something.
     Clarify(Clarify),
 }
 
@@ -32,31 +32,31 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ErrReply {
-    /// Which condition; of a code that is read and not listed, `INTERNAL_ERROR`.
+    /// The code; `INTERNAL_ERROR` for one that is not listed.
     pub code: Code,
-    /// What is wrong and what was wanted, in words; of details that are no text, their JSON.
+    /// A description; the JSON text of details that are an object.
     pub details: String,
-    /// What was read and this crate does not write; written back as it was.
+    /// A code or details that this crate only reads; they are written back unchanged.
     pub foreign: Option<Box<Foreign>>,
-    /// Where, as an RFC 6901 pointer into the message.
+    /// The place, as an RFC 6901 pointer into the message.
     pub pointer: Option<String>,
-    /// Names this answer.
+    /// The id of this reply.
     pub msg_id: Option<String>,
-    /// The message that this one answers.
+    /// The id of the message that this one answers.
     pub reply_to: Option<String>,
 }
 
-/// What others write into an `ERR` and this crate does not.
+/// Members of an `ERR` that this crate reads but does not make.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Foreign {
-    /// A code that is not listed.
+    /// A code that is not in the catalogue.
     pub code: Option<Box<str>>,
     /// Details that are an object.
     pub details: Option<RawObject>,
 }
 
-/// A question back.
+/// A question to the sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Clarify {
@@ -64,12 +64,12 @@ pub struct Clarify {
     pub missing: Vec<String>,
     /// The question.
     pub details: String,
-    /// The message that this one answers.
+    /// The id of the message that this one answers.
     pub reply_to: Option<String>,
 }
 
 impl Reply {
-    /// Reads an answer: an object with `status`, or a message of 0.1.
+    /// Reads a reply: an object with `status`, or a message of 0.1.
     ///
     /// ```
     /// use sacp::{Code, Reply};
@@ -82,7 +82,7 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// No sound JSON, or neither of them.
+    /// The text is not valid JSON, or neither of them.
     ///
     /// Spec: SACP 8
     // impl: SACP-8-1
@@ -97,7 +97,7 @@ impl Reply {
 }
 
 ubos_common::wire! {
-    /// Every answer with a `status`, before it is told which.
+    /// Any reply with a `status`.
     struct AnyStatus {
         required status: String = "status", "SACP-8-1";
         optional code: String = "code", "SACP-8-1";
@@ -202,7 +202,7 @@ impl AnyStatus {
 }
 
 impl ErrReply {
-    /// A refusal without a place.
+    /// An error without a pointer.
     #[must_use]
     pub fn new(code: Code, details: impl Into<String>) -> Self {
         Self {
@@ -215,14 +215,14 @@ impl ErrReply {
         }
     }
 
-    /// Sets the place.
+    /// Sets the pointer.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.pointer = Some(pointer.into());
         self
     }
 
-    /// Sets the message that is answered.
+    /// Sets the id of the answered message.
     #[must_use]
     pub fn to(mut self, message: &Message) -> Self {
         self.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
@@ -304,7 +304,7 @@ impl Write for Clarify {
     }
 }
 
-/// A JSON text from parts of which each is one, for results of groups.
+/// A JSON array of values.
 pub(crate) fn list(values: &[&RawBuf]) -> RawBuf {
     let mut text = String::from("[");
     for (n, value) in values.iter().enumerate() {
@@ -314,11 +314,11 @@ pub(crate) fn list(values: &[&RawBuf]) -> RawBuf {
         text.push_str(value.as_str());
     }
     text.push(']');
-    // Each part is sound; only their number or depth may now be over the limits.
+    // Each part is valid; only their number or depth may exceed the limits.
     RawBuf::parse(&text).unwrap_or_else(|_| json::Raw::NULL.to_owned())
 }
 
-/// A value from text that is sound by the way it was made; only a limit on it may be broken.
+/// A value from text that this crate made; only a limit may be exceeded.
 pub(crate) fn raw(text: Vec<u8>) -> RawBuf {
     let parsed = String::from_utf8(text)
         .ok()
@@ -326,7 +326,7 @@ pub(crate) fn raw(text: Vec<u8>) -> RawBuf {
     parsed.unwrap_or_else(|| json::Raw::NULL.to_owned())
 }
 
-/// Reads a type from a value that is held as text.
+/// Reads a type from raw JSON.
 pub(crate) fn read<T: for<'a> Read<'a>>(raw: &RawBuf) -> Result<T, String> {
     let read = json::decode::<T>(raw.as_str().as_bytes(), &Limits::default(), Profile::Strict);
     read.map(|(value, _)| value).map_err(|err| err.to_string())

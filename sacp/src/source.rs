@@ -1,20 +1,20 @@
-//! Where a value stands in its text: for findings that are made after the text was read.
+//! Positions of values in a text, for findings that are made after the text was read.
 //!
-//! Nothing is remembered while a message is read. When somebody wants to be shown a finding, the text is
-//! walked once for all pointers.
+//! Reading a message records no positions. To show a finding, the text is walked once more, for all pointers
+//! together.
 
 use std::collections::BTreeMap;
 
 use ubos_common::json::{Fault, Kind, Limits, Position, Reader};
 use ubos_common::violation::{Profile, Report};
 
-/// The bytes of a value, and where they begin.
+/// The bytes of a value, and their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {
     /// Its first byte.
     pub start: usize,
-    /// The byte behind its last.
+    /// The end: one past its last byte.
     pub end: usize,
     /// Line and column of its first character.
     pub position: Position,
@@ -37,7 +37,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// A text, sound or not.
+    /// A text, valid or not.
     #[must_use]
     pub const fn new(text: &'a str) -> Self {
         Self { text }
@@ -49,7 +49,7 @@ impl<'a> Source<'a> {
         self.text.get(span.start..span.end).unwrap_or_default()
     }
 
-    /// The line that a span begins in, without its end.
+    /// The line that a span begins in, without its line end.
     #[must_use]
     pub fn line(&self, span: Span) -> &'a str {
         let start = span.start.min(self.text.len());
@@ -59,7 +59,7 @@ impl<'a> Source<'a> {
         rest.lines().next().unwrap_or_default()
     }
 
-    /// The value that a pointer names, or the nearest one above that is there.
+    /// The span of the value that a pointer names, or of its nearest ancestor that exists.
     #[must_use]
     pub fn span(&self, pointer: &str) -> Option<Span> {
         self.spans([pointer]).remove(pointer)
@@ -77,7 +77,7 @@ impl<'a> Source<'a> {
             return BTreeMap::new();
         };
         let all: Vec<usize> = (0..wanted.len()).collect();
-        // What stands before a fault in the text has been found all the same.
+        // Values before a fault in the text have been found.
         let _ = visit(&mut reader, &mut wanted, &all, 0);
         let mut found: Vec<(&str, (usize, usize))> = wanted
             .iter()
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
             .collect()
     }
 
-    /// Gives each finding its place, and puts them into the order of the text.
+    /// Sets the position of each finding, and sorts them by it.
     #[must_use]
     pub fn place(&self, report: Report) -> Report {
         let pointers: Vec<String> = report.iter().map(|f| f.pointer.clone()).collect();
@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A pointer that is looked for.
+/// A pointer to find.
 struct Wanted<'p> {
     pointer: &'p str,
     tokens: Vec<String>,
@@ -134,7 +134,7 @@ impl<'p> Wanted<'p> {
     }
 }
 
-/// Takes a value, which is `depth` tokens deep, and finds those of `here` in it.
+/// Walks a value at a depth of tokens, and finds the pointers of `here` in it.
 fn visit(
     reader: &mut Reader<'_>,
     wanted: &mut [Wanted<'_>],
@@ -172,7 +172,7 @@ fn visit(
     let end = reader.offset_here();
     for n in here {
         if let Some(w) = wanted.get_mut(*n) {
-            // The deepest value on the way is the one that stays.
+            // The deepest value on the path remains.
             w.found.get_or_insert((start, end));
         }
     }

@@ -1,4 +1,4 @@
-//! The validator: every finding of a message, and the answer that they make.
+//! The validator: all findings of a message, and the answer to it.
 
 use ubos_common::json::{self, DecodeError, Limits};
 use ubos_common::violation::{Level, Profile, Report, Violation};
@@ -9,11 +9,11 @@ use crate::message::Message;
 use crate::reply::{Clarify, ErrReply, Reply};
 use crate::source::Source;
 
-/// Reads a message of 0.1 and lists every finding. Knows no registry: see [`check`](crate::check).
+/// Reads a message of 0.1 and lists every finding. It uses no registry: see [`check`](crate::check).
 ///
 /// # Errors
 ///
-/// The findings, of which at least one is a MUST, or the place where the text is no sound JSON.
+/// The text has a finding that is a MUST, or is not valid JSON.
 ///
 /// ```
 /// use sacp::validate::{answer, validate};
@@ -31,8 +31,8 @@ pub fn validate(bytes: &[u8]) -> Result<(Message, Report), DecodeError> {
     json::decode::<Message>(bytes, &Limits::default(), Profile::Strict)
 }
 
-/// The answer of a validator service to a message of either edition: `VALID`, or `ERR` with its first
-/// finding. Both name the message that they answer, where it could be read.
+/// The answer of a validator to a message of either edition: `VALID`, or `ERR` with the first finding. Both
+/// have the id of the message, if it could be read.
 ///
 /// ```
 /// use sacp::validate::verdict;
@@ -54,11 +54,11 @@ pub fn verdict(bytes: &[u8]) -> Reply {
     }
 }
 
-/// Takes a message that is to be run: as [`verdict`], and an empty plan is asked back.
+/// Admits a message that is to run: as [`verdict`], and an empty plan is asked back.
 ///
 /// # Errors
 ///
-/// The answer to give instead of running it: `ERR`, or `REQ_CLARIFY` where nothing is to be done.
+/// The answer to send in place of running it: `ERR`, or `REQ_CLARIFY` if the plan is empty.
 ///
 /// Spec: SACP 4, 8
 // impl: SACP-2-7
@@ -72,7 +72,7 @@ pub fn admit(bytes: &[u8]) -> Result<AnyMessage, Reply> {
     Ok(message)
 }
 
-/// All findings about a text, whatever it is, in the order of the document; the codes of MUST findings are
+/// All findings of any text, in document order. The codes of MUST findings are
 /// those of [`Code`].
 ///
 /// With an `edition`, a `proto_ver` of another one is refused.
@@ -114,7 +114,7 @@ pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
     }
 }
 
-/// The answer to a message that is refused: its first MUST finding.
+/// The answer to a refused message: its first MUST finding.
 ///
 /// Spec: SACP 8
 #[must_use]
@@ -136,7 +136,7 @@ pub fn answer(refused: &DecodeError) -> Reply {
     })
 }
 
-/// As [`answer`], naming the refused message where its `msg_id` can be read.
+/// As [`answer`], with the id of the refused message if it can be read.
 #[must_use]
 pub fn answer_to(bytes: &[u8], refused: &DecodeError) -> Reply {
     let mut reply = answer(refused);

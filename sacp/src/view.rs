@@ -1,7 +1,7 @@
-//! The message as it stands in its text: the one parser, and what it borrows.
+//! Borrowed messages, and the parser that every message goes through.
 //!
-//! [`MessageView`] reads and validates in one pass and copies nothing that the text has as it is;
-//! [`Message`](crate::Message) is the same, owned.
+//! [`MessageView`] reads and validates in one pass and borrows from the text wherever it can;
+//! [`Message`](crate::Message) is its owned form.
 
 mod plan;
 
@@ -13,7 +13,7 @@ use ubos_common::json::{
 use ubos_common::violation::{Level, Profile, Report};
 
 use crate::limits::MAX_SUBTASK_DEPTH;
-use crate::message::{OutFmt, State};
+use crate::state::{OutFmt, State};
 
 pub use plan::{ActView, ItemView, PlanView};
 
@@ -34,19 +34,19 @@ pub use plan::{ActView, ItemView, PlanView};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MessageView<'a> {
-    /// Names the message.
+    /// The id of the message.
     pub msg_id: Option<Cow<'a, str>>,
-    /// The message that this one answers.
+    /// The id of the message that this one answers.
     pub reply_to: Option<Cow<'a, str>>,
     /// The goal.
     pub g: Cow<'a, str>,
-    /// Circumstances and results, by name.
+    /// Context and results, by name.
     pub ctx: Option<Members<'a>>,
-    /// What is to be done, in order.
+    /// The plan.
     pub plan: PlanView<'a>,
-    /// How the answer is wanted; absent means raw.
+    /// The format of the answer; absent means raw.
     pub out_fmt: Option<OutFmt>,
-    /// How far the message is; absent is acted on as pending.
+    /// The state; absent means pending.
     pub state: Option<State>,
     /// The version of the protocol; absent means 0.1.
     pub proto_ver: Option<Cow<'a, str>>,
@@ -63,14 +63,14 @@ impl<'a> MessageView<'a> {
     ///
     /// # Errors
     ///
-    /// No sound JSON, or findings of which at least one is a MUST.
+    /// The text is not valid JSON, or has a finding that is a MUST.
     ///
     /// Spec: SACP 8
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, Report), DecodeError> {
         Self::decode_with(bytes, &Limits::default(), Profile::Strict)
     }
 
-    /// As [`MessageView::decode`], with limits and profile of the caller's.
+    /// As [`MessageView::decode`], with the caller's limits and profile.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl<'a> MessageView<'a> {
         limits: &Limits,
         profile: Profile,
     ) -> Result<(Self, Report), DecodeError> {
-        // As `json::decode` does it, without moving the whole view from hand to hand.
+        // As `json::decode` does, without moving the view between functions.
         let place = |fault| JsonError::new(fault, bytes);
         let mut reader = Reader::new(bytes, limits, profile).map_err(place)?;
         let mark = reader.mark();
@@ -100,7 +100,7 @@ impl<'a> MessageView<'a> {
         }
     }
 
-    /// Whether acts are only simulated: the top level or `ctx` says so.
+    /// Whether acts are only simulated: `test_mode` is true at the top level or in `ctx`.
     #[must_use]
     pub fn is_test(&self) -> bool {
         let in_ctx = self.ctx.as_ref().and_then(|ctx| ctx.value("test_mode"));
@@ -114,7 +114,7 @@ impl<'a> Read<'a> for MessageView<'a> {
     }
 }
 
-/// Reads a message that is the `depth`-th of those inside one another.
+/// Reads a message at a depth of nesting.
 // impl: SACP-2-1, SACP-2-4, SACP-2-9
 fn read_message<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<MessageView<'a>, Fault> {
     let object_at = reader.offset();
@@ -228,7 +228,7 @@ fn refuse_second(reader: &Reader<'_>, seen: &mut bool, name_at: usize) -> Result
     Ok(())
 }
 
-/// Reads a message inside the `depth`-th one.
+/// Reads a subtask of a message at a depth of nesting.
 fn read_subtask<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<Box<MessageView<'a>>, Fault> {
     let mark = reader.mark();
     let seen = reader.peek()?;
@@ -268,7 +268,7 @@ fn filled<'a>(reader: &mut Reader<'a>, wanted: &'static str) -> Result<Cow<'a, s
     Ok(text)
 }
 
-/// The one version that is spoken here.
+/// The supported version.
 struct Version<'a>(Cow<'a, str>);
 
 impl<'a> Read<'a> for Version<'a> {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use ubos_common::json::{self, Limits, Members, RawBuf, RawObject, Read, to_vec};
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
@@ -284,9 +284,11 @@ fn capability(u: &mut Unstructured<'_>) -> Result<Capability> {
         .map_err(|_| arbitrary::Error::IncorrectFormat)
 }
 
-fn time(u: &mut Unstructured<'_>) -> Result<Timestamp> {
+fn time(u: &mut Unstructured<'_>) -> Result<WholeSecond> {
     let seconds = u.int_in_range(Timestamp::MIN.unix()..=Timestamp::MAX.unix())?;
-    Timestamp::from_unix(seconds).ok_or(arbitrary::Error::IncorrectFormat)
+    Timestamp::from_unix(seconds)
+        .map(WholeSecond::from)
+        .ok_or(arbitrary::Error::IncorrectFormat)
 }
 
 fn task_id(u: &mut Unstructured<'_>) -> Result<TaskId> {

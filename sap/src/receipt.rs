@@ -75,7 +75,7 @@ impl Nack {
             Version::V2,
             self.message_id?,
             self.correlation_id?,
-            reported_at,
+            reported_at.into(),
             producer,
             Status::Failed,
             ConstitutionalEvidence::new(Alignment::Valid),

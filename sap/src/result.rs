@@ -1,7 +1,7 @@
 //! The result: the envelope of one outcome.
 
 use ubos_common::json::{RawBuf, RawObject, to_vec};
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Report;
 
 use crate::error::{ErrorCode, ErrorObject};
@@ -40,7 +40,7 @@ ubos_common::wire! {
         /// The task's correlation id.
         required correlation_id: CorrelationId = "correlationId", "SAP-4.2-1";
         /// When it was produced.
-        required reported_at: Timestamp = "reportedAt", "SAP-4.2-1";
+        required reported_at: WholeSecond = "reportedAt", "SAP-4.2-1";
         /// Who produced it.
         required producer: Producer = "producer", "SAP-4.2-1";
         /// How far the task is.
@@ -76,7 +76,7 @@ impl TaskResult {
             Version::V2,
             task.task_id,
             task.correlation_id,
-            reported_at,
+            reported_at.into(),
             producer,
             status,
             evidence,

@@ -2,7 +2,7 @@
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_vec};
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Report;
 
 use crate::context::ConstitutionalContext;
@@ -85,7 +85,7 @@ ubos_common::wire! {
         /// How urgent it is.
         optional priority: Priority = "priority", "SAP-4.1-11";
         /// The last second in which a result counts.
-        optional deadline: Timestamp = "deadline", "SAP-4.1-11";
+        optional deadline: WholeSecond = "deadline", "SAP-4.1-11";
         /// What may be used up.
         optional budget: Budget = "budget", "SAP-4.1-11";
         /// Whether deep tracing is asked for.
@@ -124,7 +124,7 @@ ubos_common::wire! {
     /// use sap::{AgentKind, ConstitutionalContext, Issuer, PressureLevel, Target, Task};
     /// use ubos_common::id::IdSource;
     /// use ubos_common::json::RawObject;
-    /// use ubos_common::time::Timestamp;
+    /// use ubos_common::time::{Timestamp, WholeSecond};
     ///
     /// let mut task = Task::draft(
     ///     &mut IdSource::seeded(1),
@@ -148,7 +148,7 @@ ubos_common::wire! {
         /// Ties it to other messages.
         required correlation_id: CorrelationId = "correlationId", "SAP-4.1-1";
         /// When it was issued.
-        required issued_at: Timestamp = "issuedAt", "SAP-4.1-1";
+        required issued_at: WholeSecond = "issuedAt", "SAP-4.1-1";
         /// Who issues it.
         required issuer: Issuer = "issuer", "SAP-4.1-1";
         /// Where it goes.
@@ -189,7 +189,7 @@ impl Task {
             Version::V2,
             task_id,
             correlation_id,
-            issued_at,
+            issued_at.into(),
             issuer,
             target,
             context,
@@ -207,7 +207,7 @@ impl Task {
     /// The last second in which a result counts.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.telemetry.as_ref()?.deadline
+        self.telemetry.as_ref()?.deadline.map(Timestamp::from)
     }
 
     /// The budget.

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use ubos_common::json::{self, Limits, RawObject};
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::evidence::BodyDigest;
@@ -30,7 +30,7 @@ ubos_common::wire! {
         /// What it holds.
         required kind: EntryKind = "kind", "SAP-10-1";
         /// When it was written.
-        required at: Timestamp = "at", "SAP-10-1";
+        required at: WholeSecond = "at", "SAP-10-1";
         /// The message.
         required body: RawObject = "body", "SAP-10-1";
         /// Of a Nack: the digest of the bytes that were turned away.
@@ -45,7 +45,7 @@ impl Entry {
     ///
     /// [`TranscriptError::Body`]; so for results and Nacks.
     pub fn task(at: Timestamp, task: &Task) -> Result<Self, TranscriptError> {
-        Ok(Self::new(EntryKind::Task, at, body(task)?))
+        Ok(Self::new(EntryKind::Task, at.into(), body(task)?))
     }
 
     /// The entry of a result.
@@ -54,13 +54,13 @@ impl Entry {
     ///
     /// As [`Entry::task`].
     pub fn result(at: Timestamp, result: &TaskResult) -> Result<Self, TranscriptError> {
-        Ok(Self::new(EntryKind::Result, at, body(result)?))
+        Ok(Self::new(EntryKind::Result, at.into(), body(result)?))
     }
 
     /// The entry of a valid task or result, given as what it was encoded to.
     #[cfg(feature = "driver")]
     pub(crate) fn encoded(kind: EntryKind, at: Timestamp, bytes: &[u8]) -> Self {
-        Self::new(kind, at, written(bytes))
+        Self::new(kind, at.into(), written(bytes))
     }
 
     /// The entry of a Nack and of the bytes that it turns away.
@@ -69,7 +69,7 @@ impl Entry {
     ///
     /// As [`Entry::task`].
     pub fn nack(at: Timestamp, nack: &Nack, refused: &[u8]) -> Result<Self, TranscriptError> {
-        let mut entry = Self::new(EntryKind::Nack, at, body(nack)?);
+        let mut entry = Self::new(EntryKind::Nack, at.into(), body(nack)?);
         entry.digest = Some(BodyDigest(body_digest(refused)));
         Ok(entry)
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ubos_common::json::{self, DecodeError, Limits, Raw};
-use ubos_common::time::Timestamp;
+use ubos_common::time::WholeSecond;
 use ubos_common::violation::{Profile, Report};
 
 use crate::context::PressureLevel;
@@ -38,7 +38,7 @@ ubos_common::wire! {
         /// Ties it to other messages.
         required correlation_id: CorrelationId = "correlationId", "SAP-4.1-1";
         /// When it was issued.
-        required issued_at: Timestamp = "issuedAt", "SAP-4.1-1";
+        required issued_at: WholeSecond = "issuedAt", "SAP-4.1-1";
         /// Who issues it.
         required issuer: IssuerView<'a> = "issuer", "SAP-4.1-1";
         /// Where it goes.
@@ -118,7 +118,7 @@ ubos_common::wire! {
         /// How urgent it is.
         optional priority: Priority = "priority", "SAP-4.1-11";
         /// The last second in which a result counts.
-        optional deadline: Timestamp = "deadline", "SAP-4.1-11";
+        optional deadline: WholeSecond = "deadline", "SAP-4.1-11";
         /// What may be used up.
         optional budget: Raw<'a> = "budget", "SAP-4.1-11";
         /// Whether deep tracing is asked for.

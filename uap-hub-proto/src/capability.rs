@@ -1,4 +1,4 @@
-//! What agents can do: kinds, skills, and whether a job brings what a skill requires.
+//! Capabilities: kinds, skills, and whether a job meets the requirements of a skill.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ pub enum Kind {
     Translation,
 }
 
-/// A (kind, type) pair: what a job needs and an agent offers. Types match exactly.
+/// A kind and a type: what a job requires and an agent offers. Types match exactly.
 ///
 /// Spec: UAP hub 2
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +80,7 @@ pub(crate) const MAX_CAPABILITIES: usize = 1024;
 /// Requirements of a capability, and MIME types of a requirement.
 pub(crate) const MAX_REQUIREMENTS: usize = 256;
 
-/// Checks a registration and gives its skills; a repeated one counts once, as first said.
+/// Checks a registration and returns its skills; of a repeated one the first counts.
 ///
 /// # Errors
 ///
@@ -172,7 +172,7 @@ pub enum RegistrationError {
         /// Path of the field.
         field: String,
     },
-    /// A text is longer than names may be.
+    /// A text is too long.
     #[error("{field} has {seen} bytes, at most {most} are taken")]
     TooLong {
         /// Path of the field.
@@ -194,7 +194,7 @@ pub enum RegistrationError {
     },
 }
 
-/// Whether a job's payloads meet all requirements; payload types that none names do not matter.
+/// Whether a job's payloads meet all requirements; other payload types are ignored.
 ///
 /// Spec: UAP hub 3
 #[must_use]
@@ -214,7 +214,7 @@ pub fn meets(requirements: &[PayloadRequirement], payloads: &[Payload]) -> bool 
     })
 }
 
-// choice: HUB-3-2 a payload without an attachment has no MIME type, and so none of the list
+// choice: HUB-3-2 a payload without an attachment has no MIME type, so no list accepts it
 fn accepts_mime(requirement: &PayloadRequirement, payload: &Payload) -> bool {
     let accepted = &requirement.accepted_mime_types;
     let seen = payload

@@ -1,4 +1,4 @@
-//! Protobuf's free-form values to JSON and back, and its times to ours.
+//! Conversion of protobuf's free-form values from and to JSON, and of its times.
 //!
 //! A protobuf number is a double: an integer that a double cannot hold exactly, and a double that JSON
 //! cannot say, are errors rather than other numbers.
@@ -9,7 +9,7 @@ use prost_types::{ListValue, Struct, value::Kind};
 use serde_json::{Map, Number, Value};
 use ubos_common::time::Timestamp;
 
-/// How deep values may be nested, the value itself included.
+/// The depth of values, the value itself included.
 pub const MAX_DEPTH: usize = 64;
 
 /// The largest integer below which a double holds every integer.
@@ -45,32 +45,33 @@ pub fn from_struct(object: &Struct) -> Result<Map<String, Value>, ConvertError> 
 
 /// Makes a protobuf timestamp of ours.
 #[must_use]
-pub const fn to_timestamp(at: Timestamp) -> prost_types::Timestamp {
+pub fn to_timestamp(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: at.unix(),
-        nanos: 0,
+        // Always below 1,000,000,000.
+        nanos: i32::try_from(at.subsec_nanos()).unwrap_or(0),
     }
 }
 
-/// Makes our timestamp of a protobuf one, its fraction cut off.
+/// Makes our timestamp of a protobuf one.
 ///
 /// # Errors
 ///
 /// A moment outside the years 0000 to 9999, or nanoseconds outside 0 to 999 999 999.
 pub fn from_timestamp(at: &prost_types::Timestamp) -> Result<Timestamp, ConvertError> {
-    if !(0..1_000_000_000).contains(&at.nanos) {
-        return Err(ConvertError::TimeRange);
-    }
-    Timestamp::from_unix(at.seconds).ok_or(ConvertError::TimeRange)
+    u32::try_from(at.nanos)
+        .ok()
+        .and_then(|nanos| Timestamp::new(at.seconds, nanos))
+        .ok_or(ConvertError::TimeRange)
 }
 
-/// Writes a protobuf timestamp as RFC 3339, its fraction as long as it must be.
+/// Writes a protobuf timestamp as RFC 3339, with milliseconds at least.
 ///
 /// ```
 /// use uap_hub_proto::convert::{from_rfc3339, to_rfc3339};
 ///
 /// let at = from_rfc3339("2025-10-01T12:00:00.250+02:00")?;
-/// assert_eq!(to_rfc3339(&at)?, "2025-10-01T10:00:00.25Z");
+/// assert_eq!(to_rfc3339(&at)?, "2025-10-01T10:00:00.250Z");
 /// # Ok::<(), uap_hub_proto::convert::ConvertError>(())
 /// ```
 ///
@@ -78,14 +79,7 @@ pub fn from_timestamp(at: &prost_types::Timestamp) -> Result<Timestamp, ConvertE
 ///
 /// As [`from_timestamp`].
 pub fn to_rfc3339(at: &prost_types::Timestamp) -> Result<String, ConvertError> {
-    let mut text = from_timestamp(at)?.to_string();
-    if at.nanos != 0 {
-        let fraction = format!(".{:09}", at.nanos);
-        text.truncate(text.len() - "Z".len());
-        text.push_str(fraction.trim_end_matches('0'));
-        text.push('Z');
-    }
-    Ok(text)
+    from_timestamp(at).map(|at| at.to_string())
 }
 
 /// Reads RFC 3339 into a protobuf timestamp.
@@ -94,18 +88,15 @@ pub fn to_rfc3339(at: &prost_types::Timestamp) -> Result<String, ConvertError> {
 ///
 /// Another form, or a moment outside the years 0000 to 9999.
 pub fn from_rfc3339(text: &str) -> Result<prost_types::Timestamp, ConvertError> {
-    let (at, nanosecond) = ubos_common::time::rfc3339(text).map_err(|_| ConvertError::TimeRange)?;
-    Ok(prost_types::Timestamp {
-        seconds: at.unix(),
-        nanos: i32::try_from(nanosecond).map_err(|_| ConvertError::TimeRange)?,
-    })
+    let at = ubos_common::time::rfc3339(text).map_err(|_| ConvertError::TimeRange)?;
+    Ok(to_timestamp(at))
 }
 
 /// Makes a protobuf duration of a span.
 ///
 /// # Errors
 ///
-/// More than 315,576,000,000 seconds, which is where protobuf's end.
+/// The duration exceeds 315,576,000,000 seconds, protobuf's limit.
 pub fn to_duration(span: Duration) -> Result<prost_types::Duration, ConvertError> {
     prost_types::Duration::try_from(span)
         .ok()
@@ -117,7 +108,7 @@ pub fn to_duration(span: Duration) -> Result<prost_types::Duration, ConvertError
 ///
 /// # Errors
 ///
-/// A negative one, one beyond 315,576,000,000 seconds, or nanoseconds outside one second.
+/// The duration is negative or beyond 315,576,000,000 seconds, or its nanoseconds are outside one second.
 pub fn from_duration(span: &prost_types::Duration) -> Result<Duration, ConvertError> {
     let nanos = u32::try_from(span.nanos)
         .ok()
@@ -134,7 +125,7 @@ pub fn from_duration(span: &prost_types::Duration) -> Result<Duration, ConvertEr
 /// About ten thousand years, as protobuf says.
 const MAX_DURATION_SECONDS: i64 = 315_576_000_000;
 
-/// Why a value has no counterpart.
+/// Why a value cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -150,7 +141,7 @@ pub enum ConvertError {
         /// JSON pointer to it.
         pointer: String,
     },
-    /// A protobuf value must say what it is.
+    /// A protobuf value must have a kind.
     #[error("{pointer}: a value with no kind")]
     NoKind {
         /// JSON pointer to it.
@@ -162,12 +153,12 @@ pub enum ConvertError {
         /// JSON pointer to it.
         pointer: String,
     },
-    /// No such moment in the calendar.
+    /// The time is outside the calendar.
     #[error(
         "no RFC 3339 time, or one outside the years 0000 to 9999 or its nanoseconds outside one second"
     )]
     TimeRange,
-    /// No such span.
+    /// The duration is outside its range.
     #[error("a duration that is negative, too long, or has nanoseconds outside one second")]
     DurationRange,
 }
@@ -279,7 +270,7 @@ fn from_double(double: f64, path: &Path) -> Result<Number, ConvertError> {
     })
 }
 
-/// Where in the value we are.
+/// The position in a value.
 #[derive(Default)]
 struct Path {
     names: Vec<String>,
@@ -399,9 +390,9 @@ mod tests {
     #[test]
     fn times_and_spans_keep_their_fraction() {
         for text in [
-            "1970-01-01T00:00:00Z",
+            "1970-01-01T00:00:00.000Z",
             "9999-12-31T23:59:59.999999999Z",
-            "2025-01-02T03:04:05.01Z",
+            "2025-01-02T03:04:05.010Z",
         ] {
             assert_eq!(to_rfc3339(&from_rfc3339(text).unwrap()).unwrap(), text);
         }
@@ -426,13 +417,11 @@ mod tests {
     }
 
     #[test]
-    fn times_are_cut_to_seconds_and_checked() {
+    fn times_keep_their_nanoseconds_and_are_checked() {
         let at = |seconds, nanos| prost_types::Timestamp { seconds, nanos };
-        assert_eq!(
-            from_timestamp(&at(5, 999_999_999)).map(Timestamp::unix),
-            Ok(5)
-        );
-        assert_eq!(to_timestamp(Timestamp::MAX), at(Timestamp::MAX.unix(), 0));
+        let last = at(Timestamp::MAX.unix(), 999_999_999);
+        assert_eq!(from_timestamp(&last), Ok(Timestamp::MAX));
+        assert_eq!(to_timestamp(Timestamp::MAX), last);
         for bad in [
             at(Timestamp::MAX.unix() + 1, 0),
             at(i64::MIN, 0),

@@ -1,4 +1,4 @@
-//! The names of agents, sessions, streams and jobs.
+//! The ids of agents, sessions, streams and jobs.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
@@ -54,14 +54,14 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// Names one registration of an agent; the hub makes it, the agent sends it as `x-client-id`.
+    /// The id of a registration; the hub makes it, the agent sends it as `x-client-id`.
     ///
     /// Spec: UAP hub 2
     ClientId
 }
 
 text_id! {
-    /// Names one offer of a job to one agent; opaque to agents, which send it as `x-session-id`.
+    /// The id of one offer of a job to one agent; opaque to agents, which send it as `x-session-id`.
     ///
     /// Spec: UAP hub 3
     SessionId
@@ -79,11 +79,11 @@ impl SessionId {
 }
 
 id_type! {
-    /// Names a job towards the caller, through all its offers.
+    /// The id of a job, through all its offers.
     pub struct JobId;
 }
 
-/// Names one gRPC call between a driver and its machine; whoever opens the call counts it.
+/// The id of a gRPC call between a driver and its machine; the side that opens the call counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // exhaustive: a plain number that drivers make
 pub struct StreamId(pub u64);

@@ -3,8 +3,7 @@
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod capability;
-#[cfg(feature = "conformance")]
-pub mod conformance;
+mod config;
 pub mod convert;
 mod generated;
 pub mod id;
@@ -13,9 +12,13 @@ pub mod role;
 pub mod state;
 pub mod status;
 pub mod store;
+mod trace;
 #[cfg(any(feature = "client", feature = "server"))]
 pub mod transport;
 pub mod validate;
+
+pub use config::ConfigError;
+pub use ubos_common;
 
 /// The protobuf types of package `uap.v1`, and the gRPC client and server by feature.
 ///

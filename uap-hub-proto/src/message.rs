@@ -1,4 +1,4 @@
-//! Short ways to build the wire messages, and results read without asking whether test or translation.
+//! Constructors of wire messages, and results of either kind.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Payload {
-    /// A payload of a type, empty as yet.
+    /// An empty payload of a type.
     pub fn new(kind: impl Into<String>) -> Self {
         Self {
             r#type: kind.into(),
@@ -35,7 +35,7 @@ impl Payload {
         }
     }
 
-    /// With metadata beside it; see [`convert`](crate::convert) for making it from JSON.
+    /// Sets the metadata; [`convert`](crate::convert) makes it from JSON.
     #[must_use]
     pub fn with_metadata(mut self, metadata: prost_types::Struct) -> Self {
         self.metadata = Some(metadata);
@@ -67,7 +67,7 @@ impl Attachment {
 }
 
 impl Telemetry {
-    /// One line, without attachments, time or source.
+    /// A log line, without attachments, time or source.
     pub fn new(severity: Severity, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -78,7 +78,7 @@ impl Telemetry {
 }
 
 impl TestResult {
-    /// A result in `state`, with a word for people.
+    /// A result in `state`, with a description.
     pub fn new(state: State, message: impl Into<String>) -> Self {
         let status = TestStatus {
             state: state.to_wire(Kind::Test),
@@ -90,31 +90,31 @@ impl TestResult {
         }
     }
 
-    /// The result of a test that ended well.
+    /// The result of a completed test.
     pub fn completed(message: impl Into<String>) -> Self {
         Self::new(State::Completed, message)
     }
 
-    /// The result of a test that ended badly.
+    /// The result of a failed test.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(State::Failed, message)
     }
 
-    /// With one more step report.
+    /// Adds a step report.
     #[must_use]
     pub fn with_report(mut self, report: StepReport) -> Self {
         self.reports.push(report);
         self
     }
 
-    /// With one more file.
+    /// Adds a file.
     #[must_use]
     pub fn with_attachment(mut self, attachment: Attachment) -> Self {
         self.attachments.push(attachment);
         self
     }
 
-    /// With a summary.
+    /// Sets the summary.
     #[must_use]
     pub fn with_summary(mut self, summary: Summary) -> Self {
         self.summary = Some(summary);
@@ -123,7 +123,7 @@ impl TestResult {
 }
 
 impl TranslationResult {
-    /// A result in `state`, with a word for people.
+    /// A result in `state`, with a description.
     pub fn new(state: State, message: impl Into<String>) -> Self {
         let status = TranslationStatus {
             state: state.to_wire(Kind::Translation),
@@ -157,7 +157,7 @@ impl StepReport {
 }
 
 impl Summary {
-    /// A summary that holds metadata alone.
+    /// A summary with metadata alone.
     #[must_use]
     pub const fn of(metadata: prost_types::Struct) -> Self {
         Self {
@@ -199,7 +199,7 @@ pub enum JobResult {
 }
 
 impl JobResult {
-    /// A result of `kind` that says nothing but how it ended.
+    /// A result of `kind` with a state and a description alone.
     pub fn bare(kind: Kind, state: State, message: impl Into<String>) -> Self {
         match kind {
             Kind::Test => Self::Test(TestResult::new(state, message)),
@@ -216,7 +216,7 @@ impl JobResult {
         }
     }
 
-    /// The state it says; `None` where the status is missing, unspecified or unknown.
+    /// Its state; `None` if the status is missing, unspecified or unknown.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         let number = match self {
@@ -226,7 +226,7 @@ impl JobResult {
         State::from_wire(self.kind(), number)
     }
 
-    /// The words of its status, empty where there are none.
+    /// The message of its status; may be empty.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {

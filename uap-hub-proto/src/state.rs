@@ -1,11 +1,11 @@
-//! The states of a session, one vocabulary for tests and translations.
+//! The states of a session, for tests and translations alike.
 
 use crate::{
     capability::Kind,
     wire::{TestState, TranslationState},
 };
 
-/// How far a session has come.
+/// The state of a session.
 ///
 /// ```text
 /// Acknowledged -> Running -> Completed | Failed | Invalid
@@ -20,11 +20,11 @@ pub enum State {
     Acknowledged,
     /// The agent is at work (`RUNNING` of tests, `PROCESSING` of translations).
     Running,
-    /// Ended well.
+    /// It succeeded.
     Completed,
-    /// Ended badly.
+    /// It failed.
     Failed,
-    /// Ended because the job makes no sense to the agent.
+    /// The job is invalid for the agent.
     Invalid,
 }
 
@@ -79,7 +79,7 @@ impl State {
         matches!(self, Self::Completed | Self::Failed | Self::Invalid)
     }
 
-    /// Whether a session in this state may report `next`: the same again or anything further on.
+    /// Whether a session in this state may report `next`: the same or a later state.
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         !self.is_terminal() && next.rank() >= self.rank()

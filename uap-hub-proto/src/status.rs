@@ -7,7 +7,7 @@ use std::fmt;
 #[non_exhaustive]
 #[repr(i32)]
 pub enum Code {
-    /// The call ended as it should.
+    /// The call succeeded.
     Ok = 0,
     /// The call was given up.
     Cancelled = 1,
@@ -17,13 +17,13 @@ pub enum Code {
     InvalidArgument = 3,
     /// The id names nobody.
     NotFound = 5,
-    /// A bound is reached.
+    /// A limit is reached.
     ResourceExhausted = 8,
     /// The id names something that is not in the state for this.
     FailedPrecondition = 9,
     /// The call was replaced or its session is over.
     Aborted = 10,
-    /// A fault of this program.
+    /// An internal error.
     Internal = 13,
     /// The peer is not there, or is leaving.
     Unavailable = 14,
@@ -33,9 +33,9 @@ pub enum Code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// What kind of end.
+    /// The verdict.
     pub code: Code,
-    /// More about it, for people.
+    /// A description.
     pub message: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// Cuts a peer's words for people at a character boundary, so that nobody fills our tables with them.
+/// Cuts a peer's text at a character boundary, to limit memory.
 pub(crate) fn brief(text: &str) -> String {
     /// Bytes of a reason that are kept.
     const MAX_REASON_BYTES: usize = 1024;

@@ -87,7 +87,7 @@ macro_rules! id_type {
             fn read(
                 reader: &mut $crate::json::Reader<'a>,
             ) -> ::core::result::Result<Self, $crate::json::Fault> {
-                $crate::id::read_uuid(reader).map(Self)
+                $crate::json::read_uuid(reader).map(Self)
             }
         }
 
@@ -117,29 +117,7 @@ pub fn parse_hyphenated(text: &str) -> Result<Uuid, IdError> {
     Uuid::try_parse(text).map_err(|_| IdError::Shape)
 }
 
-/// Reads a UUID for [`id_type!`]: strictly, or in any spelling that the lenient profile lets pass, with advice.
-#[doc(hidden)]
-pub fn read_uuid(reader: &mut crate::json::Reader<'_>) -> Result<Uuid, crate::json::Fault> {
-    let at = reader.offset();
-    let text = reader.str()?;
-    match parse_hyphenated(&text) {
-        Ok(uuid) => Ok(uuid),
-        Err(_) if reader.is_lenient() && text.len() <= 64 => match Uuid::try_parse(&text) {
-            Ok(uuid) => {
-                reader.tolerate(
-                    at,
-                    "id_form",
-                    "an id in another form than the hyphenated one",
-                );
-                Ok(uuid)
-            }
-            Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
-        },
-        Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
-    }
-}
-
-/// Why a text is no identifier.
+/// Why a text is not an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
@@ -172,7 +150,14 @@ pub struct IdSource(Source);
 enum Source {
     Seeded(SplitMix64),
     #[cfg(feature = "os")]
-    Os(Box<crate::os::Generator>),
+    Os(Box<dyn Generator>),
+}
+
+/// A generator that only the operating system can seed.
+#[cfg(feature = "os")]
+pub(crate) trait Generator: Send + Sync {
+    /// The next 64 random bits.
+    fn next(&mut self) -> u64;
 }
 
 impl IdSource {
@@ -183,7 +168,7 @@ impl IdSource {
     }
 
     #[cfg(feature = "os")]
-    pub(crate) fn from_generator(generator: crate::os::Generator) -> Self {
+    pub(crate) fn from_generator(generator: impl Generator + 'static) -> Self {
         Self(Source::Os(Box::new(generator)))
     }
 

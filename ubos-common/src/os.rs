@@ -8,14 +8,14 @@ use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
-use crate::id::IdSource;
+use crate::id::{Generator, IdSource};
 use crate::time::{Mono, Now, Timestamp};
 
 /// A generator that was seeded by the operating system once, so that no id costs a system call.
-pub(crate) struct Generator(ChaCha12Rng);
+struct OsSeeded(ChaCha12Rng);
 
-impl Generator {
-    pub(crate) fn next(&mut self) -> u64 {
+impl Generator for OsSeeded {
+    fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 }
@@ -37,7 +37,7 @@ impl IdSource {
     pub fn from_os() -> Result<Self, OsError> {
         let mut seed = Zeroizing::new([0; 32]);
         fill_random(seed.as_mut())?;
-        Ok(Self::from_generator(Generator(ChaCha12Rng::from_seed(
+        Ok(Self::from_generator(OsSeeded(ChaCha12Rng::from_seed(
             *seed,
         ))))
     }
@@ -73,8 +73,8 @@ impl Clock {
         }
     }
 
-    /// Both clocks now. A calendar clock before 1970 reads as its first second, one after the year 9999 as
-    /// [`Timestamp::MAX`].
+    /// Both clocks now; the calendar clock to the millisecond, which is what the wire carries. Before 1970 it
+    /// reads as the epoch, after the year 9999 as the last millisecond of that year.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -83,7 +83,7 @@ impl Clock {
     pub fn now(&self) -> Now {
         let mono = Mono::ZERO.saturating_add(self.zero.elapsed());
         let wall = match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-            Ok(since) => Timestamp::EPOCH.saturating_add(since),
+            Ok(since) => Timestamp::EPOCH.saturating_add(since).truncated_to_millis(),
             Err(_) => Timestamp::EPOCH,
         };
         Now::new(mono, wall)

@@ -5,13 +5,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use uap_hub_proto::capability::Skill;
-use uap_hub_proto::conformance::{agent, hub};
-use uap_hub_proto::transport::client::probe::HubProbe;
-use uap_hub_proto::transport::server::stage::AgentStage;
-use ubos_common::conformance::{ConformanceReport, prove, run};
+use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
+use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
-use super::{Proof, args};
+use super::{Proof, args, proof_of};
 
 const USAGE: &str = "\
 Judges a hub of the UAP hub protocol, or an agent that calls one.
@@ -56,7 +54,7 @@ pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit
     };
     Some(match judged {
         Ok((report, form)) => {
-            show(&report, kit, form);
+            show(&report, form);
             ExitCode::from(u8::from(!report.is_conformant()))
         }
         Err(why) => {
@@ -121,7 +119,7 @@ fn parse(
     Ok(Some(Asked { subject, form }))
 }
 
-fn judge(asked: &Asked) -> Result<ConformanceReport, String> {
+fn judge(asked: &Asked) -> Result<Report, String> {
     match &asked.subject {
         Subject::Hub {
             url,
@@ -132,16 +130,19 @@ fn judge(asked: &Asked) -> Result<ConformanceReport, String> {
     }
 }
 
-fn judge_hub(url: &str, skill: &str, command: &[OsString]) -> Result<ConformanceReport, String> {
+fn judge_hub(url: &str, skill: &str, command: &[OsString]) -> Result<Report, String> {
     let connect = || {
         let command = command.to_vec();
         let feed = move |skill: &Skill| feed(&command, skill);
-        let probe = HubProbe::connect(url, Skill::test(skill), feed);
-        probe.map_err(|err| format!("{url}: {}", crate::mission::words::with_causes(&err)))
+        let fleet = TestFleet::connect(url, Skill::test(skill), feed);
+        fleet.map_err(|err| format!("{url}: {}", crate::mission::words::with_causes(&err)))
     };
     connect()?;
-    Ok(run(hub::CASES, hub::CASES.len(), |_| {
-        connect().map(|probe| Box::new(probe) as Box<dyn hub::HubPeer>)
+    let kit = hub_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    Ok(kit.run(&expectations, |_| match connect() {
+        Ok(fleet) => Ok(Box::new(fleet)),
+        Err(why) => Err(ConnectError::Unreachable(why)),
     }))
 }
 
@@ -168,28 +169,29 @@ fn feed(command: &[OsString], skill: &Skill) {
     }
 }
 
-fn judge_agent(listen: std::net::SocketAddr) -> Result<ConformanceReport, String> {
-    let stage = AgentStage::bind(listen).map_err(|err| format!("{listen}: {err}"))?;
-    eprintln!("conformance: waiting for an agent at {}", stage.url());
-    if !stage.wait_for_agent(PATIENCE) {
+fn judge_agent(listen: std::net::SocketAddr) -> Result<Report, String> {
+    let hub = TestHub::bind(listen).map_err(|err| format!("{listen}: {err}"))?;
+    eprintln!("conformance: waiting for an agent at {}", hub.url());
+    if !hub.wait_for_agent(PATIENCE) {
         return Err(format!("no agent came in {PATIENCE:?}"));
     }
-    let floor = agent::CASES.len() - OPTIONAL;
-    Ok(run(agent::CASES, floor, |_| Ok(stage.peer())))
+    let kit = agent_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len() - OPTIONAL);
+    Ok(kit.run(&expectations, |_| Ok(hub.peer())))
 }
 
-fn show(report: &ConformanceReport, kit: &str, form: Form) {
+fn show(report: &Report, form: Form) {
     match form {
         Form::Table => println!("{report}"),
         Form::Json => println!("{}", ubos_common::json::to_string(report)),
-        Form::Junit => print!("{}", report.to_junit(kit)),
+        Form::Junit => print!("{}", report.to_junit()),
     }
 }
 
 pub(super) fn proof() -> Proof {
-    ("hub", hub::CASES.len(), prove(hub::CASES))
+    proof_of(&hub_kit())
 }
 
 pub(super) fn agent_proof() -> Proof {
-    ("hub-agent", agent::CASES.len(), prove(agent::CASES))
+    proof_of(&agent_kit())
 }

@@ -35,10 +35,9 @@ mod uap;
 
 use std::process::ExitCode;
 
-use ubos_common::conformance::{ConformanceReport, ProofError};
-use ubos_common::json::to_string;
-use ubos_conformance::Report;
+use ubos_common::conformance::ConformanceReport;
 use ubos_conformance::uap::LevelReport;
+use ubos_conformance::{Protocol, Report};
 
 use args::{Args, Form, Kit, Parsed, Subject};
 
@@ -92,17 +91,22 @@ impl From<String> for Stop {
     }
 }
 
-/// What a judgement came to: a report for each who was judged, by name.
-struct Told {
-    reports: Vec<(&'static str, AnyReport)>,
-    /// Where the specification has levels: what they come to.
-    levels: Vec<LevelReport>,
-}
-
-/// A report of a kit in its library, or of one in the package of kits.
+/// A report of a kit in its library, or of one in `ubos-conformance`.
 enum AnyReport {
     Library(ConformanceReport),
     Package(Report),
+}
+
+impl From<ConformanceReport> for AnyReport {
+    fn from(report: ConformanceReport) -> Self {
+        Self::Library(report)
+    }
+}
+
+impl From<Report> for AnyReport {
+    fn from(report: Report) -> Self {
+        Self::Package(report)
+    }
 }
 
 impl AnyReport {
@@ -122,8 +126,8 @@ impl AnyReport {
 
     fn to_json(&self) -> String {
         match self {
-            Self::Library(report) => to_string(report),
-            Self::Package(report) => to_string(report),
+            Self::Library(report) => ubos_common::json::to_string(report),
+            Self::Package(report) => ubos_common::json::to_string(report),
         }
     }
 
@@ -135,16 +139,11 @@ impl AnyReport {
     }
 }
 
-impl From<ConformanceReport> for AnyReport {
-    fn from(report: ConformanceReport) -> Self {
-        Self::Library(report)
-    }
-}
-
-impl From<Report> for AnyReport {
-    fn from(report: Report) -> Self {
-        Self::Package(report)
-    }
+/// What a judgement came to: a report for each who was judged, by name.
+struct Told {
+    reports: Vec<(&'static str, AnyReport)>,
+    /// Where the specification has levels: what they come to.
+    levels: Vec<LevelReport>,
 }
 
 impl Told {
@@ -195,7 +194,7 @@ impl Told {
     fn with_levels(&self, report: String) -> String {
         match report.strip_suffix('}') {
             Some(open) if !self.levels.is_empty() => {
-                let levels = to_string(&self.levels);
+                let levels = ubos_common::json::to_string(&self.levels);
                 format!("{open},\"levels\":{levels}}}")
             }
             _ => report,
@@ -229,7 +228,19 @@ fn judge(args: &Args) -> Result<Told, Stop> {
         (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?.into(),
         #[cfg(unix)]
         (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
-        (Kit::UapState | Kit::UapRun, _) => return uap_told(args),
+        (Kit::UapState, Subject::Files(files)) => {
+            return Ok(with_levels(args, uap::states(files)?));
+        }
+        (Kit::UapState, Subject::Command(command)) => {
+            return Ok(with_levels(args, uap::validator(command)?));
+        }
+        (Kit::UapRun, Subject::Files(files)) => return Ok(with_levels(args, uap::run(files)?)),
+        (kit @ Kit::UapRun, Subject::Command(_)) => {
+            let name = kit.name();
+            return Err(Stop::Usage(format!(
+                "{name} judges files; --help tells more"
+            )));
+        }
         (kit, _) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -237,35 +248,25 @@ fn judge(args: &Args) -> Result<Told, Stop> {
             )));
         }
     };
-    let reports = vec![(args.kit.name(), report)];
     Ok(Told {
-        reports,
+        reports: vec![(args.kit.name(), report)],
         levels: Vec::new(),
     })
 }
 
-/// The kits whose specification has levels.
-fn uap_told(args: &Args) -> Result<Told, Stop> {
-    let report = match (args.kit, &args.subject) {
-        (Kit::UapState, Subject::Command(command)) => uap::validator(command)?,
-        (Kit::UapState, Subject::Files(files)) => uap::states(files)?,
-        (_, Subject::Files(files)) => uap::run(files)?,
-        (kit, Subject::Command(_)) => {
-            let name = kit.name();
-            return Err(Stop::Usage(format!(
-                "{name} judges files; --help tells more"
-            )));
-        }
-    };
+/// A report of UAP, whose clauses stand at levels.
+fn with_levels(args: &Args, report: Report) -> Told {
     let levels = ubos_conformance::uap::levels([&report]).into();
-    let reports = vec![(args.kit.name(), report.into())];
-    Ok(Told { reports, levels })
+    Told {
+        reports: vec![(args.kit.name(), report.into())],
+        levels,
+    }
 }
 
 /// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
 fn self_test() -> ExitCode {
     let mut code = 0;
-    for (name, cases, proof) in proofs().into_iter().map(texts).chain(uap::proofs()) {
+    for (name, cases, proof) in proofs() {
         match proof {
             Ok(()) => println!("{name}: {cases} cases hold"),
             Err(errors) => {
@@ -287,19 +288,24 @@ fn proofs() -> Vec<Proof> {
         osw::proof(),
         hub::proof(),
         hub::agent_proof(),
+        uap::proof(),
+        uap::runs_proof(),
     ];
     #[cfg(unix)]
     proofs.extend([osw_agent::proof(), osw_core::proof()]);
     proofs
 }
 
-/// A proof with its errors as texts.
-type TextProof = (&'static str, usize, Result<(), Vec<String>>);
+/// A kit's name, how many cases it has, and whether they hold.
+type Proof = (&'static str, usize, Result<(), Vec<String>>);
 
-fn texts((name, cases, proof): Proof) -> TextProof {
-    let texts = |errors: Vec<ProofError>| errors.iter().map(ToString::to_string).collect();
-    (name, cases, proof.map_err(texts))
+/// Proves a kit of the package `ubos-conformance`.
+fn proof_of<P: Protocol>(kit: &ubos_conformance::Kit<P>) -> Proof {
+    let proof = kit.prove();
+    (kit.name(), kit.cases().len(), proof.map_err(in_words))
 }
 
-/// A kit's name, how many cases it has, and whether they hold.
-type Proof = (&'static str, usize, Result<(), Vec<ProofError>>);
+/// Errors as they are shown.
+fn in_words<E: ToString>(errors: Vec<E>) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}

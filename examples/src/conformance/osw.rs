@@ -19,5 +19,9 @@ pub(super) fn validator(program: &[OsString]) -> Result<ConformanceReport, Strin
 }
 
 pub(super) fn proof() -> Proof {
-    ("osw", VECTORS.len(), prove(VECTORS))
+    (
+        "osw",
+        VECTORS.len(),
+        prove(VECTORS).map_err(super::in_words),
+    )
 }

@@ -30,7 +30,11 @@ pub(super) fn judge(program: &[OsString]) -> Result<ConformanceReport, String> {
 }
 
 pub(super) fn proof() -> Proof {
-    ("osw-agent", AGENTS.len(), prove(AGENTS))
+    (
+        "osw-agent",
+        AGENTS.len(),
+        prove(AGENTS).map_err(super::in_words),
+    )
 }
 
 /// What a run may take: one that is this long has found that hardly anything comes in time.

@@ -52,5 +52,9 @@ pub(super) fn seat() -> Option<ExitCode> {
 }
 
 pub(super) fn proof() -> Proof {
-    ("osw-core", CORES.len(), prove(CORES))
+    (
+        "osw-core",
+        CORES.len(),
+        prove(CORES).map_err(super::in_words),
+    )
 }

@@ -74,12 +74,11 @@ async fn listen(command: &[OsString]) -> Result<Told, Stop> {
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let verdicts = tap.finish(clock.now().mono);
-    let reports = vec![("agent", verdicts.agent), ("core", verdicts.core)];
+    let reports = vec![
+        ("agent", verdicts.agent.into()),
+        ("core", verdicts.core.into()),
+    ];
     let levels = Vec::new();
-    let reports = reports
-        .into_iter()
-        .map(|(name, report)| (name, report.into()))
-        .collect();
     Ok(Told { reports, levels })
 }
 

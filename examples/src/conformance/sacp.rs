@@ -2,30 +2,28 @@
 
 use std::ffi::OsString;
 
-use sacp::conformance::{Validator, cases};
-use ubos_common::conformance::{ConformanceReport, prove, run};
+use ubos_conformance::sacp::{Answer, SacpVector, vector_kit};
+use ubos_conformance::{Expectations, Report};
 
-use super::{Proof, command};
+use super::{Proof, command, proof_of};
 
-/// A validator that is a program.
-struct Program(Vec<OsString>);
-
-impl Validator for Program {
-    fn answer(&mut self, message: &[u8]) -> Vec<u8> {
-        command::ask(&self.0, "message", message).text
-    }
-}
+/// The exit code of a program that does not know what it is asked.
+const UNKNOWN: i32 = 127;
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<ConformanceReport, String> {
+pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
     command::is_there(program)?;
-    let cases = cases();
-    Ok(run(&cases, cases.len(), |_| {
-        Ok(Box::new(Program(program.to_vec())))
+    let kit = vector_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    Ok(kit.run(&expectations, |_| {
+        let program = program.to_vec();
+        Ok(Box::new(move |vector: &SacpVector| {
+            let answer = command::ask(&program, "message", vector.message());
+            (answer.code != Some(UNKNOWN)).then(|| Answer::read(&answer.text))
+        }))
     }))
 }
 
 pub(super) fn proof() -> Proof {
-    let cases = cases();
-    ("sacp", cases.len(), prove(&cases))
+    proof_of(&vector_kit())
 }

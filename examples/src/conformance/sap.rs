@@ -79,9 +79,17 @@ fn add(recording: Recording, written: &Written<'_>) -> Recording {
 }
 
 pub(super) fn proof() -> Proof {
-    ("sap", VECTORS.len(), prove(VECTORS))
+    (
+        "sap",
+        VECTORS.len(),
+        prove(VECTORS).map_err(super::in_words),
+    )
 }
 
 pub(super) fn checklist_proof() -> Proof {
-    ("sap checklist", CHECKLIST.len(), prove(CHECKLIST))
+    (
+        "sap checklist",
+        CHECKLIST.len(),
+        prove(CHECKLIST).map_err(super::in_words),
+    )
 }

@@ -9,7 +9,7 @@ use ubos_common::violation::Profile;
 use ubos_conformance::uap::{FileKind, FileVector, Recording, file_kit, run_kit};
 use ubos_conformance::{Expectations, Report, Validity};
 
-use super::{TextProof, command};
+use super::{Proof, command, proof_of};
 
 /// Bytes of a file.
 const LONGEST: u64 = 1 << 30;
@@ -95,17 +95,10 @@ fn judged(recording: &Recording, floor: usize) -> Report {
     run_kit().run(&expectations, |_| Ok(Box::new(recording.clone())))
 }
 
-pub(super) fn proofs() -> [TextProof; 2] {
-    let (files, runs) = (file_kit(), run_kit());
-    let texts = |errors: Vec<ubos_conformance::ProofError>| {
-        errors.iter().map(ToString::to_string).collect()
-    };
-    [
-        (
-            "uap-state",
-            files.cases().len(),
-            files.prove().map_err(texts),
-        ),
-        ("uap-run", runs.cases().len(), runs.prove().map_err(texts)),
-    ]
+pub(super) fn proof() -> Proof {
+    proof_of(&file_kit())
+}
+
+pub(super) fn runs_proof() -> Proof {
+    proof_of(&run_kit())
 }

@@ -86,11 +86,11 @@ async fn run(args: Args) -> Result<u8, Problem> {
         return results(store, &lines);
     }
     let config = hub::Config::default()
-        .max_attempts(args.attempts)
-        .wait_limit(Duration::from_secs(24 * 60 * 60));
-    let mut config = ServerConfig::default().hub(config);
+        .with_max_attempts(args.attempts)
+        .with_wait_limit(Duration::from_secs(24 * 60 * 60));
+    let mut config = ServerConfig::default().with_hub(config);
     if let Some(store) = &store {
-        config = config.store(Some(store.clone()));
+        config = config.with_store(store.clone());
     }
     let hub = serve(args.listen, config).await;
     let hub = hub.map_err(|err| (UNUSABLE, format!("{}: {err}", args.listen)))?;

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use uap_hub_proto::id::JobId;
 use uap_hub_proto::role::hub::{JobEvent, Outcome, Verdict};
-use uap_hub_proto::transport::nats::{Config, JobQueue, QueueError};
+use uap_hub_proto::transport::nats::{JobQueue, QueueConfig, QueueError};
 use uap_hub_proto::transport::server::HubHandle;
 use ubos_common::id::IdSource;
 
@@ -40,7 +40,7 @@ pub(super) async fn work(
     inputs: mpsc::Receiver<Input>,
     lines: &Lines,
 ) -> Result<u8, Problem> {
-    let queue = JobQueue::connect(url, Config::default()).await;
+    let queue = JobQueue::connect(url, QueueConfig::default()).await;
     let queue = queue.map_err(|err| (UNUSABLE, words(url, &err)))?;
     let ids = IdSource::from_os().map_err(|err| (FAILED, err.to_string()))?;
     let mut desk = Desk {

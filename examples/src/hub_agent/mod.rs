@@ -56,9 +56,9 @@ pub fn main() -> ExitCode {
 }
 
 fn built(args: &Args) -> Result<AgentBuilder, String> {
-    let agent = work::agent(&args.name).max_sessions(args.max_sessions);
+    let agent = work::agent(&args.name).with_max_sessions(args.max_sessions);
     match &args.token_file {
-        Some(file) => Ok(agent.bearer_token(token(file)?)),
+        Some(file) => Ok(agent.with_bearer_token(token(file)?)),
         None => Ok(agent),
     }
 }

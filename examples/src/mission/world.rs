@@ -151,7 +151,7 @@ impl Mission {
             .map_err(in_words)?;
         acts.ended
             .unwrap_or_else(|| Err("the plan ended without a word".to_owned()))?;
-        let steps = runner.steps() as u64;
+        let steps = runner.graph().steps().len() as u64;
         self.made.steps.get_or_init(|| steps);
         raw(&json!({ "steps": steps }))
     }
@@ -274,11 +274,14 @@ impl World<Runner> for Acts {
         let screen = &self.mission.parts.screen;
         match output {
             Output::Dispatch {
-                ticket, act, given, ..
+                ticket,
+                act,
+                inputs,
+                ..
             } => {
                 let what = format!("act {}: {} {}", ticket.step, act.verb, act.tool);
                 screen.say(Who::Sacp, what);
-                let work = Arc::clone(&self.mission).act(act, given.to_vec());
+                let work = Arc::clone(&self.mission).act(act, inputs.to_vec());
                 return Step::start(ticket.id(), async move { (ticket, work.await) });
             }
             Output::Cancel { ticket } => return Step::Cancel(ticket.id()),

@@ -270,7 +270,11 @@ fn what_agents_of_uap_leave_behind_is_judged_by_level() {
     assert_eq!((code, said.contains("line 1")), (2, true), "{said}");
     fs::write(&file, "").unwrap();
     let (code, told, _) = conformance(&["uap-run", file.to_str().unwrap()]);
-    assert_eq!((code, told.contains("0 cases judged the peer")), (1, true), "{told}");
+    assert_eq!(
+        (code, told.contains("0 cases judged the peer")),
+        (1, true),
+        "{told}"
+    );
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn it_shows_its_token_and_comes_back() {
                 _ => Err(Denied::unauthenticated("who?")),
             }
         });
-        ServerConfig::default().authorize(Some(hook))
+        ServerConfig::default().with_authorize(hook)
     };
     let hub = a_hub(&runtime, config());
     let (url, addr) = (hub.url(), hub.local_addr());

@@ -10,16 +10,15 @@ use std::time::Duration;
 use examples::hub_agent::work;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use uap_hub_proto::conformance::agent::CASES;
 use uap_hub_proto::convert::to_struct;
 use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::agent::Event;
 use uap_hub_proto::role::hub::{Job, JobEvent, Outcome, Verdict};
 use uap_hub_proto::transport::client::AgentHandle;
-use uap_hub_proto::transport::server::stage::AgentStage;
 use uap_hub_proto::transport::server::{HubHandle, ServerConfig, serve};
 use uap_hub_proto::wire::Payload;
-use ubos_common::conformance::{Verdict as Judgement, run};
+use ubos_conformance::hub::{TestHub, agent_kit};
+use ubos_conformance::{Expectations, Verdict as Judgement};
 
 /// A script that runs, and what it says; killed when it is dropped.
 struct Python {
@@ -217,11 +216,13 @@ fn our_hub_outlives_their_agent_and_their_agent_our_hub() {
 // spec: HUB-8-1, HUB-7-1
 #[test]
 fn the_kit_finds_the_habits_of_their_agent_and_no_more() {
-    let stage = AgentStage::bind(anywhere()).unwrap();
-    let addr = stage.url().replace("http://", "");
+    let hub = TestHub::bind(anywhere()).unwrap();
+    let addr = hub.url().replace("http://", "");
     let _agent = Python::start("agent.py", &["--hub", &addr]);
-    assert!(stage.wait_for_agent(Duration::from_secs(60)));
-    let report = run(CASES, CASES.len(), |_| Ok(stage.peer()));
+    assert!(hub.wait_for_agent(Duration::from_secs(60)));
+    let kit = agent_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let report = kit.run(&expectations, |_| Ok(hub.peer()));
     let found: Vec<_> = report
         .outcomes()
         .iter()
@@ -230,8 +231,8 @@ fn the_kit_finds_the_habits_of_their_agent_and_no_more() {
         .collect();
     // It waits for the job before it speaks, and always comes back after one second.
     let habits = [
-        "acknowledges before the job comes",
-        "comes back after 1, 2 and 4 s",
+        "acknowledges before the job arrives",
+        "registers again after 1, 2 and 4 s",
     ];
     assert_eq!(found, habits, "{report}");
 }

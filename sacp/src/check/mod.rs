@@ -45,7 +45,7 @@ pub use repair::{Repair, RepairError, repair};
 #[non_exhaustive]
 pub struct Config {
     /// Steps that may be ready at the same time.
-    pub max_fan_out: usize,
+    max_fan_out: usize,
 }
 
 impl Default for Config {

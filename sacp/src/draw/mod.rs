@@ -1,4 +1,4 @@
-//! Pictures of a plan: Mermaid and DOT, with the state and time of each step.
+//! Diagrams of a plan: Mermaid and DOT, with the state and time of each step.
 //!
 //! ```
 //! use sacp::draw::{StepView, mermaid};
@@ -13,7 +13,7 @@
 //! # Ok::<(), ubos_common::json::DecodeError>(())
 //! ```
 //!
-//! Words of a plan are shown as text: whatever they hold, they end no label and begin no line.
+//! Text of a plan is escaped: it can neither end a label nor begin a line.
 
 mod dot;
 mod mermaid;
@@ -26,21 +26,21 @@ use std::collections::BTreeMap;
 
 use crate::graph::{Graph, OnError, Step};
 
-/// How far a step is.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StepState {
-    /// It has not begun.
+    /// It has not started.
     #[default]
     Waiting,
     /// It runs.
     Running,
-    /// It ended well.
+    /// It succeeded.
     Done,
-    /// It did not.
+    /// It failed.
     Failed,
-    /// It never ran, since what it waited for failed or it was not needed.
+    /// It never ran: a dependency failed, or it was not needed.
     Skipped,
-    /// It was called off.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -55,7 +55,7 @@ impl StepState {
         Self::Cancelled,
     ];
 
-    /// The word in the picture.
+    /// The word in the diagram.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -80,13 +80,13 @@ impl StepState {
     }
 }
 
-/// What is shown of a step.
+/// What a diagram shows of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepView {
-    /// How far it is.
+    /// Its state.
     pub state: StepState,
-    /// How long it took, or has taken so far.
+    /// Its duration so far.
     pub took: Option<Duration>,
 }
 
@@ -105,7 +105,7 @@ impl StepView {
     }
 }
 
-/// The words of a step: number, verb, tool, and what the view says.
+/// The label of a step: number, verb, tool, state and time.
 fn label(step: &Step, view: StepView) -> String {
     /// Characters of a verb or tool that are shown.
     const SHOWN: usize = 64;
@@ -130,14 +130,14 @@ fn label(step: &Step, view: StepView) -> String {
 struct Edge {
     from: String,
     to: String,
-    /// What it means where it is not the order.
+    /// Its label, unless it means the order.
     why: Option<&'static str>,
 }
 
-/// The nodes that are no steps, and all arrows.
+/// The auxiliary nodes, and all arrows.
 struct Arrows {
-    /// Bars where several wait for the same several: what follows a group is drawn with as many arrows as
-    /// there are steps, not with their product.
+    /// Bars between groups: a group behind another is drawn with the sum of arrows and not with their
+    /// product.
     bars: Vec<String>,
     edges: Vec<Edge>,
 }

@@ -1,8 +1,8 @@
-//! The line form: a message as a model reads and writes it, without the punctuation of JSON.
+//! The line form: a message for models, without the punctuation of JSON.
 //!
-//! It says all that the JSON form says and is read back into the same message; only the white space between
-//! the tokens of a kept value is not carried. The first line is the goal
-//! and what is short about the message; `ctx` has a line, and every act has one:
+//! It carries all that the JSON form does and reads back into the same message; only the white space between
+//! the tokens of a raw value is lost. The first line has the goal
+//! and the short members of the message; `ctx` has a line, and so has every act:
 //!
 //! ```text
 //! FIND_HOTEL #abc123 human PENDING

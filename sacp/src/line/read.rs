@@ -11,18 +11,18 @@ use crate::message::{OutFmt, State};
 use crate::tree::Node;
 use crate::v1;
 
-/// Why a text is no message in the line form.
+/// Why a text is not a message in the line form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// The form is broken.
+    /// The syntax is wrong.
     #[error("line {line} column {column}: {wanted} wanted")]
     Form {
         /// The line, from 1.
         line: usize,
         /// The character in it, from 1.
         column: usize,
-        /// What could stand there.
+        /// What is allowed there.
         wanted: &'static str,
     },
     /// More bytes than a message may have.
@@ -33,16 +33,16 @@ pub enum LineError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// The form is good, and what it says is no message.
+    /// The syntax is right, but the content is not a valid message.
     #[error(transparent)]
     Refused(#[from] DecodeError),
 }
 
-/// Reads a message. Empty lines and white space around a line are skipped; all else is as [`GRAMMAR`](super::GRAMMAR) says.
+/// Reads a message in the form of [`GRAMMAR`](super::GRAMMAR). Empty lines and white space around lines are skipped.
 ///
 /// # Errors
 ///
-/// Where the form is broken, or what [`AnyMessage::decode`] finds.
+/// The place of a syntax error, or the findings of [`AnyMessage::decode`].
 pub fn read(text: &str) -> Result<AnyMessage, LineError> {
     let limit = Limits::default().max_bytes;
     if text.len() > limit {
@@ -74,7 +74,7 @@ const fn form(line: usize, column: usize, wanted: &'static str) -> LineError {
     }
 }
 
-/// A message as far as it has been read.
+/// The message read so far.
 struct Building {
     members: Vec<(String, Node)>,
     edition: Edition,
@@ -265,7 +265,7 @@ impl<'a> Words<'a> {
         bars
     }
 
-    /// The word that begins here, without quotes; empty where none does.
+    /// The unquoted word that begins here; may be empty.
     fn bare(&self) -> &'a str {
         let rest = self.rest();
         let ends = |c: char| c.is_whitespace() || "[]{}\";".contains(c);

@@ -1,23 +1,23 @@
-//! A model's answer, with a bounded number of second chances.
+//! Asking a model, with a limited number of corrections.
 
 use super::{AnswerPolicy, read_answer};
 use crate::reply::{ErrReply, Reply};
 
-/// What follows an answer.
+/// The next step after a model's answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Turn {
-    /// It is one of the protocol.
+    /// The answer is a reply of the protocol.
     Done(Box<Reply>),
-    /// It is not: ask the model again, with this prompt.
+    /// The answer is not a reply: ask the model again, with this prompt.
     Again(String),
-    /// It is not, and the rounds are over.
+    /// The answer is not a reply, and no round is left.
     Failed(Box<ErrReply>),
 }
 
-/// Asks a model until its answer is one of the protocol, or the rounds are over.
+/// Asks a model until its answer is a reply of the protocol, or no round is left.
 ///
-/// It calls nothing itself: the host sends [`prompt`](Self::prompt) to its model, and gives what comes to
+/// It calls no model itself: the host sends [`prompt`](Self::prompt) to its model, and passes the text to
 /// [`answer`](Self::answer).
 ///
 /// Spec: SACP 13
@@ -29,7 +29,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// A bridge that lets the model mend its answer twice.
+    /// A bridge that lets the model correct its answer twice.
     #[must_use]
     pub const fn new(prompt: String) -> Self {
         Self {
@@ -39,27 +39,27 @@ impl Bridge {
         }
     }
 
-    /// Sets how often the model may mend its answer.
+    /// Sets how often the model may correct its answer.
     #[must_use]
     pub const fn with_repairs(mut self, repairs: u32) -> Self {
         self.repairs = repairs;
         self
     }
 
-    /// Sets how an answer may look.
+    /// Sets the form that an answer may have.
     #[must_use]
     pub const fn with_policy(mut self, policy: AnswerPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What the model is asked first.
+    /// The first prompt.
     #[must_use]
     pub fn prompt(&self) -> &str {
         &self.prompt
     }
 
-    /// Takes what the model wrote.
+    /// Takes the model's text.
     pub fn answer(&mut self, text: &str) -> Turn {
         let error = match read_answer(text, self.policy) {
             Ok(reply) => return Turn::Done(Box::new(reply)),
@@ -69,7 +69,7 @@ impl Bridge {
             return Turn::Failed(Box::new(error));
         }
         self.repairs -= 1;
-        // The answer itself is not repeated: whatever it holds, it must not become part of a prompt.
+        // The answer itself is not repeated, so that its text never becomes part of a prompt.
         let prompt = &self.prompt;
         let wrong = ubos_common::json::to_string(&error);
         Turn::Again(format!(

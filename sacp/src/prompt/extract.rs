@@ -1,4 +1,4 @@
-//! The one JSON object in what a model wrote.
+//! Extraction of the one JSON object in a model's text.
 
 use ubos_common::json::{Limits, Reader};
 use ubos_common::violation::Profile;
@@ -6,9 +6,9 @@ use ubos_common::violation::Profile;
 use crate::error::Code;
 use crate::reply::{ErrReply, Reply};
 
-/// How an answer may look.
+/// The form that an answer may have.
 ///
-/// Agents on the wire must send bare JSON: the others are for models.
+/// Agents on the wire must send bare JSON; the other policies are for models.
 ///
 /// Spec: SACP 4, 13
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,12 +16,12 @@ use crate::reply::{ErrReply, Reply};
 pub enum AnswerPolicy {
     /// The JSON alone, white space around it allowed.
     Bare,
-    /// Fences or prose may stand around it, as long as there is one object only.
+    /// Fences or prose may surround it, as long as there is only one object.
     #[default]
     OneObject,
 }
 
-/// Why there is no one object.
+/// Why no single object was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtractError {
@@ -33,13 +33,13 @@ pub enum ExtractError {
         /// The limit.
         limit: usize,
     },
-    /// No object at all.
+    /// There is no object.
     #[error("no JSON object in the answer")]
     None,
-    /// More than one: which is meant cannot be told.
+    /// There is more than one object.
     #[error("several JSON objects in the answer where one is wanted")]
     Several,
-    /// Something around it, where only the object is allowed.
+    /// There is text around the object, but the policy allows none.
     #[error("text around the JSON object, where only the object is allowed")]
     Around,
 }
@@ -48,7 +48,7 @@ pub enum ExtractError {
 ///
 /// # Errors
 ///
-/// None, several, or something around it that the policy does not allow.
+/// There is no object or more than one, or text around it that the policy does not allow.
 ///
 /// ```
 /// use sacp::prompt::{AnswerPolicy, ExtractError, extract};
@@ -75,7 +75,7 @@ pub fn extract(text: &str, policy: AnswerPolicy) -> Result<&str, ExtractError> {
         .map(|at| from + at)
     {
         attempts += 1;
-        // Each attempt may read to the end, so there must not be many.
+        // Each attempt may read to the end of the text, so their number is limited.
         if attempts > MAX_ATTEMPTS {
             return Err(if found.is_some() {
                 ExtractError::Several
@@ -99,7 +99,7 @@ pub fn extract(text: &str, policy: AnswerPolicy) -> Result<&str, ExtractError> {
     Ok(object)
 }
 
-/// Reads what a model wrote as an answer of the protocol.
+/// Reads a model's text as a reply of the protocol.
 ///
 /// # Errors
 ///
@@ -115,14 +115,14 @@ pub fn read_answer(text: &str, policy: AnswerPolicy) -> Result<Reply, ErrReply> 
     })
 }
 
-/// The object at the beginning of a text, if a whole one stands there.
+/// The complete object at the beginning of a text.
 fn object_at(text: &str) -> Option<&str> {
     let mut reader = Reader::new(text.as_bytes(), &Limits::default(), Profile::Lenient).ok()?;
     reader.skip().ok()?;
     text.get(..reader.offset_here())
 }
 
-/// Places where an object is looked for.
+/// The most places to look for an object.
 const MAX_ATTEMPTS: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The texts that are written for models.
+//! Prompts.
 
 use core::fmt::Write as _;
 use std::borrow::Cow;
@@ -8,12 +8,12 @@ use ubos_common::json::RawBuf;
 use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::{AgentRecord, Registry};
-use crate::runner::Given;
+use crate::runner::StepInputs;
 
-/// The version of [`RULES`]: it changes when a word of them does.
+/// The version of [`RULES`]; it changes with every edit of them.
 pub const RULES_VERSION: &str = "sacp-rules/1";
 
-/// What a model must know of the protocol, in our words.
+/// The rules of the protocol for a model.
 ///
 /// Spec: SACP 7
 pub const RULES: &str = "\
@@ -32,10 +32,10 @@ UNKNOWN_TOOL or VERB_TOOL_MISMATCH.
 - With `test_mode` nothing is called: say what would be done.
 ";
 
-/// The order that follows the rules unless a host wants it otherwise.
+/// The instruction after the rules, unless a host chooses another.
 const REJECT: &str = "- Whatever is not such a message is answered with ERR and MALFORMED_MESSAGE, and nothing is done.\n";
 
-/// Who a model is to be.
+/// The role of a model.
 ///
 /// Spec: SACP 13
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,18 +43,18 @@ const REJECT: &str = "- Whatever is not such a message is answered with ERR and 
 pub struct AgentRole {
     /// Its name.
     pub name: String,
-    /// The verbs that it carries out.
+    /// Its verbs.
     pub verbs: Vec<String>,
-    /// The tools that it has.
+    /// Its tools.
     pub tools: Vec<String>,
-    /// Whether it may pass acts on to others; one that may not runs only acts whose verb and tool are its own.
+    /// Whether it may delegate acts; otherwise it runs only acts with its own verbs and tools.
     pub delegates: bool,
-    /// Whether it answers what is no message of the protocol.
+    /// Whether it answers text that is not a message of the protocol.
     pub takes_other_input: bool,
 }
 
 impl AgentRole {
-    /// A role that does not delegate and rejects what is no message.
+    /// A role that does not delegate and rejects text that is not a message.
     #[must_use]
     pub fn new<'a>(
         name: &str,
@@ -70,21 +70,21 @@ impl AgentRole {
         }
     }
 
-    /// Lets it pass acts on to others.
+    /// Lets it delegate acts.
     #[must_use]
     pub const fn delegating(mut self) -> Self {
         self.delegates = true;
         self
     }
 
-    /// Lets it answer what is no message of the protocol.
+    /// Lets it answer text that is not a message of the protocol.
     #[must_use]
     pub const fn taking_other_input(mut self) -> Self {
         self.takes_other_input = true;
         self
     }
 
-    /// Whether an act is its own.
+    /// Whether an act has one of its verbs and tools.
     #[must_use]
     pub fn owns(&self, act: &Act) -> bool {
         self.verbs.contains(&act.verb) && self.tools.contains(&act.tool)
@@ -103,10 +103,10 @@ impl From<&AgentRecord> for AgentRole {
     }
 }
 
-/// The prompt for an agent that is to act on a message.
+/// The prompt for an agent that acts on a message.
 ///
-/// Text inside the message cannot end its section: JSON has no line that begins with the marks of one, and names from
-/// elsewhere are written on one line.
+/// Text inside the message cannot end its section: no line of JSON begins with the marks of a section, and foreign
+/// names are written on one line.
 ///
 /// Spec: SACP 7, 13
 #[must_use]
@@ -122,16 +122,16 @@ pub fn agent_prompt(role: &AgentRole, message: &Message) -> String {
     text
 }
 
-/// The prompt for an agent that is to carry out one act, with the outputs that it is given.
+/// The prompt for an agent that carries out one act, with the inputs of the act.
 ///
 /// Spec: SACP 7
 #[must_use]
-pub fn act_prompt(role: &AgentRole, message: &Message, act: &Act, given: &Given) -> String {
+pub fn act_prompt(role: &AgentRole, message: &Message, act: &Act, inputs: &StepInputs) -> String {
     let mut text = head(role);
     section(&mut text, "Act");
     let _ = writeln!(text, "{}", one_line(&ubos_common::json::to_vec(act)));
     section(&mut text, "Outputs of the acts before it");
-    for (step, output) in given.iter() {
+    for (step, output) in inputs.iter() {
         let _ = writeln!(text, "{step}: {}", one_line(output.as_str().as_bytes()));
     }
     section(&mut text, "Message Input");
@@ -144,7 +144,7 @@ pub fn act_prompt(role: &AgentRole, message: &Message, act: &Act, given: &Given)
     text
 }
 
-/// The prompt for a planner: complete a plan with what is registered.
+/// The prompt for a planner: completes a plan with registered verbs and tools.
 ///
 /// Spec: SACP 7, 9
 #[must_use]
@@ -162,7 +162,7 @@ pub fn planner_prompt(message: &Message, registry: &dyn Registry, agents: &[&str
     text
 }
 
-/// The prompt for an interface: a person's words become a message.
+/// The prompt for an interface: turns a person's words into a message.
 ///
 /// Spec: SACP 7, 10
 #[must_use]
@@ -275,7 +275,7 @@ fn words(words: &[String]) -> String {
     quoted.join(", ")
 }
 
-/// A name or description from elsewhere: as it is where that is harmless, else as a JSON string, which has no line ends.
+/// A foreign name or description: unchanged if it is harmless, else as a JSON string, which has no line ends.
 fn quoted(text: &str) -> Cow<'_, str> {
     let plain = |c: char| !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '"' | '`');
     if text.chars().all(plain) && !text.trim_start().starts_with(['#', '-']) {

@@ -1,23 +1,23 @@
-//! What changed in a registry, for those who keep something that depends on it.
+//! The changes of a registry, for caches that depend on it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// One change. Its revision is the registry's right after it.
+/// A change, with the revision of the registry after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
     /// Counts every change from 1.
     pub revision: u64,
-    /// What sort of entry.
+    /// The kind of entry.
     pub subject: Subject,
     /// Its name.
     pub name: Arc<str>,
-    /// The version it has now, where it states one.
+    /// Its new version, if it has one.
     pub version: Option<String>,
 }
 
-/// What a change is about.
+/// The subject of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Subject {
@@ -37,17 +37,17 @@ pub enum Subject {
     Health,
 }
 
-/// What changed since a revision.
+/// The changes since a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Changes {
-    /// All of it, oldest first.
+    /// All changes, oldest first.
     All(Vec<Change>),
-    /// More than is remembered: look at everything anew.
+    /// The revision is too old: read the registry anew.
     TooOld,
 }
 
-/// The newest changes, up to a bound; older ones are forgotten.
+/// The newest changes, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     newest: VecDeque<Change>,
@@ -88,5 +88,5 @@ impl Journal {
     }
 }
 
-/// Changes that are remembered.
+/// The number of changes that are kept.
 const KEPT: usize = 1024;

@@ -1,19 +1,19 @@
-//! What is registered: verbs, tools, agents.
+//! Records of verbs, tools and agents.
 
 use ubos_common::json::RawBuf;
 
 ubos_common::wire! {
-    /// What can be done.
+    /// A verb.
     ///
     /// Spec: SACP 10
     pub struct VerbDef {
         /// Its name in plans.
         required name: String = "name", "SACP-10-1";
-        /// What it does.
+        /// Its description.
         required description: String = "description", "SACP-10-1";
-        /// Names of what it needs, or `{name, type}`.
+        /// Its inputs: names, or `{name, type}`.
         required inputs: Vec<RawBuf> = "inputs", "SACP-10-1";
-        /// What it gives.
+        /// Its outputs.
         required outputs: RawBuf = "outputs", "SACP-10-1";
         /// Other names for it in plans.
         optional aliases: Vec<String> = "aliases", "SACP-10-1";
@@ -21,47 +21,47 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// With what it can be done.
+    /// A tool.
     ///
     /// Spec: SACP 10
     pub struct ToolDef {
         /// Its name in plans.
         required id: String = "id", "SACP-10-1";
-        /// What it offers.
+        /// Its description.
         required description: String = "description", "SACP-10-1";
-        /// The verbs that it works with.
+        /// The verbs that it supports.
         required supported_verbs: Vec<String> = "supported_verbs", "SACP-10-1";
-        /// Where it is reached.
+        /// Its interface.
         optional interface: String = "interface", "SACP-10-1";
     }
 }
 
 ubos_common::wire! {
-    /// Who does it.
+    /// An agent.
     ///
     /// Spec: SACP 11
     pub struct AgentRecord {
         /// Its name; registering the same name again replaces it.
         required agent_name: String = "agent_name", "SACP-11-1";
-        /// The verbs that it carries out.
+        /// Its verbs.
         required supported_verbs: Vec<String> = "supported_verbs", "SACP-11-1";
-        /// The tools that it has.
+        /// Its tools.
         required supported_tools: Vec<String> = "supported_tools", "SACP-11-1";
-        /// What it needs.
+        /// Its inputs.
         required inputs: Vec<String> = "inputs", "SACP-11-1";
-        /// What it gives.
+        /// Its outputs.
         required outputs: Vec<String> = "outputs", "SACP-11-1";
-        /// What it is good for.
+        /// Its description.
         required description: String = "description", "SACP-11-1";
-        /// Labels.
+        /// Its tags.
         optional tags: Vec<String> = "tags", "SACP-11-1";
-        /// Its place in the space of meanings: finite numbers, of one length for all agents.
+        /// Its vector: finite numbers, of one length for all agents.
         optional embedding: Vec<f64> = "embedding", "SACP-11-1";
         /// Reference to its API or function.
         optional tool_interface: String = "tool.interface", "SACP-11-1";
-        /// How far it is to be relied on; more is better.
+        /// Its confidence; more is better.
         optional confidence_score: f64 = "confidence_score", "SACP-11-1";
-        /// Where it runs.
+        /// Its location.
         optional agent_location: String = "agent_location", "SACP-11-1";
         /// Version of its definition.
         optional version: String = "version", "SACP-11-1";
@@ -69,7 +69,7 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// An agent's place in the space of meanings, published apart from its record.
+    /// An agent's vector, published apart from its record.
     ///
     /// Spec: SACP 12
     pub struct EmbeddingRecord {
@@ -77,7 +77,7 @@ ubos_common::wire! {
         required agent: String = "agent", "SACP-12-1";
         /// Finite numbers, of one length for all agents.
         required embedding: Vec<f64> = "embedding", "SACP-12-1";
-        /// What it was made of.
+        /// The text that it was made from.
         required description: String = "description", "SACP-12-1";
     }
 }

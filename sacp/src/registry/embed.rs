@@ -1,6 +1,6 @@
-//! Texts to vectors.
+//! Embeddings of texts.
 
-/// Places texts in a space where nearness is likeness of meaning.
+/// Maps texts to vectors, so that texts of similar meaning are near.
 ///
 /// Deterministic: the same text has the same vector. Every vector has [`dimension`](Self::dimension) numbers.
 ///
@@ -9,14 +9,14 @@ pub trait Embedder {
     /// The length of its vectors.
     fn dimension(&self) -> usize;
 
-    /// The vector of a text; `None` where there is nothing to place.
+    /// The vector of a text; `None` if the text has no word.
     fn embed(&self, text: &str) -> Option<Vec<f32>>;
 }
 
-/// Counts the words and the groups of letters of a text, without a model.
+/// An embedding by words and letter trigrams, without a model.
 ///
-/// It finds likeness of words (`price`, `prices`, `pricing`), not of meaning: enough for small registries and for
-/// tests, and the same on every machine.
+/// It finds similar words (`price`, `prices`, `pricing`), not similar meanings: enough for small registries and
+/// tests, and identical on every machine.
 ///
 /// ```
 /// use sacp::registry::{Embedder, NGrams};
@@ -60,7 +60,7 @@ impl NGrams {
         let hash = gram.iter().fold(FNV_OFFSET, |hash, letter| {
             (hash ^ u64::from(u32::from(*letter))).wrapping_mul(FNV_PRIME)
         });
-        // The low bits choose the place, a high one the sign: what collides cancels out on the average.
+        // The low bits choose the place, a high bit the sign, so that collisions cancel out on average.
         let place = usize::try_from(hash % self.dimension as u64).unwrap_or(0);
         let sign = if hash >> 63 == 0 { weight } else { -weight };
         if let Some(slot) = vector.get_mut(place) {

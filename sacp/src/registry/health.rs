@@ -1,14 +1,14 @@
-//! How agents are, apart from what they are.
+//! The health of agents, apart from their records.
 
-/// How an agent is. Ordered: the better comes first.
+/// The health of an agent. The better is the lesser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Health {
-    /// It does its work.
+    /// It works.
     #[default]
     Healthy,
-    /// It works, and others are preferred.
+    /// It works, but others are preferred.
     Degraded,
-    /// It gets nothing.
+    /// It gets no acts.
     Unhealthy,
 }

@@ -1,4 +1,4 @@
-//! Agents by a word, best first.
+//! Indexes of agents, best first.
 
 use core::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::AgentRecord;
 
-/// An agent's place among others: by confidence (absent last), then by name.
+/// The rank of an agent: by confidence (absent last), then by name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rank {
     confidence: Option<f64>,
@@ -49,7 +49,7 @@ pub(super) fn by_confidence(a: Option<f64>, b: Option<f64>) -> Ordering {
 /// Agents, best first.
 pub(super) type Ranked = BTreeMap<Rank, Arc<AgentRecord>>;
 
-/// Agents by word. The maps' own order never reaches an answer.
+/// Agents by word. The order of the map never reaches an answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index(HashMap<String, Ranked>);
 
@@ -77,7 +77,7 @@ impl Index {
     }
 }
 
-/// Every index that a query may begin with.
+/// The indexes that a query can start from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Indexes {
     pub(super) verbs: Index,
@@ -134,7 +134,7 @@ impl Indexes {
         }
     }
 
-    /// The plain indexes, each with the words that an agent stands under.
+    /// The simple indexes, each with the words of an agent.
     fn by_words<'a>(&mut self, agent: &'a AgentRecord) -> [(&mut Index, Vec<&'a str>); 4] {
         let words = |list: &'a [String]| list.iter().map(String::as_str).collect();
         [

@@ -1,4 +1,4 @@
-//! The registry in memory.
+//! The default registry.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::limits::MAX_REGISTERED;
 
 /// A registry in memory.
 ///
-/// An agent may be held for a time only: see [`MemoryRegistry::add_for`] and [`MemoryRegistry::expire`].
+/// An agent can have a lease: see [`MemoryRegistry::add_for`] and [`MemoryRegistry::expire`].
 ///
 /// Spec: SACP 11
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ pub struct MemoryRegistry {
     leases: BTreeMap<String, Lease>,
     due: BTreeSet<(Mono, String)>,
     journal: Journal,
-    /// Tools by what their names look like.
+    /// Tools by the look of their names.
     looks: BTreeSet<(String, String)>,
 }
 
@@ -42,31 +42,31 @@ struct Lease {
 }
 
 impl MemoryRegistry {
-    /// Counts every change: two equal revisions mean that nothing happened between.
+    /// The number of changes so far.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.journal.revision()
     }
 
-    /// What changed after a revision. The newest 1,024 changes are remembered.
+    /// The changes after a revision. The newest 1,024 are kept.
     #[must_use]
     pub fn changes_since(&self, revision: u64) -> Changes {
         self.journal.since(revision)
     }
 
-    /// Agents that are held.
+    /// The number of agents.
     #[must_use]
     pub fn len(&self) -> usize {
         self.agents.len()
     }
 
-    /// Whether no agent is held.
+    /// Whether there is no agent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.agents.is_empty()
     }
 
-    /// Adds or replaces an agent that is removed unless it is [renewed](Self::renew) within `lasts`.
+    /// Adds or replaces an agent with a lease: it is removed unless it is [renewed](Self::renew) within `lasts`.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl MemoryRegistry {
         Ok(())
     }
 
-    /// An agent said that it is there: its time begins anew. Gives whether it is held for a time.
+    /// Renews the lease of an agent; returns whether it has one.
     pub fn renew(&mut self, now: Now, name: &str) -> bool {
         let Some(Lease { lasts, .. }) = self.leases.get(name).copied() else {
             return false;
@@ -92,7 +92,7 @@ impl MemoryRegistry {
         true
     }
 
-    /// Removes the agents whose time is over; gives their names.
+    /// Removes the agents whose lease has run out; returns their names.
     pub fn expire(&mut self, now: Now) -> Vec<String> {
         let mut gone = Vec::new();
         while let Some((until, _)) = self.due.first() {
@@ -110,17 +110,17 @@ impl MemoryRegistry {
         gone
     }
 
-    /// When [`expire`](Self::expire) has something to do next.
+    /// When [`expire`](Self::expire) is due next.
     #[must_use]
     pub fn expires_next(&self) -> Option<Mono> {
         self.due.first().map(|(until, _)| *until)
     }
 
-    /// Says how an agent is. The catalogue stays as it is.
+    /// Sets the health of an agent. Its record is unchanged.
     ///
     /// # Errors
     ///
-    /// Nobody of that name.
+    /// No agent has this name.
     pub fn set_health(&mut self, name: &str, health: Health) -> Result<(), RegistryError> {
         self.known(name)?;
         let before = match health {
@@ -148,7 +148,7 @@ impl MemoryRegistry {
             })
     }
 
-    /// Removes an agent and all that is known of it.
+    /// Removes an agent with its indexes, vector, health and lease.
     fn take(&mut self, name: &str) -> bool {
         let Some(agent) = self.agents.remove(name) else {
             return false;
@@ -162,7 +162,7 @@ impl MemoryRegistry {
         true
     }
 
-    /// The names under which a verb may stand in records: itself, and what the library calls it.
+    /// The names of a verb in records: its own and its aliases.
     fn verb_names<'a>(&'a self, verb: &'a str) -> Vec<&'a str> {
         let canonical = self.aliases.get(verb).map_or(verb, String::as_str);
         match self.verbs.get(canonical) {
@@ -171,7 +171,7 @@ impl MemoryRegistry {
         }
     }
 
-    /// The agents under a verb and perhaps a tool, whatever name of the verb they were registered with.
+    /// The agents for a verb and perhaps a tool, under all names of the verb.
     fn under_verb(&self, verb: &str, tool: Option<&str>) -> Vec<Arc<AgentRecord>> {
         let list = |name: &&str| match tool {
             Some(tool) => self.indexes.pair(name, tool),
@@ -188,7 +188,7 @@ impl MemoryRegistry {
         }
     }
 
-    /// The shortest list that has every agent that a query without a verb can mean.
+    /// The shortest index list that contains every match of a query without a verb.
     fn shortest(&self, query: &Query) -> Option<Vec<&Ranked>> {
         let one = [
             query.tool.as_ref().map(|tool| self.indexes.tools.get(tool)),
@@ -268,7 +268,7 @@ impl Registry for MemoryRegistry {
     }
 
     fn look_alike(&self, name: &str) -> Option<Arc<str>> {
-        let look = crate::spawn::looks(name);
+        let look = super::looks::looks(name);
         let mut names = self.looks.range((look.clone(), String::new())..);
         let other = names.find(|(_, other)| other != name)?;
         (other.0 == look).then(|| other.1.as_str().into())
@@ -308,7 +308,7 @@ impl Registry for MemoryRegistry {
         room(&self.tools, &tool.id)?;
         self.journal.note(Subject::Tool, &tool.id, None);
         self.looks
-            .insert((crate::spawn::looks(&tool.id), tool.id.clone()));
+            .insert((super::looks::looks(&tool.id), tool.id.clone()));
         self.tools.insert(tool.id.clone(), Arc::new(tool));
         Ok(())
     }
@@ -328,7 +328,7 @@ impl Registry for MemoryRegistry {
             .map(|vector| self.vectors.sound(&vector));
         let vector = vector.transpose()?;
         let name = agent.agent_name.clone();
-        // How it is stands apart from what it is: a new record changes the catalogue alone.
+        // Health is separate from the record: a new record keeps it.
         let health = self.health.get(&name).copied();
         self.take(&name);
         if let Some(health) = health {
@@ -375,7 +375,7 @@ fn room<V>(map: &BTreeMap<String, V>, name: &str) -> Result<(), RegistryError> {
     Ok(())
 }
 
-/// Numbers of the wire in the width that is kept; what does not fit becomes an infinity, and is refused as one.
+/// Numbers in the width that is kept. One that does not fit becomes an infinity, which is refused.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "rounded to the width that is kept"

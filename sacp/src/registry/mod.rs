@@ -1,7 +1,7 @@
-//! Verbs, tools and agents: who can do what, and who is best at it.
+//! Registries of verbs, tools and agents.
 //!
 //! ```text
-//! Registry       the trait: an orchestrator asks it, and a shared one can take the default's place
+//! Registry       the trait that an orchestrator uses
 //! MemoryRegistry the default: ranked indexes, exact similarity, leases and health, a list of changes
 //! Shared         a handle on one registry for several threads
 //! Embedder       texts to vectors; NGrams is the one that ships
@@ -27,6 +27,7 @@ mod defs;
 mod embed;
 mod health;
 mod index;
+mod looks;
 mod memory;
 mod query;
 mod shared;
@@ -44,22 +45,22 @@ pub use memory::MemoryRegistry;
 pub use query::{Matches, Query, QueryMessage, Similar, answer, best_for_goal};
 pub use shared::Shared;
 
-/// What an orchestrator asks of a registry. A trait, so that a shared or remote one can take the default's place.
+/// A registry of verbs, tools and agents. A trait, so that a shared or remote one can replace the default.
 ///
 /// Spec: SACP 11
 pub trait Registry {
-    /// The verb of that name or alias.
+    /// The verb with this name or alias.
     fn verb(&self, name: &str) -> Option<Arc<VerbDef>>;
 
-    /// The tool of that name.
+    /// The tool with this name.
     fn tool(&self, id: &str) -> Option<Arc<ToolDef>>;
 
-    /// The agent of that name.
+    /// The agent with this name.
     fn agent(&self, name: &str) -> Option<Arc<AgentRecord>>;
 
     /// Agents that carry out a verb with a tool, best first: by confidence (absent last), then by name.
     ///
-    /// This is the catalogue: agents that are not well stand in it too. [`Registry::ready_for`] leaves them out.
+    /// It includes unhealthy agents; [`Registry::ready_for`] leaves them out.
     fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>>;
 
     /// Agents that meet every member of a query, best first.
@@ -69,7 +70,7 @@ pub trait Registry {
     ///
     /// # Errors
     ///
-    /// A vector of another length, with an infinity or NaN, or of zeros alone.
+    /// The vector has another length, an infinity or NaN, or only zeros.
     fn similar(
         &self,
         vector: &[f32],
@@ -77,17 +78,17 @@ pub trait Registry {
         threshold: f32,
     ) -> Result<Vec<Similar>, RegistryError>;
 
-    /// The cosine of an agent's vector and another of the same length, where both point somewhere.
+    /// The cosine of an agent's vector and another of the same length.
     fn cosine(&self, _name: &str, _vector: &[f32]) -> Option<f32> {
         None
     }
 
-    /// How an agent is; one that nobody reported is healthy.
+    /// The health of an agent; without a report it is healthy.
     fn health(&self, _name: &str) -> Health {
         Health::Healthy
     }
 
-    /// Agents for a pair that are well: healthy before degraded, unhealthy left out.
+    /// Agents for a pair, without unhealthy ones, healthy before degraded.
     fn ready_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>> {
         let mut agents = self.agents_for(verb, tool);
         agents.retain(|agent| self.health(&agent.agent_name) != Health::Unhealthy);
@@ -95,7 +96,7 @@ pub trait Registry {
         agents
     }
 
-    /// The name of a registered tool that this one could be mistaken for, and is not. The default knows none.
+    /// The name of another registered tool that this one could be mistaken for. The default implementation finds none.
     fn look_alike(&self, _name: &str) -> Option<Arc<str>> {
         None
     }
@@ -125,10 +126,10 @@ pub trait Registry {
     ///
     /// # Errors
     ///
-    /// Nobody of that name, or a vector of another length, with an infinity or NaN, or of zeros alone.
+    /// No agent has this name, or the vector has another length, an infinity or NaN, or only zeros.
     fn set_embedding(&mut self, embedding: &EmbeddingRecord) -> Result<(), RegistryError>;
 
-    /// Removes an agent; gives whether there was one.
+    /// Removes an agent; returns whether it was registered.
     fn remove_agent(&mut self, name: &str) -> bool;
 }
 
@@ -136,7 +137,7 @@ pub trait Registry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// The bound on entries of one sort is reached.
+    /// The limit on entries of one kind is reached.
     #[error("the registry holds {limit} entries of this sort, and no more")]
     Full {
         /// The bound.
@@ -150,7 +151,7 @@ pub enum RegistryError {
     AliasTaken {
         /// The alias.
         alias: String,
-        /// Whose it is.
+        /// The verb that it belongs to.
         verb: String,
     },
     /// No agent has that name.
@@ -159,7 +160,7 @@ pub enum RegistryError {
         /// The name.
         agent: String,
     },
-    /// A vector of another length than those that are held.
+    /// The vector has another length than the registered ones.
     #[error("a vector of {seen} numbers where {wanted} are wanted")]
     Dimension {
         /// Its length.
@@ -167,10 +168,10 @@ pub enum RegistryError {
         /// The length of all others.
         wanted: usize,
     },
-    /// A vector or a confidence with an infinity or NaN.
+    /// A vector or a confidence has an infinity or NaN.
     #[error("a number that is not finite")]
     NotFinite,
-    /// A vector of zeros points nowhere.
+    /// The vector has only zeros.
     #[error("a vector of zeros")]
     ZeroVector,
 }

@@ -1,4 +1,4 @@
-//! Questions to a registry, and its answers on the wire.
+//! Queries to a registry, and its answers on the wire.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::index::{by_confidence, last_part};
 use super::{AgentRecord, Embedder, Registry, RegistryError};
 
 ubos_common::wire! {
-    /// Which agents are looked for: those that meet every member that is given.
+    /// A query for agents: a match meets every member that is present.
     ///
     /// Spec: SACP 11
     pub struct Query {
@@ -16,36 +16,36 @@ ubos_common::wire! {
         optional verb: String = "verb", "SACP-11-2";
         /// A tool.
         optional tool: String = "tool", "SACP-11-2";
-        /// Inputs, each equal to one of the agent's, or to its last dotted part: `history` is met by `ctx.history`.
+        /// Inputs, each equal to one of the agent's, or to its last dotted part: `ctx.history` matches `history`.
         optional inputs: Vec<String> = "inputs", "SACP-11-2";
         /// One of its outputs.
         optional output_type: String = "output_type", "SACP-11-2";
-        /// Labels, all of which it has.
+        /// Tags, all of which it has.
         optional tags: Vec<String> = "tags", "SACP-11-2";
     }
 }
 
 ubos_common::wire! {
-    /// A question as it stands on the wire.
+    /// A query on the wire.
     ///
     /// Spec: SACP 11
     pub struct QueryMessage {
-        /// What is looked for.
+        /// The query.
         required query: Query = "query", "SACP-11-2";
     }
 }
 
-/// An answer as it stands on the wire: agents, best first.
+/// An answer on the wire: agents, best first.
 ///
 /// Spec: SACP 11
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Matches {
-    /// The agents, best first; none is an answer, too.
+    /// The agents, best first; may be empty.
     pub matches: Vec<Arc<AgentRecord>>,
 }
 
-/// An agent and how near it is.
+/// An agent and its similarity.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Similar {
@@ -56,7 +56,7 @@ pub struct Similar {
 }
 
 impl Similar {
-    /// An agent and how near it is.
+    /// An agent and its similarity.
     #[must_use]
     pub const fn new(agent: Arc<AgentRecord>, cosine: f32) -> Self {
         Self { agent, cosine }
@@ -98,14 +98,14 @@ impl Query {
         self
     }
 
-    /// Asks for labels.
+    /// Asks for tags.
     #[must_use]
     pub fn with_tags<'a>(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
         self.tags = Some(tags.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// Whether an agent meets what is asked besides the verb, whose aliases only the registry knows.
+    /// Whether an agent meets the query apart from its verb, whose aliases only the registry knows.
     pub(super) fn is_met_by(&self, agent: &AgentRecord) -> bool {
         let has = |list: &[String], word: &String| list.contains(word);
         let tool = self
@@ -139,8 +139,8 @@ impl Write for Matches {
     }
 }
 
-/// Answers a question: by the members that are given, best first; equals in confidence by their nearness to the
-/// question's words where an embedder and vectors are there.
+/// Answers a query, best first. With an embedder, agents of equal confidence are ordered by the similarity of their
+/// vectors to the words of the query.
 ///
 /// Spec: SACP 11
 #[must_use]
@@ -163,11 +163,11 @@ pub fn answer(registry: &dyn Registry, query: &Query, embedder: Option<&dyn Embe
     Matches { matches }
 }
 
-/// The agents whose vectors lie nearest to a goal's text, nearest first: what is asked where no verb and tool match.
+/// The agents whose vectors are nearest to a goal's text, nearest first: for goals without a matching verb and tool.
 ///
 /// # Errors
 ///
-/// The embedder's vectors have another length than those that are registered.
+/// The embedder's vectors have another length than the registered ones.
 ///
 /// Spec: SACP 12
 pub fn best_for_goal(

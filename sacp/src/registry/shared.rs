@@ -8,7 +8,7 @@ use super::{
 
 /// A handle on one registry: clones see the same entries.
 ///
-/// Answers are shared records, so no lock is held while they are used.
+/// Answers are shared records, so no lock is held while they are in use.
 #[derive(Debug, Default)]
 pub struct Shared<R>(Arc<RwLock<R>>);
 

@@ -1,4 +1,4 @@
-//! Vectors of one length side by side in memory, and the exact nearest of them.
+//! Vectors of one length in one block of memory, and an exact search for the nearest.
 
 use core::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,11 +16,11 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
-    /// The vector with norm 1, if it is one of ours.
+    /// The vector scaled to norm 1, if it fits the others.
     ///
     /// # Errors
     ///
-    /// Another length than the rows that are held, a number that is not finite, zeros alone.
+    /// The vector has another length than the rows, a number that is not finite, or only zeros.
     pub(super) fn sound(&self, vector: &[f32]) -> Result<Vec<f32>, RegistryError> {
         if !self.names.is_empty() && vector.len() != self.dimension {
             return Err(RegistryError::Dimension {
@@ -71,7 +71,7 @@ impl Vectors {
 
     /// The nearest rows, nearest first, equals by name; none below the threshold.
     ///
-    /// Every row is looked at: the answer is exact.
+    /// It reads every row: the answer is exact.
     pub(super) fn nearest(
         &self,
         unit: &[f32],
@@ -86,7 +86,7 @@ impl Vectors {
         let mut floor = threshold;
         for (row, name) in self.rows.chunks_exact(self.dimension).zip(&self.names) {
             let cosine = product(row, unit);
-            // A threshold that is no number lets nothing through.
+            // A NaN threshold matches nothing.
             if cosine < floor || floor.is_nan() {
                 continue;
             }
@@ -104,7 +104,7 @@ impl Vectors {
     }
 }
 
-/// A row that may be among the nearest. The greatest is the worst, so that a heap gives it up first.
+/// A candidate row. The greatest is the farthest, so that the heap pops it first.
 struct Near<'a> {
     cosine: f32,
     name: &'a Arc<str>,
@@ -137,12 +137,12 @@ impl Eq for Near<'_> {}
 ///
 /// # Errors
 ///
-/// A number that is not finite, or zeros alone.
+/// A number is not finite, or all are zero.
 pub(super) fn unit(vector: &[f32]) -> Result<Vec<f32>, RegistryError> {
     if vector.iter().any(|x| !x.is_finite()) {
         return Err(RegistryError::NotFinite);
     }
-    // In twice the width, no square of a single number is lost or too large.
+    // In twice the width, no square of a number underflows or overflows.
     let square: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
     if square == 0.0 {
         return Err(RegistryError::ZeroVector);
@@ -159,8 +159,8 @@ pub(super) fn unit(vector: &[f32]) -> Result<Vec<f32>, RegistryError> {
     Ok(scaled)
 }
 
-/// The sum of products, in lanes that the compiler turns into vector instructions: one running sum would bind it
-/// to one addition after the other.
+/// The sum of products, in lanes that the compiler turns into vector instructions: with one running sum, each
+/// addition would wait for the one before.
 pub(super) fn product(a: &[f32], b: &[f32]) -> f32 {
     const LANES: usize = 16;
     let (a_lanes, a_rest) = a.as_chunks::<LANES>();

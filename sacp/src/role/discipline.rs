@@ -1,62 +1,65 @@
-//! Output discipline: who may answer in prose, and what everybody else must send.
+//! Output discipline: which answers may be prose, and which must be structured.
 
 use crate::error::Code;
 use crate::reply::{ErrReply, Reply};
 
-/// An answer that was let in.
+/// An admitted answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Admitted {
-    /// An answer of the protocol.
+    /// A reply of the protocol.
     Structured(Box<Reply>),
-    /// Prose, from one who may write it.
+    /// Prose, from an agent that may write it.
     Prose(String),
 }
 
-/// Whether an agent may answer in prose.
+/// The form that an agent's answer may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Voice {
-    /// It answers with a JSON object.
+pub enum AnswerForm {
+    /// A JSON object.
     Structured,
-    /// An Interface, a Formatter, or an agent that was told `out_fmt` human.
-    MaySpeak,
+    /// A JSON object or prose: for an Interface, a Formatter, or an agent that was asked for `out_fmt` human.
+    Prose,
 }
 
-/// Lets an answer in, or refuses it.
+/// Admits or refuses an agent's answer.
 ///
-/// An agent on the wire sends bare JSON. What is an object and no answer of the protocol is refused whoever sent it.
+/// Agents send bare JSON. A JSON object must be a reply of the protocol, whatever the form.
 ///
 /// # Errors
 ///
-/// [`Code::OutFmtViolation`] for prose from one who may not write it, and for JSON that is no object; what is wrong with an
-/// object that is no answer.
+/// [`Code::OutFmtViolation`] for prose where a structured answer is required, and for JSON that is not an object; the
+/// code of the fault for an object that is not a reply.
 ///
 /// ```
 /// use sacp::Code;
-/// use sacp::role::{Voice, admit};
+/// use sacp::role::{AnswerForm, admit};
 ///
-/// assert_eq!(admit(b"It rains.", Voice::Structured).unwrap_err().code, Code::OutFmtViolation);
-/// assert!(admit(b"It rains.", Voice::MaySpeak).is_ok());
+/// assert_eq!(admit(b"It rains.", AnswerForm::Structured).unwrap_err().code, Code::OutFmtViolation);
+/// assert!(admit(b"It rains.", AnswerForm::Prose).is_ok());
 /// ```
 ///
 /// Spec: SACP 4
 // impl: SACP-4-1
-pub fn admit(answer: &[u8], voice: Voice) -> Result<Admitted, ErrReply> {
+pub fn admit(answer: &[u8], form: AnswerForm) -> Result<Admitted, ErrReply> {
     let text = core::str::from_utf8(answer)
-        .map_err(|_| ErrReply::new(Code::OutFmtViolation, "an answer that is no UTF-8 text"))?;
+        .map_err(|_| ErrReply::new(Code::OutFmtViolation, "the answer is not UTF-8 text"))?;
     if text.trim_start().starts_with('{') {
         return Reply::decode(answer)
             .map(|reply| Admitted::Structured(Box::new(reply)))
             .map_err(|refused| match crate::validate::answer(&refused) {
                 Reply::Err(error) => error,
-                _ => ErrReply::new(Code::MalformedMessage, "no answer of the protocol"),
+                _ => ErrReply::new(
+                    Code::MalformedMessage,
+                    "the object is not a reply of the protocol",
+                ),
             });
     }
-    match voice {
-        Voice::MaySpeak => Ok(Admitted::Prose(text.to_owned())),
-        Voice::Structured => {
-            let what = "an answer that is no JSON object, from an agent that was not told to write for a person";
+    match form {
+        AnswerForm::Prose => Ok(Admitted::Prose(text.to_owned())),
+        AnswerForm::Structured => {
+            let what = "the answer is prose, but must be a JSON object: this agent was not asked for out_fmt human";
             Err(ErrReply::new(Code::OutFmtViolation, what))
         }
     }

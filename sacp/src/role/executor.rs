@@ -1,11 +1,10 @@
-//! An executor that has its acts in the same process.
+//! An executor whose acts are functions in this process.
 
 use core::fmt;
 use std::collections::BTreeMap;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::Now;
 
 use super::Executor;
@@ -14,11 +13,11 @@ use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::KNOWN_VERBS;
 use crate::reply::{ErrReply, Reply};
-use crate::runner::{Cause, Config, Given, Input, Output, Runner};
+use crate::runner::{Cause, Config, Input, Output, Runner, StepInputs};
 
-type Handler = Box<dyn Fn(&Message, &Act, &Given) -> Result<RawBuf, Cause> + Send + Sync>;
+type Handler = Box<dyn Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync>;
 
-/// Acts by verb and tool, each a function. It does not delegate.
+/// An executor with a function for each verb and tool. It does not delegate.
 ///
 /// ```
 /// use sacp::role::{LocalExecutor, answer_alone};
@@ -50,7 +49,7 @@ impl LocalExecutor {
         mut self,
         verb: &str,
         tool: &str,
-        handler: impl Fn(&Message, &Act, &Given) -> Result<RawBuf, Cause> + Send + Sync + 'static,
+        handler: impl Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync + 'static,
     ) -> Self {
         self.handlers
             .insert((verb.to_owned(), tool.to_owned()), Box::new(handler));
@@ -70,16 +69,16 @@ impl Executor for LocalExecutor {
             .contains_key(&(act.verb.clone(), act.tool.clone()))
     }
 
-    fn execute(&self, message: &Message, act: &Act, given: &Given) -> Result<RawBuf, Cause> {
+    fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause> {
         match self.handlers.get(&(act.verb.clone(), act.tool.clone())) {
-            Some(handler) => handler(message, act, given),
-            None => Err(Cause::lasting("not an act of this agent")),
+            Some(handler) => handler(message, act, inputs),
+            None => Err(Cause::permanent("not an act of this agent")),
         }
     }
 }
 
-/// What a single agent answers to a message: it runs the whole plan if every act is its own, and nothing of it if one is
-/// not. One act after the other, none of them waited for; a recovery that waits is not waited for either.
+/// The answer of a single agent to a message: it runs the whole plan if it can run every act, and nothing otherwise.
+/// Acts run one after the other, and waits between attempts are skipped.
 ///
 /// Spec: SACP 9, 13
 // impl: SACP-13-2
@@ -116,20 +115,23 @@ pub fn answer_alone(
         while let Some(output) = runner.poll_output() {
             match output {
                 Output::Dispatch {
-                    ticket, act, given, ..
+                    ticket,
+                    act,
+                    inputs,
+                    ..
                 } if runner.is_running(ticket) => {
-                    let input = match executor.execute(message, &act, &given) {
+                    let input = match executor.execute(message, &act, &inputs) {
                         Ok(output) => Input::Succeeded { ticket, output },
                         Err(cause) => Input::Failed { ticket, cause },
                     };
-                    // It runs: it cannot be refused.
+                    // The attempt is running, so the runner accepts its result.
                     let _ = runner.handle_input(now, input);
                 }
                 Output::Ended(outcome) => return outcome.answer(message, &ids.uuid().to_string()),
                 _ => {}
             }
         }
-        // A step rests before its next attempt: nobody else runs, so its time is now.
+        // Only a step that backs off is left, so its wait is skipped.
         let Some(due) = runner.poll_timeout() else {
             return Reply::Err(
                 ErrReply::new(Code::InternalError, "the run waits for nothing").to(message),

@@ -8,24 +8,24 @@ use serde_json::Value;
 use super::Formatter;
 use crate::message::Message;
 
-/// Words of one language.
+/// The words of a language.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Labels {
-    /// Stands before a result.
+    /// The word for a result.
     pub result: String,
-    /// Stands where there is none.
+    /// The words for no result.
     pub nothing: String,
     /// True.
     pub yes: String,
     /// False.
     pub no: String,
-    /// Between the whole and the fraction of a number.
+    /// The decimal separator.
     pub decimal: char,
 }
 
 impl Labels {
-    /// Words of one language.
+    /// The words of a language.
     #[must_use]
     pub fn new(result: &str, nothing: &str, yes: &str, no: &str, decimal: char) -> Self {
         Self {
@@ -40,8 +40,8 @@ impl Labels {
 
 /// Writes `ctx.result` for a person, in the language of `ctx.lang`.
 ///
-/// A list of objects is sorted by the member that `ctx.sort` names; `-` before the name turns the order. Languages that it
-/// has no words for are written in English.
+/// A list of objects is sorted by the member that `ctx.sort` names; `-` before the name reverses the order. The default
+/// language is English.
 ///
 /// ```
 /// use sacp::Message;
@@ -158,7 +158,7 @@ fn sort(items: &mut [Value], key: &str) {
     });
 }
 
-/// Numbers by size before texts by letters before all else.
+/// Numbers come before texts, and texts before all else.
 fn compare(a: Option<&Value>, b: Option<&Value>) -> core::cmp::Ordering {
     let number = |value: Option<&Value>| value.and_then(Value::as_f64);
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Messages that came before: the same one again gets the same answer.
+//! Repeated messages: the same message gets the same answer again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use crate::error::Code;
 use crate::message::Message;
 use crate::reply::{ErrReply, Reply};
 
-/// What to do with a message that came.
+/// What to do with a message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Arrival {
-    /// It is new, or has no name: act on it.
+    /// It is new, or has no id: act on it.
     New,
-    /// It came before and is still acted on: do nothing, its answer will come.
+    /// It is already being acted on: do nothing.
     Underway,
-    /// It came before and was answered: send this again.
+    /// It was answered: send this reply again.
     Answered(Arc<Reply>),
 }
 
-/// Remembers messages by `msg_id`, up to a bound; at the bound the oldest that was answered is forgotten.
+/// Remembers messages by `msg_id`, up to a limit. At the limit the oldest answered message is forgotten.
 ///
 /// ```
 /// use sacp::Message;
@@ -42,7 +42,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox that remembers so many messages; at least one.
+    /// An inbox that remembers so many messages, at least one.
     #[must_use]
     pub fn new(bound: usize) -> Self {
         Self {
@@ -52,12 +52,12 @@ impl Inbox {
         }
     }
 
-    /// Takes a message in.
+    /// Registers an incoming message.
     ///
     /// # Errors
     ///
-    /// [`Code::MalformedMessage`] for another message under a name that is taken; [`Code::InternalError`] where every
-    /// message that is remembered is still acted on, and there are as many as the bound lets.
+    /// [`Code::MalformedMessage`]: another message has the same id. [`Code::InternalError`]: the inbox is full of
+    /// messages that are being acted on.
     pub fn receive(&mut self, message: &Message) -> Result<Arrival, ErrReply> {
         let Some(id) = message.msg_id.as_deref() else {
             return Ok(Arrival::New);
@@ -82,14 +82,14 @@ impl Inbox {
         Ok(Arrival::New)
     }
 
-    /// Keeps the answer to a message, for when it comes again.
+    /// Keeps the answer to a message for its repetitions.
     pub fn answered(&mut self, msg_id: &str, reply: Arc<Reply>) {
         if let Some((_, answer)) = self.seen.get_mut(msg_id) {
             *answer = Some(reply);
         }
     }
 
-    /// Messages that are remembered.
+    /// The number of remembered messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.seen.len()

@@ -1,4 +1,4 @@
-//! An interface without a model: words and what is registered, nothing guessed.
+//! An interface without a model: it knows the registered words alone.
 
 use serde_json::{Map, Value};
 use ubos_common::id::IdSource;
@@ -12,10 +12,10 @@ use crate::reply::Clarify;
 
 /// Finds the registered verbs in a person's words, the tool for each, and the parameters.
 ///
-/// The words are cut into parts at `then`, `and then`, `;` and `.`; each part needs a verb, or words near enough to an
-/// agent's description. Parameters are what stands as `name=value` or `name: value`, dates (`2026-06-01`), what stands
-/// behind `in` or `at` with a capital (`location`), and a number behind `under`, `below` or `budget` (`budget`). What it
-/// cannot resolve it asks back.
+/// The words are split at `then`, `and then`, `;` and `.`. Each part needs a verb, or words that are similar to an
+/// agent's description. Parameters are `name=value` or `name: value`, dates (`2026-06-01`), a capitalized word
+/// after `in` or `at` (`location`), and a number after `under`, `below` or `budget` (`budget`). It asks back where
+/// it cannot resolve a part.
 ///
 /// ```
 /// use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
@@ -55,7 +55,7 @@ impl core::fmt::Debug for WordInterface<'_> {
 }
 
 impl<'a> WordInterface<'a> {
-    /// An interface to what is registered. Its answers are raw.
+    /// An interface to a registry. Its messages ask for raw answers.
     #[must_use]
     pub fn new(registry: &'a dyn Registry) -> Self {
         static GRAMS: NGrams = NGrams::standard();
@@ -75,7 +75,7 @@ impl<'a> WordInterface<'a> {
         self
     }
 
-    /// Has every plan end in a step of this verb and tool, which writes for a person.
+    /// Ends every plan with an act of this verb and tool, which writes for a person.
     #[must_use]
     pub fn with_formatter(mut self, verb: &str, tool: &str) -> Self {
         self.formatter = Some((verb.to_owned(), tool.to_owned()));
@@ -89,7 +89,7 @@ impl<'a> WordInterface<'a> {
         self
     }
 
-    /// The act that a part of the words asks for.
+    /// The act for a part of the words.
     fn act(&self, part: &str) -> Option<Act> {
         let verb = part.split_whitespace().find_map(|word| {
             let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
@@ -112,13 +112,13 @@ impl<'a> WordInterface<'a> {
             self.nearness(part, &about.unwrap_or_default())
         };
         let mut tools: Vec<(f32, &String)> = known.map(|tool| (near(tool), tool)).collect();
-        // The agents come best first: of equals the first stays.
+        // The agents come best first, and the sort is stable.
         tools.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         let (_, tool) = tools.first()?;
         Some(Act::new(&verb.name, tool))
     }
 
-    /// The act of the agent whose description is nearest to a part of the words.
+    /// The act of the agent whose description is most similar to a part of the words.
     fn nearest(&self, part: &str) -> Option<Act> {
         let near = best_for_goal(self.registry, part, self.embedder, 1, self.threshold).ok()?;
         let agent: &AgentRecord = &near.first()?.agent;
@@ -169,7 +169,7 @@ impl Interface for WordInterface<'_> {
             plan.push(Act::new(verb, tool));
         }
         let mut message = Message::with_goal(&goal, plan);
-        // The same words have the same name: a message that is sent twice is known.
+        // The same words give the same id, so that a message that is sent twice is recognized.
         let seed = words.bytes().fold(self.seed, |sum, byte| {
             sum.wrapping_mul(31).wrapping_add(u64::from(byte))
         });
@@ -188,7 +188,7 @@ impl Interface for WordInterface<'_> {
     }
 }
 
-/// The parts of some words, each of which asks for one thing.
+/// The parts of the words, one request each.
 fn parts(words: &str) -> impl Iterator<Item = &str> {
     let clauses = words
         .split(['\n', ';'])
@@ -202,7 +202,7 @@ fn parts(words: &str) -> impl Iterator<Item = &str> {
     trimmed.filter(|part| !part.is_empty())
 }
 
-/// The parameters that stand in one part.
+/// The parameters of one part.
 fn own(part: &str, all: &Map<String, Value>) -> Map<String, Value> {
     let here = parameters(part);
     all.iter()
@@ -260,7 +260,7 @@ fn is_name(text: &str) -> bool {
         && text.len() <= 64
 }
 
-/// A number where it is one as JSON writes it, else a text.
+/// A number or boolean of JSON, else a text.
 fn value_of(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,

@@ -1,4 +1,4 @@
-//! The four roles of section 9 as traits, with defaults that work without a model, and what stands between them.
+//! The four roles of section 9 as traits, with defaults that need no model, and what connects them.
 //!
 //! | role | trait | default |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | carries out acts | [`Executor`] | [`LocalExecutor`] |
 //! | renders prose | [`Formatter`] | [`PlainFormatter`] |
 //!
-//! An [`Orchestrator`] takes one message through all of it: check, spawn, delegate, [discipline](admit), answer. An
-//! [`Inbox`] answers a message that comes again as it did the first time.
+//! An [`Orchestrator`](orchestrator::Orchestrator) takes one message through spawning, delegation, [output discipline](admit)
+//! and its answer. An [`Inbox`] gives the answer to a repeated message again.
 //!
 //! Spec: SACP 4, 9
 
@@ -17,47 +17,44 @@ mod executor;
 mod formatter;
 mod inbox;
 mod interface;
-mod orchestrator;
+pub mod orchestrator;
 mod planner;
 
 use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::Registry;
 use crate::reply::{Clarify, Reply};
-use crate::runner::{Cause, Given};
+use crate::runner::{Cause, StepInputs};
 use ubos_common::json::RawBuf;
 
-pub use discipline::{Admitted, Voice, admit};
+pub use discipline::{Admitted, AnswerForm, admit};
 pub use executor::{LocalExecutor, answer_alone};
 pub use formatter::{Labels, PlainFormatter};
 pub use inbox::{Arrival, Inbox};
 pub use interface::WordInterface;
-pub use orchestrator::{
-    Ask, Finished, Orchestrator, OrchestratorConfig, OrchestratorError, Said, Wanted,
-};
 pub use planner::{Planned, RecipePlanner, RegistryPlanner, keeps_constraints};
 
 /// Turns a person's words into a message.
 ///
 /// Spec: SACP 9
 pub trait Interface {
-    /// A message that validates and whose every act is registered or may be spawned.
+    /// A valid message whose acts are registered or can be spawned.
     ///
     /// # Errors
     ///
-    /// What cannot be told from the words.
+    /// The words lack something: the question to ask.
     fn interpret(&self, words: &str) -> Result<Message, Clarify>;
 }
 
-/// Completes a message's plan.
+/// Completes the plan of a message.
 ///
 /// Spec: SACP 9
 pub trait Planner {
-    /// The message with its plan expanded, goal and context kept; and the acts that the registry cannot serve.
+    /// The message with its plan expanded, and the acts that the registry cannot serve. Goal and context are kept.
     ///
     /// # Errors
     ///
-    /// The plan cannot be made to work.
+    /// The plan cannot be completed.
     fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>>;
 }
 
@@ -65,15 +62,15 @@ pub trait Planner {
 ///
 /// Spec: SACP 9
 pub trait Executor {
-    /// Whether an act is its own.
+    /// Whether an act has one of its verbs and tools.
     fn owns(&self, act: &Act) -> bool;
 
-    /// Carries out one act, with the outputs of the acts that it waited for. Structured, never prose.
+    /// Runs one act, with the outputs of its dependencies. The output is structured, never prose.
     ///
     /// # Errors
     ///
-    /// Why it failed.
-    fn execute(&self, message: &Message, act: &Act, given: &Given) -> Result<RawBuf, Cause>;
+    /// The act failed.
+    fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause>;
 }
 
 /// Renders an answer for a person: the one role, besides Interface, that may write prose.

@@ -10,25 +10,25 @@ use crate::plan::{Group, Item, Plan};
 use crate::registry::Registry;
 use crate::reply::{Clarify, ErrReply, Reply};
 
-/// What a planner gives back.
+/// The result of a planner.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Planned {
     /// The message.
     pub message: Message,
-    /// Acts that somebody must be spawned for.
+    /// Acts that need a spawn.
     pub missing: Vec<Gap>,
 }
 
 impl Planned {
-    /// What a planner gives back.
+    /// The result of a planner.
     #[must_use]
     pub const fn new(message: Message, missing: Vec<Gap>) -> Self {
         Self { message, missing }
     }
 }
 
-/// The default planner: takes a plan as it is and holds it against the registry.
+/// The default planner: checks a plan against the registry, and leaves it as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegistryPlanner;
 
@@ -52,7 +52,7 @@ impl Planner for RegistryPlanner {
     }
 }
 
-/// Replaces acts by what they are made of, then does what [`RegistryPlanner`] does.
+/// Replaces acts by plans, then does what [`RegistryPlanner`] does.
 ///
 /// ```
 /// use sacp::registry::MemoryRegistry;
@@ -78,7 +78,7 @@ pub struct RecipePlanner {
 }
 
 impl RecipePlanner {
-    /// Has acts of a verb with a tool replaced by a plan. The plan's own acts are not replaced again.
+    /// Replaces acts of a verb with a tool by a plan. The acts of that plan are not replaced again.
     #[must_use]
     pub fn with_recipe(mut self, verb: &str, tool: &str, plan: Plan) -> Self {
         self.recipes
@@ -93,7 +93,7 @@ impl RecipePlanner {
         }
     }
 
-    /// A group's member that is a recipe of one entry takes its place; one of several cannot stand in a group, and stays.
+    /// A recipe of one entry replaces a member of a group; a longer one cannot stand in a group, so the member stays.
     fn member(&self, item: &Item) -> Item {
         match (item, self.recipe(item).map(Plan::items)) {
             (_, Some([one])) => one.clone(),
@@ -124,11 +124,11 @@ impl Planner for RecipePlanner {
     }
 }
 
-/// Holds what a planner returns against what it was given: the plan is the planner's, all else the sender's.
+/// Checks that a planner changed the plan alone.
 ///
 /// # Errors
 ///
-/// [`Code::MalformedMessage`] naming what was changed.
+/// [`Code::MalformedMessage`]: the planner changed something else.
 ///
 /// Spec: SACP 9
 pub fn keeps_constraints(before: &Message, after: &Message) -> Result<(), ErrReply> {

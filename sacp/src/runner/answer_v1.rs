@@ -10,10 +10,10 @@ use super::{Cause, StepState};
 use crate::v1::{Code, Failure, Id, Message, Outcome as Result, State, Ts};
 
 impl Outcome {
-    /// The answer to a message of 1.0, written at `at` by `sender` under the name `msg_id`.
+    /// The answer to a message of 1.0, written at `at` by `sender` with the id `msg_id`.
     ///
-    /// A run that ended well is `DONE`, with the outputs that have a key and what became of each step; one that failed is
-    /// `FAILED`, with the step and whether trying again may help; one that was called off is `CANCELLED`.
+    /// A run that is done is answered by `DONE`, with all outputs that have a key and the result of each step; a failed
+    /// one by `FAILED`, with the step and whether a retry may help; a cancelled one by `CANCELLED`.
     ///
     /// Spec: SACP 1.0, 5, 7
     // impl: SACP1-7-1
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// The code that is written, one of the twelve, and the words; a code of somebody else's stands in the words.
+/// One of the twelve codes, and the message. Any other code becomes part of the message.
 fn code_of(cause: &Cause) -> (Code, String) {
     match Code::from(cause.code()) {
         Code::Other(other) => (Code::ToolInvocationFailed, format!("{other}: {cause}")),

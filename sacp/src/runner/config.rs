@@ -1,96 +1,83 @@
-//! Bounds, deadlines, and what is done when a step fails.
+//! Limits, deadlines, and what happens when a step fails.
 
 use core::time::Duration;
 use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf};
 
-use super::Given;
+use super::StepInputs;
+use crate::error::ConfigError;
 use crate::graph::{OnError, Policy, Retry};
 use crate::plan::Act;
 
-/// How a plan is run.
+/// How a plan runs.
+///
+/// [`Runner::new`](super::Runner::new) checks the values.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// Steps that a run may have, those of its subtasks included.
-    pub max_steps: usize,
-    /// Steps that run at the same time; further ones wait.
-    pub max_running: usize,
-    /// How long one attempt may take where its step does not say; `None` is without end.
-    pub step_timeout: Option<Duration>,
-    /// How long one attempt may go without [`Input::Progress`](super::Input::Progress); `None` is without end.
-    pub idle_timeout: Option<Duration>,
-    /// How long the whole run may take, pauses included; `None` is without end.
-    pub run_timeout: Option<Duration>,
-    /// Bytes of one step's output.
-    pub max_output_bytes: usize,
-    /// Bytes of all outputs.
-    pub max_total_bytes: usize,
-    /// What is done about failures, by verb and tool; the first that fits a step is taken. A step of 1.0 that has words
-    /// of its own keeps to them.
-    pub rules: Vec<Rule>,
-    /// Whether [`Output::Step`](super::Output::Step) tells of every change.
-    pub tells_steps: bool,
-    /// What acts come to in test mode.
-    pub simulate: Arc<dyn Simulate>,
+    pub(super) max_steps: usize,
+    pub(super) max_running: usize,
+    pub(super) step_timeout: Option<Duration>,
+    pub(super) idle_timeout: Option<Duration>,
+    pub(super) run_timeout: Option<Duration>,
+    pub(super) max_output_bytes: usize,
+    pub(super) max_total_bytes: usize,
+    pub(super) rules: Vec<Rule>,
+    pub(super) step_events: bool,
+    pub(super) simulate: Arc<dyn Simulate>,
 }
 
-/// What is done when steps of some verb or tool fail.
+/// Recoveries for the steps of a verb, of a tool, or for all steps.
 ///
 /// Spec: SACP 4
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Rule {
-    /// The verb; `None` is any.
-    pub verb: Option<String>,
-    /// The tool; `None` is any.
-    pub tool: Option<String>,
-    /// What is tried, one after the other. When nothing is left, the message has failed.
-    pub then: Vec<Recovery>,
+    verb: Option<String>,
+    tool: Option<String>,
+    recoveries: Vec<Recovery>,
 }
 
-/// One thing to do when a step has failed.
+/// One reaction to a failed step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// Try again, unless the failure says that it is of no use.
+    /// Runs the act again, unless the failure is permanent.
     Retry(Retry),
-    /// Ask the agents that come next: [`Output::Dispatch`](super::Output::Dispatch) counts up its `rank`.
+    /// Asks the agents that rank next: [`Output::Dispatch`](super::Output::Dispatch) counts up its `rank`.
     OtherAgents {
-        /// How many of them.
+        /// The highest rank to ask.
         up_to: usize,
     },
-    /// Do something else instead, once. What stands behind it in the rule is for when that fails.
+    /// Runs another act in place of this one, once. The recoveries behind it apply when that act fails.
     OtherAct(Act),
-    /// Run a step of the plan that stands by for this one: what 1.0 calls a fallback step.
-    StandIn(usize),
-    /// Take a value for its output and go on.
+    /// Runs a deferred step of the plan in place of this one: what 1.0 calls a fallback step.
+    Fallback(usize),
+    /// Takes this value as the output of the step.
     Skip(RawBuf),
-    /// Let it be: what waits for it is skipped, the rest goes on.
+    /// Leaves the step failed: its dependents are skipped, all other steps go on.
     Continue,
 }
 
-/// What acts come to in test mode. It must call neither tool nor agent.
+/// Produces the outputs of acts in test mode. It must call neither a tool nor an agent.
 ///
 /// Spec: SACP 5
 pub trait Simulate: core::fmt::Debug + Send + Sync {
-    /// The output of an act that is only simulated.
-    fn simulate(&self, act: &Act, given: &Given) -> RawBuf;
+    /// The output of a simulated act.
+    fn simulate(&self, act: &Act, inputs: &StepInputs) -> RawBuf;
 }
 
-/// The default simulation: says which act it would have been.
+/// The default simulation: its output names the act.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
 impl Simulate for Echo {
-    fn simulate(&self, act: &Act, given: &Given) -> RawBuf {
+    fn simulate(&self, act: &Act, inputs: &StepInputs) -> RawBuf {
         let mut text = Vec::new();
         let mut object = MemberWriter::begin(&mut text);
         object.member("simulated", &true);
         object.member("verb", &act.verb);
         object.member("tool", &act.tool);
-        object.member("inputs", &(given.len() as u64));
+        object.member("inputs", &(inputs.len() as u64));
         object.end();
         crate::reply::raw(text)
     }
@@ -107,49 +94,49 @@ impl Default for Config {
             max_output_bytes: 4_194_304,
             max_total_bytes: 67_108_864,
             rules: Vec::new(),
-            tells_steps: false,
+            step_events: false,
             simulate: Arc::new(Echo),
         }
     }
 }
 
 impl Config {
-    /// Sets how many steps a run may have.
+    /// Sets the most steps of a run, those of its subtasks included: at least 1; 10,000 by default.
     #[must_use]
     pub const fn with_max_steps(mut self, steps: usize) -> Self {
         self.max_steps = steps;
         self
     }
 
-    /// Sets how many steps run at the same time; at least one does.
+    /// Sets how many steps run at the same time: at least 1; 64 by default. Further steps wait.
     #[must_use]
-    pub fn with_max_running(mut self, steps: usize) -> Self {
-        self.max_running = steps.max(1);
+    pub const fn with_max_running(mut self, steps: usize) -> Self {
+        self.max_running = steps;
         self
     }
 
-    /// Sets how long one attempt may take.
+    /// Sets how long an attempt may take where its step has no timeout of its own. No limit by default.
     #[must_use]
     pub const fn with_step_timeout(mut self, timeout: Duration) -> Self {
         self.step_timeout = Some(timeout);
         self
     }
 
-    /// Sets how long one attempt may go without progress.
+    /// Sets how long an attempt may go without [`Input::Progress`](super::Input::Progress). No limit by default.
     #[must_use]
     pub const fn with_idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = Some(timeout);
         self
     }
 
-    /// Sets how long the whole run may take.
+    /// Sets how long the whole run may take, pauses included. No limit by default.
     #[must_use]
     pub const fn with_run_timeout(mut self, timeout: Duration) -> Self {
         self.run_timeout = Some(timeout);
         self
     }
 
-    /// Sets the bytes of one output, and of all.
+    /// Sets the most bytes of one output and of all outputs together: each at least 1; 4 MiB and 64 MiB by default.
     #[must_use]
     pub const fn with_max_bytes(mut self, output: usize, total: usize) -> Self {
         self.max_output_bytes = output;
@@ -157,75 +144,92 @@ impl Config {
         self
     }
 
-    /// Adds a rule behind the others.
+    /// Appends a rule. The first rule that matches a step applies, unless a step of 1.0 has a policy of its own.
     #[must_use]
     pub fn with_rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Has every change of a step told.
+    /// Sets whether [`Output::Step`](super::Output::Step) reports every change of a step's state. Off by default.
     #[must_use]
-    pub const fn telling_steps(mut self) -> Self {
-        self.tells_steps = true;
+    pub const fn with_step_events(mut self, on: bool) -> Self {
+        self.step_events = on;
         self
     }
 
-    /// Sets what acts come to in test mode.
+    /// Sets what produces the outputs of acts in test mode: [`Echo`] by default.
     #[must_use]
     pub fn with_simulation(mut self, simulate: impl Simulate + 'static) -> Self {
         self.simulate = Arc::new(simulate);
         self
     }
 
-    /// What is done when a step fails: its own words where it has some, else the first rule that fits.
+    /// Refuses values with which a run could never end, or could start nothing.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        ConfigError::at_least_one("max_steps", self.max_steps, "a run needs at least 1")?;
+        ConfigError::at_least_one("max_running", self.max_running, "a run needs at least 1")?;
+        let bytes = "an output needs at least 1 byte";
+        ConfigError::at_least_one("max_output_bytes", self.max_output_bytes, bytes)?;
+        ConfigError::at_least_one("max_total_bytes", self.max_total_bytes, bytes)?;
+        ConfigError::not_zero("step_timeout", self.step_timeout)?;
+        ConfigError::not_zero("idle_timeout", self.idle_timeout)?;
+        ConfigError::not_zero("run_timeout", self.run_timeout)
+    }
+
+    /// How many outputs one input can cause: every running step is cancelled, or as many start, each with an event.
+    pub(crate) fn max_outputs(&self) -> usize {
+        self.max_running.saturating_mul(2).max(1024)
+    }
+
+    /// The recoveries of a step: those of its own policy where it has one, else of the first rule that matches.
     pub(super) fn recoveries(&self, act: &Act, policy: &Policy) -> Vec<Recovery> {
         if policy.retry.is_none() && policy.on_error.is_none() {
-            let rule = self.rules.iter().find(|rule| rule.fits(act));
-            return rule.map(|rule| rule.then.clone()).unwrap_or_default();
+            let rule = self.rules.iter().find(|rule| rule.matches(act));
+            return rule.map(|rule| rule.recoveries.clone()).unwrap_or_default();
         }
-        let mut then: Vec<Recovery> = policy.retry.map(Recovery::Retry).into_iter().collect();
-        // A stand-in that fails ends the message, whatever its own words are.
+        let mut recoveries: Vec<Recovery> = policy.retry.map(Recovery::Retry).into_iter().collect();
+        // A fallback step that fails ends the message, whatever its own policy says.
         match policy.on_error {
             _ if policy.replaces.is_some() => {}
-            Some(OnError::Continue) => then.push(Recovery::Continue),
-            Some(OnError::Fallback(step)) => then.push(Recovery::StandIn(step)),
+            Some(OnError::Continue) => recoveries.push(Recovery::Continue),
+            Some(OnError::Fallback(step)) => recoveries.push(Recovery::Fallback(step)),
             _ => {}
         }
-        then
+        recoveries
     }
 }
 
 impl Rule {
-    /// For every step.
+    /// Recoveries for every step, tried in order. When none is left, the message fails.
     #[must_use]
-    pub const fn any(then: Vec<Recovery>) -> Self {
+    pub const fn any(recoveries: Vec<Recovery>) -> Self {
         Self {
             verb: None,
             tool: None,
-            then,
+            recoveries,
         }
     }
 
-    /// For steps of a verb.
+    /// Recoveries for the steps of a verb.
     #[must_use]
-    pub fn verb(verb: &str, then: Vec<Recovery>) -> Self {
+    pub fn verb(verb: &str, recoveries: Vec<Recovery>) -> Self {
         Self {
             verb: Some(verb.to_owned()),
-            ..Self::any(then)
+            ..Self::any(recoveries)
         }
     }
 
-    /// For steps with a tool.
+    /// Recoveries for the steps of a tool.
     #[must_use]
-    pub fn tool(tool: &str, then: Vec<Recovery>) -> Self {
+    pub fn tool(tool: &str, recoveries: Vec<Recovery>) -> Self {
         Self {
             tool: Some(tool.to_owned()),
-            ..Self::any(then)
+            ..Self::any(recoveries)
         }
     }
 
-    fn fits(&self, act: &Act) -> bool {
+    fn matches(&self, act: &Act) -> bool {
         self.verb.as_ref().is_none_or(|verb| *verb == act.verb)
             && self.tool.as_ref().is_none_or(|tool| *tool == act.tool)
     }

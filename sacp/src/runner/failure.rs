@@ -1,78 +1,78 @@
-//! Why a step or a run failed.
+//! The reasons for which steps and runs fail.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Why a step failed, or the run.
+/// The failure of a step or of the whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The step's number; `None` where the run as a whole failed.
+    /// The step's number; `None` if the run as a whole failed.
     pub step: Option<usize>,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
 }
 
-/// What went wrong.
+/// The reason for a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Who carried it out says so.
+    /// The executor of the act reported a failure.
     Tool {
-        /// The code it gave; `TOOL_INVOCATION_FAILED` where it gave none.
+        /// Its code; absent means `TOOL_INVOCATION_FAILED`.
         code: Option<String>,
-        /// Why, in words that may be shown.
-        why: String,
-        /// Whether it may be tried again.
+        /// A description that may be shown to the sender.
+        message: String,
+        /// Whether a retry may help.
         retryable: bool,
     },
-    /// An attempt took too long.
+    /// An attempt exceeded its timeout.
     Timeout {
-        /// How long it may take.
+        /// The timeout.
         after: Duration,
-        /// Whether it showed no progress, rather than no end.
+        /// Whether it was the idle timeout: the attempt made no progress.
         idle: bool,
     },
-    /// The run took too long.
+    /// The run exceeded its timeout.
     RunTimeout {
-        /// How long it may take.
+        /// The timeout.
         after: Duration,
     },
-    /// An output over its bound.
+    /// An output exceeds its limit.
     TooLarge {
-        /// The bound, in bytes.
+        /// The limit, in bytes.
         limit: usize,
-        /// Whether it is the bound on all outputs.
+        /// Whether it is the limit on all outputs together.
         total: bool,
     },
-    /// Something that it waited for failed or was skipped.
+    /// A step that it depends on failed or was skipped.
     Dependency,
-    /// The caller ended the run.
+    /// The caller cancelled the run.
     Cancelled,
 }
 
 impl Cause {
-    /// A failure that may be tried again.
+    /// A failure that a retry may mend.
     #[must_use]
-    pub fn tool(why: impl Into<String>) -> Self {
+    pub fn tool(message: impl Into<String>) -> Self {
         Self::Tool {
             code: None,
-            why: why.into(),
+            message: message.into(),
             retryable: true,
         }
     }
 
-    /// A failure that stays, however often it is tried.
+    /// A failure that no retry mends.
     #[must_use]
-    pub fn lasting(why: impl Into<String>) -> Self {
+    pub fn permanent(message: impl Into<String>) -> Self {
         Self::Tool {
             code: None,
-            why: why.into(),
+            message: message.into(),
             retryable: false,
         }
     }
 
-    /// Whether it may be tried again.
+    /// Whether a retry may help.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -82,7 +82,7 @@ impl Cause {
         }
     }
 
-    /// The code that 1.0 has for it.
+    /// Its code in 1.0.
     ///
     /// Spec: SACP 1.0, 7
     #[must_use]
@@ -100,18 +100,22 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tool { why, .. } => f.write_str(why),
-            Self::Timeout { after, idle: false } => write!(f, "over its time of {after:?}"),
-            Self::Timeout { after, idle: true } => write!(f, "no progress for {after:?}"),
-            Self::RunTimeout { after } => write!(f, "the plan is over its time of {after:?}"),
+            Self::Tool { message, .. } => f.write_str(message),
+            Self::Timeout { after, idle: false } => {
+                write!(f, "the attempt exceeded its timeout of {after:?}")
+            }
+            Self::Timeout { after, idle: true } => {
+                write!(f, "the attempt made no progress for {after:?}")
+            }
+            Self::RunTimeout { after } => write!(f, "the run exceeded its timeout of {after:?}"),
             Self::TooLarge {
                 limit,
                 total: false,
-            } => write!(f, "an output of more than {limit} bytes"),
+            } => write!(f, "the output has more than {limit} bytes"),
             Self::TooLarge { limit, total: true } => {
-                write!(f, "outputs of more than {limit} bytes in all")
+                write!(f, "the outputs of the run have more than {limit} bytes")
             }
-            Self::Dependency => f.write_str("something that it waited for failed or was skipped"),
+            Self::Dependency => f.write_str("a step that it depends on failed or was skipped"),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }

@@ -1,100 +1,96 @@
-//! The machine's inputs and outputs.
+//! The machine: its inputs and outputs, its commands, and its state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 use super::outcome::{End, Outcome};
-use super::schedule::{ScopeRun, Todo};
-use super::steps::{Gate, Given, Progress, StepRun, Ticket, lay_out};
+use super::schedule::{ScopeRun, Work};
+use super::steps::{Gate, Progress, StepInputs, StepRun, Ticket, lay_out};
 use super::{Cause, Config, Failure};
 use crate::draw::{StepState, StepView};
+use crate::error::ConfigError;
 use crate::graph::Graph;
 use crate::message::{Message, State};
 use crate::plan::Act;
 use crate::reply::{Clarify, ErrReply, Reply};
+use crate::trace::{debug, trace};
 
-/// What becomes of attempts, and of the run.
+/// What the driver reports about an attempt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Input {
-    /// An attempt ended well.
+    /// The attempt succeeded.
     Succeeded {
-        /// Which attempt.
+        /// The attempt.
         ticket: Ticket,
-        /// What it gave.
+        /// Its output.
         output: RawBuf,
     },
-    /// An attempt failed.
+    /// The attempt failed.
     Failed {
-        /// Which attempt.
+        /// The attempt.
         ticket: Ticket,
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
-    /// An attempt is alive: its idle time begins anew.
+    /// The attempt made progress: its idle timeout starts again.
     Progress {
-        /// Which attempt.
+        /// The attempt.
         ticket: Ticket,
     },
-    /// No more steps are to start; those that run go on. When none runs, [`Output::Paused`] says so.
-    Pause,
-    /// Steps start again.
-    Resume,
-    /// The run is to end.
-    Cancel,
 }
 
-/// What the run asks for and tells.
+/// What the runner asks of its driver, and what it reports.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
-    /// Run an act, and answer with [`Input::Succeeded`] or [`Input::Failed`]. Never asked for in test mode.
+    /// Run an act, and report [`Input::Succeeded`] or [`Input::Failed`]. Does not occur in test mode.
     Dispatch {
-        /// Which attempt at which step.
+        /// The attempt.
         ticket: Ticket,
         /// The act.
         act: Act,
-        /// Outputs of the steps it waited for: for a join, those of its group.
-        given: Given,
-        /// Which of the agents for the act is meant, from the best, 0.
+        /// Outputs of the steps that this step waited for; for a join, those of its group.
+        inputs: StepInputs,
+        /// Which agent for the act is meant; 0 is the best.
         rank: usize,
     },
-    /// Stop an attempt that runs; no answer is waited for, and a late one is refused.
+    /// Stop a running attempt. A later result of it is refused.
     Cancel {
-        /// Which attempt.
+        /// The attempt.
         ticket: Ticket,
     },
-    /// A step changed: only told if [`Config::telling_steps`] was asked for.
+    /// The state of a step changed; only with [`Config::with_step_events`].
     Step {
-        /// Its number.
+        /// The step's number.
         step: usize,
-        /// What it is now.
+        /// Its new state.
         state: StepState,
     },
-    /// Nothing runs any more, and nothing will before [`Input::Resume`].
+    /// The run is paused and its last running attempt has ended.
     Paused,
-    /// The run has ended.
+    /// The run ended.
     Ended(Box<Outcome>),
 }
 
-/// Why an input is refused. The run goes on unchanged.
+/// Why an input or a command is refused. The run is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunnerError {
-    /// The run has not begun or has ended.
-    #[error("the run has {}", if *.began { "ended" } else { "not begun" })]
+    /// The run has not started, or has ended.
+    #[error("the run has {}", if *.started { "ended" } else { "not started: call start first" })]
     NotRunning {
-        /// Whether it ever began.
-        began: bool,
+        /// Whether it ever started.
+        started: bool,
     },
-    /// Not the attempt that runs at this step.
-    #[error("attempt {} at step {} is not running", .ticket.attempt, .ticket.step)]
+    /// The ticket is not that of the running attempt of its step.
+    #[error("attempt {} of step {} is not running", .ticket.attempt, .ticket.step)]
     NotDispatched {
-        /// The attempt.
+        /// The ticket.
         ticket: Ticket,
     },
 }
@@ -103,26 +99,29 @@ pub enum RunnerError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its plan is empty, or that of a subtask: the sender is asked back.
-    #[error("nothing to do")]
+    /// The plan is empty, or that of a subtask: ask the sender for one.
+    #[error("the plan is empty")]
     Empty {
         /// The pointer of the message that has no plan.
         pointer: String,
     },
-    /// It has ended already.
-    #[error("the message is {state}")]
+    /// The message is `DONE` or `FAILED` already.
+    #[error("the message is {state}, but only a message that has not ended can run")]
     Ended {
         /// Its state.
         state: State,
     },
-    /// More steps than the configuration lets.
-    #[error("{seen} steps where at most {limit} are run")]
+    /// The plan has more steps than [`Config::with_max_steps`] allows.
+    #[error("the plan has {seen} steps, but at most {limit} can run")]
     TooManySteps {
-        /// The steps, those of subtasks included.
+        /// The number of steps, those of subtasks included.
         seen: usize,
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
 }
 
 impl StartError {
@@ -140,14 +139,16 @@ impl StartError {
             }
             Self::Ended { .. } => crate::Code::InvalidState,
             Self::TooManySteps { .. } => crate::Code::MalformedPlan,
+            Self::Config(_) => crate::Code::InternalError,
         };
         Reply::Err(ErrReply::new(code, self.to_string()).to(message))
     }
 }
 
-/// Runs one message's plan. See the [module](super).
+/// Runs the plan of one message. See the [module](super).
 ///
-/// The order of a run is decided by its inputs alone: of steps that may start, those with the lower number do first.
+/// The order of a run depends on its inputs alone: of the steps that can start, the one with the lowest number starts
+/// first.
 #[derive(Debug)]
 pub struct Runner {
     pub(super) graph: Arc<Graph>,
@@ -157,26 +158,26 @@ pub struct Runner {
     pub(super) gates: Vec<Gate>,
     pub(super) scopes: Vec<ScopeRun>,
     pub(super) ready: BTreeSet<usize>,
-    pub(super) timers: BTreeSet<(Mono, usize)>,
-    pub(super) todo: VecDeque<Todo>,
+    pub(super) timers: Timers<usize>,
+    pub(super) work: VecDeque<Work>,
     pub(super) running: usize,
     pub(super) bytes: usize,
     pub(super) began: Option<Mono>,
     pub(super) deadline: Option<Mono>,
     pub(super) paused: bool,
-    pub(super) quiet: bool,
+    pub(super) pause_reported: bool,
     pub(super) end: Option<End>,
     pub(super) out: Outbox<Output>,
 }
 
 impl Runner {
-    /// A run of a message of 0.1 that has not begun.
+    /// A run of a message of 0.1 that has not started.
     ///
-    /// What is decoded is valid; whether the registry can serve it is for [`check`](mod@crate::check) to say.
+    /// A decoded message is valid; [`check`](mod@crate::check) tells whether the registry can serve it.
     ///
     /// # Errors
     ///
-    /// An empty plan, a message that has ended, too many steps.
+    /// The plan is empty, the message has ended, the plan has too many steps, or the configuration cannot work.
     pub fn new(message: &Message, config: Config) -> Result<Self, StartError> {
         if matches!(message.state(), State::Done | State::Failed) {
             return Err(StartError::Ended {
@@ -186,12 +187,13 @@ impl Runner {
         Self::of_graph(Graph::of_message(message), message.is_test(), config)
     }
 
-    /// A run of any graph that has not begun.
+    /// A run of a graph, of a message of either edition, that has not started.
     ///
     /// # Errors
     ///
-    /// No step, or too many.
+    /// The graph has no step or too many, or the configuration cannot work.
     pub fn of_graph(graph: Graph, test_mode: bool, config: Config) -> Result<Self, StartError> {
+        config.check()?;
         let seen = graph.steps().len();
         if let Some(empty) = graph.scopes().iter().find(|scope| scope.steps.is_empty()) {
             let parent = empty.parent.and_then(|parent| graph.step(parent));
@@ -208,8 +210,7 @@ impl Runner {
         }
         let (steps, gates) = lay_out(&graph, &config);
         let scopes = vec![ScopeRun::default(); graph.scopes().len()];
-        // What one input can cause: every step that runs is stopped, or as many start, each of them told.
-        let bound = config.max_running.saturating_mul(2).max(1024);
+        let bound = config.max_outputs();
         Ok(Self {
             graph: Arc::new(graph),
             config,
@@ -218,23 +219,28 @@ impl Runner {
             gates,
             scopes,
             ready: BTreeSet::new(),
-            timers: BTreeSet::new(),
-            todo: VecDeque::new(),
+            timers: Timers::new(),
+            work: VecDeque::new(),
             running: 0,
             bytes: 0,
             began: None,
             deadline: None,
             paused: false,
-            quiet: false,
+            pause_reported: false,
             end: None,
             out: Outbox::new(bound),
         })
     }
 
-    /// Begins the run: the first steps are dispatched. A second start changes nothing.
+    /// Starts the run: dispatches the first steps. A second call changes nothing.
     pub fn start(&mut self, now: Now) {
         if self.began.is_none() {
             self.began = Some(now.mono);
+            debug!(
+                steps = self.steps.len(),
+                test_mode = self.test_mode,
+                "run started"
+            );
             self.deadline = self
                 .config
                 .run_timeout
@@ -244,31 +250,147 @@ impl Runner {
         }
     }
 
+    /// Starts no further steps; running attempts go on. [`Output::Paused`] follows when none is left.
+    ///
+    /// # Errors
+    ///
+    /// The run has not started, or has ended.
+    pub fn pause(&mut self, now: Now) -> Result<(), RunnerError> {
+        self.check_running()?;
+        (self.paused, self.pause_reported) = (true, false);
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Starts steps again after a [`pause`](Self::pause).
+    ///
+    /// # Errors
+    ///
+    /// The run has not started, or has ended.
+    pub fn resume(&mut self, now: Now) -> Result<(), RunnerError> {
+        self.check_running()?;
+        (self.paused, self.pause_reported) = (false, false);
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Ends the run: running attempts are cancelled, and the outcome is [`End::Cancelled`].
+    ///
+    /// # Errors
+    ///
+    /// The run has not started, or has ended.
+    pub fn cancel(&mut self, now: Now) -> Result<(), RunnerError> {
+        self.check_running()?;
+        self.end_run(now, End::Cancelled, None);
+        Ok(())
+    }
+
+    /// Takes the report of an attempt.
+    ///
+    /// # Errors
+    ///
+    /// The run has not started or has ended, or the attempt is not running. The run is unchanged.
+    pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), RunnerError> {
+        self.check_running()?;
+        match input {
+            Input::Succeeded { ticket, output } => {
+                self.check(ticket)?;
+                trace!(
+                    step = ticket.step,
+                    attempt = ticket.attempt,
+                    bytes = output.as_str().len(),
+                    "attempt succeeded"
+                );
+                self.leave_running(ticket.step);
+                self.on_output(ticket.step, output);
+            }
+            Input::Failed { ticket, cause } => {
+                self.check(ticket)?;
+                trace!(
+                    step = ticket.step,
+                    attempt = ticket.attempt,
+                    retryable = cause.is_retryable(),
+                    "attempt failed"
+                );
+                self.leave_running(ticket.step);
+                self.work.push_back(Work::Failed(ticket.step, cause));
+            }
+            Input::Progress { ticket } => {
+                self.check(ticket)?;
+                trace!(
+                    step = ticket.step,
+                    attempt = ticket.attempt,
+                    "attempt made progress"
+                );
+                self.on_progress(now, ticket.step);
+            }
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    /// Does what is due at `now`: timeouts of attempts and of the run, and retries whose wait is over.
+    pub fn handle_timeout(&mut self, now: Now) {
+        if self.end.is_some() {
+            return;
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
+            let after = self.config.run_timeout.unwrap_or_default();
+            debug!(?after, "run timed out");
+            let cause = Cause::RunTimeout { after };
+            return self.end_run(now, End::Failed, Some(Failure { step: None, cause }));
+        }
+        while let Some(step) = self.timers.pop_due(now.mono) {
+            self.on_timer(now, step);
+        }
+        self.advance(now);
+    }
+
+    /// The next output; `None` when there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        if self.end.is_some() {
+            return None;
+        }
+        self.timers.next().into_iter().chain(self.deadline).min()
+    }
+
+    /// Whether the runner takes more input; `false` while too many outputs wait.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
+        !self.out.is_full()
+    }
+
+    /// Whether the run has ended and every output is taken.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.end.is_some() && self.out.is_empty()
+    }
+
     /// The steps and their order.
     #[must_use]
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// How many steps there are, those of subtasks included.
-    #[must_use]
-    pub const fn steps(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// How far a step is; `None` where there is no such step.
+    /// The state of a step; `None` if there is no such step.
     #[must_use]
     pub fn step_state(&self, step: usize) -> Option<StepState> {
         self.step_run(step).map(StepRun::state)
     }
 
-    /// A step for a picture of the run: its state, and how long it took or has taken so far.
+    /// A step for a picture of the run: its state, and its duration so far.
     ///
     /// ```
     /// use sacp::Message;
     /// use sacp::draw::mermaid;
     /// use sacp::runner::{Config, Runner};
-    /// use ubos_common::time::{Mono, Now, Timestamp};
+    /// use sacp::ubos_common::time::{Mono, Now, Timestamp};
     ///
     /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     /// let message = Message::decode(br#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#)?;
@@ -290,26 +412,28 @@ impl Runner {
         }
     }
 
-    /// The output of a step that has one: later acts may look at it.
+    /// The output of a step that is done.
     #[must_use]
     pub fn output(&self, step: usize) -> Option<&RawBuf> {
         self.done(step).map(AsRef::as_ref)
     }
 
-    /// Whether an attempt runs. One may have been stopped while its [`Output::Dispatch`] still waited to be taken: a driver
-    /// that looks here first does not begin it.
+    /// Whether an attempt is running.
+    ///
+    /// A driver that asks before it starts an attempt skips those that were cancelled while their [`Output::Dispatch`]
+    /// was still queued.
     #[must_use]
     pub fn is_running(&self, ticket: Ticket) -> bool {
         self.end.is_none() && self.check(ticket).is_ok()
     }
 
-    /// How the run ended; `None` while it has not.
+    /// How the run ended; `None` before its end.
     #[must_use]
     pub const fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// The state of the message of 0.1.
+    /// The state of the message, by the lifecycle of 0.1.
     #[must_use]
     pub const fn state(&self) -> State {
         match (&self.end, self.began) {
@@ -320,7 +444,7 @@ impl Runner {
         }
     }
 
-    /// Whether no step starts before [`Input::Resume`].
+    /// Whether the run is paused.
     #[must_use]
     pub const fn is_paused(&self) -> bool {
         self.paused
@@ -341,7 +465,15 @@ impl Runner {
         }
     }
 
-    /// Refuses what is not the attempt that runs.
+    const fn check_running(&self) -> Result<(), RunnerError> {
+        if self.began.is_none() || self.end.is_some() {
+            let started = self.began.is_some();
+            return Err(RunnerError::NotRunning { started });
+        }
+        Ok(())
+    }
+
+    /// Refuses a ticket that is not that of the running attempt.
     fn check(&self, ticket: Ticket) -> Result<(), RunnerError> {
         match self.step_run(ticket.step) {
             Some(StepRun {
@@ -360,71 +492,26 @@ impl Machine for Runner {
     type Error = RunnerError;
 
     fn handle_input(&mut self, now: Now, input: Input) -> Result<(), RunnerError> {
-        if self.began.is_none() || self.end.is_some() {
-            return Err(RunnerError::NotRunning {
-                began: self.began.is_some(),
-            });
-        }
-        match input {
-            Input::Succeeded { ticket, output } => {
-                self.check(ticket)?;
-                self.leave_running(ticket.step);
-                self.on_output(ticket.step, output);
-            }
-            Input::Failed { ticket, cause } => {
-                self.check(ticket)?;
-                self.leave_running(ticket.step);
-                self.todo.push_back(Todo::Failed(ticket.step, cause));
-            }
-            Input::Progress { ticket } => {
-                self.check(ticket)?;
-                self.on_progress(now, ticket.step);
-            }
-            Input::Pause => (self.paused, self.quiet) = (true, false),
-            Input::Resume => (self.paused, self.quiet) = (false, false),
-            Input::Cancel => self.end_run(now, End::Cancelled, None),
-        }
-        self.advance(now);
-        Ok(())
+        Self::handle_input(self, now, input)
     }
 
     fn handle_timeout(&mut self, now: Now) {
-        if self.end.is_some() {
-            return;
-        }
-        if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
-            let after = self.config.run_timeout.unwrap_or_default();
-            let cause = Cause::RunTimeout { after };
-            return self.end_run(now, End::Failed, Some(Failure { step: None, cause }));
-        }
-        while let Some((_, step)) = self
-            .timers
-            .first()
-            .copied()
-            .filter(|(at, _)| *at <= now.mono)
-        {
-            self.on_timer(now, step);
-        }
-        self.advance(now);
+        Self::handle_timeout(self, now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.out.pop()
+        Self::poll_output(self)
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        if self.end.is_some() {
-            return None;
-        }
-        let timer = self.timers.first().map(|(at, _)| *at);
-        timer.into_iter().chain(self.deadline).min()
+        Self::poll_timeout(self)
     }
 
     fn accepts_input(&self) -> bool {
-        !self.out.is_full()
+        Self::accepts_input(self)
     }
 
     fn is_closed(&self) -> bool {
-        self.end.is_some() && self.out.is_empty()
+        Self::is_closed(self)
     }
 }

@@ -1,23 +1,23 @@
-//! Runs a plan: dispatch out, outcomes in.
+//! Runs a plan: dispatches acts, and takes their results.
 //!
-//! A [`Runner`] holds the [`Graph`](crate::graph::Graph) of a message of either profile. Its driver carries out what
-//! [`Output::Dispatch`] asks for and answers with an [`Input`]; a step starts as soon as all that it waits for has
-//! ended, whatever its siblings do. No step is dispatched in test mode: the runner simulates it.
+//! A [`Runner`] holds the [`Graph`](crate::graph::Graph) of a message of either edition. Its driver runs the act of each
+//! [`Output::Dispatch`] and reports the result as an [`Input`]. A step starts as soon as all steps that it waits for are
+//! done, whatever its siblings do. In test mode no step is dispatched: the runner simulates it.
 //!
 //! ```text
-//!            room, all before it done           outcome
-//! waiting -----------------------> running ------------------> done
-//!    |                              |  ^ |                       ^ value of a skip, or its stand-in's output
-//!    | something before it          |  | | no more resort        |
-//!    | failed for good       failed |  | +--------------> failed +
-//!    v                              v  |
-//! skipped                          resting
+//!         a free slot, dependencies done         result
+//! waiting -----------------------------> running -------> done
+//!    |                                    |  ^ |            ^ value of a skip, or output of the fallback step
+//!    | a dependency                       |  | | no         |
+//!    | failed                      failed |  | | recovery   |
+//!    v                                    v  | +---------> failed
+//! skipped                              backing off
 //! ```
 //!
 //! | bound | default | at the bound |
 //! |---|---|---|
-//! | steps in a run | 10,000 | the run is refused |
-//! | steps that run at once | 64 | further ones wait |
+//! | steps of a run | 10,000 | the run is refused |
+//! | steps that run at the same time | 64 | further steps wait |
 //! | bytes of one output | 4 MiB | the attempt fails |
 //! | bytes of all outputs | 64 MiB | the attempt fails |
 //!
@@ -40,9 +40,4 @@ pub use failure::{Cause, Failure};
 pub use machine::{Input, Output, Runner, RunnerError, StartError};
 pub use outcome::{End, Outcome, StepReport};
 pub use resume::ResumeError;
-pub use steps::{Given, Ticket};
-
-#[cfg(test)]
-mod reference;
-#[cfg(test)]
-mod tests;
+pub use steps::{StepInputs, Ticket};

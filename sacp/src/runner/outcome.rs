@@ -1,4 +1,4 @@
-//! How a run ended, and the answer that it makes.
+//! The outcome of a run, and the answer made of it.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -15,62 +15,62 @@ use crate::reply::{self, ErrReply, Reply};
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// Well, though steps may have been let be or skipped.
+    /// Every step ended, though some may have failed or been skipped by a rule.
     Done,
-    /// A step failed for good, or the time was over.
+    /// A step failed for good, or the run exceeded its timeout.
     Failed,
-    /// The caller ended it.
+    /// The caller cancelled it.
     Cancelled,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
     /// How it ended.
     pub end: End,
-    /// Why, where it did not end well.
+    /// The reason, unless the run is done.
     pub failure: Option<Failure>,
-    /// Every step, by number.
+    /// Every step, in the order of their numbers.
     pub steps: Vec<StepReport>,
-    /// The output of the plan's last entry; of a group, the list of all. Absent where it has none.
+    /// The output of the plan's last entry; of a group, the list of all. Absent if it has none.
     pub result: Option<RawBuf>,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StepReport {
     /// Its number.
     pub number: usize,
-    /// Its number among the acts of its own message.
+    /// Its number among the acts of its own message, from 1.
     pub place: usize,
-    /// Its name.
+    /// Its id.
     pub id: String,
-    /// The message that it belongs to: 0 is the outermost.
+    /// The scope that it belongs to: 0 is the outermost message.
     pub scope: usize,
     /// Its pointer in the outermost message.
     pub pointer: String,
-    /// The name of its output.
+    /// The name of its output, if it has one.
     pub output_key: Option<String>,
-    /// How far it came.
+    /// Its last state.
     pub state: StepState,
-    /// Its output.
+    /// Its output, if it is done.
     pub output: Option<Arc<RawBuf>>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Why its last attempt failed, or why it was skipped.
+    /// Why its last attempt failed, or why the step was skipped.
     pub failure: Option<Failure>,
-    /// From its first start to its end.
+    /// The time from its first start to its end.
     pub took: Option<Duration>,
 }
 
 impl Outcome {
     /// The answer to a message of 0.1.
     ///
-    /// A run that ended well is answered by a message, `DONE`: its context has `result`, the last output, `results`,
-    /// all outputs by act number, and `failed`, where steps were let be or skipped, why by act number. A summary has no
-    /// `results`. Any other run is answered by `ERR`, `STEP_FAILED`.
+    /// The answer to a run that is done is a `DONE` message. Its context has `result`, the last output; `results`, all
+    /// outputs by act number; and `failed`, the reasons of failed and skipped steps by act number, if there are any. A
+    /// summary has no `results`. The answer to any other run is `ERR` with `STEP_FAILED`.
     ///
     /// Spec: SACP 3, 4
     #[must_use]
@@ -131,7 +131,7 @@ impl Outcome {
     }
 }
 
-/// The name under which a step's output stands: its act number, or what it is.
+/// The name of a step's output in `results`: the act number, or `subtask`.
 fn name_of(step: &StepReport) -> String {
     if step.pointer == "/subtask" {
         "subtask".to_owned()
@@ -140,7 +140,7 @@ fn name_of(step: &StepReport) -> String {
     }
 }
 
-/// An answer without results yet: goal, context and plan of the request, `DONE`.
+/// A `DONE` answer without results: goal, context and plan of the request.
 fn answer_to(request: &Message) -> Message {
     let mut message = Message::with_goal(request.goal(), request.plan.clone());
     message.reply_to = request.msg_id.as_deref().and_then(NonEmpty::new);
@@ -152,7 +152,7 @@ fn answer_to(request: &Message) -> Message {
 
 fn by_name(values: impl Iterator<Item = (String, RawBuf)>) -> RawBuf {
     let mut values: Vec<(String, RawBuf)> = values.collect();
-    // By number, not by the letters of the number.
+    // By number: 10 comes after 9.
     values.sort_by_key(|(name, _)| name.parse::<usize>().unwrap_or(usize::MAX));
     let mut text = Vec::new();
     let mut object = MemberWriter::begin(&mut text);
@@ -204,8 +204,8 @@ impl Runner {
         }
     }
 
-    /// The answer of a subtask, which is the output of the step that stands for it.
-    pub(super) fn inner_answer(&self, scope: usize) -> RawBuf {
+    /// The answer of a subtask: the output of the step that holds it.
+    pub(super) fn subtask_answer(&self, scope: usize) -> RawBuf {
         let Some(request) = self
             .graph
             .scopes()
@@ -223,7 +223,7 @@ impl Runner {
             .get(scope)
             .and_then(|scope| scope.parent);
         if message.reply_to.is_none() {
-            // A subtask without a name answers the message around it.
+            // A subtask without an id answers the message around it.
             let outer = parent
                 .and_then(|step| self.graph.step(step))
                 .and_then(|step| self.graph.scopes().get(step.scope));
@@ -250,7 +250,7 @@ impl Runner {
         reply::raw(message.encode())
     }
 
-    /// The output of what nobody waits for; of several, the list.
+    /// The output of the last step; the list of all outputs if several steps are last.
     fn last_output(&self, scope: usize) -> Option<RawBuf> {
         let steps = &self.graph.scopes().get(scope)?.steps;
         let is_last = |step: &&usize| {
@@ -269,13 +269,13 @@ impl Runner {
         }
     }
 
-    /// Whether a step of the plan itself waits at a gate, and not only the subtask behind it or a step that stands by.
+    /// Whether a step of this scope waits behind a gate. Deferred steps do not count.
     fn is_gate_of(&self, gate: usize, scope: usize) -> bool {
         let waits = |step: &usize| {
             self.graph
                 .step(*step)
                 .is_some_and(|node| node.scope == scope)
-                && !self.graph.stands_by(*step)
+                && !self.graph.is_deferred(*step)
         };
         self.gates
             .get(gate)

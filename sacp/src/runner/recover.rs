@@ -1,18 +1,19 @@
-//! What is done about an attempt that failed.
+//! Recovery from failed attempts.
 
 use std::sync::Arc;
 
 use ubos_common::time::Now;
 
 use super::outcome::End;
-use super::schedule::Todo;
+use super::schedule::Work;
 use super::steps::Progress;
 use super::{Cause, Failure, Recovery, Runner};
 use crate::draw::StepState;
 use crate::graph::Retry;
+use crate::trace::debug;
 
 impl Runner {
-    /// An attempt failed: the next recovery that can still do something has its turn.
+    /// An attempt failed: applies the next recovery that can still help.
     pub(super) fn on_failure(&mut self, now: Now, step: usize, cause: Cause) {
         loop {
             let Some(run) = self.step_mut(step) else {
@@ -23,18 +24,19 @@ impl Runner {
             let Some(recovery) = recoveries.get(run.recovery) else {
                 return self.fail_scope(now, step, cause);
             };
-            let taken = match recovery {
+            debug!(step, recovery = run.recovery, "recovery considered");
+            let applied = match recovery {
                 Recovery::Retry(retry) => self.retry(now, step, retry, &cause),
                 Recovery::OtherAgents { up_to } if run.rank < *up_to => {
                     run.rank += 1;
-                    self.again(step);
+                    self.requeue(step);
                     true
                 }
                 Recovery::OtherAgents { .. } => false,
                 Recovery::OtherAct(act) => {
                     (run.instead, run.rank, run.tries) = (Some(act.clone()), 0, 0);
                     run.recovery += 1;
-                    self.again(step);
+                    self.requeue(step);
                     true
                 }
                 Recovery::Skip(value) => {
@@ -45,9 +47,9 @@ impl Runner {
                     self.finish(step, Progress::Failed);
                     true
                 }
-                Recovery::StandIn(other) => self.call_in(step, *other),
+                Recovery::Fallback(other) => self.start_fallback(step, *other),
             };
-            if taken {
+            if applied {
                 return;
             }
             if let Some(run) = self.step_mut(step) {
@@ -57,6 +59,7 @@ impl Runner {
         }
     }
 
+    /// Runs an attempt again, after its wait; returns whether one is left.
     pub(super) fn retry(&mut self, now: Now, step: usize, retry: &Retry, cause: &Cause) -> bool {
         let Some(run) = self.step_mut(step) else {
             return false;
@@ -67,26 +70,27 @@ impl Runner {
         run.tries += 1;
         let wait = retry.wait_after(run.tries);
         if wait.is_zero() {
-            self.again(step);
+            self.requeue(step);
         } else {
             let until = now.mono.saturating_add(wait);
-            run.progress = Progress::Resting { until };
+            run.progress = Progress::BackingOff { until };
             self.set_timer(step, Some(until));
-            self.tell(step, StepState::Waiting);
+            self.emit_state(step, StepState::Waiting);
         }
         true
     }
 
-    pub(super) fn again(&mut self, step: usize) {
+    /// Queues a step for another attempt.
+    pub(super) fn requeue(&mut self, step: usize) {
         if let Some(run) = self.step_mut(step) {
             run.progress = Progress::Ready;
             self.ready.insert(step);
-            self.tell(step, StepState::Waiting);
+            self.emit_state(step, StepState::Waiting);
         }
     }
 
-    /// Has another step stand in; gives whether it still can.
-    pub(super) fn call_in(&mut self, step: usize, other: usize) -> bool {
+    /// Starts a fallback step; returns whether it can still replace this one.
+    pub(super) fn start_fallback(&mut self, step: usize, other: usize) -> bool {
         let Some(run) = self.step_mut(other) else {
             return false;
         };
@@ -99,14 +103,14 @@ impl Runner {
             Progress::Failed | Progress::Skipped | Progress::Cancelled => return false,
             _ => {}
         }
-        run.for_steps.push(step);
-        let first = core::mem::replace(&mut run.stands_by, false);
+        run.replacing.push(step);
+        let first = core::mem::replace(&mut run.is_deferred, false);
         let (gate, scope) = (
             run.gate,
             self.graph.step(other).map_or(0, |node| node.scope),
         );
         if let Some(run) = self.step_mut(step) {
-            run.progress = Progress::Replaced;
+            run.progress = Progress::FallbackRunning;
         }
         if first {
             if let Some(scope) = self.scopes.get_mut(scope) {
@@ -121,14 +125,14 @@ impl Runner {
         true
     }
 
-    /// A step failed for good, and with it its message.
+    /// A step failed for good, and its scope with it.
     pub(super) fn fail_scope(&mut self, now: Now, step: usize, cause: Cause) {
         if let Some(run) = self.step_mut(step) {
             run.progress = Progress::Failed;
             run.cause = Some(cause.clone());
             run.ended = Some(now.mono);
         }
-        self.tell(step, StepState::Failed);
+        self.emit_state(step, StepState::Failed);
         let scope = self.graph.step(step).map_or(0, |node| node.scope);
         let parent = self
             .graph
@@ -137,13 +141,13 @@ impl Runner {
             .and_then(|scope| scope.parent);
         match parent {
             Some(parent) => {
-                self.stop_inner(parent);
-                let why = self
+                self.stop_subtask(parent);
+                let reason = self
                     .graph
                     .step(step)
                     .map(|node| format!("act {} of its subtask: {cause}", node.place));
-                let cause = Cause::tool(why.unwrap_or_default());
-                self.todo.push_back(Todo::Failed(parent, cause));
+                let cause = Cause::tool(reason.unwrap_or_default());
+                self.work.push_back(Work::Failed(parent, cause));
             }
             None => self.end_run(
                 now,
@@ -154,5 +158,63 @@ impl Runner {
                 }),
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ubos_common::time::{Mono, Timestamp};
+
+    use super::*;
+    use crate::graph::{Graph, OnError};
+    use crate::plan::Act;
+    use crate::runner::{Config, Input, Output, Ticket};
+
+    /// No message can share a fallback step, but the runner does not depend on that.
+    // spec: SACP1-6-3
+    #[test]
+    fn two_steps_can_share_a_fallback_step() {
+        let mut graph = Graph::default();
+        let scope = graph.open(None, "G", None);
+        for n in 0..3 {
+            graph.add(scope, format!("/plan/{n}"), Act::new("v", "T"), []);
+        }
+        for n in [1, 2] {
+            graph.step_mut(n).unwrap().policy.on_error = Some(OnError::Fallback(3));
+        }
+        graph.step_mut(3).unwrap().policy.replaces = Some(1);
+        let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+        let mut runner = Runner::of_graph(graph, false, Config::default()).unwrap();
+        runner.start(now);
+        let mut attempts = Vec::new();
+        let outcome = loop {
+            match runner.poll_output().unwrap() {
+                Output::Dispatch { ticket, .. } if ticket.step == 3 => {
+                    attempts.push(ticket);
+                    let output = ubos_common::json::Raw::NULL.to_owned();
+                    let input = Input::Succeeded { ticket, output };
+                    runner.handle_input(now, input).unwrap();
+                }
+                Output::Dispatch { ticket, .. } => {
+                    let cause = Cause::permanent("down");
+                    let input = Input::Failed { ticket, cause };
+                    runner.handle_input(now, input).unwrap();
+                }
+                Output::Ended(outcome) => break outcome,
+                other => panic!("{other:?}"),
+            }
+        };
+        let once = Ticket {
+            step: 3,
+            attempt: 1,
+        };
+        assert_eq!(attempts, [once]);
+        assert_eq!(outcome.end, End::Done);
+        assert!(
+            outcome
+                .steps
+                .iter()
+                .all(|step| step.state == StepState::Done)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A run as text, to be taken up in another process.
+//! Saving a run as text, and restoring it in another process.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ ubos_common::words! {
         Ready = "ready",
         Running = "running",
         Inner = "inner",
-        Resting = "resting",
+        BackingOff = "resting",
         Replaced = "replaced",
         Done = "done",
         Failed = "failed",
@@ -63,53 +63,52 @@ ubos_common::wire! {
 ubos_common::wire! {
     struct SavedCause {
         required code: String = "code", "SACP-3-1";
-        required why: String = "why", "SACP-3-1";
+        required message: String = "why", "SACP-3-1";
         required retryable: bool = "retryable", "SACP-3-1";
     }
 }
 
-/// Why a saved run cannot be taken up. The runner is as it was.
+/// Why a saved run cannot be restored. The runner is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// The text is no saved run.
-    #[error("no saved run: {0}")]
+    /// The text is not a saved run.
+    #[error("the text is not a saved run: {0}")]
     Unreadable(String),
-    /// Written by another version of this crate.
-    #[error("a saved run of version {seen} where {wanted} is read")]
+    /// The text has another format version.
+    #[error("the saved run has version {seen}, but only version {wanted} can be read")]
     Version {
         /// Its version.
         seen: u64,
-        /// The version that is read.
+        /// The version that can be read.
         wanted: u64,
     },
-    /// It belongs to another plan.
-    #[error("a saved run of another plan")]
+    /// The saved run belongs to another plan.
+    #[error("the saved run belongs to another plan")]
     OtherPlan,
-    /// A step has gone on while what it waits for has not.
-    #[error("step {step} is further than what it waits for")]
+    /// A step has started although a step that it depends on is not done.
+    #[error("step {step} has started before the steps that it depends on are done")]
     Inconsistent {
         /// The step's number.
         step: usize,
     },
-    /// This run has begun.
-    #[error("the run has begun")]
-    Begun,
+    /// This run has started.
+    #[error("the run has started; restore a saved run into a new runner")]
+    Started,
 }
 
 impl Runner {
-    /// The run as JSON text, to be given to [`restore`](Self::restore), here or in another process.
+    /// The run as JSON text, for [`restore`](Self::restore), here or in another process.
     ///
-    /// It may be taken at any time while the run lasts. What runs then is dispatched again when the run is taken up: who
-    /// cannot bear that pauses first and waits for [`Output::Paused`](super::Output::Paused). The message is not part of
-    /// it. `None` when the run has not begun or has ended.
+    /// A run can be saved at any time. Running attempts are dispatched again after the restore: to avoid that,
+    /// [`pause`](Self::pause) and wait for [`Output::Paused`](super::Output::Paused) first. The text does not contain the
+    /// message. `None` if the run has not started or has ended.
     ///
     /// ```
     /// use sacp::Message;
     /// use sacp::runner::{Config, Input, Output, Runner};
-    /// use ubos_common::json::RawBuf;
-    /// use ubos_common::machine::Machine as _;
-    /// use ubos_common::time::{Mono, Now, Timestamp};
+    /// use sacp::ubos_common::json::RawBuf;
+    /// use sacp::ubos_common::time::{Mono, Now, Timestamp};
     ///
     /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     /// let message = Message::decode(br#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#)?;
@@ -144,19 +143,19 @@ impl Runner {
         Some(json::to_vec(&saved))
     }
 
-    /// Takes up a saved run in place of starting: this runner was made from the same message and has not begun.
+    /// Continues a saved run, in place of [`start`](Self::start). This runner must have the same message.
     ///
-    /// Attempts that ran when it was saved run again, under new tickets. Waits that were left go on; time limits of
-    /// attempts begin anew.
+    /// Attempts that were running are dispatched again, under new tickets. Waits between attempts continue; timeouts of
+    /// attempts start again.
     ///
     /// # Errors
     ///
-    /// No saved run, one of another plan or version, or this run has begun.
+    /// The text is not a saved run of this plan and version, or this run has started.
     pub fn restore(&mut self, now: Now, saved: &[u8]) -> Result<(), ResumeError> {
         if self.began.is_some() {
-            return Err(ResumeError::Begun);
+            return Err(ResumeError::Started);
         }
-        // Outputs stand in it that were taken under bounds of their own, and may be larger than the plan.
+        // It contains outputs, which have limits of their own and may be larger than any message.
         let all = saved.len().max(1);
         let limits = Limits::default()
             .with_max_bytes(all)
@@ -196,19 +195,19 @@ impl Runner {
         Ok(())
     }
 
-    /// Everything that follows from how far the steps are.
+    /// Rebuilds gates, scopes, queues and timers from the progress of the steps.
     fn rebuild(&mut self, now: Mono) -> Result<(), ResumeError> {
         for gate in &mut self.gates {
             let ended = |member: &&usize| {
                 let run = member.checked_sub(1).and_then(|n| self.steps.get(n));
                 run.is_some_and(is_over)
             };
-            let good = |member: &usize| {
+            let intact = |member: &usize| {
                 let run = member.checked_sub(1).and_then(|n| self.steps.get(n));
                 run.is_none_or(|run| !is_over(run) || matches!(run.progress, Progress::Done(_)))
             };
             gate.left = gate.members.len() - gate.members.iter().filter(ended).count();
-            gate.broken = !gate.members.iter().all(good);
+            gate.broken = !gate.members.iter().all(intact);
         }
         let graph = Arc::clone(&self.graph);
         for (n, run) in self.steps.iter().enumerate() {
@@ -219,12 +218,12 @@ impl Runner {
             let early = gate.is_some_and(|gate| gate.left > 0 || gate.broken);
             let scope = node.and_then(|node| graph.scopes().get(node.scope));
             let follows_all = scope.is_some_and(|scope| scope.last == Some(step));
-            let held = match run.progress {
-                Progress::Inner => node.is_some_and(|node| node.subtask.is_some()),
-                Progress::Replaced => self.is_stood_in_for(step, run),
+            let consistent = match run.progress {
+                Progress::Subtask => node.is_some_and(|node| node.subtask.is_some()),
+                Progress::FallbackRunning => self.has_active_fallback(step, run),
                 _ => true,
             };
-            if !held || (moved && early && !follows_all) {
+            if !consistent || (moved && early && !follows_all) {
                 return Err(ResumeError::Inconsistent { step });
             }
         }
@@ -239,8 +238,8 @@ impl Runner {
                 Progress::Ready => {
                     self.ready.insert(step);
                 }
-                Progress::Resting { until } => self.set_timer(step, Some(until)),
-                Progress::Inner => {
+                Progress::BackingOff { until } => self.set_timer(step, Some(until)),
+                Progress::Subtask => {
                     let own = graph.step(step).and_then(|node| node.policy.timeout);
                     let limit = own.or(self.config.step_timeout);
                     self.set_timer(step, limit.map(|limit| now.saturating_add(limit)));
@@ -251,12 +250,12 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether some step stands in for this one.
-    fn is_stood_in_for(&self, step: usize, run: &StepRun) -> bool {
+    /// Whether a fallback step that replaces this one is still open.
+    fn has_active_fallback(&self, step: usize, run: &StepRun) -> bool {
         run.recoveries.iter().any(|recovery| match recovery {
-            Recovery::StandIn(other) => self
+            Recovery::Fallback(other) => self
                 .step_run(*other)
-                .is_some_and(|other| other.for_steps.contains(&step) && !is_over(other)),
+                .is_some_and(|other| other.replacing.contains(&step) && !is_over(other)),
             _ => false,
         })
     }
@@ -266,9 +265,9 @@ impl Runner {
         for (scope, node) in graph.scopes().iter().enumerate() {
             let open = |step: &&usize| {
                 self.step_run(**step)
-                    .is_some_and(|run| !run.stands_by && !is_over(run))
+                    .is_some_and(|run| !run.is_deferred && !is_over(run))
             };
-            let begun = |step: usize| self.step_run(step).is_some_and(|run| !run.stands_by);
+            let begun = |step: usize| self.step_run(step).is_some_and(|run| !run.is_deferred);
             let last_begun = node.last.is_some_and(begun);
             let mut run = ScopeRun {
                 open: node.steps.iter().filter(open).count(),
@@ -277,9 +276,9 @@ impl Runner {
             run.open += node.last.filter(|last| open(&last)).map_or(0, |_| 1);
             let runs = node.parent.is_none_or(|parent| {
                 self.step_run(parent)
-                    .is_some_and(|run| matches!(run.progress, Progress::Inner))
+                    .is_some_and(|run| matches!(run.progress, Progress::Subtask))
             });
-            // A step that waits for nothing any more may start; one that nobody has started is not saved as ready.
+            // A step that became startable just before the save was not yet saved as ready.
             let startable: Vec<usize> = node.steps.iter().copied().filter(|_| runs).collect();
             let over = runs && run.open == 0;
             if let Some(slot) = self.scopes.get_mut(scope) {
@@ -294,7 +293,7 @@ impl Runner {
         }
     }
 
-    /// Tells plans apart: a sum over acts and order. It protects from mistakes, not from forgery.
+    /// A hash of acts and order that tells plans apart. It guards against mistakes, not against forgery.
     fn fingerprint(&self) -> String {
         let mut sum = FNV_OFFSET;
         let mut add = |bytes: &[u8]| {
@@ -324,9 +323,9 @@ fn save_step(run: &StepRun, now: Mono) -> SavedStep {
         Progress::Waiting => (Stage::Waiting, None, None),
         Progress::Ready | Progress::Cancelled => (Stage::Ready, None, None),
         Progress::Running { .. } => (Stage::Running, None, None),
-        Progress::Inner => (Stage::Inner, None, None),
-        Progress::Resting { until } => (Stage::Resting, None, Some(*until)),
-        Progress::Replaced => (Stage::Replaced, None, None),
+        Progress::Subtask => (Stage::Inner, None, None),
+        Progress::BackingOff { until } => (Stage::BackingOff, None, Some(*until)),
+        Progress::FallbackRunning => (Stage::Replaced, None, None),
         Progress::Done(output) => (Stage::Done, Some(output), None),
         Progress::Failed => (Stage::Failed, None, None),
         Progress::Skipped => (Stage::Skipped, None, None),
@@ -349,9 +348,9 @@ fn save_step(run: &StepRun, now: Mono) -> SavedStep {
     };
     saved.cause = run.cause.as_ref().map(cause);
     saved.rest_ms = until.map(|until| millis(until.saturating_since(now)));
-    let stands_for = run.for_steps.iter().map(|step| *step as u64).collect();
-    saved.stands_for = (!run.for_steps.is_empty()).then_some(stands_for);
-    saved.called = (!run.stands_by).then_some(true);
+    let stands_for = run.replacing.iter().map(|step| *step as u64).collect();
+    saved.stands_for = (!run.replacing.is_empty()).then_some(stands_for);
+    saved.called = (!run.is_deferred).then_some(true);
     saved
 }
 
@@ -360,11 +359,11 @@ fn restore_step(run: &mut StepRun, saved: SavedStep, now: Mono) {
     run.progress = match (saved.stage, saved.output) {
         (Stage::Waiting, _) => Progress::Waiting,
         (Stage::Ready | Stage::Running, _) => Progress::Ready,
-        (Stage::Inner, _) => Progress::Inner,
-        (Stage::Resting, _) => Progress::Resting {
+        (Stage::Inner, _) => Progress::Subtask,
+        (Stage::BackingOff, _) => Progress::BackingOff {
             until: now.saturating_add(rest),
         },
-        (Stage::Replaced, _) => Progress::Replaced,
+        (Stage::Replaced, _) => Progress::FallbackRunning,
         (Stage::Done, Some(output)) => Progress::Done(Arc::new(output)),
         (Stage::Done | Stage::Failed, _) => Progress::Failed,
         (Stage::Skipped, _) => Progress::Skipped,
@@ -380,15 +379,15 @@ fn restore_step(run: &mut StepRun, saved: SavedStep, now: Mono) {
         .map(|act| Act::new(&act.verb, &act.tool).with_params(act.params));
     run.cause = saved.cause.map(|cause| Cause::Tool {
         code: Some(cause.code),
-        why: cause.why,
+        message: cause.message,
         retryable: cause.retryable,
     });
     let stands_for = saved.stands_for.unwrap_or_default();
-    run.for_steps = stands_for
+    run.replacing = stands_for
         .into_iter()
         .filter_map(|step| usize::try_from(step).ok())
         .collect();
-    run.stands_by = run.stands_by && saved.called != Some(true);
+    run.is_deferred = run.is_deferred && saved.called != Some(true);
 }
 
 fn millis(span: Duration) -> u64 {

@@ -1,46 +1,47 @@
-//! What follows what: the inside of the runner.
+//! Scheduling: which steps start, and what the end of a step causes.
 
 use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
-use super::steps::{Given, Progress, Ticket};
+use super::steps::{Progress, StepInputs, Ticket};
 use super::{Cause, Output, Runner};
 use crate::draw::StepState;
+use crate::trace::trace;
 
-/// A message whose plan runs.
+/// The run of one scope: the message, or a subtask.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopeRun {
-    /// Steps that have not come to their end.
+    /// Steps that have not ended.
     pub(super) open: usize,
-    /// Whether the subtask at its top level has had its turn.
+    /// Whether the subtask at its top level has started.
     pub(super) last_begun: bool,
 }
 
-/// What is still to be worked out; a queue, so that no plan is deep enough to exhaust the stack.
+/// Consequences still to be applied. They wait in a queue: with recursion a deep plan could exhaust the stack.
 #[derive(Clone, Debug)]
-pub(super) enum Todo {
-    /// An attempt failed: see what can be done.
+pub(super) enum Work {
+    /// An attempt failed: the next recovery applies.
     Failed(usize, Cause),
-    /// A step has come to its end, with an output or without.
+    /// A step ended, with an output or without.
     Ended(usize),
 }
 
 impl Runner {
-    /// Works out what follows, starts what may start, and ends the run where nothing is left.
+    /// Applies all consequences, starts the steps that can start, and ends the run when nothing is left.
     pub(super) fn advance(&mut self, now: Now) {
         if self.end.is_some() {
             return;
         }
         loop {
-            while let Some(todo) = self.todo.pop_front() {
-                match todo {
-                    Todo::Failed(step, cause) => self.on_failure(now, step, cause),
-                    Todo::Ended(step) => self.on_end(now, step),
+            while let Some(work) = self.work.pop_front() {
+                match work {
+                    Work::Failed(step, cause) => self.on_failure(now, step, cause),
+                    Work::Ended(step) => self.on_end(now, step),
                 }
                 if self.end.is_some() {
-                    self.todo.clear();
+                    self.work.clear();
                     return;
                 }
             }
@@ -48,18 +49,18 @@ impl Runner {
                 break;
             }
         }
-        let waits = self.running > 0 || !self.ready.is_empty() || self.rests();
+        let active = self.running > 0 || !self.ready.is_empty() || self.has_timers();
         if self.paused {
-            if self.running == 0 && !self.quiet {
-                self.quiet = true;
+            if self.running == 0 && !self.pause_reported {
+                self.pause_reported = true;
                 self.out.push(Output::Paused);
             }
-        } else if !waits {
+        } else if !active {
             self.skip_rest(now);
         }
     }
 
-    /// Starts the first step that may; gives whether there was one.
+    /// Starts the first step that can start; returns whether there was one.
     pub(super) fn start_next(&mut self, now: Now) -> bool {
         if self.paused || self.running >= self.config.max_running {
             return false;
@@ -71,15 +72,15 @@ impl Runner {
         true
     }
 
-    pub(super) fn rests(&self) -> bool {
-        // Only attempts that run and steps that rest have timers, and none runs when this is asked.
+    pub(super) fn has_timers(&self) -> bool {
+        // Running attempts and steps that back off have timers. Nothing runs when this is asked, so only the latter count.
         !self.timers.is_empty()
     }
 
     pub(super) fn begin(&mut self, now: Now, step: usize) {
         let graph = Arc::clone(&self.graph);
         let Some(node) = graph.step(step) else { return };
-        let given = self.given(step);
+        let inputs = self.inputs(step);
         let hard = node.policy.timeout.or(self.config.step_timeout);
         let hard = hard.map(|timeout| now.mono.saturating_add(timeout));
         let idle = self
@@ -101,58 +102,59 @@ impl Runner {
         );
         let instead = run.instead.clone();
         if let (Some(scope), None) = (inner, &instead) {
-            run.progress = Progress::Inner;
+            run.progress = Progress::Subtask;
             self.set_timer(step, hard);
-            self.tell(step, StepState::Running);
+            self.emit_state(step, StepState::Running);
             return self.open_scope(scope);
         }
         let act = instead.unwrap_or_else(|| node.act.clone());
         if self.test_mode {
-            let output = self.config.simulate.simulate(&act, &given);
+            let output = self.config.simulate.simulate(&act, &inputs);
             return self.on_output(step, output);
         }
         if let Some(run) = self.step_mut(step) {
             run.progress = Progress::Running { hard, idle };
         }
+        trace!(step, attempt = ticket.attempt, rank, "attempt dispatched");
         self.running += 1;
         self.set_timer(step, hard.into_iter().chain(idle).min());
-        self.tell(step, StepState::Running);
+        self.emit_state(step, StepState::Running);
         self.out.push(Output::Dispatch {
             ticket,
             act,
-            given,
+            inputs,
             rank,
         });
     }
 
-    /// What a step is given: made once for all that wait at the same gate.
-    pub(super) fn given(&mut self, step: usize) -> Given {
+    /// The inputs of a step, built once for all steps behind the same gate.
+    pub(super) fn inputs(&mut self, step: usize) -> StepInputs {
         let Some(run) = self.step_run(step) else {
-            return Given::default();
+            return StepInputs::default();
         };
         let place = run.gate;
         let Some(gate) = self.gates.get(place) else {
-            return Given::default();
+            return StepInputs::default();
         };
-        if let Some(given) = &gate.given {
-            return given.clone();
+        if let Some(inputs) = &gate.inputs {
+            return inputs.clone();
         }
         let output = |member: &usize| Some((*member, Arc::clone(self.done(*member)?)));
-        let given = Given::new(gate.members.iter().filter_map(output).collect());
+        let inputs = StepInputs::new(gate.members.iter().filter_map(output).collect());
         if let Some(gate) = self.gates.get_mut(place) {
-            gate.given = Some(given.clone());
+            gate.inputs = Some(inputs.clone());
         }
-        given
+        inputs
     }
 
-    /// Makes ready what waits for nothing in a message.
+    /// Starts a scope: steps without dependencies become ready.
     pub(super) fn open_scope(&mut self, scope: usize) {
         let graph = Arc::clone(&self.graph);
         let Some(node) = graph.scopes().get(scope) else {
             return;
         };
-        let stands_by = |step: &&usize| self.step_run(**step).is_some_and(|run| run.stands_by);
-        let open = node.steps.len() - node.steps.iter().filter(stands_by).count();
+        let is_deferred = |step: &&usize| self.step_run(**step).is_some_and(|run| run.is_deferred);
+        let open = node.steps.len() - node.steps.iter().filter(is_deferred).count();
         if let Some(run) = self.scopes.get_mut(scope) {
             *run = ScopeRun {
                 open,
@@ -167,7 +169,7 @@ impl Runner {
         }
     }
 
-    /// Puts a step among those that may start, if it may.
+    /// Queues a step if all that it waits for is done.
     pub(super) fn make_ready(&mut self, step: usize) {
         let Some(run) = self.step_run(step) else {
             return;
@@ -176,7 +178,7 @@ impl Runner {
             .gates
             .get(run.gate)
             .is_some_and(|gate| gate.left == 0 && !gate.broken);
-        if open && !run.stands_by && matches!(run.progress, Progress::Waiting) {
+        if open && !run.is_deferred && matches!(run.progress, Progress::Waiting) {
             self.ready.insert(step);
             if let Some(run) = self.step_mut(step) {
                 run.progress = Progress::Ready;
@@ -184,16 +186,16 @@ impl Runner {
         }
     }
 
-    /// An attempt gave an output.
+    /// An attempt succeeded.
     pub(super) fn on_output(&mut self, step: usize, output: RawBuf) {
         let bytes = output.as_str().len();
-        let over = |limit, total| Todo::Failed(step, Cause::TooLarge { limit, total });
+        let over = |limit, total| Work::Failed(step, Cause::TooLarge { limit, total });
         let (one, all) = (self.config.max_output_bytes, self.config.max_total_bytes);
         if bytes > one {
-            return self.todo.push_back(over(one, false));
+            return self.work.push_back(over(one, false));
         }
         if self.bytes.saturating_add(bytes) > all {
-            return self.todo.push_back(over(all, true));
+            return self.work.push_back(over(all, true));
         }
         self.bytes += bytes;
         self.finish(step, Progress::Done(Arc::new(output)));
@@ -202,11 +204,11 @@ impl Runner {
     pub(super) fn finish(&mut self, step: usize, progress: Progress) {
         if let Some(run) = self.step_mut(step) {
             run.progress = progress;
-            self.todo.push_back(Todo::Ended(step));
+            self.work.push_back(Work::Ended(step));
         }
     }
 
-    /// A step has come to its end: what waited for it starts or is skipped.
+    /// A step ended: its dependents start or are skipped.
     pub(super) fn on_end(&mut self, now: Now, step: usize) {
         self.set_timer(step, None);
         let Some(run) = self.step_mut(step) else {
@@ -214,14 +216,14 @@ impl Runner {
         };
         run.ended = Some(now.mono);
         let state = run.state();
-        let (gates, stands_for) = (run.gates.clone(), core::mem::take(&mut run.for_steps));
-        let good = self.done(step).cloned();
-        self.tell(step, state);
+        let (gates, replaced) = (run.gates.clone(), core::mem::take(&mut run.replacing));
+        let output = self.done(step).cloned();
+        self.emit_state(step, state);
         for place in gates {
-            self.on_gate(place, good.is_some());
+            self.on_gate(place, output.is_some());
         }
-        for other in stands_for {
-            match &good {
+        for other in replaced {
+            match &output {
                 Some(output) => self.finish(other, Progress::Done(Arc::clone(output))),
                 None => {
                     let cause = self.step_run(step).and_then(|run| run.cause.clone());
@@ -237,13 +239,15 @@ impl Runner {
         self.close_scope_if_done(scope);
     }
 
-    pub(super) fn on_gate(&mut self, place: usize, good: bool) {
+    /// A member of a gate ended. A gate without an open member lets its waiters start; a broken one skips them.
+    pub(super) fn on_gate(&mut self, place: usize, succeeded: bool) {
         let Some(gate) = self.gates.get_mut(place) else {
             return;
         };
         gate.left = gate.left.saturating_sub(1);
-        let broke = !good && !gate.broken;
-        gate.broken |= !good;
+        // Only the first failure skips the waiters: later ones find them skipped.
+        let broke = !succeeded && !gate.broken;
+        gate.broken |= !succeeded;
         if !broke && gate.left > 0 {
             return;
         }
@@ -258,7 +262,7 @@ impl Runner {
             };
             if !broke {
                 self.make_ready(waiter);
-            } else if matches!(run.progress, Progress::Waiting) && !run.stands_by {
+            } else if matches!(run.progress, Progress::Waiting) && !run.is_deferred {
                 self.skip(waiter);
             }
         }
@@ -285,15 +289,15 @@ impl Runner {
         if let (Some(last), false) = (node.last, run.last_begun) {
             (run.last_begun, run.open) = (true, 1);
             if let Some(run) = self.step_mut(last) {
-                // It has been called: a saved run must know.
-                run.stands_by = false;
+                // A saved run must show that it started.
+                run.is_deferred = false;
             }
-            // It follows the plan as a whole, even where a part of it failed and was let be.
-            return self.again(last);
+            // It follows the plan as a whole, even after a failure that the plan continued past.
+            return self.requeue(last);
         }
         match node.parent {
             Some(parent) => {
-                let answer = self.inner_answer(scope);
+                let answer = self.subtask_answer(scope);
                 self.set_timer(parent, None);
                 self.on_output(parent, answer);
             }
@@ -301,8 +305,9 @@ impl Runner {
         }
     }
 
-    pub(super) fn tell(&mut self, step: usize, state: StepState) {
-        if self.config.tells_steps {
+    pub(super) fn emit_state(&mut self, step: usize, state: StepState) {
+        trace!(step, ?state, "step changed");
+        if self.config.step_events {
             self.out.push(Output::Step { step, state });
         }
     }

@@ -1,4 +1,4 @@
-//! What a runner knows of each step, and what steps wait for.
+//! The state of each step, and the sets of steps that others wait for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::draw::StepState;
 use crate::graph::Graph;
 use crate::plan::Act;
 
-/// One attempt at a step. An answer to an attempt that is over is refused.
+/// Names one attempt of a step. The result of an attempt that is over is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // exhaustive: two numbers that name an attempt
 pub struct Ticket {
     /// The step's number.
     pub step: usize,
-    /// Counts its attempts from 1.
+    /// The attempt's number, from 1.
     pub attempt: u32,
 }
 
 impl Ticket {
-    /// Both numbers as one, for drivers that want an id.
+    /// Both numbers as one id.
     #[must_use]
     pub const fn id(self) -> u64 {
         ((self.step as u64) << 32) | self.attempt as u64
     }
 }
 
-/// Outputs of the steps that a step waited for, in plan order. Cheap to clone.
+/// The outputs of the steps that a step waited for, in plan order. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given(Arc<[(usize, Arc<RawBuf>)]>);
+pub struct StepInputs(Arc<[(usize, Arc<RawBuf>)]>);
 
-impl Given {
+impl StepInputs {
     pub(super) fn new(outputs: Vec<(usize, Arc<RawBuf>)>) -> Self {
         Self(outputs.into())
     }
 
-    /// Each step's number and its output.
+    /// The number and output of each step.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &RawBuf)> {
         self.0.iter().map(|(step, output)| (*step, output.as_ref()))
     }
@@ -49,13 +49,13 @@ impl Given {
         self.iter().map(|(_, output)| output.clone()).collect()
     }
 
-    /// How many outputs.
+    /// The number of outputs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was waited for.
+    /// Whether the step waited for none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -70,51 +70,52 @@ pub(super) enum Progress {
         hard: Option<Mono>,
         idle: Option<Mono>,
     },
-    /// Its subtask runs.
-    Inner,
-    Resting {
+    /// The subtask of the step runs.
+    Subtask,
+    BackingOff {
         until: Mono,
     },
-    /// Another step stands in for it.
-    Replaced,
+    /// Its fallback step runs.
+    FallbackRunning,
     Done(Arc<RawBuf>),
     Failed,
     Skipped,
     Cancelled,
 }
 
-/// What is known of one step.
+/// The run of one step.
 #[derive(Clone, Debug)]
 pub(super) struct StepRun {
     pub(super) progress: Progress,
     pub(super) attempt: u32,
     pub(super) recoveries: Arc<[Recovery]>,
-    /// The recovery that is tried now, and how often it was.
+    /// The current recovery, and how often it has been tried.
     pub(super) recovery: usize,
     pub(super) tries: u32,
-    /// Which of the agents is asked: 0 is the best.
+    /// The rank of the agent to ask: 0 is the best.
     pub(super) rank: usize,
-    /// What is done instead of its act.
+    /// The act that runs in place of its own.
     pub(super) instead: Option<Act>,
     pub(super) cause: Option<Cause>,
-    pub(super) timer: Option<Mono>,
     pub(super) began: Option<Mono>,
     pub(super) ended: Option<Mono>,
-    /// What it waits for.
+    /// The gate that it waits behind.
     pub(super) gate: usize,
-    /// The gates that wait for it.
+    /// The gates that it is a member of.
     pub(super) gates: Vec<usize>,
-    /// The steps that it stands in for now.
-    pub(super) for_steps: Vec<usize>,
-    /// Whether it only runs when a step that it stands in for has failed.
-    pub(super) stands_by: bool,
+    /// The steps that it currently replaces.
+    pub(super) replacing: Vec<usize>,
+    /// Whether it starts only when it is called for: as a fallback step, or as the subtask behind the plan.
+    pub(super) is_deferred: bool,
 }
 
 impl StepRun {
     pub(super) const fn state(&self) -> StepState {
         match self.progress {
-            Progress::Waiting | Progress::Ready | Progress::Resting { .. } => StepState::Waiting,
-            Progress::Running { .. } | Progress::Inner | Progress::Replaced => StepState::Running,
+            Progress::Waiting | Progress::Ready | Progress::BackingOff { .. } => StepState::Waiting,
+            Progress::Running { .. } | Progress::Subtask | Progress::FallbackRunning => {
+                StepState::Running
+            }
             Progress::Done(_) => StepState::Done,
             Progress::Failed => StepState::Failed,
             Progress::Skipped => StepState::Skipped,
@@ -122,44 +123,46 @@ impl StepRun {
         }
     }
 
-    /// Makes it as it was before the run, but for its count of attempts: no old answer may pass for a new one.
-    pub(super) fn reset(&mut self, stands_by: bool) {
+    /// Resets all but the count of attempts, so that the result of an earlier attempt cannot pass for a new one.
+    pub(super) fn reset(&mut self, is_deferred: bool) {
         self.progress = Progress::Waiting;
         (self.recovery, self.tries, self.rank) = (0, 0, 0);
         (self.instead, self.cause) = (None, None);
         (self.began, self.ended) = (None, None);
-        self.for_steps.clear();
-        self.stands_by = stands_by;
+        self.replacing.clear();
+        self.is_deferred = is_deferred;
     }
 }
 
-/// A set of steps that others wait for. All members of a group that follows wait at the same gate.
+/// A set of steps that others wait for. All members of a group wait behind the same gate.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     pub(super) members: Arc<[usize]>,
+    /// Members that have not ended.
     pub(super) left: usize,
-    /// One of them ended without an output.
+    /// Whether a member ended without an output.
     pub(super) broken: bool,
     pub(super) waiters: Vec<usize>,
-    /// What they are given, made once.
-    pub(super) given: Option<Given>,
+    /// The inputs of its waiters, built once.
+    pub(super) inputs: Option<StepInputs>,
 }
 
 impl Gate {
     pub(super) fn reset(&mut self) {
         self.left = self.members.len();
         self.broken = false;
-        self.given = None;
+        self.inputs = None;
     }
 }
 
-/// Lays out a graph for running.
+/// The initial steps and gates of a graph.
 pub(super) fn lay_out(graph: &Graph, config: &Config) -> (Vec<StepRun>, Vec<Gate>) {
     let mut gates: Vec<Gate> = Vec::new();
     let mut known: HashMap<(usize, *const usize), usize> = HashMap::new();
     let mut steps: Vec<StepRun> = Vec::with_capacity(graph.steps().len());
     for step in graph.steps() {
-        // Members of a group share one list; lists of two scopes may lie at one address when they are empty.
+        // Members of a group share one list, so its address identifies the gate. Empty lists of two scopes may share an
+        // address: hence the scope.
         let gate = *known
             .entry((step.scope, step.after.as_ptr()))
             .or_insert_with(|| {
@@ -168,7 +171,7 @@ pub(super) fn lay_out(graph: &Graph, config: &Config) -> (Vec<StepRun>, Vec<Gate
                     left: step.after.len(),
                     broken: false,
                     waiters: Vec::new(),
-                    given: None,
+                    inputs: None,
                 });
                 gates.len() - 1
             });
@@ -184,13 +187,12 @@ pub(super) fn lay_out(graph: &Graph, config: &Config) -> (Vec<StepRun>, Vec<Gate
             rank: 0,
             instead: None,
             cause: None,
-            timer: None,
             began: None,
             ended: None,
             gate,
             gates: Vec::new(),
-            for_steps: Vec::new(),
-            stands_by: graph.stands_by(step.number),
+            replacing: Vec::new(),
+            is_deferred: graph.is_deferred(step.number),
         });
     }
     for (n, gate) in gates.iter().enumerate() {

@@ -1,14 +1,15 @@
-//! How attempts, subtasks and runs come to a halt: time limits, cancels, ends.
+//! Timeouts, cancellation, and the end of a run.
 
 use std::sync::Arc;
 
 use ubos_common::time::{Mono, Now};
 
 use super::outcome::End;
-use super::schedule::Todo;
+use super::schedule::Work;
 use super::steps::{Progress, Ticket};
 use super::{Cause, Failure, Output, Runner};
 use crate::draw::StepState;
+use crate::trace::{debug, trace};
 
 impl Runner {
     pub(super) fn on_progress(&mut self, now: Now, step: usize) {
@@ -26,8 +27,8 @@ impl Runner {
         }
     }
 
+    /// The timer of a step ran out: its wait is over, or its attempt exceeded a timeout.
     pub(super) fn on_timer(&mut self, now: Now, step: usize) {
-        self.set_timer(step, None);
         let Some(run) = self.step_mut(step) else {
             return;
         };
@@ -35,8 +36,9 @@ impl Runner {
             step,
             attempt: run.attempt,
         };
+        trace!(step, attempt = ticket.attempt, "timer of a step ran out");
         match run.progress {
-            Progress::Resting { .. } => {
+            Progress::BackingOff { .. } => {
                 run.progress = Progress::Ready;
                 self.ready.insert(step);
             }
@@ -45,14 +47,14 @@ impl Runner {
                 self.leave_running(step);
                 self.out.push(Output::Cancel { ticket });
                 let after = self.time_limit(step, idle);
-                self.todo
-                    .push_back(Todo::Failed(step, Cause::Timeout { after, idle }));
+                self.work
+                    .push_back(Work::Failed(step, Cause::Timeout { after, idle }));
             }
-            Progress::Inner => {
-                self.stop_inner(step);
+            Progress::Subtask => {
+                self.stop_subtask(step);
                 let after = self.time_limit(step, false);
-                self.todo
-                    .push_back(Todo::Failed(step, Cause::Timeout { after, idle: false }));
+                self.work
+                    .push_back(Work::Failed(step, Cause::Timeout { after, idle: false }));
             }
             _ => {}
         }
@@ -69,19 +71,13 @@ impl Runner {
     }
 
     pub(super) fn set_timer(&mut self, step: usize, at: Option<Mono>) {
-        let Some(run) = self.step_mut(step) else {
-            return;
-        };
-        let before = core::mem::replace(&mut run.timer, at);
-        if let Some(before) = before {
-            self.timers.remove(&(before, step));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, step));
+        match at {
+            Some(at) => self.timers.set(step, at),
+            None => self.timers.clear(&step),
         }
     }
 
-    /// An attempt no longer runs; what its step is now is for the caller to say.
+    /// Takes an attempt out of the running ones. The caller sets the next state of its step.
     pub(super) fn leave_running(&mut self, step: usize) {
         self.set_timer(step, None);
         if let Some(run) = self.step_mut(step) {
@@ -90,7 +86,7 @@ impl Runner {
         }
     }
 
-    /// Stops a step that has begun, with all inside it.
+    /// Stops a step that has started, with the subtask inside it.
     pub(super) fn stop(&mut self, step: usize) {
         self.set_timer(step, None);
         self.ready.remove(&step);
@@ -106,13 +102,13 @@ impl Runner {
                 self.leave_running(step);
                 self.out.push(Output::Cancel { ticket });
             }
-            Progress::Inner => self.stop_inner(step),
+            Progress::Subtask => self.stop_subtask(step),
             _ => {}
         }
     }
 
-    /// Stops the subtask of a step, and makes it as it was before.
-    pub(super) fn stop_inner(&mut self, step: usize) {
+    /// Stops the subtask of a step and resets it.
+    pub(super) fn stop_subtask(&mut self, step: usize) {
         self.set_timer(step, None);
         let graph = Arc::clone(&self.graph);
         let scope = graph
@@ -127,24 +123,24 @@ impl Runner {
                 .step(*inner)
                 .is_some_and(|node| node.subtask.is_some());
             if holds && self.done(*inner).is_some() {
-                // What is inside it would pass for run when it is tried again.
-                self.stop_inner(*inner);
+                // Without a reset, its inner steps would count as done in the next attempt.
+                self.stop_subtask(*inner);
             }
             self.stop(*inner);
-            let stands_by = graph.stands_by(*inner);
+            let is_deferred = graph.is_deferred(*inner);
             let bytes = self.done(*inner).map_or(0, |output| output.as_str().len());
             self.bytes = self.bytes.saturating_sub(bytes);
             let Some(run) = self.step_mut(*inner) else {
                 continue;
             };
-            run.reset(stands_by);
+            run.reset(is_deferred);
             let gate = run.gate;
             if let Some(gate) = self.gates.get_mut(gate) {
                 gate.reset();
             }
         }
-        self.todo.retain(|todo| {
-            let (Todo::Failed(about, _) | Todo::Ended(about)) = todo;
+        self.work.retain(|work| {
+            let (Work::Failed(about, _) | Work::Ended(about)) = work;
             !scope.is_some_and(|scope| scope.steps.contains(about) || scope.last == Some(*about))
         });
     }
@@ -165,10 +161,10 @@ impl Runner {
             if matches!(run.state(), StepState::Waiting | StepState::Running) {
                 run.progress = Progress::Cancelled;
                 run.ended = run.began.map(|_| now.mono);
-                self.tell(step, StepState::Cancelled);
+                self.emit_state(step, StepState::Cancelled);
             }
         }
-        self.todo.clear();
+        self.work.clear();
         let failure = failure.or_else(|| {
             (end == End::Cancelled).then_some(Failure {
                 step: None,
@@ -176,10 +172,10 @@ impl Runner {
             })
         });
         self.end = Some(end);
-        self.say_end(failure);
+        self.emit_end(failure);
     }
 
-    /// Nothing runs, rests or may start: what still waits is for a step that nobody needed.
+    /// Nothing runs, backs off or can start: steps that still wait depend on a deferred step that never started.
     pub(super) fn skip_rest(&mut self, now: Now) {
         if self.end.is_some() {
             return;
@@ -187,7 +183,7 @@ impl Runner {
         let graph = Arc::clone(&self.graph);
         let waiting = |step: &&usize| {
             self.step_run(**step)
-                .is_some_and(|run| matches!(run.progress, Progress::Waiting) && !run.stands_by)
+                .is_some_and(|run| matches!(run.progress, Progress::Waiting) && !run.is_deferred)
         };
         let outermost = graph.scopes().first();
         let stuck: Vec<usize> = outermost
@@ -205,7 +201,7 @@ impl Runner {
         self.advance(now);
     }
 
-    /// The run ended well. Steps that stood by for nothing are skipped.
+    /// The run is done. Deferred steps that were not needed are skipped.
     pub(super) fn conclude(&mut self) {
         for run in &mut self.steps {
             if matches!(run.progress, Progress::Waiting) {
@@ -213,11 +209,12 @@ impl Runner {
             }
         }
         self.end = Some(End::Done);
-        self.say_end(None);
+        self.emit_end(None);
     }
 
-    pub(super) fn say_end(&mut self, failure: Option<Failure>) {
+    pub(super) fn emit_end(&mut self, failure: Option<Failure>) {
         let outcome = self.outcome(failure);
+        debug!(end = ?outcome.end, step = ?outcome.failure.as_ref().and_then(|f| f.step), "run ended");
         self.out.push(Output::Ended(Box::new(outcome)));
     }
 }

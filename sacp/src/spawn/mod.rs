@@ -1,7 +1,7 @@
-//! Making what is missing: the `SPAWN_AGENT` message, who answers it, and what is made of the answer.
+//! Spawning missing agents: the `SPAWN_AGENT` message, its answer, and the registration of the new agent.
 //!
-//! Guards: a message spawns at most [`MAX_SPAWNS`] agents, each gap is spawned for once, a chain of spawns is at most
-//! [`MAX_SPAWN_DEPTH`] deep and never asks for what it is itself made for, and a name that looks like one that is taken is
+//! Guards: a message spawns at most [`MAX_SPAWNS`] agents, and one for each gap; a chain of spawns is at most
+//! [`MAX_SPAWN_DEPTH`] deep and never requests its own capability; a name that looks like a registered one is
 //! refused.
 //!
 //! Spec: SACP 14
@@ -27,21 +27,21 @@ pub use service::{Definition, PromptSpawner, confirmed, definition, serve};
 /// The goal of a message that asks for an agent.
 pub const SPAWN_GOAL: &str = "SPAWN_AGENT";
 
-/// Makes agents on request: it adds verb, tool and agent to the registry.
+/// Spawns agents: adds verb, tool and agent to the registry.
 ///
 /// Spec: SACP 14
 pub trait Spawner {
-    /// Makes the agent that a `SPAWN_AGENT` message describes, and registers it.
+    /// Creates and registers the agent that a `SPAWN_AGENT` message describes.
     ///
-    /// Gives the agent's name.
+    /// Returns the agent's name.
     ///
     /// # Errors
     ///
-    /// Why it cannot be made.
+    /// The reason for which it cannot be created.
     fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String>;
 }
 
-/// The message that asks for the agent that a gap lacks. Its name is `msg_id`.
+/// The message that requests an agent for a gap.
 ///
 /// Spec: SACP 14
 // impl: SACP-14-1
@@ -50,7 +50,7 @@ pub fn spawn_request(gap: &Gap, message: &Message) -> Message {
     request_as(gap, message, format!("{}_AGENT", gap.tool))
 }
 
-/// The message that asks for an agent of that name.
+/// The message that requests an agent with this name.
 fn request_as(gap: &Gap, message: &Message, agent: String) -> Message {
     let wanted = Wanted::of(gap, message, agent);
     let mut plan = Plan::default();
@@ -82,7 +82,7 @@ fn request_as(gap: &Gap, message: &Message, agent: String) -> Message {
     request
 }
 
-/// The agent that a gap lacks.
+/// The agent to request for a gap.
 struct Wanted {
     verb: String,
     tool: String,
@@ -141,9 +141,9 @@ impl Wanted {
     }
 }
 
-/// The request for the agent that a step of 1.0 lacks: three steps, the last of which registers it.
+/// The message that requests an agent for a step of 1.0: three steps, the last of which registers it.
 ///
-/// `None` where a name of the step is none that 1.0 lets a request have.
+/// `None` if a name of the step is not valid in a request of 1.0.
 ///
 /// Spec: SACP 1.0, 14
 // impl: SACP1-14-1
@@ -207,7 +207,7 @@ pub fn spawn_request_v1(
     Some(request)
 }
 
-/// What a message was itself spawned for, outermost first.
+/// The capabilities that a message was spawned for, outermost first.
 fn spawn_path(message: &Message) -> Vec<String> {
     let path = message
         .context
@@ -217,11 +217,11 @@ fn spawn_path(message: &Message) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Whether an agent may be spawned for a gap: names that are new and look like no other, no loop, not too deep.
+/// Whether an agent may be spawned for a gap: the names are plain and not mistakable, and the chain is short and without a loop.
 ///
 /// # Errors
 ///
-/// [`Code::SpawnFailed`] and why.
+/// [`Code::SpawnFailed`] with the reason.
 pub fn may_spawn(gap: &Gap, message: &Message, registry: &dyn Registry) -> Result<(), ErrReply> {
     let refuse = |why: String| {
         let what = format!("act {}: {} with {}: {why}", gap.number, gap.verb, gap.tool);
@@ -249,30 +249,17 @@ pub fn may_spawn(gap: &Gap, message: &Message, registry: &dyn Registry) -> Resul
     Ok(())
 }
 
-/// Whether a name has only characters that nobody mistakes for others of another script.
+/// Whether a name has only characters that cannot be mistaken for those of another script.
 fn is_plain(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }
 
-/// What a name looks like: names with equal looks are mistaken for one another.
-#[must_use]
-pub fn looks(name: &str) -> String {
-    let look = |c: char| match c.to_ascii_lowercase() {
-        '0' => Some('o'),
-        '1' | 'i' | '|' => Some('l'),
-        '5' => Some('s'),
-        '.' | '_' | ':' | '-' => None,
-        other => Some(other),
-    };
-    name.chars().filter_map(look).collect()
-}
-
-/// Closes the gaps of a plan by spawning, each at most once; gives the names of the agents made.
+/// Spawns an agent for each gap of a plan, at most once each; returns their names.
 ///
 /// # Errors
 ///
-/// The gap that no spawn can close, [`Code::SpawnFailed`], or more gaps than [`MAX_SPAWNS`].
+/// A gap cannot be closed by a spawn, a spawn failed ([`Code::SpawnFailed`]), or there are more than [`MAX_SPAWNS`] gaps.
 ///
 /// Spec: SACP 14
 pub fn spawn_missing(
@@ -293,13 +280,13 @@ pub fn spawn_missing(
     Ok(made)
 }
 
-/// The request for a gap, unless it must not or need not be asked.
+/// The request for a gap, if it may be spawned.
 ///
-/// `before` is the gap that was closed last, and by whom: one that is still open was promised and not made.
+/// `before` is the gap that was closed last, and by which agent: if it is still open, the spawner did not keep its promise.
 ///
 /// # Errors
 ///
-/// Why not.
+/// The reason for which it may not be spawned.
 pub(crate) fn next_request(
     message: &Message,
     registry: &dyn Registry,
@@ -311,7 +298,7 @@ pub(crate) fn next_request(
         let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
         return Err(ErrReply::new(gap.code, what).at(&gap.pointer).to(message));
     }
-    // A spawner that says yes and registers nothing must not be asked for ever.
+    // A spawner that confirms and registers nothing must not be asked forever.
     if let Some((_, name)) = before.filter(|(closed, _)| closed == gap) {
         return Err(failed(
             gap,
@@ -332,7 +319,7 @@ pub(crate) fn next_request(
     Ok(request_as(gap, message, agent))
 }
 
-/// A name that no agent has: registering one that is taken would replace its agent, which serves something else.
+/// A free agent name: registering a name that is taken would replace an agent that serves something else.
 fn free_name(gap: &Gap, registry: &dyn Registry) -> Option<String> {
     let (verb, tool) = (&gap.verb, &gap.tool);
     let names = [format!("{tool}_AGENT"), format!("{tool}_{verb}_AGENT")];

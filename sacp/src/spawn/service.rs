@@ -1,4 +1,4 @@
-//! The spawning service's side, and what is made of its answer.
+//! The spawner's side, and the reading of its answer.
 
 use ubos_common::json::{RawBuf, to_string};
 
@@ -8,13 +8,13 @@ use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::registry::{AgentRecord, Registry, ToolDef, VerbDef};
 use crate::reply::{ErrReply, Reply};
 
-/// The spawning service's side: what a `SPAWN_AGENT` message defines, as a record to be registered.
+/// The agent that a `SPAWN_AGENT` message defines, as a record.
 ///
-/// The definition and the instance stand in the plan; what they leave out comes from the context.
+/// Definition and instance are acts of the plan; missing parts come from the context.
 ///
 /// # Errors
 ///
-/// [`Code::MalformedPlan`] for a message that asks for no agent.
+/// [`Code::MalformedPlan`]: the message does not request an agent.
 ///
 /// Spec: SACP 14
 pub fn definition(request: &Message) -> Result<Definition, ErrReply> {
@@ -72,7 +72,7 @@ pub fn definition(request: &Message) -> Result<Definition, ErrReply> {
     })
 }
 
-/// An agent to be made: its record, what it does, and the prompt that makes a model act as it.
+/// An agent to create: its record, verb and tool, and the prompt that makes a model act as it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Definition {
@@ -86,7 +86,7 @@ pub struct Definition {
     pub prompt: String,
 }
 
-/// A spawner whose agents are models: it registers what is asked for and keeps the prompt of each for the host.
+/// A spawner whose agents are models: it registers the requested agents and keeps their prompts for the host.
 ///
 /// ```
 /// use sacp::check::gaps;
@@ -107,7 +107,7 @@ pub struct Definition {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PromptSpawner {
-    /// The prompt of each agent that was made, by name.
+    /// The prompt of each spawned agent, by name.
     pub prompts: std::collections::BTreeMap<String, String>,
 }
 
@@ -121,11 +121,11 @@ impl Spawner for PromptSpawner {
     }
 }
 
-/// Registers verb, tool and agent. A verb or tool that is known stays as it is, but for the new pair.
+/// Registers verb, tool and agent. A known verb or tool is unchanged but for the new pair.
 ///
 /// # Errors
 ///
-/// The registry refuses one of them.
+/// The registry refuses an entry.
 fn register(
     made: &Definition,
     registry: &mut dyn Registry,
@@ -148,7 +148,7 @@ fn register(
     registry.add_agent(made.agent.clone())
 }
 
-/// What the spawning service answers to a request: the agent's record in `ctx.agent`, `DONE`; or `SPAWN_FAILED`.
+/// The spawner's answer to a request: `DONE` with the agent's record in `ctx.agent`, or `SPAWN_FAILED`.
 ///
 /// Spec: SACP 14
 #[must_use]
@@ -162,7 +162,7 @@ pub fn serve(
         return Reply::Err(error);
     }
     let failed = |why: String| Reply::Err(ErrReply::new(Code::SpawnFailed, why).to(request));
-    // In test mode nothing is registered: the answer says what would be.
+    // In test mode nothing is registered: the answer shows what would be.
     let made = if request.is_test() {
         definition(request)
             .map(|made| made.agent)
@@ -190,11 +190,11 @@ pub fn serve(
     Reply::Message(Box::new(confirmation))
 }
 
-/// Reads the spawning service's answer: the record of the agent that was made.
+/// Reads the spawner's answer: the record of the new agent.
 ///
 /// # Errors
 ///
-/// [`Code::SpawnFailed`] for any answer that names no agent with the verb and tool that were asked for.
+/// [`Code::SpawnFailed`]: the answer has no agent with the requested verb and tool.
 ///
 /// Spec: SACP 14
 pub fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrReply> {
@@ -227,7 +227,7 @@ pub fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrRep
     }
 }
 
-/// Registers the agent of a confirmation, with verb and tool where they are new.
+/// Registers the agent of a confirmation, with verb and tool if they are new.
 ///
 /// # Errors
 ///

@@ -1,39 +1,39 @@
 //! The twelve codes of 1.0.
 
 ubos_common::words! {
-    /// Why a message or step failed. Others are read, and never written by this crate.
+    /// Why a message or step failed. Other codes are read, but never written.
     ///
     /// Spec: SACP 1.0, 7
     open pub enum Code {
-        /// A `proto_ver` that is not spoken here.
+        /// The `proto_ver` is not supported.
         UnsupportedVersion = "UNSUPPORTED_VERSION",
-        /// No message of 1.0.
+        /// The text is not a message of 1.0.
         MalformedMessage = "MALFORMED_MESSAGE",
-        /// A move that the lifecycle does not have.
+        /// The lifecycle has no such transition.
         InvalidStateTransition = "INVALID_STATE_TRANSITION",
-        /// No verb of that name.
+        /// No verb has that name.
         UnknownVerb = "UNKNOWN_VERB",
-        /// No tool of that name, or none that supports the verb.
+        /// No tool has that name, or none supports the verb.
         UnknownTool = "UNKNOWN_TOOL",
         /// A tool failed.
         ToolInvocationFailed = "TOOL_INVOCATION_FAILED",
-        /// A step was over its time.
+        /// A step exceeded its timeout.
         Timeout = "TIMEOUT",
-        /// A step that this one waits for failed.
+        /// A dependency failed.
         DependencyFailed = "DEPENDENCY_FAILED",
-        /// The sender may not ask for it.
+        /// The sender is not authorized.
         AuthzDenied = "AUTHZ_DENIED",
-        /// Too much was asked for.
+        /// A limit was exceeded.
         RateLimited = "RATE_LIMITED",
         /// A fault of the implementation.
         InternalError = "INTERNAL_ERROR",
-        /// It was called off.
+        /// It was cancelled.
         Cancelled = "CANCELLED",
     }
 }
 
 impl Code {
-    /// Whether a word has the form of a code: 1 to 64 of capital letters, digits and underscores.
+    /// Whether a word is a valid code: 1 to 64 capital letters, digits and underscores.
     ///
     /// Spec: SACP 1.0, 7
     #[must_use]

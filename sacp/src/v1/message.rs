@@ -2,48 +2,48 @@
 
 use std::collections::BTreeMap;
 
-use ubos_common::json::{self, DecodeError, Fault, Limits, Members, RawBuf, Read, Reader, Write};
+use ubos_common::json::{self, DecodeError, Fault, Limits, RawBuf, Read, Reader, Write};
 use ubos_common::violation::{Level, Profile, Report};
 
-use super::graph::Steps;
+use super::closed::refuse_unknown;
 use super::names::{Goal, Id, Ts};
 use super::outcome::{Failure, Outcome};
 use super::state::State;
 use super::step::Step;
+use super::steps::Steps;
 use super::trace::{Ext, Trace};
-use crate::graph::Graph;
 use crate::message::OutFmt;
 
 ubos_common::wire! {
     /// The members of a [`Message`].
     pub struct OpenMessage {
-        /// The version: 1.0.0 is written, any 1.0.x read.
+        /// The version: 1.0.0 is written, every 1.0.x is read.
         required proto_ver: Version = "proto_ver", "SACP1-4-1";
-        /// Names the message.
+        /// The id of the message.
         required msg_id: Id = "msg_id", "SACP1-4-2";
-        /// When it was written.
+        /// The time of writing.
         required ts: Ts = "ts", "SACP1-4-1";
-        /// Who wrote it.
+        /// The sender.
         required sender: Id = "sender", "SACP1-4-2";
         /// The goal.
         required g: Goal = "g", "SACP1-4-2";
-        /// What is to be done: at least one step.
+        /// The plan: at least one step.
         required plan: Steps = "plan", "SACP1-6-2";
-        /// How far it is.
+        /// Its state.
         required state: State = "state", "SACP1-4-1";
-        /// The message that this one answers.
+        /// The id of the message that this one answers.
         optional reply_to: Id = "reply_to", "SACP1-4-2";
-        /// Who is to act on it.
+        /// The recipient.
         optional recipient: Id = "recipient", "SACP1-4-2";
-        /// Circumstances, by name.
+        /// The context, by name.
         optional ctx: BTreeMap<String, RawBuf> = "ctx", "SACP1-4-1";
-        /// How the answer is wanted; absent means raw.
+        /// The format of the answer; absent means raw.
         optional out_fmt: OutFmt = "out_fmt", "SACP1-4-1";
-        /// The result: there exactly when the state is DONE.
+        /// The result: present exactly if the state is DONE.
         optional result: Outcome = "result", "SACP1-7-1";
-        /// The error: there exactly when the state is FAILED.
+        /// The error: present exactly if the state is FAILED.
         optional error: Failure = "error", "SACP1-7-1";
-        /// Where it stands in a larger whole.
+        /// Its place in a trace.
         optional trace: Trace = "trace", "SACP1-4-4";
         /// Whether steps are only simulated.
         optional test_mode: bool = "test_mode", "SACP1-4-1";
@@ -52,14 +52,14 @@ ubos_common::wire! {
     }
 }
 
-/// A message of SACP 1.0. Its members are those of [`OpenMessage`], and no others.
+/// A message of SACP 1.0. It has the members of [`OpenMessage`] and no others.
 ///
 /// Spec: SACP 1.0, 4
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message(OpenMessage);
 
 impl Message {
-    /// A pending message; `None` where there are no steps.
+    /// A pending message; `None` if there are no steps.
     #[must_use]
     pub fn new(msg_id: Id, ts: Ts, sender: Id, g: Goal, plan: Vec<Step>) -> Option<Self> {
         let plan = Steps::new(plan)?;
@@ -72,14 +72,14 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// No sound JSON, or findings of which at least one is a MUST.
+    /// The text is not valid JSON, or has a finding that is a MUST.
     ///
     /// Spec: SACP 1.0, 4
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::validate(bytes).map(|(message, _)| message)
     }
 
-    /// As [`Message::decode`], with what was found and let pass.
+    /// As [`Message::decode`], with the findings that were let pass.
     ///
     /// # Errors
     ///
@@ -94,13 +94,7 @@ impl Message {
         json::to_vec(self)
     }
 
-    /// The plan as a graph.
-    #[must_use]
-    pub fn graph(&self) -> Graph {
-        super::graph::of_message(self)
-    }
-
-    /// Ends the message well.
+    /// Ends the message with a result.
     #[must_use]
     pub fn done(mut self, result: Outcome) -> Self {
         self.0.state = State::Done;
@@ -157,7 +151,7 @@ impl Write for Message {
     }
 }
 
-/// Notes a result without DONE, an error without FAILED, and the reverse; gives whether there was one.
+/// Reports a result without DONE, an error without FAILED, and the reverse; returns whether there was one.
 // impl: SACP1-4-3
 fn refuse_outcome(reader: &mut Reader<'_>, at: usize, open: &OpenMessage) -> bool {
     let mut refused = false;
@@ -185,28 +179,14 @@ fn refuse_outcome(reader: &mut Reader<'_>, at: usize, open: &OpenMessage) -> boo
     refused
 }
 
-/// Notes the members of an object that a closed type does not know; gives whether there was one.
-pub(super) fn refuse_unknown(
-    reader: &mut Reader<'_>,
-    at: usize,
-    extra: &Members<'_>,
-    what: &'static str,
-) -> bool {
-    for (name, _) in extra.iter() {
-        let name = Some(name.to_owned().into());
-        reader.note(at, name, "unknown_member", Level::Must, what);
-    }
-    !extra.is_empty()
-}
-
-/// A version that is spoken here: any 1.0.x.
+/// A supported version: any 1.0.x.
 ///
 /// Spec: SACP 1.0, 4
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(Box<str>);
 
 impl Version {
-    /// Whether a text names a version of this profile.
+    /// Whether a text is a supported version.
     #[must_use]
     pub fn fits(text: &str) -> bool {
         let Some(patch) = text.strip_prefix("1.0.") else {

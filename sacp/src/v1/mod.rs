@@ -12,6 +12,7 @@
 //! ```
 
 pub mod adapter;
+mod closed;
 mod code;
 mod graph;
 mod message;
@@ -19,13 +20,14 @@ mod names;
 mod outcome;
 mod state;
 mod step;
+mod steps;
 mod trace;
 
 pub use code::Code;
-pub use graph::Steps;
 pub use message::{Message, OpenMessage, Version};
 pub use names::{Goal, Id, Name, Ts, Word};
 pub use outcome::{Failure, Outcome, Text, WrittenCode};
 pub use state::{State, TransitionError};
 pub use step::{Attempts, Millis, OnError, OpenRetry, OpenStep, Retry, RetryStrategy, Step};
+pub use steps::Steps;
 pub use trace::{Attempt, Ext, Metrics, OpenMetrics, OpenTrace, Trace};

@@ -1,4 +1,4 @@
-//! The names of 1.0: texts of a bounded length, some of a bounded alphabet.
+//! The names of 1.0: texts of limited length, some of a limited alphabet.
 
 use ubos_common::json::{Fault, Read, Reader, Write};
 use ubos_common::time::{Rfc3339, Timestamp};
@@ -10,14 +10,14 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// The name, if it has the form.
+            /// The name; `None` if it is not valid.
             #[must_use]
             pub fn new(text: impl Into<String>) -> Option<Self> {
                 let text = text.into();
                 Self::fits(&text).then_some(Self(text))
             }
 
-            /// Whether a text has the form.
+            /// Whether a text is a valid name.
             #[must_use]
             pub fn fits($text: &str) -> bool {
                 $good
@@ -29,7 +29,7 @@ macro_rules! name {
                 &self.0
             }
 
-            /// One that fits, for texts that cannot be empty and are.
+            /// A valid replacement for an empty text.
             #[allow(dead_code, reason = "not every name is ever made of another text")]
             pub(super) fn nameless() -> Self {
                 Self("_".to_owned())
@@ -106,7 +106,7 @@ name! {
 pub struct Ts(Rfc3339);
 
 impl Ts {
-    /// The moment, its fraction cut off.
+    /// The time without its fraction.
     #[must_use]
     pub const fn timestamp(&self) -> Timestamp {
         self.0.timestamp()
@@ -150,6 +150,6 @@ fn has_alphabet(text: &str) -> bool {
 
 /// Whether a text has from one to `most` characters.
 pub(super) fn in_length(text: &str, most: usize) -> bool {
-    // A character takes at most four bytes: nothing long is counted.
+    // A character has at most four bytes, so long texts are not counted.
     !text.is_empty() && text.len() <= most.saturating_mul(4) && text.chars().count() <= most
 }

@@ -1,4 +1,4 @@
-//! What became of a message: its result or its error.
+//! The result or error of a message.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use super::code::Code;
 use super::names::{Name, in_length};
 
 ubos_common::wire! {
-    /// The result of a message that is done.
+    /// The result of a message.
     ///
     /// Spec: SACP 1.0, 7
     pub struct Outcome {
         /// Outputs by output key.
         required outputs: BTreeMap<String, RawBuf> = "outputs", "SACP1-7-1";
-        /// The result in words.
+        /// A summary in prose.
         optional summary: String = "summary", "SACP1-7-1";
-        /// What became of each step.
+        /// The result of each step.
         optional step_results: RawBuf = "step_results", "SACP1-7-1";
     }
 }
 
 ubos_common::wire! {
-    /// Why a message failed.
+    /// The error of a message.
     ///
     /// Spec: SACP 1.0, 7
     pub struct Failure {
-        /// Which condition.
+        /// The code.
         required code: WrittenCode = "code", "SACP1-7-1";
-        /// What is wrong, in 1 to 1,024 characters.
+        /// A description of 1 to 1,024 characters.
         required message: Text = "message", "SACP1-7-1";
-        /// The step that it happened in.
+        /// The step that failed.
         optional step_id: Name = "step_id", "SACP1-7-1";
-        /// Whether trying again may help; absent means not.
+        /// Whether a retry may help; absent means no.
         optional retryable: bool = "retryable", "SACP1-7-1";
-        /// More about it.
+        /// Further details.
         optional details: RawObject = "details", "SACP1-7-1";
     }
 }
 
 impl Failure {
-    /// An error; the message is cut to 1,024 characters, and an empty one is the code's word.
+    /// An error. The message is cut to 1,024 characters; an empty one is replaced by the code.
     #[must_use]
     pub fn of(code: Code, message: &str) -> Self {
         let message = if message.is_empty() {
@@ -60,7 +60,7 @@ impl Failure {
         self
     }
 
-    /// Sets whether trying again may help.
+    /// Sets whether a retry may help.
     #[must_use]
     pub const fn retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
@@ -74,13 +74,13 @@ impl Failure {
         self
     }
 
-    /// Which condition.
+    /// The code.
     #[must_use]
     pub const fn code(&self) -> &Code {
         &self.code.0
     }
 
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable.unwrap_or(false)

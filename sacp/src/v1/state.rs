@@ -1,11 +1,11 @@
-//! The seven states of 1.0 and the moves between them.
+//! The seven states of 1.0 and their transitions.
 
 use std::collections::BTreeMap;
 
 use ubos_common::json::RawObject;
 
 ubos_common::words! {
-    /// How far a message is.
+    /// The state of a message.
     ///
     /// ```text
     /// PENDING -> ACCEPTED -> IN_PROGRESS -> DONE
@@ -18,25 +18,25 @@ ubos_common::words! {
     ///
     /// Spec: SACP 1.0, 5
     closed pub enum State {
-        /// Nothing has begun.
+        /// No agent has started on it.
         Pending = "PENDING",
-        /// An agent has taken it.
+        /// An agent has accepted it.
         Accepted = "ACCEPTED",
-        /// It is being worked on.
+        /// An agent works on it.
         InProgress = "IN_PROGRESS",
-        /// Something from outside is waited for.
+        /// It waits for an external event.
         Waiting = "WAITING",
-        /// It went well.
+        /// It succeeded.
         Done = "DONE",
-        /// It did not.
+        /// It failed.
         Failed = "FAILED",
-        /// It was called off.
+        /// It was cancelled.
         Cancelled = "CANCELLED",
     }
 }
 
 impl State {
-    /// Whether a message may go from this state to another. The same state again is no move.
+    /// Whether this state may change to another. Staying in the same state is not a transition.
     ///
     /// Spec: SACP 1.0, 5
     #[must_use]
@@ -59,7 +59,7 @@ impl State {
         )
     }
 
-    /// Moves to another state; staying is allowed and changes nothing.
+    /// Changes to another state; staying is allowed.
     ///
     /// ```
     /// use sacp::v1::State;
@@ -74,7 +74,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// The lifecycle has no such move; the state is as before.
+    /// The lifecycle has no such transition. The state is unchanged.
     ///
     /// Spec: SACP 1.0, 5
     // impl: SACP1-5-1
@@ -87,21 +87,21 @@ impl State {
         Ok(())
     }
 
-    /// Whether nothing follows.
+    /// Whether the state is terminal.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 }
 
-/// A move that the lifecycle does not have: `INVALID_STATE_TRANSITION`.
+/// A transition that the lifecycle does not have: `INVALID_STATE_TRANSITION`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message does not go from {from} to {to}")]
 #[non_exhaustive]
 pub struct TransitionError {
-    /// The state it is in.
+    /// The current state.
     pub from: State,
-    /// The state it was to go to.
+    /// The requested state.
     pub to: State,
 }
 

@@ -5,29 +5,29 @@ use core::time::Duration;
 use ubos_common::json::{Fault, RawObject, Read, Reader, Write};
 use ubos_common::violation::Level;
 
-use super::message::refuse_unknown;
+use super::closed::refuse_unknown;
 use super::names::{Name, Word};
 
 ubos_common::wire! {
     /// The members of a [`Step`].
     pub struct OpenStep {
-        /// Its name in this message.
+        /// Its id in this message.
         required id: Name = "id", "SACP1-6-1";
-        /// What is done.
+        /// The verb.
         required verb: Word = "verb", "SACP1-6-1";
-        /// With which tool.
+        /// The tool.
         required tool: Word = "tool", "SACP1-6-1";
-        /// With which parameters.
+        /// The parameters.
         required params: RawObject = "params", "SACP1-6-1";
-        /// The steps that must have ended well before.
+        /// The steps that must be done before.
         optional depends_on: Vec<Name> = "depends_on", "SACP1-6-1";
-        /// Milliseconds that one attempt may take.
+        /// The timeout of one attempt, in milliseconds.
         optional timeout_ms: Millis<1, 3_600_000> = "timeout_ms", "SACP1-6-1";
-        /// How often it is tried; absent means once.
+        /// The retry policy; absent means one attempt.
         optional retry: Retry = "retry", "SACP1-6-1";
-        /// What follows when the last attempt failed; absent means that the message fails.
+        /// What happens when the last attempt failed; absent means that the message fails.
         optional on_error: OnError = "on_error", "SACP1-6-1";
-        /// The step that then takes its place.
+        /// The fallback step.
         optional fallback_step: Name = "fallback_step", "SACP1-6-1";
         /// The name of its output in the result.
         optional output_key: Name = "output_key", "SACP1-6-1";
@@ -37,25 +37,25 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// The members of a [`Retry`].
     pub struct OpenRetry {
-        /// Attempts, the first counted: 1 to 10.
+        /// Attempts, the first included: 1 to 10.
         required max_attempts: Attempts = "max_attempts", "SACP1-6-1";
         /// Milliseconds before the second attempt; absent means none.
         optional backoff_ms: Millis<0, 600_000> = "backoff_ms", "SACP1-6-1";
-        /// How further waits grow; absent means that they do not.
+        /// How further waits grow; absent means not at all.
         optional strategy: RetryStrategy = "strategy", "SACP1-6-1";
     }
 }
 
 ubos_common::words! {
-    /// What follows when a step's last attempt failed.
+    /// What happens when a step's last attempt failed.
     ///
     /// Spec: SACP 1.0, 6
     closed pub enum OnError {
         /// The message fails: the default.
         FailFast = "fail_fast",
-        /// What waits for it is skipped, the rest goes on.
+        /// Its dependents are skipped, all other steps go on.
         Continue = "continue",
-        /// Another step takes its place.
+        /// Another step runs in its place.
         Fallback = "fallback",
     }
 }
@@ -72,14 +72,14 @@ ubos_common::words! {
     }
 }
 
-/// A step: what is done, with what, after which others, and what follows when it fails.
+/// A step of a plan.
 ///
 /// Spec: SACP 1.0, 6
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step(OpenStep);
 
 impl Step {
-    /// A step without parameters that waits for nothing.
+    /// A step without parameters and dependencies.
     #[must_use]
     pub fn new(id: Name, verb: Word, tool: Word) -> Self {
         Self(OpenStep::new(id, verb, tool, RawObject::empty()))
@@ -92,7 +92,7 @@ impl Step {
         self
     }
 
-    /// Sets the steps that it waits for.
+    /// Sets its dependencies.
     #[must_use]
     pub fn after(mut self, ids: impl IntoIterator<Item = Name>) -> Self {
         self.0.depends_on = Some(ids.into_iter().collect());
@@ -152,14 +152,14 @@ impl Write for Step {
     }
 }
 
-/// How often a step is tried.
+/// The retry policy of a step.
 ///
 /// Spec: SACP 1.0, 6
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry(OpenRetry);
 
 impl Retry {
-    /// Attempts with a wait between them; `None` where one of them is out of range.
+    /// Attempts with a wait between them; `None` if a value is out of range.
     #[must_use]
     pub fn new(max_attempts: u32, backoff: Duration, strategy: RetryStrategy) -> Option<Self> {
         let mut retry = OpenRetry::new(Attempts::new(max_attempts)?);
@@ -194,12 +194,12 @@ impl Write for Retry {
     }
 }
 
-/// A number of attempts, the first counted: 1 to 10.
+/// A number of attempts, the first included: 1 to 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempts(u32);
 
 impl Attempts {
-    /// The number, if it is in range.
+    /// The number; `None` if it is out of range.
     #[must_use]
     pub fn new(number: u32) -> Option<Self> {
         (1..=10).contains(&number).then_some(Self(number))
@@ -227,12 +227,12 @@ impl Write for Attempts {
     }
 }
 
-/// Whole milliseconds within bounds.
+/// Whole milliseconds within limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Millis<const LEAST: u64, const MOST: u64>(u64);
 
 impl<const LEAST: u64, const MOST: u64> Millis<LEAST, MOST> {
-    /// The time, if it is in range; what is below a millisecond is cut off.
+    /// The time, rounded down to milliseconds; `None` if it is out of range.
     #[must_use]
     pub fn new(time: Duration) -> Option<Self> {
         let millis = u64::try_from(time.as_millis()).ok()?;

@@ -1,37 +1,37 @@
-//! Where a message stands in a larger whole, what it cost, and extensions.
+//! Traces, metrics and extensions of a message.
 
 use std::collections::BTreeMap;
 
 use ubos_common::json::{Fault, RawBuf, Read, Reader, Write};
 
-use super::message::refuse_unknown;
+use super::closed::refuse_unknown;
 
 ubos_common::wire! {
-    /// Where a message stands in a trace.
+    /// The place of a message in a trace.
     ///
     /// Spec: SACP 1.0, 4
     pub struct OpenTrace {
-        /// The trace.
+        /// The trace id.
         optional trace_id: String = "trace_id", "SACP1-4-4";
-        /// This span of it.
+        /// The span id of this message.
         optional span_id: String = "span_id", "SACP1-4-4";
-        /// The span that this one belongs to.
+        /// The parent span id.
         optional parent_span_id: String = "parent_span_id", "SACP1-4-4";
-        /// How often it was tried, from 1.
+        /// The number of the attempt, from 1.
         optional attempt: Attempt = "attempt", "SACP1-4-4";
-        /// What it took.
+        /// Its metrics.
         optional metrics: Metrics = "metrics", "SACP1-4-4";
     }
 }
 
 ubos_common::wire! {
-    /// What a message took.
+    /// The metrics of a message.
     ///
     /// Spec: SACP 1.0, 4
     pub struct OpenMetrics {
         /// Milliseconds from request to answer.
         optional latency_ms: u64 = "latency_ms", "SACP1-4-4";
-        /// Milliseconds before it began.
+        /// Milliseconds that it waited before it started.
         optional queue_ms: u64 = "queue_ms", "SACP1-4-4";
         /// Tools called.
         optional tool_calls: u64 = "tool_calls", "SACP1-4-4";
@@ -44,7 +44,7 @@ ubos_common::wire! {
     }
 }
 
-/// An object that has no members but the listed ones.
+/// A closed object: unknown members are refused.
 macro_rules! closed {
     ($(#[$meta:meta])* $name:ident($open:ident), $what:literal) => {
         $(#[$meta])*
@@ -91,25 +91,25 @@ macro_rules! closed {
 }
 
 closed! {
-    /// Where a message stands in a trace; closed.
+    /// The place of a message in a trace. Unknown members are refused.
     ///
     /// Spec: SACP 1.0, 4
     Trace(OpenTrace), "a trace has no such member"
 }
 
 closed! {
-    /// What a message took; closed.
+    /// The metrics of a message. Unknown members are refused.
     ///
     /// Spec: SACP 1.0, 4
     Metrics(OpenMetrics), "metrics have no such member"
 }
 
-/// How often a message was tried, from 1.
+/// The number of an attempt, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt(u64);
 
 impl Attempt {
-    /// The attempt, unless it is 0.
+    /// The attempt; `None` for 0.
     #[must_use]
     pub fn new(number: u64) -> Option<Self> {
         (number > 0).then_some(Self(number))
@@ -144,7 +144,7 @@ impl Write for Attempt {
 pub struct Ext(BTreeMap<String, RawBuf>);
 
 impl Ext {
-    /// Adds an extension; gives false, and changes nothing, where its name has not the form.
+    /// Adds an extension. Returns `false` and changes nothing if its name is not valid.
     pub fn insert(&mut self, name: &str, value: RawBuf) -> bool {
         let good = Self::fits(name);
         if good {
@@ -153,29 +153,29 @@ impl Ext {
         good
     }
 
-    /// Takes an extension out.
+    /// Removes an extension.
     pub fn remove(&mut self, name: &str) -> Option<RawBuf> {
         self.0.remove(name)
     }
 
-    /// The extension of that name.
+    /// The extension with this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&RawBuf> {
         self.0.get(name)
     }
 
-    /// All, by name.
+    /// All extensions, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawBuf)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Whether there are none.
+    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a name has the form: small letters and digits, a dot, then letters, digits, `_`, `.` and `-`.
+    /// Whether a name is valid: lower-case letters and digits, a dot, then letters, digits, `_`, `.` and `-`.
     #[must_use]
     pub fn fits(name: &str) -> bool {
         let Some((vendor, rest)) = name.split_once('.') else {

@@ -1,4 +1,4 @@
-//! Acts, groups and joins, as they stand in the text.
+//! Borrowed plans: acts, groups and joins.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub struct PlanView<'a> {
 pub enum ItemView<'a> {
     /// One act.
     Act(ActView<'a>),
-    /// Entries that run side by side; never empty.
+    /// Entries that run in parallel; never empty.
     Group(Vec<Self>),
 }
 
@@ -30,13 +30,13 @@ pub enum ItemView<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ActView<'a> {
-    /// What is done.
+    /// The verb.
     pub verb: Cow<'a, str>,
-    /// With which tool.
+    /// The tool.
     pub tool: Cow<'a, str>,
     /// With which parameters: an object.
     pub params: Raw<'a>,
-    /// The message that the parameter `subtask` holds.
+    /// The message in the parameter `subtask`.
     pub subtask: Option<Box<MessageView<'a>>>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> PlanView<'a> {
         &self.items
     }
 
-    /// Whether nothing is to be done.
+    /// Whether the plan is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -61,9 +61,9 @@ impl<'a> Read<'a> for PlanView<'a> {
     }
 }
 
-/// What is known while one plan is read.
+/// The state while a plan is read.
 struct Walk {
-    /// The message's depth among those inside one another.
+    /// The depth of the message.
     depth: usize,
     /// Acts so far.
     acts: usize,
@@ -74,7 +74,7 @@ pub(super) fn read_plan<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<Pla
     let plan_at = reader.offset();
     let mut items: Vec<ItemView<'a>> = Vec::new();
     let mut refused = false;
-    // A group that is refused is a group all the same for the join behind it.
+    // A refused group still counts as a group for the join after it.
     let mut behind_group = false;
     let mut walk = Walk { depth, acts: 0 };
     reader.array(|reader, _| {
@@ -112,7 +112,7 @@ fn is_join(item: &ItemView<'_>) -> bool {
     matches!(item, ItemView::Act(act) if act.verb == "join")
 }
 
-/// Judges a join without a group before it; gives whether it is let pass, as an ordinary act.
+/// Reports a join without a group before it; returns whether it passes as an ordinary act.
 fn lone_join(reader: &mut Reader<'_>, at: usize, number: usize) -> Result<bool, Fault> {
     let lenient = reader.is_lenient();
     let level = if lenient { Level::Advice } else { Level::Must };
@@ -121,7 +121,7 @@ fn lone_join(reader: &mut Reader<'_>, at: usize, number: usize) -> Result<bool, 
     Ok(lenient)
 }
 
-/// A finding about groups and joins, which have a clause of their own.
+/// A finding about groups and joins, which have their own clause.
 fn note_structure(
     reader: &mut Reader<'_>,
     at: usize,
@@ -235,7 +235,7 @@ fn read_params<'a>(reader: &mut Reader<'a>, walk: &Walk) -> Result<Params<'a>, F
     }
     let (mut subtask, mut refused) = (None, false);
     let raw = reader.object_raw(|reader, name| {
-        // A `subtask` that is no object is a parameter like any other.
+        // A `subtask` that is not an object is an ordinary parameter.
         if name != "subtask" || reader.peek()? != Kind::Object {
             return reader.skip();
         }
@@ -286,7 +286,7 @@ fn read_group<'a>(
     Ok(members)
 }
 
-/// Reads the entries of a group; gives whether all are good.
+/// Reads the entries of a group; returns whether all are valid.
 fn read_members<'a>(
     reader: &mut Reader<'a>,
     groups: usize,

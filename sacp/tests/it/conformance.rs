@@ -1,14 +1,14 @@
-//! The vectors and the kit that is made of them.
+//! The vectors of this crate, and the kit that is made of them.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use sacp::conformance::{Reference, VECTORS, Validator, cases};
 use sacp::validate::verdict;
 use sacp::{AnyMessage, Reply};
 use serde_json::Value;
-use ubos_common::conformance::{prove, run};
+use ubos_conformance::sacp::{Answer, SacpVector, vector_kit};
+use ubos_conformance::{Expectations, TestVector as _};
 
 fn folder() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors"))
@@ -21,45 +21,28 @@ fn index() -> Vec<Value> {
 // spec: SACP-8-4, SACP-6-1
 #[test]
 fn every_vector_gets_its_verdict() {
-    let index = index();
-    assert_eq!(index.len(), VECTORS.len());
-    for (entry, vector) in index.iter().zip(VECTORS) {
+    for entry in index() {
         let text = |name: &str| entry[name].as_str();
-        assert_eq!(
-            (text("file"), text("clause")),
-            (Some(vector.file), Some(vector.clause))
-        );
-        assert_eq!(text("code"), vector.code.map(|code| code.as_str()));
-        let bytes = fs::read(folder().join(vector.file)).unwrap();
-        assert_eq!(bytes, vector.message);
+        let file = text("file").unwrap();
+        let bytes = fs::read(folder().join(file)).unwrap();
         match verdict(&bytes) {
             Reply::Valid { .. } => {
-                assert_eq!(text("status"), Some("VALID"), "{}", vector.file);
+                assert_eq!(text("status"), Some("VALID"), "{file}");
                 let (message, _) = AnyMessage::decode(&bytes).unwrap();
-                assert_eq!(
-                    Some(message.edition().as_str()),
-                    text("edition"),
-                    "{}",
-                    vector.file
-                );
+                assert_eq!(Some(message.edition().as_str()), text("edition"), "{file}");
                 let (ours, theirs): (Value, Value) = (
                     serde_json::from_slice(&message.encode()).unwrap(),
                     serde_json::from_slice(&bytes).unwrap(),
                 );
-                assert_eq!(ours, theirs, "{}", vector.file);
+                assert_eq!(ours, theirs, "{file}");
             }
             Reply::Err(error) => {
-                assert_eq!(
-                    text("code"),
-                    Some(error.code.as_str()),
-                    "{}: {error}",
-                    vector.file
-                );
+                assert_eq!(text("code"), Some(error.code.as_str()), "{file}: {error}");
                 if let Some(pointer) = text("pointer") {
-                    assert_eq!(error.pointer.as_deref(), Some(pointer), "{}", vector.file);
+                    assert_eq!(error.pointer.as_deref(), Some(pointer), "{file}");
                 }
             }
-            other => panic!("{}: {other:?}", vector.file),
+            other => panic!("{file}: {other:?}"),
         }
     }
 }
@@ -81,18 +64,40 @@ fn every_file_is_in_the_index() {
 }
 
 #[test]
-fn the_kit_is_proved_and_finds_a_stranger_out() {
-    prove(&cases()).unwrap();
-    let clauses: BTreeSet<_> = VECTORS.iter().map(|vector| vector.clause).collect();
-    let cased: BTreeSet<_> = cases().iter().map(|case| case.clause).collect();
+fn the_kit_covers_every_vector_and_is_proved() {
+    let kit = vector_kit();
+    kit.prove().unwrap();
+    let clauses: BTreeSet<String> = index()
+        .iter()
+        .map(|entry| entry["clause"].as_str().unwrap().to_owned())
+        .collect();
+    let cased: BTreeSet<String> = kit
+        .cases()
+        .iter()
+        .map(|case| case.clause().to_owned())
+        .collect();
     assert_eq!(clauses, cased);
-    assert!(run(&cases(), cases().len(), |_| Ok(Box::new(Reference))).is_conformant());
-    struct Yes;
-    impl Validator for Yes {
-        fn answer(&mut self, _: &[u8]) -> Vec<u8> {
-            br#"{"status":"VALID"}"#.to_vec()
-        }
+    let mut shown = 0;
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let report = kit.run(&expectations, |_| {
+        Ok(Box::new(|vector: &SacpVector| Some(vector.expected())))
+    });
+    assert!(report.is_conformant(), "{report}");
+    for case in kit.cases() {
+        shown += index()
+            .iter()
+            .filter(|entry| entry["clause"] == case.clause())
+            .count();
     }
-    let report = run(&cases(), 1, |_| Ok(Box::new(Yes)));
-    assert!(!report.is_conformant() && report.to_string().contains("VALID where"));
+    assert_eq!(shown, index().len());
+}
+
+#[test]
+fn a_validator_that_accepts_everything_fails() {
+    let kit = vector_kit();
+    let report = kit.run(&Expectations::new(), |_| {
+        Ok(Box::new(|_: &SacpVector| Some(Answer::Valid)))
+    });
+    assert!(!report.is_conformant());
+    assert!(report.to_string().contains("VALID where"), "{report}");
 }

@@ -13,7 +13,6 @@ mod adapter;
 mod alias;
 mod answers;
 mod check;
-#[cfg(feature = "conformance")]
 mod conformance;
 mod draw;
 #[cfg(feature = "arbitrary")]
@@ -22,8 +21,12 @@ mod line;
 mod message;
 mod orchestrator;
 mod prompt;
+mod reference;
 mod registry;
 mod roles;
 mod run_v1;
+mod runner;
 mod runs;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod v1;

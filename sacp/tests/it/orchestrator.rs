@@ -1,14 +1,13 @@
 //! One message from its arrival to its answer.
 
 use sacp::registry::{AgentRecord, Health, MemoryRegistry, Registry, Shared};
-use sacp::role::{
-    Ask, Finished, Orchestrator, OrchestratorConfig, OrchestratorError, Said, Wanted,
+use sacp::role::orchestrator::{
+    Answer, Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output,
 };
 use sacp::runner::{Cause, Config, Recovery, Rule, Ticket};
 use sacp::spawn::{PromptSpawner, serve};
 use sacp::{Code, ErrReply, Message, OutFmt, Reply};
 use ubos_common::id::IdSource;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use crate::registry::{agent, tool, verb};
@@ -37,25 +36,26 @@ fn start(text: &str, config: OrchestratorConfig) -> Orchestrator<MemoryRegistry>
         config,
         IdSource::seeded(7),
     )
+    .unwrap()
 }
 
-fn drain<R: Registry>(orchestrator: &mut Orchestrator<R>) -> Vec<Wanted> {
+fn drain<R: Registry>(orchestrator: &mut Orchestrator<R>) -> Vec<Output> {
     core::iter::from_fn(|| orchestrator.poll_output()).collect()
 }
 
-fn asks(wanted: &[Wanted]) -> Vec<Ask> {
-    let ask = |wanted: &Wanted| match wanted {
-        Wanted::Ask(ask) => Some((**ask).clone()),
+fn delegations(wanted: &[Output]) -> Vec<Delegation> {
+    let delegation = |wanted: &Output| match wanted {
+        Output::Delegate(delegation) => Some((**delegation).clone()),
         _ => None,
     };
-    wanted.iter().filter_map(ask).collect()
+    wanted.iter().filter_map(delegation).collect()
 }
 
 fn answer<R: Registry>(orchestrator: &mut Orchestrator<R>, ticket: Ticket, text: &str) {
     orchestrator
         .handle_input(
             now(),
-            Said::Answer {
+            Input::Answered {
                 ticket,
                 bytes: text.as_bytes().to_vec(),
             },
@@ -67,10 +67,10 @@ fn result(value: &str) -> String {
     format!(r#"{{"g":"G","plan":[],"ctx":{{"result":{value}}},"state":"DONE"}}"#)
 }
 
-fn error(wanted: &[Wanted]) -> &ErrReply {
+fn error(wanted: &[Output]) -> &ErrReply {
     match wanted.last() {
-        Some(Wanted::Finish(finished)) => match &**finished {
-            Finished::Reply(Reply::Err(error)) => error,
+        Some(Output::Answer(finished)) => match &**finished {
+            Answer::Reply(Reply::Err(error)) => error,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
@@ -83,7 +83,7 @@ const TWO_AND_MERGE: &str = r#"{"msg_id":"m","g":"G","ctx":{"a":1},"plan":[{"par
 #[test]
 fn acts_are_delegated_to_registered_agents_and_gathered() {
     let mut run = start(TWO_AND_MERGE, OrchestratorConfig::default());
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     let names: Vec<_> = asked
         .iter()
         .map(|ask| ask.agent.agent_name.clone())
@@ -100,18 +100,26 @@ fn acts_are_delegated_to_registered_agents_and_gathered() {
     answer(&mut run, asked[1].ticket, &result("2"));
     answer(&mut run, asked[0].ticket, &result("1"));
     let wanted = drain(&mut run);
-    let [Wanted::Finish(finished)] = &wanted[..] else {
+    let [Output::Answer(finished)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
-    let Finished::Reply(Reply::Message(reply)) = &**finished else {
+    let Answer::Reply(Reply::Message(reply)) = &**finished else {
         panic!("{finished:?}")
     };
     assert_eq!(reply.context.as_ref().unwrap()["result"].as_str(), "[1,2]");
     assert_eq!(reply.reply_to.as_deref(), Some("m"));
     assert!(run.is_closed());
+    assert_eq!(run.cancel(now()), Err(OrchestratorError::Closed));
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    let config = OrchestratorConfig::default().with_run(Config::default().with_max_running(0));
+    let request = Message::decode(TWO_AND_MERGE.as_bytes()).unwrap();
+    let refused = Orchestrator::new(now(), request, library(), config, IdSource::seeded(7));
     assert_eq!(
-        run.handle_input(now(), Said::Cancel),
-        Err(OrchestratorError::Finished)
+        refused.unwrap_err().to_string(),
+        "max_running is 0, but a run needs at least 1"
     );
 }
 
@@ -122,7 +130,7 @@ fn a_later_act_sees_earlier_results() {
     let mut run = start(text, OrchestratorConfig::default().with_max_shared_bytes(5));
     let mut seen = Vec::new();
     for value in ["\"aaa\"", "\"b\"", "0"] {
-        let ask = asks(&drain(&mut run)).remove(0);
+        let ask = delegations(&drain(&mut run)).remove(0);
         let ctx = ask.message.context.clone().unwrap();
         let member = |name: &str| {
             ctx.get(name)
@@ -147,30 +155,30 @@ fn a_later_act_sees_earlier_results() {
 #[test]
 fn what_is_delegated_is_raw_but_for_the_one_who_writes_for_a_person() {
     let text = r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}],["present","PRES",{}]],"out_fmt":"human"}"#;
-    let config = || OrchestratorConfig::default().with_speaker("PRES_AGENT");
+    let config = || OrchestratorConfig::default().with_formatter("PRES_AGENT");
     let mut run = start(text, config());
-    let first = asks(&drain(&mut run)).remove(0);
+    let first = delegations(&drain(&mut run)).remove(0);
     assert_eq!(first.message.out_fmt, Some(OutFmt::Raw));
     answer(&mut run, first.ticket, &result("1"));
-    let last = asks(&drain(&mut run)).remove(0);
+    let last = delegations(&drain(&mut run)).remove(0);
     assert_eq!(last.message.out_fmt, Some(OutFmt::Human));
     answer(&mut run, last.ticket, "There is one.");
     let wanted = drain(&mut run);
     assert_eq!(
         wanted,
-        [Wanted::Finish(Box::new(Finished::Prose(
+        [Output::Answer(Box::new(Answer::Prose(
             "There is one.".into()
         )))]
     );
     // The same agent in a message that is raw, and another in one that is human, must not speak.
     let mut run = start(&text.replace("human", "raw"), config());
-    let first = asks(&drain(&mut run)).remove(0);
+    let first = delegations(&drain(&mut run)).remove(0);
     answer(&mut run, first.ticket, "One, I think.");
     let wanted = drain(&mut run);
     assert!(
         error(&wanted)
             .details
-            .contains("not told to write for a person"),
+            .contains("not asked for out_fmt human"),
         "{wanted:?}"
     );
 }
@@ -195,13 +203,14 @@ fn the_next_best_agent_takes_over_where_the_rules_say_so() {
         Shared::new(registry),
         config,
         IdSource::seeded(7),
-    );
+    )
+    .unwrap();
     let mut names = Vec::new();
     loop {
         let wanted = drain(&mut run);
-        let Some(ask) = asks(&wanted).pop() else {
+        let Some(ask) = delegations(&wanted).pop() else {
             assert!(
-                error(&wanted).details.contains("nobody is there"),
+                error(&wanted).details.contains("no agent is available"),
                 "{wanted:?}"
             );
             break;
@@ -209,7 +218,7 @@ fn the_next_best_agent_takes_over_where_the_rules_say_so() {
         names.push(ask.agent.agent_name.clone());
         run.handle_input(
             now(),
-            Said::Failed {
+            Input::Failed {
                 ticket: ask.ticket,
                 cause: Cause::tool("down"),
             },
@@ -225,21 +234,21 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
         r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
         OrchestratorConfig::default(),
     );
-    let ask = asks(&drain(&mut run)).remove(0);
+    let ask = delegations(&drain(&mut run)).remove(0);
     let other = Ticket {
         step: 9,
         attempt: 1,
     };
     for said in [
-        Said::Answer {
+        Input::Answered {
             ticket: other,
             bytes: vec![],
         },
-        Said::Progress { ticket: other },
+        Input::Progress { ticket: other },
     ] {
         assert_eq!(
             run.handle_input(now(), said),
-            Err(OrchestratorError::NotAsked)
+            Err(OrchestratorError::NotRequested)
         );
     }
     answer(
@@ -249,10 +258,10 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
     );
     assert_eq!(
         error(&drain(&mut run)).details,
-        "act 1: an answer to another message"
+        "act 1: the answer belongs to another message"
     );
     for (text, why) in [
-        (r#"{"status":"VALID"}"#, "without a result"),
+        (r#"{"status":"VALID"}"#, "has no result"),
         (
             r#"{"status":"ERR","code":"INTERNAL_ERROR","details":"boom"}"#,
             "boom",
@@ -267,7 +276,7 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
             r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
             OrchestratorConfig::default(),
         );
-        let ask = asks(&drain(&mut run)).remove(0);
+        let ask = delegations(&drain(&mut run)).remove(0);
         answer(&mut run, ask.ticket, text);
         let wanted = drain(&mut run);
         let error = error(&wanted);
@@ -283,18 +292,18 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
 #[test]
 fn what_an_agent_lacks_and_an_empty_plan_are_asked_back() {
     let mut run = start(TWO_AND_MERGE, OrchestratorConfig::default());
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     answer(
         &mut run,
         asked[0].ticket,
         r#"{"status":"REQ_CLARIFY","missing":["date"],"details":"which?"}"#,
     );
     let wanted = drain(&mut run);
-    let [Wanted::Stop { ticket }, Wanted::Finish(finished)] = &wanted[..] else {
+    let [Output::Cancel { ticket }, Output::Answer(finished)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
     assert_eq!(*ticket, asked[1].ticket);
-    let Finished::Reply(Reply::Clarify(clarify)) = &**finished else {
+    let Answer::Reply(Reply::Clarify(clarify)) = &**finished else {
         panic!()
     };
     assert_eq!(
@@ -304,7 +313,7 @@ fn what_an_agent_lacks_and_an_empty_plan_are_asked_back() {
     let mut run = start(r#"{"g":"G","plan":[]}"#, OrchestratorConfig::default());
     let wanted = drain(&mut run);
     assert!(
-        matches!(&wanted[..], [Wanted::Finish(f)] if matches!(**f, Finished::Reply(Reply::Clarify(_))))
+        matches!(&wanted[..], [Output::Answer(f)] if matches!(**f, Answer::Reply(Reply::Clarify(_))))
     );
 }
 
@@ -312,9 +321,9 @@ fn what_an_agent_lacks_and_an_empty_plan_are_asked_back() {
 #[test]
 fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
     let text = r#"{"msg_id":"m","g":"TRIP","plan":[["check","VISA",{"citizenship":"PT"}]]}"#;
-    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let mut run = start(text, OrchestratorConfig::default().with_spawning(true));
     let wanted = drain(&mut run);
-    let [Wanted::Spawn(request)] = &wanted[..] else {
+    let [Output::Spawn(request)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
     let read = Message::decode(&request.encode()).unwrap();
@@ -336,9 +345,9 @@ fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
         .deserialize()
         .unwrap();
     assert_eq!(record["agent_name"], "VISA_AGENT");
-    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+    run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
         .unwrap();
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     assert_eq!(asked[0].agent.agent_name, "VISA_AGENT");
     assert_eq!(
         run.registry().agent("VISA_AGENT").unwrap().inputs,
@@ -351,9 +360,9 @@ fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
 fn a_spawn_that_fails_or_is_not_what_was_asked_for_ends_the_message() {
     let text = r#"{"msg_id":"m","g":"TRIP","plan":[["check","VISA",{}]]}"#;
     let refused = |reply: Reply| {
-        let mut run = start(text, OrchestratorConfig::default().spawning());
+        let mut run = start(text, OrchestratorConfig::default().with_spawning(true));
         drain(&mut run);
-        run.handle_input(now(), Said::Spawned(Box::new(reply)))
+        run.handle_input(now(), Input::Spawned(Box::new(reply)))
             .unwrap();
         let wanted = drain(&mut run);
         let error = error(&wanted);
@@ -380,7 +389,7 @@ fn a_spawn_that_fails_or_is_not_what_was_asked_for_ends_the_message() {
     let mut run = start(text, OrchestratorConfig::default());
     assert_eq!(error(&drain(&mut run)).code, Code::UnknownVerb);
     let mismatch = r#"{"g":"G","plan":[["present","ONE",{}]]}"#;
-    let mut run = start(mismatch, OrchestratorConfig::default().spawning());
+    let mut run = start(mismatch, OrchestratorConfig::default().with_spawning(true));
     assert_eq!(error(&drain(&mut run)).code, Code::VerbToolMismatch);
 }
 
@@ -388,9 +397,9 @@ fn a_spawn_that_fails_or_is_not_what_was_asked_for_ends_the_message() {
 #[test]
 fn test_mode_reaches_what_is_spawned_and_nobody_is_asked() {
     let text = r#"{"g":"TRIP","plan":[["check","VISA",{}]],"test_mode":true}"#;
-    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let mut run = start(text, OrchestratorConfig::default().with_spawning(true));
     let wanted = drain(&mut run);
-    let [Wanted::Spawn(request)] = &wanted[..] else {
+    let [Output::Spawn(request)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
     assert!(request.is_test());
@@ -400,22 +409,26 @@ fn test_mode_reaches_what_is_spawned_and_nobody_is_asked() {
         service.is_empty(),
         "a rehearsal registers nothing at the service"
     );
-    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+    run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
         .unwrap();
     let wanted = drain(&mut run);
-    assert!(matches!(&wanted[..], [Wanted::Finish(_)]), "{wanted:?}");
+    assert!(matches!(&wanted[..], [Output::Answer(_)]), "{wanted:?}");
 }
 
 #[test]
 fn cancel_stops_every_question() {
     let mut run = start(TWO_AND_MERGE, OrchestratorConfig::default());
     drain(&mut run);
-    run.handle_input(now(), Said::Cancel).unwrap();
+    run.cancel(now()).unwrap();
     let wanted = drain(&mut run);
     assert!(
         matches!(
             &wanted[..],
-            [Wanted::Stop { .. }, Wanted::Stop { .. }, Wanted::Finish(_)]
+            [
+                Output::Cancel { .. },
+                Output::Cancel { .. },
+                Output::Answer(_)
+            ]
         ),
         "{wanted:?}"
     );
@@ -429,7 +442,7 @@ fn an_answer_that_is_not_at_its_end_is_none() {
         r#"{"g":"G","plan":[["get","ONE",{}]]}"#,
         OrchestratorConfig::default(),
     );
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     // The question itself, sent back.
     let echo = String::from_utf8(asked[0].message.encode()).unwrap();
     answer(&mut run, asked[0].ticket, &echo);
@@ -442,7 +455,7 @@ fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
     let inside = r#"{"g":"G","plan":[["get","ONE",{}],["get","TWO",{"subtask":{"g":"H","plan":[["fly","ONE",{}]]}}]]}"#;
     let mut run = start(inside, OrchestratorConfig::default());
     let wanted = drain(&mut run);
-    assert!(asks(&wanted).is_empty(), "{wanted:?}");
+    assert!(delegations(&wanted).is_empty(), "{wanted:?}");
     let error = error(&wanted);
     assert_eq!(
         (error.code, error.pointer.as_deref()),
@@ -459,11 +472,11 @@ fn nobody_is_asked_where_a_subtask_has_an_act_that_nobody_serves() {
 fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw() {
     let text = r#"{"msg_id":"m","g":"G","ctx":{"a":1},"out_fmt":"human","plan":[["get","ONE",{}],
         ["get","TWO",{"subtask":{"g":"H","ctx":{"b":2},"plan":[["get","TWO",{}],["present","PRES",{}]]}}]]}"#;
-    let config = OrchestratorConfig::default().with_speaker("PRES_AGENT");
+    let config = OrchestratorConfig::default().with_formatter("PRES_AGENT");
     let mut run = start(text, config);
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     answer(&mut run, asked[0].ticket, &result("1"));
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     let inner = &asked[0].message;
     let ctx = inner.context.as_ref().unwrap();
     assert_eq!((inner.goal(), ctx["b"].as_str()), ("H", "2"));
@@ -472,7 +485,7 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
         "{ctx:?}"
     );
     answer(&mut run, asked[0].ticket, &result("5"));
-    let asked = asks(&drain(&mut run));
+    let asked = delegations(&drain(&mut run));
     let inner = &asked[0].message;
     assert_eq!(
         inner.context.as_ref().unwrap()["results"].as_str(),
@@ -485,20 +498,20 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
 #[test]
 fn a_rehearsal_leaves_the_registry_as_it_is() {
     let text = r#"{"g":"TRIP","plan":[["check","VISA",{}],["check","VISA",{}]],"test_mode":true}"#;
-    let mut run = start(text, OrchestratorConfig::default().spawning());
+    let mut run = start(text, OrchestratorConfig::default().with_spawning(true));
     let wanted = drain(&mut run);
-    let [Wanted::Spawn(request)] = &wanted[..] else {
+    let [Output::Spawn(request)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
     let mut service = MemoryRegistry::default();
     let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
-    run.handle_input(now(), Said::Spawned(Box::new(confirmation)))
+    run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
         .unwrap();
     let wanted = drain(&mut run);
-    let [Wanted::Finish(finished)] = &wanted[..] else {
+    let [Output::Answer(finished)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
-    assert!(matches!(&**finished, Finished::Reply(Reply::Message(_))));
+    assert!(matches!(&**finished, Answer::Reply(Reply::Message(_))));
     assert_eq!(run.registry().agent("VISA_AGENT"), None);
     assert_eq!(run.registry().tool("VISA"), None);
 }

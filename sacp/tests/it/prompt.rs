@@ -5,7 +5,7 @@ use sacp::prompt::{
     AgentRole, RULES, RULES_VERSION, act_prompt, agent_prompt, interface_prompt, planner_prompt,
 };
 use sacp::registry::{MemoryRegistry, Registry};
-use sacp::runner::Given;
+use sacp::runner::StepInputs;
 
 use crate::registry::{agent, tool, verb};
 
@@ -57,7 +57,7 @@ fn text_inside_a_message_cannot_end_its_section() {
             &role,
             &request,
             request.plan.steps()[0].act,
-            &Given::default(),
+            &StepInputs::default(),
         ),
         planner_prompt(&request, &MemoryRegistry::default(), &[]),
         interface_prompt(hostile, &MemoryRegistry::default(), &[]),
@@ -93,7 +93,7 @@ fn every_prompt_carries_the_rules_their_version_and_the_order_to_reject() {
     let act = request.plan.steps()[0].act.clone();
     for prompt in [
         agent_prompt(&role, &request),
-        act_prompt(&role, &request, &act, &Given::default()),
+        act_prompt(&role, &request, &act, &StepInputs::default()),
         planner_prompt(&request, &registry, &["P"]),
     ] {
         assert!(prompt.contains(RULES) && prompt.contains(RULES_VERSION));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::role::{
-    Admitted, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, PlainFormatter,
-    Planner, RecipePlanner, Voice, WordInterface, admit, answer_alone, keeps_constraints,
+    Admitted, AnswerForm, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor,
+    PlainFormatter, Planner, RecipePlanner, WordInterface, admit, answer_alone, keeps_constraints,
 };
-use sacp::runner::{Cause, Config, Given};
+use sacp::runner::{Cause, Config, StepInputs};
 use sacp::{Act, Code, Group, Message, OutFmt, Plan, Reply, State};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
@@ -202,8 +202,8 @@ fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
 fn executor() -> LocalExecutor {
     LocalExecutor::default()
         .with("get", "ONE", |_, _, _| Ok(raw("1")))
-        .with("join", "SUM", |_, _, given: &Given| {
-            Ok(raw(&given.len().to_string()))
+        .with("join", "SUM", |_, _, inputs: &StepInputs| {
+            Ok(raw(&inputs.len().to_string()))
         })
         .with("break", "IT", |_, _, _| Err(Cause::tool("broken")))
 }
@@ -324,25 +324,31 @@ fn a_formatter_sorts_localizes_and_writes_prose() {
 fn only_those_who_may_speak_answer_in_prose() {
     let refused = |answer: &[u8], voice| admit(answer, voice).unwrap_err().code;
     assert_eq!(
-        refused(b"It rains.", Voice::Structured),
+        refused(b"It rains.", AnswerForm::Structured),
         Code::OutFmtViolation
     );
     assert_eq!(
-        refused(b"\"It rains.\"", Voice::Structured),
+        refused(b"\"It rains.\"", AnswerForm::Structured),
         Code::OutFmtViolation
     );
-    assert_eq!(refused(b"[1]", Voice::Structured), Code::OutFmtViolation);
     assert_eq!(
-        refused(b"```json\n{\"status\":\"VALID\"}\n```", Voice::Structured),
+        refused(b"[1]", AnswerForm::Structured),
         Code::OutFmtViolation
     );
-    assert_eq!(refused(b"\xff", Voice::MaySpeak), Code::OutFmtViolation);
     assert_eq!(
-        refused(b"{\"answer\":1}", Voice::MaySpeak),
+        refused(
+            b"```json\n{\"status\":\"VALID\"}\n```",
+            AnswerForm::Structured
+        ),
+        Code::OutFmtViolation
+    );
+    assert_eq!(refused(b"\xff", AnswerForm::Prose), Code::OutFmtViolation);
+    assert_eq!(
+        refused(b"{\"answer\":1}", AnswerForm::Prose),
         Code::MissingField
     );
     assert_eq!(
-        admit(b"It rains.", Voice::MaySpeak),
+        admit(b"It rains.", AnswerForm::Prose),
         Ok(Admitted::Prose("It rains.".into()))
     );
     for answer in [
@@ -353,7 +359,7 @@ fn only_those_who_may_speak_answer_in_prose() {
     ] {
         assert!(
             matches!(
-                admit(answer.as_bytes(), Voice::Structured),
+                admit(answer.as_bytes(), AnswerForm::Structured),
                 Ok(Admitted::Structured(_))
             ),
             "{answer}"

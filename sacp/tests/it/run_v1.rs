@@ -5,7 +5,6 @@ use sacp::runner::{Cause, Config, Input, Outcome, Output, Runner, Ticket};
 use sacp::spawn::spawn_request_v1;
 use sacp::v1::{Code, Id, Message, State};
 use ubos_common::json::RawBuf;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 fn message(steps: &str) -> Message {
@@ -144,7 +143,7 @@ fn continue_skips_the_dependents_alone_and_fail_fast_ends_the_message() {
             step("d", r#","output_key":"d""#),
         )
     };
-    let down = |tool: &str, _| (tool == "a").then(|| Cause::lasting("down"));
+    let down = |tool: &str, _| (tool == "a").then(|| Cause::permanent("down"));
     let going_on = message(&with(r#","on_error":"continue""#));
     let (order, outcome) = run(&going_on, &down);
     assert_eq!(
@@ -236,7 +235,7 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
     );
     let odd = Cause::Tool {
         code: Some("ODD_ONE".into()),
-        why: "why".into(),
+        message: "why".into(),
         retryable: false,
     };
     let plain = message(&format!("[{}]", step("a", "")));
@@ -248,7 +247,7 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
     );
     let limited = Cause::Tool {
         code: Some("RATE_LIMITED".into()),
-        why: String::new(),
+        message: String::new(),
         retryable: false,
     };
     let (_, outcome) = run(&plain, &|_, _| Some(limited.clone()));
@@ -263,7 +262,7 @@ fn a_run_that_is_called_off_is_cancelled() {
     let message = message(&format!("[{}]", step("a", "")));
     let mut runner = Runner::of_graph(message.graph(), false, Config::default()).unwrap();
     runner.start(now(0));
-    runner.handle_input(now(1), Input::Cancel).unwrap();
+    runner.cancel(now(1)).unwrap();
     let outcome = core::iter::from_fn(|| runner.poll_output()).find_map(|output| match output {
         Output::Ended(outcome) => Some(outcome),
         _ => None,

@@ -6,7 +6,6 @@ use sacp::Message;
 use sacp::graph::Retry;
 use sacp::runner::{Cause, Config, End, Input, Output, Recovery, Rule, Runner, StepState, Ticket};
 use ubos_common::json::RawBuf;
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 fn at(millis: u64) -> Now {
@@ -75,8 +74,8 @@ fn a_saved_count_of_tries_that_no_run_reaches_ends_the_tries() {
 #[test]
 fn nothing_is_told_after_the_end() {
     let mut run = begun(r#"{"g":"G","plan":[["a","T",{}]]}"#, Config::default());
-    run.handle_input(at(0), Input::Pause).unwrap();
-    run.handle_input(at(0), Input::Cancel).unwrap();
+    run.pause(at(0)).unwrap();
+    run.cancel(at(0)).unwrap();
     let outputs = drain(&mut run);
     assert!(
         matches!(outputs.last(), Some(Output::Ended(_))),

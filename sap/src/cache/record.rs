@@ -3,7 +3,7 @@
 use core::fmt;
 
 use ubos_common::json::RawBuf;
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 
 use super::{CacheKey, Fingerprint};
 use crate::evidence::Alignment;
@@ -18,7 +18,7 @@ ubos_common::wire! {
         /// The key that it answers.
         required cache_key: CacheKey = "cacheKey", "SAP-6-10";
         /// When it was written.
-        required stored_at: Timestamp = "storedAt", "SAP-6-10";
+        required stored_at: WholeSecond = "storedAt", "SAP-6-10";
         /// The agent that produced it.
         required producer: AgentId = "producer", "SAP-6-10";
         /// The verdict when it was written.
@@ -37,8 +37,8 @@ ubos_common::wire! {
 impl CacheRecord {
     /// Whole seconds since it was written; a record of the future has age 0. Spec: SAP 6
     #[must_use]
-    pub const fn age_sec(&self, now: Timestamp) -> u64 {
-        now.saturating_since(self.stored_at)
+    pub fn age_sec(&self, now: Timestamp) -> u64 {
+        now.saturating_since(self.stored_at.timestamp()).as_secs()
     }
 }
 

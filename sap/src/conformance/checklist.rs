@@ -355,7 +355,7 @@ impl Judge<Line> for SignalsEmitted {
                     return;
                 };
                 if result.status.is_terminal() || result.status == Status::Partial {
-                    let at = result.reported_at.unix();
+                    let at = result.reported_at.timestamp().unix();
                     self.slot((result.task_id, result.status, at), |slot| slot.0 += 1);
                 }
             }
@@ -366,7 +366,7 @@ impl Judge<Line> for SignalsEmitted {
                     return;
                 };
                 if let Some(status) = signal.status {
-                    let key = (signal.task_id, status, signal.at.unix());
+                    let key = (signal.task_id, status, signal.at.timestamp().unix());
                     self.slot(key, |slot| slot.1 += 1);
                 }
             }

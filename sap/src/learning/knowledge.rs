@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ubos_common::json::{self, MemberWriter, RawObject, Write};
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use super::aggregate::{Aggregate, SignalKey};
@@ -33,7 +33,7 @@ ubos_common::wire! {
         /// What kind it is.
         required kind: ArtifactKind = "kind", "SAP-7-3";
         /// When it was written.
-        required at: Timestamp = "at", "SAP-7-3";
+        required at: WholeSecond = "at", "SAP-7-3";
         /// What it is about.
         required capability: Capability = "capability", "SAP-7-3";
         /// What it says.
@@ -70,7 +70,7 @@ impl Artifact {
         object.end();
         let digest = BodyDigest(body_digest(&text));
         let sources = ids.iter().take(Self::MAX_SOURCES).copied().collect();
-        let mut artifact = Self::new(kind, at, key.capability, body, digest, sources);
+        let mut artifact = Self::new(kind, at.into(), key.capability, body, digest, sources);
         artifact.territory = key.territory;
         artifact.fingerprint = key.fingerprint;
         artifact

@@ -7,7 +7,7 @@ use ubos_common::canon::{self, Domain};
 use ubos_common::json::{
     self, Fault, MemberWriter, Raw, RawBuf, RawObject, Read, Reader, Write, to_vec,
 };
-use ubos_common::time::Timestamp;
+use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::context::PressureLevel;
@@ -43,7 +43,7 @@ ubos_common::wire! {
         /// Names the signal; one that comes twice counts once.
         required id: SignalId = "id", "SAP-7-5";
         /// When the result was reported, or the operator spoke.
-        required at: Timestamp = "at", "SAP-7-1";
+        required at: WholeSecond = "at", "SAP-7-1";
         /// Who speaks.
         required source: SignalSource = "source", "SAP-7-1";
         /// The task.
@@ -238,7 +238,7 @@ impl Signal {
         object.end();
         let mut signal = Self::new(
             SignalId(body_digest(&text)),
-            at,
+            at.into(),
             SignalSource::Operator,
             about.task_id,
             about.correlation_id,

@@ -218,7 +218,10 @@ impl TimeLimits {
 
     /// Why the time is over; equal is within.
     pub(super) fn over(&self, now: Now) -> Option<&'static str> {
-        if self.deadline.is_some_and(|deadline| now.wall > deadline) {
+        if self
+            .deadline
+            .is_some_and(|deadline| now.wall.truncated_to_second() > deadline)
+        {
             return Some("the deadline is over");
         }
         let is_over = self.last.is_some_and(|last| now.mono > last);
@@ -228,8 +231,10 @@ impl TimeLimits {
     /// When to look again.
     fn next(&self, now: Now) -> Option<Mono> {
         let deadline = self.deadline.map(|deadline| {
-            let left = deadline.saturating_since(now.wall).saturating_add(1);
-            now.mono.saturating_add(Duration::from_secs(left))
+            // Times on the wire are whole seconds: all of the deadline's second is in time.
+            let over = deadline.saturating_add(Duration::from_secs(1));
+            let left = over.saturating_since(now.wall);
+            now.mono.saturating_add(left)
         });
         let last = self
             .last

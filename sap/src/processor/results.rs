@@ -317,7 +317,7 @@ impl<'p> Run<'p> {
         }
         let record = CacheRecord::new(
             keys.key,
-            now.wall,
+            now.wall.into(),
             result.producer.agent_id.clone(),
             Alignment::Valid,
             output.clone(),

@@ -188,7 +188,9 @@ impl Work {
         if !self.stage.is_open() {
             return;
         }
-        let late = self.deadline.is_some_and(|deadline| now.wall > deadline);
+        let late = self
+            .deadline
+            .is_some_and(|deadline| now.wall.truncated_to_second() > deadline);
         let used = self
             .started
             .map(|started| now.mono.saturating_since(started));
@@ -200,8 +202,10 @@ impl Work {
         }
         // The calendar may have jumped since the last look.
         self.deadline_at = self.deadline.map(|deadline| {
-            let left = deadline.saturating_since(now.wall).saturating_add(1);
-            now.mono.saturating_add(Duration::from_secs(left))
+            // Times on the wire are whole seconds: all of the deadline's second is in time.
+            let over = deadline.saturating_add(Duration::from_secs(1));
+            let left = over.saturating_since(now.wall);
+            now.mono.saturating_add(left)
         });
     }
 

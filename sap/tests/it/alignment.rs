@@ -200,7 +200,7 @@ fn escalation_says_what_to_do_next() {
 fn another_context_flips_stored_outcomes_and_runs_nothing() {
     let entry = |value: serde_json::Value, kind: &str| {
         let body = RawObject::from_serialize(&value).unwrap().unwrap();
-        Entry::new(EntryKind::from(kind), Timestamp::EPOCH, body)
+        Entry::new(EntryKind::from(kind), Timestamp::EPOCH.into(), body)
     };
     let other_task = with(
         task(),

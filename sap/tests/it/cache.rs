@@ -30,7 +30,7 @@ pub(crate) fn record(task: &Task, stored_at: Timestamp, output: &str) -> CacheRe
     let keys = Keys::of(task, &WholePayload).unwrap();
     CacheRecord::new(
         keys.key,
-        stored_at,
+        stored_at.into(),
         "A-ml-001".parse().unwrap(),
         Alignment::Valid,
         RawBuf::parse(output).unwrap(),

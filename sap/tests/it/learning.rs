@@ -409,7 +409,7 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
         let output = RawBuf::parse(&n.to_string()).unwrap();
         let record = CacheRecord::new(
             keys.key,
-            Timestamp::EPOCH,
+            Timestamp::EPOCH.into(),
             "a".parse().unwrap(),
             Alignment::Valid,
             output,

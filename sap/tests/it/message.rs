@@ -604,7 +604,7 @@ fn receipts_carry_the_ids() {
         .unwrap()
         .0
         .producer;
-    let failed = nack.into_result(task.issued_at, producer).unwrap();
+    let failed = nack.into_result(task.issued_at.into(), producer).unwrap();
     assert!(failed.check().is_valid());
     assert_eq!(
         (failed.task_id, failed.error_code()),

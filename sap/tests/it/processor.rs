@@ -284,7 +284,7 @@ fn deadline_and_budgets_end_a_task() {
         code(&hanging(&Log::default()), &clock, &no_cache()),
         Some(ErrorCode::Timeout)
     );
-    assert_eq!(clock.now().wall.to_string(), "2025-09-28T11:00:01Z");
+    assert_eq!(clock.now().wall.to_string(), "2025-09-28T11:00:01.000Z");
     // Over on arrival: nothing runs.
     let (log, calls) = (Log::default(), Arc::default());
     assert_eq!(
@@ -511,7 +511,7 @@ fn the_cache_answers_as_the_policy_says() {
             hit.constitutional_evidence.citations,
             Some(vec!["ubos://a".to_owned()])
         );
-        assert_eq!(hit.reported_at, clock.now().wall);
+        assert_eq!(hit.reported_at, clock.now().wall.into());
     }
     clock.go_on(Duration::from_secs(1));
     assert!(

@@ -44,7 +44,7 @@ pub struct Recorder {
 enum Writing {
     Nothing,
     /// A result, which the engine takes afterwards.
-    Answer(Now, engine::Input),
+    Answer(Now, Box<engine::Input>),
     /// Requests, which are made afterwards, with the events between them.
     Requests(Vec<engine::Output>),
     /// Nothing: the journal has failed.
@@ -186,7 +186,7 @@ impl Recorder {
             Writing::Failed => self.writing = Writing::Failed,
             Writing::Nothing => {}
             Writing::Answer(now, answer) => match written {
-                Ok(()) => self.give(now, answer),
+                Ok(()) => self.give(now, *answer),
                 Err(error) => self.fail(&error),
             },
             Writing::Requests(outputs) => match written {
@@ -224,7 +224,7 @@ impl Recorder {
                 result,
             });
             self.write(&[entry]);
-            self.writing = Writing::Answer(now, answer);
+            self.writing = Writing::Answer(now, Box::new(answer));
         }
     }
 

@@ -3,8 +3,6 @@
 pub mod agent;
 pub mod hub;
 pub(crate) mod report;
-pub(crate) mod settings;
-mod timers;
 
 /// Metadata key that names the agent on `Listen`.
 ///

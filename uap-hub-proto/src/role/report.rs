@@ -1,4 +1,4 @@
-//! What an agent reports, one vocabulary for tests and translations.
+//! The reports of an agent, for tests and translations alike.
 
 use prost_types::Timestamp;
 

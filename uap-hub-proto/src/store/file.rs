@@ -63,7 +63,7 @@ pub enum FileStoreError {
     /// A record cannot be read; it may be damaged.
     #[error("reading the job store failed")]
     Read(#[from] ReadError),
-    /// A record is none of a job store: the folder is another program's.
+    /// A record does not belong to a job store: the folder belongs to another program.
     #[error("the log holds something else than jobs")]
     Record(#[from] DecodeError),
     /// It holds more jobs than it may.
@@ -75,7 +75,7 @@ pub enum FileStoreError {
 }
 
 impl FileStore {
-    /// Jobs that are kept, ended ones too; at the bound none is taken. An entry takes about 150 bytes.
+    /// Jobs that are kept, ended ones included; at the limit none is accepted. An entry takes about 150 bytes.
     pub const MAX_JOBS: usize = 1_000_000;
 
     /// Bytes of one record: a job of 64 MiB, and what is said about it.
@@ -165,7 +165,7 @@ impl Index {
                     self.labels.insert(label.clone(), id);
                 }
             }
-            // The first end is the job's for good.
+            // The first end of a job is final.
             Record::Ended(_) => {
                 places.ended = places.ended.or(Some(at));
                 if let Some(accepted) = places.accepted {

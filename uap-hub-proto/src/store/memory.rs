@@ -24,7 +24,7 @@ struct Kept {
 }
 
 impl MemoryStore {
-    /// Jobs that are kept, ended ones too; at the bound none is taken.
+    /// Jobs that are kept, ended ones included; at the limit none is accepted.
     pub const MAX_JOBS: usize = 100_000;
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -1,4 +1,4 @@
-//! Where a durable hub keeps its jobs and their ends: in memory, and (feature `log`) in files.
+//! Stores for the jobs of a durable hub and their ends: in memory, and (feature `log`) in files.
 //!
 //! A hub that is [`durable`](crate::role::hub::Config::durable) asks for two things to be kept: each job before
 //! it is accepted, and its end before the caller is told. What follows from that:
@@ -37,9 +37,9 @@ use crate::{
     role::hub::{Job, Outcome, Record},
 };
 
-/// Keeps jobs and their ends. Calls may block; a transport makes them where that harms nobody.
+/// Keeps jobs and their ends. Calls may block; a transport makes them on a blocking thread.
 pub trait JobStore: fmt::Debug + Send + Sync {
-    /// Keeps records, all or none. They survive what the store is made to survive once this returns.
+    /// Writes records, all or none. They are durable when this returns.
     ///
     /// # Errors
     ///
@@ -50,25 +50,25 @@ pub trait JobStore: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// What was kept cannot be read.
+    /// A stored record cannot be read.
     fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError>;
 
     /// How a job ended; `None` where it has not, or was never kept.
     ///
     /// # Errors
     ///
-    /// What was kept cannot be read.
+    /// A stored record cannot be read.
     fn outcome(&self, job: JobId) -> Result<Option<Outcome>, StoreError>;
 
     /// The job of that [`label`](Job::label); the last one where there are several.
     ///
     /// # Errors
     ///
-    /// What was kept cannot be read.
+    /// A stored record cannot be read.
     fn labelled(&self, label: &str) -> Result<Option<JobId>, StoreError>;
 }
 
-/// Why a store does not keep something, or cannot find it.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -81,7 +81,7 @@ pub enum StoreError {
     /// What was read is no record of ours.
     #[error("a record cannot be read")]
     Record(#[from] DecodeError),
-    /// What lies beneath failed.
+    /// The storage failed.
     #[error("the store failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

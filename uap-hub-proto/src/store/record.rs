@@ -85,7 +85,7 @@ const VERDICTS: [Verdict; 8] = [
     Verdict::Kept,
 ];
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -1,4 +1,4 @@
-//! The news of one job, between the hub and whoever waits for it.
+//! The queue of a job's events, between the hub and its reader.
 
 use std::{collections::VecDeque, sync::Mutex};
 
@@ -7,17 +7,17 @@ use tokio::sync::Notify;
 use super::lock;
 use crate::role::hub::JobEvent;
 
-/// A queue with one reader. The hub counts what is in it, and has the job's stream not read at the bound: it
-/// never holds more than the bound and one message, and the handful of small events that the hub itself says.
+/// A queue with one reader. The hub counts its events and pauses the stream of the job at the limit: the queue
+/// never holds more than the limit, one message, and a few small events of the hub itself.
 #[derive(Debug)]
 pub(super) struct Inbox {
     state: Mutex<State>,
     news: Notify,
-    /// What may be taken before the hub is told.
+    /// The events and bytes that may be read before the hub is told.
     quarter: Taken,
 }
 
-/// What the reader took and the hub does not know.
+/// Events that the reader has read and the hub does not know of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) events: usize,
@@ -30,7 +30,7 @@ struct State {
     taken: Taken,
     /// Nothing more will come.
     is_closed: bool,
-    /// Nobody reads: news is dropped.
+    /// The reader is gone: events are dropped.
     is_detached: bool,
 }
 
@@ -57,7 +57,7 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// The next event, or `None` after the end; and what the hub is to be told of.
+    /// The next event, or `None` after the end; and the counts to report to the hub.
     pub(super) async fn next(&self) -> (Option<JobEvent>, Option<Taken>) {
         loop {
             {
@@ -79,13 +79,13 @@ impl Inbox {
         }
     }
 
-    /// Nothing more will come, though no end came.
+    /// No further event comes, although the end is missing.
     pub(super) fn close(&self) {
         lock(&self.state).is_closed = true;
         self.news.notify_one();
     }
 
-    /// Nobody will read.
+    /// The reader is gone.
     pub(super) fn detach(&self) {
         let mut state = lock(&self.state);
         *state = State {

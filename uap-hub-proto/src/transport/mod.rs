@@ -27,10 +27,10 @@ pub const MIN_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long a peer may take to answer a keep-alive ping.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes that one stream may have on the way.
+/// The flow-control window of a stream.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// Bytes that one connection may have on the way: so many streams that nobody reads do not stop the others.
+/// The flow-control window of a connection: large enough that unread streams do not stop the others.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// Starts a task.
@@ -41,7 +41,7 @@ fn spawn<T: Send + 'static>(
     tokio::spawn(task)
 }
 
-/// Locks, also after a panic elsewhere: a machine refuses a command whole or takes it whole.
+/// Locks, also after a panic in another thread: a machine refuses or applies a command as a whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -61,7 +61,7 @@ impl From<tonic::Status> for Status {
             tonic::Code::Cancelled => Code::Cancelled,
             tonic::Code::InvalidArgument => Code::InvalidArgument,
             tonic::Code::NotFound => Code::NotFound,
-            // What the library says of a message beyond the limit.
+            // The library's code for a message beyond the limit.
             tonic::Code::ResourceExhausted | tonic::Code::OutOfRange => Code::ResourceExhausted,
             tonic::Code::FailedPrecondition => Code::FailedPrecondition,
             tonic::Code::Aborted => Code::Aborted,

@@ -3,7 +3,7 @@
 use tonic::transport::{Certificate, Identity};
 use ubos_common::secret::Secret;
 
-/// A certificate chain with its private key, both as PEM text. The key is shown by nothing.
+/// A certificate chain with its private key, both as PEM text. Nothing shows the key.
 #[derive(Clone, Debug)]
 pub struct TlsIdentity {
     chain: String,
@@ -24,7 +24,7 @@ impl TlsIdentity {
     }
 }
 
-/// How a hub proves itself, and whether agents must.
+/// The TLS settings of a hub.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug)]
 pub struct ServerTls {
@@ -34,7 +34,7 @@ pub struct ServerTls {
 
 #[cfg(feature = "server")]
 impl ServerTls {
-    /// A hub that shows this certificate, to anybody.
+    /// A hub with this certificate; agents need none.
     #[must_use]
     pub const fn new(identity: TlsIdentity) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl ServerTls {
     }
 }
 
-/// Which hubs an agent believes, and how it proves itself.
+/// The TLS settings of an agent.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug)]
 pub struct ClientTls {
@@ -70,7 +70,7 @@ pub struct ClientTls {
 
 #[cfg(feature = "client")]
 impl ClientTls {
-    /// Believes hubs with a certificate of this authority (PEM).
+    /// Trusts hubs with a certificate of this authority (PEM).
     pub fn new(authority: impl Into<String>) -> Self {
         Self {
             authority: authority.into(),
@@ -86,7 +86,7 @@ impl ClientTls {
         self
     }
 
-    /// Mutual TLS: the agent shows this.
+    /// Mutual TLS: the certificate of the agent.
     #[must_use]
     pub fn identity(mut self, identity: TlsIdentity) -> Self {
         self.identity = Some(identity);

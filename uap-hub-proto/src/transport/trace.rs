@@ -1,4 +1,4 @@
-//! Spans and counters; nothing of a payload, no client id and no token is in them. Without the feature
+//! Spans and counters, without payloads, client ids and tokens. Without the feature
 //! `tracing` they are nothing.
 
 #[cfg(feature = "tracing")]
@@ -23,7 +23,7 @@ mod on {
         Span::current()
     }
 
-    /// What a session came to.
+    /// The result of a session.
     #[cfg(feature = "client")]
     pub(crate) fn finished(span: &Span, state: Option<crate::state::State>) {
         if let Some(state) = state {
@@ -46,13 +46,13 @@ mod on {
         debug!(target: "uap_hub::call", side, stream = stream.0, ?code, "ended");
     }
 
-    /// How many wait somewhere, and how many may.
+    /// The length of a queue, and its limit.
     #[cfg(feature = "client")]
     pub(crate) fn queue(name: &'static str, waiting: usize, bound: usize) {
         debug!(target: "uap_hub::queue", name, waiting, bound, "a queue has grown");
     }
 
-    /// A hub's jobs when they were last spoken of.
+    /// The last reported counts of a hub's jobs.
     #[cfg(feature = "server")]
     #[derive(Debug)]
     pub(crate) struct Jobs {
@@ -67,7 +67,7 @@ mod on {
             Self { counted, bound }
         }
 
-        /// How many wait for an agent, how many are further, and how many there may be, where that is news.
+        /// Reports changed counts of waiting and running jobs, and their limit.
         pub(crate) fn count(&mut self, hub: &crate::role::hub::Hub) {
             let counts = hub.view().counts();
             let waiting = counts.waiting_jobs;

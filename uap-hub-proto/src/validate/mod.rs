@@ -1,6 +1,6 @@
-//! What is wrong with a message, all of it at once, each finding with its place and its clause.
+//! Validation of messages: all findings at once, each with its place and clause.
 //!
-//! The machines need none of this: they refuse what they must and tolerate what deployed peers do. It is for
+//! The machines do not use it: they refuse what they must and tolerate what deployed peers do. It is for
 //! those who write a peer, record traffic, or test somebody else's.
 //!
 //! ```
@@ -15,17 +15,15 @@
 mod control;
 mod parts;
 mod session;
-#[cfg(test)]
-mod tests;
 
 use std::borrow::Cow;
 
 use ubos_common::violation::{Level, Report, Violation};
 
-/// Findings that are listed of one message; past them only a first breach of a MUST is.
+/// The most findings of one message; beyond them only the first breach of a MUST is added.
 pub const MAX_FINDINGS: usize = 100;
 
-/// A message that can be judged.
+/// A message that can be validated.
 pub trait Validate {
     /// Everything that is wrong with it. Pointers go by the names of the .proto files, a oneof by that of the
     /// field that is set (`/capabilities/0/test/type`).
@@ -46,7 +44,7 @@ macro_rules! validate {
 }
 use validate;
 
-/// Where in the message we are, and what was found.
+/// The position in a message, and the findings so far.
 #[derive(Default)]
 struct Walk {
     path: String,
@@ -116,5 +114,22 @@ impl Walk {
                 );
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_breach_past_the_bound_is_reported() {
+        let mut walk = Walk::default();
+        for _ in 0..=MAX_FINDINGS {
+            walk.advise("a", "HUB-0-1", "");
+        }
+        walk.must("b", "HUB-0-1", "");
+        walk.must("c", "HUB-0-1", "");
+        assert_eq!(walk.report.len(), MAX_FINDINGS + 1);
+        assert!(!walk.report.is_valid());
     }
 }

@@ -1,4 +1,4 @@
-//! What several messages have inside.
+//! Parts that several messages share.
 
 use prost_types::Timestamp;
 use ubos_common::violation::Level;
@@ -81,7 +81,7 @@ pub(super) fn timestamp(walk: &mut Walk, name: &str, at: &Timestamp) {
     }
 }
 
-/// A `Struct` that says what JSON can say.
+/// A `Struct` that JSON can express.
 fn free_form(walk: &mut Walk, metadata: &prost_types::Struct) {
     let Err(error) = from_struct(metadata) else {
         return;

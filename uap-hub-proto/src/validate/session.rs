@@ -24,7 +24,7 @@ validate! {
     TranslationResult by translation_result;
 }
 
-/// How deep steps may stand in steps: protobuf readers give up at about 100 messages.
+/// The depth of step reports: protobuf readers give up at about 100 messages.
 const MAX_STEPS_DEEP: usize = 64;
 
 fn test_init(message: &TestInit, walk: &mut Walk) {

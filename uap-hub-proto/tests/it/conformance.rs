@@ -1,38 +1,38 @@
-//! The kits hold: our machines pass them, and each breach is found by its case.
+//! The kits are proved, and pass the machines of this crate.
 
-use uap_hub_proto::conformance::{agent, hub};
-use ubos_common::conformance::{prove, run};
+use ubos_conformance::hub::{AgentReference, HubReference, agent_kit, hub_kit};
+use ubos_conformance::{Expectations, Kit, Protocol};
 
-fn words(errors: Vec<ubos_common::conformance::ProofError>) -> String {
-    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-    errors.join("\n")
+fn proved<P: Protocol>(kit: &Kit<P>) {
+    if let Err(errors) = kit.prove() {
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        panic!("{}", errors.join("\n"));
+    }
+}
+
+fn all<P: Protocol>(kit: &Kit<P>) -> Expectations {
+    Expectations::new().with_floor(kit.cases().len())
 }
 
 // spec: HUB-7-1
 #[test]
-fn the_kit_for_hubs_holds() {
-    prove(hub::CASES)
-        .map_err(words)
-        .unwrap_or_else(|errors| panic!("{errors}"));
+fn the_kit_for_hubs_is_proved() {
+    proved(&hub_kit());
 }
 
 // spec: HUB-7-1
 #[test]
-fn the_kit_for_agents_holds() {
-    prove(agent::CASES)
-        .map_err(words)
-        .unwrap_or_else(|errors| panic!("{errors}"));
+fn the_kit_for_agents_is_proved() {
+    proved(&agent_kit());
 }
 
 // spec: HUB-7-1
 #[test]
-fn our_machines_are_judged_in_every_case() {
-    let report = run(hub::CASES, hub::CASES.len(), |_| {
-        Ok(Box::new(hub::Reference::new()))
-    });
+fn our_machines_pass_every_case() {
+    let kit = hub_kit();
+    let report = kit.run(&all(&kit), |_| Ok(Box::new(HubReference::new())));
     assert!(report.is_conformant(), "{report}");
-    let report = run(agent::CASES, agent::CASES.len(), |_| {
-        Ok(Box::new(agent::Reference::new()))
-    });
+    let kit = agent_kit();
+    let report = kit.run(&all(&kit), |_| Ok(Box::new(AgentReference::new())));
     assert!(report.is_conformant(), "{report}");
 }

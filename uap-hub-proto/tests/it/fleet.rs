@@ -64,14 +64,14 @@ impl Fleet {
     fn new() -> Self {
         let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
         let config = hub::Config::default()
-            .max_agents(AGENTS + 200)
-            .max_jobs(JOBS)
-            .max_attempts(10)
-            .max_sessions_per_agent(2)
-            .wait_limit(Duration::from_secs(100_000));
+            .with_max_agents(AGENTS + 200)
+            .with_max_jobs(JOBS)
+            .with_max_attempts(10)
+            .with_max_sessions_per_agent(2)
+            .with_wait_limit(Duration::from_secs(100_000));
         let mut fleet = Self {
             now,
-            hub: Hub::new(config),
+            hub: Hub::new(config, IdSource::seeded(1)).unwrap(),
             agents: Vec::new(),
             woken: vec![Mono::MAX; AGENTS],
             coming: BinaryHeap::new(),
@@ -96,9 +96,9 @@ impl Fleet {
 
     fn agent(&self) -> FleetAgent {
         let config = agent::Config::default()
-            .capabilities(vec![Skill::test("t").into()])
-            .max_sessions(2);
-        let mut agent = FleetAgent::new(config).unwrap();
+            .with_capabilities(vec![Skill::test("t").into()])
+            .with_max_sessions(2);
+        let mut agent = FleetAgent::new(config, IdSource::seeded(1)).unwrap();
         agent.start(self.now);
         agent
     }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use uap_hub_proto::{
     capability::Skill,
-    conformance::{agent, hub},
     role::hub::Job,
     transport::{
-        client::{AgentBuilder, probe::HubProbe},
-        server::{HubHandle, ServerConfig, serve, stage::AgentStage},
+        client::AgentBuilder,
+        server::{HubHandle, ServerConfig, serve},
     },
     wire::{Payload, TestResult},
 };
-use ubos_common::conformance::run;
+use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
+use ubos_conformance::{ConnectError, Expectations};
 
 fn a_hub(runtime: &Runtime) -> HubHandle {
     let serving = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
@@ -25,16 +25,18 @@ fn a_hub(runtime: &Runtime) -> HubHandle {
 fn our_hub_conforms_over_sockets() {
     let runtime = Runtime::new().unwrap();
     let served = a_hub(&runtime);
-    let report = run(hub::CASES, hub::CASES.len(), |_| {
+    let kit = hub_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let report = kit.run(&expectations, |_| {
         let fed = served.clone();
-        let feed = move |skill: &Skill| {
-            // What is left of a case is done by the next.
+        let submit = move |skill: &Skill| {
+            // The next case runs what this one leaves.
             drop(fed.submit(Job::test(skill.name(), vec![Payload::new("text")])));
         };
-        let probe = HubProbe::connect(&served.url(), Skill::test("echo"), feed);
-        probe
-            .map(|probe| Box::new(probe) as Box<dyn hub::HubPeer>)
-            .map_err(|error| error.to_string())
+        match TestFleet::connect(&served.url(), Skill::test("echo"), submit) {
+            Ok(fleet) => Ok(Box::new(fleet)),
+            Err(error) => Err(ConnectError::Unreachable(error.to_string())),
+        }
     });
     assert!(report.is_conformant(), "{report}");
 }
@@ -42,7 +44,7 @@ fn our_hub_conforms_over_sockets() {
 // spec: HUB-7-1, HUB-2-7, HUB-4-6, HUB-5-2
 #[test]
 fn our_agent_conforms_over_sockets() {
-    let stage = AgentStage::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let hub = TestHub::bind(([127, 0, 0, 1], 0).into()).unwrap();
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
     let agent = AgentBuilder::new("judged")
@@ -50,9 +52,11 @@ fn our_agent_conforms_over_sockets() {
             tokio::time::sleep(Duration::from_millis(10)).await;
             Ok(TestResult::completed("done"))
         })
-        .start(&stage.url())
+        .start(&hub.url())
         .unwrap();
-    let report = run(agent::CASES, agent::CASES.len(), |_| Ok(stage.peer()));
+    let kit = agent_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let report = kit.run(&expectations, |_| Ok(hub.peer()));
     drop(agent);
     assert!(report.is_conformant(), "{report}");
 }

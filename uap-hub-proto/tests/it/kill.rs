@@ -161,7 +161,7 @@ fn the_process_that_is_killed() {
         .unwrap();
     runtime.block_on(async {
         let store = Arc::new(open(Path::new(&dir)));
-        let config = ServerConfig::default().store(Some(store));
+        let config = ServerConfig::default().with_store(store);
         let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
         let _agent = AgentBuilder::new("echo")
             .on_test("echo", |payloads, _| async move {

@@ -71,10 +71,7 @@ fn worker(name: &str) -> AgentBuilder {
             Ok(TestResult::new(State::Running, "not done"))
         })
         .on_test("hang", |_, _| pending())
-        .configure(|mut config| {
-            config.capabilities.push(Skill::test("unhandled").into());
-            config
-        })
+        .configure(|config| config.with_capabilities([Skill::test("unhandled").into()]))
 }
 
 fn figures(text: &'static str) -> Vec<Payload> {
@@ -205,7 +202,10 @@ async fn a_handler_that_fails_fails_its_job_alone() {
 #[tokio::test]
 async fn a_refused_job_goes_to_another_agent() {
     let hub = hub().await;
-    let _busy = worker("busy").max_sessions(0).start(&hub.url()).unwrap();
+    let _busy = worker("busy")
+        .with_max_sessions(0)
+        .start(&hub.url())
+        .unwrap();
     within(hub.wait_for_agents(1)).await;
     let busy = named(&hub, "busy");
     let mut job = hub.submit(Job::test("sum", figures("3"))).unwrap();
@@ -271,7 +271,7 @@ async fn a_killed_agent_fails_its_sessions_and_no_others() {
 // spec: HUB-4-4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_that_nobody_reads_stops_nobody_else() {
-    let config = ServerConfig::default().max_waiting_events(8);
+    let config = ServerConfig::default().with_hub(Config::default().with_max_unread_events(8));
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let _agent = worker("one")
         .on_test("flood", |_, context| async move {
@@ -344,7 +344,7 @@ async fn shutdown_lets_sessions_end_and_tells_agents_that_the_hub_is_unavailable
 async fn an_agent_finds_a_hub_that_comes_back() {
     let first = hub().await;
     let addr = first.local_addr();
-    let fast = |config: agent::Config| config.first_retry(Duration::from_millis(20));
+    let fast = |config: agent::Config| config.with_first_retry(Duration::from_millis(20));
     let _agent = worker("one").configure(fast).start(&first.url()).unwrap();
     within(first.wait_for_agents(1)).await;
     within(first.shutdown(Duration::ZERO)).await.unwrap();
@@ -366,7 +366,7 @@ async fn an_agent_finds_a_hub_that_comes_back() {
 async fn a_hub_that_is_dropped_lets_its_agents_and_jobs_go() {
     let first = hub().await;
     let addr = first.local_addr();
-    let fast = |config: agent::Config| config.first_retry(Duration::from_millis(20));
+    let fast = |config: agent::Config| config.with_first_retry(Duration::from_millis(20));
     let _agent = worker("one").configure(fast).start(&first.url()).unwrap();
     within(first.wait_for_agents(1)).await;
     let job = first.submit(Job::test("hang", vec![])).unwrap();
@@ -396,7 +396,7 @@ async fn the_prepare_hook_comes_before_the_session_is_ready() {
     });
     let hub = serve(
         ([127, 0, 0, 1], 0).into(),
-        ServerConfig::default().prepare(Some(hook)),
+        ServerConfig::default().with_prepare(hook),
     )
     .await
     .unwrap();
@@ -423,10 +423,10 @@ async fn the_prepare_hook_comes_before_the_session_is_ready() {
 // spec: HUB-4-6
 #[tokio::test]
 async fn a_message_over_the_limit_is_resource_exhausted() {
-    let small = Config::default().max_message_bytes(100_000);
+    let small = Config::default().with_max_message_bytes(100_000);
     let hub = serve(
         ([127, 0, 0, 1], 0).into(),
-        ServerConfig::default().hub(small),
+        ServerConfig::default().with_hub(small),
     )
     .await
     .unwrap();

@@ -1,14 +1,17 @@
 //! Integration tests: the wire files, the machines in virtual time, and the transports over loopback.
 
 #[cfg(test)]
-#[cfg(feature = "conformance")]
+mod agent;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
-#[cfg(all(feature = "client", feature = "conformance", feature = "server"))]
+mod hub;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
 mod judged;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "log", feature = "server"))]
@@ -25,6 +28,8 @@ mod secured;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server", feature = "tracing"))]
 mod tracing;
+#[cfg(test)]
+mod validate;
 #[cfg(test)]
 mod vectors;
 #[cfg(test)]

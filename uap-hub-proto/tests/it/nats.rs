@@ -15,7 +15,7 @@ use uap_hub_proto::{
     store::encode,
     transport::{
         client::{AgentBuilder, AgentHandle},
-        nats::{Config, JobQueue, QueueError},
+        nats::{JobQueue, QueueConfig, QueueError},
         server::{HubHandle, ServerConfig, serve},
     },
     wire::{Payload, TestResult},
@@ -73,10 +73,10 @@ impl Drop for Nats {
 
 async fn queue(url: &str) -> JobQueue {
     let client = async_nats::connect(url).await.unwrap();
-    let config = Config::default()
-        .ack_wait(Duration::from_millis(1500))
-        .busy_delay(Duration::from_millis(50))
-        .max_in_flight(8);
+    let config = QueueConfig::default()
+        .with_ack_wait(Duration::from_millis(1500))
+        .with_busy_delay(Duration::from_millis(50))
+        .with_max_in_flight(8);
     JobQueue::open(client, config).await.unwrap()
 }
 

@@ -53,7 +53,7 @@ fn idle() -> AgentBuilder {
         .on_test("nothing", |_, _| async {
             Ok(TestResult::completed("done"))
         })
-        .configure(|config| config.first_retry(Duration::from_millis(20)))
+        .configure(|config| config.with_first_retry(Duration::from_millis(20)))
 }
 
 async fn does_a_job(hub: &HubHandle) {
@@ -83,17 +83,17 @@ async fn tls_proves_the_hub_to_its_agents() {
         .unwrap();
     assert!(hub.url().starts_with("https://"));
     let _agent = idle()
-        .tls(ClientTls::new(authority.pem()))
+        .with_tls(ClientTls::new(authority.pem()))
         .start(&hub.url())
         .unwrap();
     does_a_job(&hub).await;
     let fooled = idle()
-        .tls(ClientTls::new(stranger.pem()))
+        .with_tls(ClientTls::new(stranger.pem()))
         .start(&hub.url())
         .unwrap();
     assert!(refused(&fooled).await.contains("certificate"));
     let misled = idle()
-        .tls(ClientTls::new(authority.pem()).domain("example.org"))
+        .with_tls(ClientTls::new(authority.pem()).domain("example.org"))
         .start(&hub.url())
         .unwrap();
     assert!(refused(&misled).await.contains("certificate"));
@@ -111,16 +111,16 @@ async fn mutual_tls_proves_the_agents_to_their_hub() {
             n => Err(Denied::permission(format!("{n} certificates"))),
         }
     });
-    let config = ServerConfig::default().authorize(Some(hook));
+    let config = ServerConfig::default().with_authorize(hook);
     let hub = serve_tls(listener().await, config, &tls).await.unwrap();
     let believes = || ClientTls::new(authority.pem());
     let _agent = idle()
-        .tls(believes().identity(authority.sign("agent")))
+        .with_tls(believes().identity(authority.sign("agent")))
         .start(&hub.url())
         .unwrap();
     does_a_job(&hub).await;
     for tls in [believes(), believes().identity(stranger.sign("agent"))] {
-        let agent = idle().tls(tls).start(&hub.url()).unwrap();
+        let agent = idle().with_tls(tls).start(&hub.url()).unwrap();
         refused(&agent).await;
     }
     assert_eq!(hub.agents().len(), 1);
@@ -134,17 +134,17 @@ async fn what_is_wrong_with_tls_is_said_at_once() {
     let tls = || ClientTls::new(authority.pem());
     assert_eq!(start(idle(), "https://127.0.0.1:1"), StartError::Scheme);
     assert_eq!(
-        start(idle().tls(tls()), "http://127.0.0.1:1"),
+        start(idle().with_tls(tls()), "http://127.0.0.1:1"),
         StartError::Scheme
     );
     let broken = tls().identity(TlsIdentity::new("no PEM", String::from("no key")));
     assert_eq!(
-        start(idle().tls(broken), "https://127.0.0.1:1"),
+        start(idle().with_tls(broken), "https://127.0.0.1:1"),
         StartError::Tls
     );
     assert_eq!(
         start(
-            idle().bearer_token(String::from("a\nb")),
+            idle().with_bearer_token(String::from("a\nb")),
             "http://127.0.0.1:1"
         ),
         StartError::Token
@@ -168,7 +168,7 @@ async fn only_the_authorized_register() {
             None => Err(Denied::unauthenticated("a token is wanted")),
         }
     });
-    let config = ServerConfig::default().authorize(Some(hook));
+    let config = ServerConfig::default().with_authorize(hook);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
     for (token, code, words) in [
@@ -198,7 +198,7 @@ async fn only_the_authorized_register() {
         let status = client.register(request).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (code, words));
     }
-    let agent = idle().bearer_token(String::from("sesame"));
+    let agent = idle().with_bearer_token(String::from("sesame"));
     assert!(!format!("{agent:?}").contains("sesame"));
     let agent = agent.start(&hub.url()).unwrap();
     assert!(!format!("{agent:?}").contains("sesame"));
@@ -269,7 +269,9 @@ async fn health_and_reflection_tell_of_the_hub() {
     hangs.cancel().unwrap();
     within(tasks.join_next()).await.unwrap().unwrap().unwrap();
 
-    let silent = ServerConfig::default().health(false).reflection(false);
+    let silent = ServerConfig::default()
+        .with_health(false)
+        .with_reflection(false);
     let hub = serve_on(listener().await, silent).await.unwrap();
     let channel = connect(hub.url()).await;
     assert_eq!(health(&channel).await, Err(Code::Unimplemented));

@@ -65,13 +65,13 @@ impl Subscriber for Lines {
 async fn spans_have_ids_and_nothing_of_the_payload() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
-    let hub = hub::Config::default().max_jobs(77);
-    let config = ServerConfig::default().hub(hub);
+    let hub = hub::Config::default().with_max_jobs(77);
+    let config = ServerConfig::default().with_hub(hub);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let payload = Payload::file("text", "t", "text/plain", "payload bytes");
     let job = hub.submit(Job::test("echo", vec![payload])).unwrap();
     let _agent = AgentBuilder::new("traced")
-        .bearer_token(String::from("sesame"))
+        .with_bearer_token(String::from("sesame"))
         .on_test("echo", |payloads, context| async move {
             context.status("payload words").await?;
             Ok(TestResult::completed(String::from_utf8_lossy(
@@ -89,6 +89,12 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         "skill=test type \"echo\"",
         "state=Completed",
         "side=\"hub\"",
+        "message=job accepted",
+        "message=session opened",
+        "message=job ended",
+        "message=hub: message received",
+        "message=agent: message received",
+        "message=result sent",
         "side=\"agent\"",
         "rpc=Execute",
         "name=\"reports\"",

@@ -33,7 +33,7 @@ use crate::loopback::within;
 // spec: HUB-4-6, HUB-2-1
 #[tokio::test]
 async fn strangers_register_with_small_messages_where_that_is_wanted() {
-    let config = ServerConfig::default().max_control_message_bytes(1 << 20);
+    let config = ServerConfig::default().with_max_control_message_bytes(1 << 20);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
     let named = |bytes| {
@@ -95,14 +95,14 @@ async fn carry(
 #[tokio::test]
 async fn an_idle_peer_that_died_without_a_word_is_found_by_both_sides() {
     let config = ServerConfig::default()
-        .keep_alive(Duration::ZERO)
-        .keep_alive_timeout(Duration::from_secs(1));
+        .with_keep_alive(MIN_KEEP_ALIVE)
+        .with_keep_alive_timeout(Duration::from_secs(1));
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let (url, cut) = wire(hub.local_addr()).await;
     let agent = AgentBuilder::new("idle")
         .on_test("nothing", |_, _| async { Ok(TestResult::completed("")) })
-        .keep_alive(Duration::ZERO)
-        .keep_alive_timeout(Duration::from_secs(1))
+        .with_keep_alive(MIN_KEEP_ALIVE)
+        .with_keep_alive_timeout(Duration::from_secs(1))
         .start(&url)
         .unwrap();
     within(hub.wait_for_agents(1)).await;

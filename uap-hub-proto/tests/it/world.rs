@@ -51,12 +51,12 @@ struct World {
 impl World {
     fn new(agents: usize, seed: u64) -> Self {
         let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-        let hub = Hub::new(hub::Config::default().ids(IdSource::seeded(seed)));
+        let hub = Hub::new(hub::Config::default(), IdSource::seeded(seed)).unwrap();
         let agents = (0..agents).map(|_| {
             let config = agent::Config::default()
-                .capabilities(vec![Skill::test("t").into()])
-                .max_sessions(2);
-            let mut agent = FleetAgent::new(config).unwrap();
+                .with_capabilities(vec![Skill::test("t").into()])
+                .with_max_sessions(2);
+            let mut agent = FleetAgent::new(config, IdSource::seeded(1)).unwrap();
             agent.start(now);
             Some(agent)
         });
@@ -347,7 +347,7 @@ fn agents_come_back_to_a_hub_that_was_away() {
     world.is_up = false;
     world.streams.clear();
     world.run(Duration::from_secs(100));
-    world.hub = Hub::new(hub::Config::default().ids(IdSource::seeded(7)));
+    world.hub = Hub::new(hub::Config::default(), IdSource::seeded(7)).unwrap();
     world.is_up = true;
     world.run(Duration::from_secs(60));
     assert_eq!(world.hub.available_count(), 2);

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use super::kind::Kind;
 use super::locate::{Position, locate, push_token};
-use super::reader::Kind;
 use crate::violation::Report;
 
 /// A fault at a byte of the text, without its place: cheap to make, turned into a [`JsonError`] or a

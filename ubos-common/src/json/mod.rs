@@ -38,10 +38,12 @@
 //! ```
 
 mod error;
+mod kind;
 mod limits;
 mod locate;
 mod raw;
 mod read;
+mod read_raw;
 mod reader;
 mod scan;
 mod wire;
@@ -49,11 +51,14 @@ mod words;
 mod write;
 
 pub use error::{DecodeError, Fault, FaultKind, JsonError};
+pub use kind::Kind;
 pub use limits::Limits;
 pub use locate::Position;
 pub use raw::{Members, Raw, RawBuf, RawObject};
+#[doc(hidden)]
+pub use read::read_uuid;
 pub use read::{Read, decode, read_raw};
-pub use reader::{Kind, Mark, Reader};
+pub use reader::{Mark, Reader};
 #[doc(hidden)]
 pub use wire::{Presence, Slot, refuse_double};
 pub use write::{Members as MemberWriter, Write, escape_into, to_string, to_vec};

@@ -3,9 +3,7 @@
 use core::fmt;
 use std::borrow::Cow;
 
-use super::error::Fault;
-use super::read::Read;
-use super::reader::{Kind, Reader};
+use super::kind::Kind;
 use super::write::{self, Write};
 
 /// One JSON value, borrowed as text. It is sound: complete, within the reader's limits, no duplicate
@@ -63,12 +61,6 @@ impl fmt::Debug for Raw<'_> {
     }
 }
 
-impl<'a> Read<'a> for Raw<'a> {
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        reader.raw()
-    }
-}
-
 impl Write for Raw<'_> {
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0.as_bytes());
@@ -91,27 +83,6 @@ impl serde::Serialize for Raw<'_> {
 pub struct RawBuf(Box<str>);
 
 impl RawBuf {
-    /// The value as a serializable type writes it.
-    ///
-    /// # Errors
-    ///
-    /// The type refuses to be written, or writes what is no sound JSON.
-    pub fn from_serialize<T: serde::Serialize + ?Sized>(
-        value: &T,
-    ) -> Result<Self, serde_json::Error> {
-        let text = serde_json::to_string(value)?;
-        Self::parse(&text).map_err(serde::ser::Error::custom)
-    }
-
-    /// Checks a text within the default limits.
-    ///
-    /// # Errors
-    ///
-    /// No sound JSON, or over a limit.
-    pub fn parse(text: &str) -> Result<Self, super::JsonError> {
-        super::read::read_one(text, |reader| reader.raw().map(Raw::to_owned))
-    }
-
     /// A text that is known to be one sound JSON value without white space around it, such as one that
     /// [`to_vec`](super::to_vec) made of a message. Nothing is looked at; a text that is none is written as it is.
     #[must_use]
@@ -153,12 +124,6 @@ impl fmt::Debug for RawBuf {
     }
 }
 
-impl Read<'_> for RawBuf {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        reader.raw().map(Raw::to_owned)
-    }
-}
-
 impl Write for RawBuf {
     fn write(&self, out: &mut Vec<u8>) {
         self.as_raw().write(out);
@@ -171,13 +136,6 @@ impl serde::Serialize for RawBuf {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for RawBuf {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
-        Self::parse(raw.get()).map_err(serde::de::Error::custom)
-    }
-}
-
 /// One JSON object that owns its text: a payload that may be nothing else.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RawObject(RawBuf);
@@ -187,17 +145,6 @@ impl RawObject {
     #[must_use]
     pub fn empty() -> Self {
         Self(RawBuf("{}".into()))
-    }
-
-    /// The object as a serializable type writes it; `None` where it writes no object.
-    ///
-    /// # Errors
-    ///
-    /// The type refuses to be written, or writes what is no sound JSON.
-    pub fn from_serialize<T: serde::Serialize + ?Sized>(
-        value: &T,
-    ) -> Result<Option<Self>, serde_json::Error> {
-        Ok(Self::new(RawBuf::from_serialize(value)?))
     }
 
     /// The object in a value, if it is one.
@@ -243,17 +190,6 @@ impl Default for RawObject {
 impl From<RawObject> for RawBuf {
     fn from(object: RawObject) -> Self {
         object.0
-    }
-}
-
-impl Read<'_> for RawObject {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let start = reader.mark();
-        let raw = reader.raw()?;
-        if raw.kind() == Kind::Object {
-            return Ok(Self(raw.to_owned()));
-        }
-        Err(reader.wrong_type(start, "an object", raw.kind()))
     }
 }
 
@@ -326,12 +262,9 @@ impl<'a> Members<'a> {
         Members(members.map(|(n, v)| (owned(n), owned(v))).collect())
     }
 
-    /// Keeps the member whose value comes next, borrowed.
-    #[doc(hidden)]
-    pub fn keep(&mut self, reader: &mut Reader<'a>, name: Cow<'a, str>) -> Result<(), Fault> {
-        let value = reader.raw()?;
-        self.0.push((name, Cow::Borrowed(value.0)));
-        Ok(())
+    /// Keeps a member that the type does not know.
+    pub(super) fn push(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) {
+        self.0.push((name, value));
     }
 
     /// Whether a name stands among the kept ones twice; gives its index.
@@ -374,17 +307,6 @@ impl<'a> Members<'a> {
         for (name, value) in self.iter() {
             members.member(name, &value);
         }
-    }
-}
-
-impl Members<'static> {
-    /// Keeps the member whose value comes next, copied.
-    #[doc(hidden)]
-    pub fn keep_owned(&mut self, reader: &mut Reader<'_>, name: &str) -> Result<(), Fault> {
-        let value = reader.raw()?;
-        self.0
-            .push((Cow::Owned(name.to_owned()), Cow::Owned(value.0.to_owned())));
-        Ok(())
     }
 }
 

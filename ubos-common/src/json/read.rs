@@ -8,7 +8,7 @@ use super::error::{DecodeError, Fault, JsonError};
 use super::limits::Limits;
 use super::raw::Raw;
 use super::reader::Reader;
-use crate::time::{Rfc3339, Timestamp};
+use crate::time::{Rfc3339, Timestamp, WholeSecond};
 use crate::violation::{Level, Profile, Report};
 
 /// A type that can be read from JSON.
@@ -221,11 +221,42 @@ impl<'a, T: Read<'a>> Read<'a> for BTreeMap<String, T> {
 
 impl Read<'_> for uuid::Uuid {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        crate::id::read_uuid(reader)
+        read_uuid(reader)
+    }
+}
+
+/// Reads a UUID: strictly, or with advice in any spelling that the lenient profile accepts.
+#[doc(hidden)]
+pub fn read_uuid(reader: &mut Reader<'_>) -> Result<uuid::Uuid, Fault> {
+    let at = reader.offset();
+    let text = reader.str()?;
+    match crate::id::parse_hyphenated(&text) {
+        Ok(uuid) => Ok(uuid),
+        Err(_) if reader.is_lenient() && text.len() <= 64 => match uuid::Uuid::try_parse(&text) {
+            Ok(uuid) => {
+                reader.tolerate(
+                    at,
+                    "id_form",
+                    "an id in another form than the hyphenated one",
+                );
+                Ok(uuid)
+            }
+            Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
+        },
+        Err(_) => Err(reader.bad_value(at, "a hyphenated UUID")),
     }
 }
 
 impl Read<'_> for Timestamp {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let text = reader.str()?;
+        text.parse()
+            .map_err(|_| reader.bad_value_seen(at, "an RFC 3339 time", &text))
+    }
+}
+
+impl Read<'_> for WholeSecond {
     /// Strictly the 20 bytes; leniently any RFC 3339 time, to UTC, its fraction cut, second 60 as 59.
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
@@ -249,13 +280,13 @@ impl Read<'_> for Timestamp {
     }
 }
 
-fn lenient_time(text: &str) -> Option<Timestamp> {
+fn lenient_time(text: &str) -> Option<WholeSecond> {
     if text.get(17..19) == Some("60") {
         let mut earlier = text.to_owned();
         earlier.replace_range(17..19, "59");
-        return crate::time::rfc3339(&earlier).ok().map(|(time, _)| time);
+        return crate::time::rfc3339(&earlier).ok().map(WholeSecond::from);
     }
-    crate::time::rfc3339(text).ok().map(|(time, _)| time)
+    crate::time::rfc3339(text).ok().map(WholeSecond::from)
 }
 
 impl Read<'_> for Rfc3339 {

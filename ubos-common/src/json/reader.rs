@@ -1,5 +1,6 @@
 //! The pull parser.
 
+mod note;
 mod notes;
 mod strings;
 
@@ -7,41 +8,12 @@ use core::fmt;
 use std::borrow::Cow;
 
 use super::error::{Fault, FaultKind, JsonError};
+use super::kind::Kind;
 use super::limits::Limits;
 use super::raw::Raw;
 use super::scan;
 use crate::violation::Profile;
-use notes::Note;
-
-/// What kind of value begins here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `null`
-    Null,
-    /// `true` or `false`
-    Bool,
-    /// A number.
-    Number,
-    /// A string.
-    String,
-    /// An array.
-    Array,
-    /// An object.
-    Object,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Null => "null",
-            Self::Bool => "a boolean",
-            Self::Number => "a number",
-            Self::String => "a string",
-            Self::Array => "an array",
-            Self::Object => "an object",
-        })
-    }
-}
+use note::Note;
 
 /// Reads one document value by value, within [`Limits`], and collects findings on the way.
 ///

@@ -290,14 +290,17 @@ fn the_lenient_profile_takes_other_forms_with_advice() {
         ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
     ] {
         let quoted = to_string(text);
-        assert!(strict::<crate::time::Timestamp>(&quoted).is_err());
+        assert!(strict::<crate::time::WholeSecond>(&quoted).is_err());
         let read = decode(quoted.as_bytes(), &Limits::default(), Profile::Lenient);
-        let (at, report): (crate::time::Timestamp, _) = read.unwrap();
+        let (at, report): (crate::time::WholeSecond, _) = read.unwrap();
         assert_eq!((at.to_string().as_str(), report.len()), (moment, 1));
     }
     for bad in ["\"tomorrow\"", "\"2025-10-01 12:00:00Z\""] {
-        let read =
-            decode::<crate::time::Timestamp>(bad.as_bytes(), &Limits::default(), Profile::Lenient);
+        let read = decode::<crate::time::WholeSecond>(
+            bad.as_bytes(),
+            &Limits::default(),
+            Profile::Lenient,
+        );
         assert!(read.is_err(), "{bad}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::scan;
-use crate::time::{Rfc3339, Timestamp};
+use crate::time::{Rfc3339, Timestamp, WholeSecond};
 
 /// A type that can be written as compact JSON.
 pub trait Write {
@@ -235,6 +235,15 @@ impl Write for uuid::Uuid {
 }
 
 impl Write for Timestamp {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut text = [0; crate::time::LONGEST_TEXT];
+        out.push(b'"');
+        out.extend_from_slice(crate::time::to_text(*self, &mut text));
+        out.push(b'"');
+    }
+}
+
+impl Write for WholeSecond {
     fn write(&self, out: &mut Vec<u8>) {
         out.push(b'"');
         out.extend_from_slice(&self.to_bytes());

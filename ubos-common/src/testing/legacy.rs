@@ -135,18 +135,17 @@ impl<N: Node> Lab<N> {
     /// The time in the lab.
     #[must_use]
     pub fn now(&self) -> Now {
-        let since = self.now.saturating_since(Mono::ZERO);
-        let wall = self
+        let true_wall = self
             .start
-            .saturating_add(since)
-            .unix()
-            .saturating_add(self.wall_shift);
+            .saturating_add(self.now.saturating_since(Mono::ZERO));
+        let shifted = true_wall.unix().saturating_add(self.wall_shift);
         let nearest = if self.wall_shift < 0 {
             Timestamp::MIN
         } else {
             Timestamp::MAX
         };
-        Now::new(self.now, Timestamp::from_unix(wall).unwrap_or(nearest))
+        let wall = Timestamp::new(shifted, true_wall.subsec_nanos()).unwrap_or(nearest);
+        Now::new(self.now, wall)
     }
 
     /// Lets the wall clock jump, ahead or back, as after a sleep or a correction; the monotonic clock does not.

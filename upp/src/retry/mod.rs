@@ -1,4 +1,4 @@
-//! When a failed request is made again: pure policies that take time and randomness as arguments.
+//! Retry policies. They take time and randomness as arguments.
 
 mod model;
 mod policy;
@@ -19,18 +19,18 @@ use crate::error::{ErrorCode, UppError};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Failure<'a> {
-    /// When it failed.
+    /// The time of the failure.
     pub now: Mono,
-    /// What it failed with.
+    /// The error.
     pub error: &'a UppError,
-    /// Which attempt it was; 1 is the first.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// 64 fresh random bits.
+    /// 64 random bits.
     pub random: u64,
 }
 
 impl<'a> Failure<'a> {
-    /// A failure of these parts.
+    /// A failed attempt.
     #[must_use]
     pub const fn new(now: Mono, error: &'a UppError, attempt: u32, random: u64) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl<'a> Failure<'a> {
         }
     }
 
-    /// Whether the failure may pass by itself: too many requests, no network, no answer in time, a vendor's fault.
+    /// Whether the failure may be temporary: a rate limit, a network error, a timeout, or an error of the vendor.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
         matches!(
@@ -54,7 +54,7 @@ impl<'a> Failure<'a> {
     }
 }
 
-/// Says how long to wait before and between the attempts of a request. One strategy may serve many requests at once.
+/// Decides how long to wait before and between the attempts of a request. A strategy may serve many requests at once.
 ///
 /// Spec: UPP-1.3 retry strategies
 // impl: UPP-9
@@ -64,10 +64,10 @@ pub trait RetryStrategy: Send + Sync {
         Duration::ZERO
     }
 
-    /// How long to wait before the next attempt; `None` gives the failure to the caller.
+    /// How long to wait before the next attempt; `None` returns the error to the caller.
     fn on_retry(&self, failure: Failure<'_>) -> Option<Duration>;
 
-    /// A request went well.
+    /// A request succeeded.
     fn reset(&self) {}
 }
 
@@ -91,7 +91,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// None yet.
+    /// No attempts yet.
     #[must_use]
     pub fn new(strategy: Arc<dyn RetryStrategy>) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Attempts {
             .on_retry(Failure::new(now, error, self.failed, random))
     }
 
-    /// The request went well.
+    /// The request succeeded.
     pub fn succeeded(&mut self) {
         self.failed = 0;
         self.strategy.reset();

@@ -1,4 +1,4 @@
-//! What a vendor asks for in its `Retry-After`.
+//! The `Retry-After` header.
 
 use core::time::Duration;
 
@@ -22,12 +22,12 @@ use ubos_common::time::Timestamp;
 pub fn retry_after(now: Timestamp, value: &str, max: Duration) -> Option<Duration> {
     let value = value.trim();
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds = if is_number {
-        value.parse().unwrap_or(u64::MAX)
+    let delay = if is_number {
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
     } else {
         date(value)?.saturating_since(now)
     };
-    Some(Duration::from_secs(seconds).min(max))
+    Some(delay.min(max))
 }
 
 /// A date as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT`; nobody checks the name of the day.

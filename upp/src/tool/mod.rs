@@ -1,4 +1,4 @@
-//! Tools: what a model may call, and what calls come to.
+//! Tools, tool calls and their results.
 
 mod run;
 #[cfg(feature = "schemars")]
@@ -22,45 +22,45 @@ use crate::cancel::CancelToken;
 use crate::message::Metadata;
 
 ubos_common::wire! {
-    /// A model's wish that a tool be called.
+    /// A tool call of a model.
     pub struct ToolCall {
-        /// The model's name for this call.
+        /// The id of the call.
         required tool_call_id: Arc<str> = "toolCallId", "UPP-1";
-        /// Which tool.
+        /// The name of the tool.
         required tool_name: Arc<str> = "toolName", "UPP-1";
-        /// What it is given; nobody has checked it.
+        /// The arguments. They are not validated.
         required arguments: RawObject = "arguments", "UPP-1";
     }
 }
 
 ubos_common::wire! {
-    /// What a call came to, as the model is told.
+    /// The result of a call, as it is sent to the model.
     pub struct ToolResult {
-        /// Which call.
+        /// The id of the call.
         required tool_call_id: Arc<str> = "toolCallId", "UPP-1";
-        /// What the tool gave, or a text that says what went wrong.
+        /// The result of the tool, or the text of an error.
         required result: RawBuf = "result", "UPP-1";
-        /// Whether it went wrong; absent is no.
+        /// Whether the result is an error; absent means no.
         nullable is_error: bool = "isError", "UPP-1";
     }
 }
 
 ubos_common::wire! {
-    /// One call that was run, or kept from running.
+    /// The record of one call, whether it ran or was prevented.
     pub struct ToolExecution {
-        /// Which tool.
+        /// The name of the tool.
         required tool_name: Arc<str> = "toolName", "UPP-1";
-        /// Which call.
+        /// The id of the call.
         required tool_call_id: Arc<str> = "toolCallId", "UPP-1";
-        /// What the tool was given in the end.
+        /// The arguments, as the tool received them.
         required arguments: RawObject = "arguments", "UPP-1";
-        /// What it gave in the end.
+        /// The result, after all hooks.
         required result: RawBuf = "result", "UPP-1";
-        /// Whether it went wrong.
+        /// Whether the result is an error.
         required is_error: bool = "isError", "UPP-1";
-        /// How long it took, in milliseconds, hooks before it included.
+        /// The duration in milliseconds, hooks before the call included.
         required duration: u64 = "duration", "UPP-1";
-        /// Whether the call was let through; absent where it never came to that.
+        /// Whether the call was approved; absent where approval was not requested.
         nullable approved: bool = "approved", "UPP-1";
     }
 }
@@ -80,7 +80,7 @@ impl ToolResult {
 }
 
 impl ToolExecution {
-    /// What the model is told of it.
+    /// The result that is sent to the model.
     #[must_use]
     pub fn to_result(&self) -> ToolResult {
         let mut result = ToolResult::new(Arc::clone(&self.tool_call_id), self.result.clone());
@@ -89,32 +89,32 @@ impl ToolExecution {
     }
 }
 
-/// What a model may call.
+/// A tool that a model may call.
 ///
-/// Nobody checks arguments against [`Tool::parameters`] before they come: a tool takes them as untrusted.
+/// Arguments are not validated against [`Tool::parameters`]: a tool must treat them as untrusted.
 ///
 /// Spec: UPP-1.3 tools
 pub trait Tool: Send + Sync {
-    /// Unique among the tools of one instance.
+    /// The name, unique among the tools of one instance.
     fn name(&self) -> &str;
 
-    /// What it does, for the model.
+    /// The description for the model.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of its arguments: an object at its root.
+    /// The JSON Schema of the arguments. Its root is an object.
     fn parameters(&self) -> &RawObject;
 
-    /// What vendors and protocols read beside it.
+    /// Metadata for vendors and protocols.
     fn metadata(&self) -> Option<&Metadata> {
         None
     }
 
-    /// Whether the call may run. Asked after the hooks, with the arguments as they stand then.
+    /// Whether the call may run. Called after the hooks, with the arguments that they returned.
     fn approval<'a>(&'a self, _arguments: &'a RawObject) -> BoxFuture<'a, Result<bool, ToolError>> {
         Box::pin(ready(Ok(true)))
     }
 
-    /// Runs one call. Dropping the future ends it; [`ToolContext::cancel`] is told at the same time.
+    /// Runs one call. Dropping the future cancels the call; [`ToolContext::cancel`] is cancelled at the same time.
     fn run<'a>(
         &'a self,
         arguments: &'a RawObject,
@@ -122,20 +122,20 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'a, Result<RawBuf, ToolError>>;
 }
 
-/// What a tool knows of the call that it runs.
+/// The context of a tool call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolContext {
-    /// The model's name for the call.
+    /// The id of the call.
     pub tool_call_id: Arc<str>,
-    /// Told when the call is to end.
+    /// Cancelled when the call has to end.
     pub cancel: CancelToken,
-    /// What the protocol above hands down.
+    /// Values of the protocol above, such as an agent's run.
     pub extensions: Extensions,
 }
 
 impl ToolContext {
-    /// The context of one call, with nothing handed down.
+    /// The context of one call, without extensions.
     #[must_use]
     pub fn new(tool_call_id: impl Into<Arc<str>>, cancel: CancelToken) -> Self {
         Self {
@@ -146,12 +146,12 @@ impl ToolContext {
     }
 }
 
-/// Values by their type: one of each.
+/// A map from types to values of the type.
 #[derive(Clone, Default)]
 pub struct Extensions(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl Extensions {
-    /// Puts a value in, in place of one of the same type.
+    /// Sets the value of a type.
     pub fn insert<T: Any + Send + Sync>(&mut self, value: T) {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
@@ -169,7 +169,7 @@ impl fmt::Debug for Extensions {
     }
 }
 
-/// Why a tool gave nothing. The model reads the text.
+/// The error of a tool. The text is sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 // exhaustive: a text and no more
@@ -187,7 +187,7 @@ impl From<String> for ToolError {
     }
 }
 
-/// A tool made of a function.
+/// A tool that calls a function.
 ///
 /// ```
 /// use ubos_common::json::RawBuf;
@@ -213,7 +213,7 @@ type Run =
     dyn Fn(RawObject, ToolContext) -> BoxFuture<'static, Result<RawBuf, ToolError>> + Send + Sync;
 
 impl FnTool {
-    /// A tool whose calls a function runs.
+    /// A tool that calls `run`.
     pub fn new<F, R>(
         name: impl Into<Box<str>>,
         description: impl Into<Box<str>>,
@@ -273,24 +273,24 @@ impl fmt::Debug for FnTool {
     }
 }
 
-/// A JSON object from its text: the parameters of a tool, the arguments of a call.
+/// Parses a JSON object, such as the parameters of a tool or the arguments of a call.
 ///
 /// # Errors
 ///
-/// The text is no sound JSON, or no object.
+/// The text is not valid JSON, or not an object.
 pub fn object(text: &str) -> Result<RawObject, ToolError> {
     let value = RawBuf::parse(text).map_err(|error| error.to_string())?;
     RawObject::new(value).ok_or_else(|| "no object".into())
 }
 
-/// The JSON string of a text.
+/// A text as a JSON string.
 #[must_use]
 pub fn json_text(text: &str) -> RawBuf {
     // A string serializes always.
     RawBuf::from_serialize(text).unwrap_or_else(|_| RawObject::empty().into())
 }
 
-/// What a hook says of a call that is about to run.
+/// The decision of a hook about a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Permit {
@@ -302,19 +302,19 @@ pub enum Permit {
     Skip,
 }
 
-/// The answer of a hook, which may take its time and may fail.
+/// The future of a hook.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, ToolError>>;
 
-/// What the user wants told and asked while tools run.
+/// Hooks around tool calls.
 ///
 /// Spec: UPP-1.3 tools
 pub trait ToolUseStrategy: Send + Sync {
-    /// Rounds of tool calls allowed in one run; `None` leaves it to the caller of the model.
+    /// The maximum number of tool rounds; `None` for the default of the caller.
     fn max_iterations(&self) -> Option<u64> {
         None
     }
 
-    /// The model wants the tool called.
+    /// The model calls a tool.
     fn on_tool_call<'a>(
         &'a self,
         _tool: &'a dyn Tool,
@@ -332,7 +332,7 @@ pub trait ToolUseStrategy: Send + Sync {
         Box::pin(ready(Ok(Permit::Proceed)))
     }
 
-    /// The call went well; what is given back takes the place of its result.
+    /// The call succeeded. A returned value replaces its result.
     fn on_after_call<'a>(
         &'a self,
         _tool: &'a dyn Tool,
@@ -342,7 +342,7 @@ pub trait ToolUseStrategy: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
-    /// The call, or a hook before or after it, went wrong. A fault here changes nothing.
+    /// The call, or a hook before or after it, failed. An error of this hook is ignored.
     fn on_error<'a>(
         &'a self,
         _tool: &'a dyn Tool,
@@ -352,7 +352,7 @@ pub trait ToolUseStrategy: Send + Sync {
         Box::pin(ready(Ok(())))
     }
 
-    /// The rounds are used up; the run is about to fail.
+    /// The limit of rounds is reached. The run fails after this hook.
     fn on_max_iterations(&self, _rounds: u64) -> HookFuture<'_, ()> {
         Box::pin(ready(Ok(())))
     }

@@ -1,6 +1,7 @@
-//! One message from its arrival to its answer.
+//! The orchestrator: takes one message from validation to its answer.
 
-mod words;
+mod config;
+mod event;
 
 use std::collections::BTreeMap;
 
@@ -10,32 +11,33 @@ use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
 use crate::check::{Gap, gaps};
-use crate::error::Code;
+use crate::error::{Code, ConfigError};
 use crate::graph::Scope;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};
 use crate::registry::Registry;
 use crate::reply::{Clarify, ErrReply, Reply};
-use crate::role::discipline::{Admitted, Voice, admit};
-use crate::runner::{self, Cause, End, Given, Input, Outcome, Runner, Ticket};
+use crate::role::discipline::{Admitted, AnswerForm, admit};
+use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
+use crate::trace::{debug, trace};
 
-pub use words::{Ask, Finished, OrchestratorConfig, OrchestratorError, Said, Wanted};
+pub use config::OrchestratorConfig;
+pub use event::{Answer, Delegation, Input, OrchestratorError, Output};
 
-/// Takes one message through check, spawn, delegation and discipline to its answer.
+/// Takes one message through spawning, delegation and output discipline to its answer.
 ///
-/// No agent is asked before the whole message has validated and every act can be served. What is delegated is raw, whatever
-/// the message says, except to an agent that writes for a person in a message that says human. A join whose tool is `MERGE`
-/// is done here: its output is the list of what it joins.
+/// It delegates nothing before an agent exists for every act. A delegated act is raw, whatever the `out_fmt` of the
+/// message, except for an agent that may write prose in a message that asks for `human`. The orchestrator itself runs a
+/// join with the tool `MERGE`: its output is the list of its inputs.
 ///
 /// ```
 /// use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
-/// use sacp::role::{Finished, Orchestrator, OrchestratorConfig, Said, Wanted};
+/// use sacp::role::orchestrator::{Answer, Input, Orchestrator, OrchestratorConfig, Output};
 /// use sacp::{Message, Reply};
-/// use ubos_common::id::IdSource;
-/// use ubos_common::json::RawBuf;
-/// use ubos_common::machine::Machine as _;
-/// use ubos_common::time::{Mono, Now, Timestamp};
+/// use sacp::ubos_common::id::IdSource;
+/// use sacp::ubos_common::json::RawBuf;
+/// use sacp::ubos_common::time::{Mono, Now, Timestamp};
 ///
 /// let mut registry = MemoryRegistry::default();
 /// registry.add_verb(VerbDef::new("get".into(), "Gets".into(), vec![], RawBuf::parse("\"number\"")?))?;
@@ -45,12 +47,12 @@ pub use words::{Ask, Finished, OrchestratorConfig, OrchestratorError, Said, Want
 /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 /// let message = Message::decode(br#"{"msg_id":"m","g":"G","plan":[["get","ONE",{}]]}"#)?;
 /// let mut orchestrator =
-///     Orchestrator::new(now, message, registry, OrchestratorConfig::default(), IdSource::seeded(1));
-/// let Some(Wanted::Ask(ask)) = orchestrator.poll_output() else { panic!() };
+///     Orchestrator::new(now, message, registry, OrchestratorConfig::default(), IdSource::seeded(1))?;
+/// let Some(Output::Delegate(delegation)) = orchestrator.poll_output() else { panic!() };
 /// let bytes = br#"{"g":"G","plan":[],"ctx":{"result":1},"state":"DONE"}"#.to_vec();
-/// orchestrator.handle_input(now, Said::Answer { ticket: ask.ticket, bytes })?;
-/// let Some(Wanted::Finish(answer)) = orchestrator.poll_output() else { panic!() };
-/// let Finished::Reply(Reply::Message(answer)) = *answer else { panic!() };
+/// orchestrator.handle_input(now, Input::Answered { ticket: delegation.ticket, bytes })?;
+/// let Some(Output::Answer(answer)) = orchestrator.poll_output() else { panic!() };
+/// let Answer::Reply(Reply::Message(answer)) = *answer else { panic!() };
 /// assert_eq!(answer.context.unwrap()["result"].as_str(), "1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -64,11 +66,13 @@ pub struct Orchestrator<R> {
     ids: IdSource,
     stage: Stage,
     spawned: usize,
-    closed: Option<(Gap, String)>,
+    /// The gap that was closed last, and the agent that closed it.
+    last_spawn: Option<(Gap, String)>,
     /// Verbs and tools whose agents were spawned in test mode: nothing is registered for them.
-    rehearsed: Vec<(String, String)>,
-    asked: BTreeMap<Ticket, (String, Voice)>,
-    out: Outbox<Wanted>,
+    simulated_spawns: Vec<(String, String)>,
+    /// Open delegations: the `msg_id` of each, and the form that its answer may have.
+    open: BTreeMap<Ticket, (String, AnswerForm)>,
+    out: Outbox<Output>,
 }
 
 #[derive(Debug)]
@@ -79,18 +83,22 @@ enum Stage {
 }
 
 impl<R: Registry> Orchestrator<R> {
-    /// An orchestrator for a message that has validated.
+    /// An orchestrator for a message that is valid. It starts at once.
     ///
-    /// Give it a [`Shared`](crate::registry::Shared) registry where others use it, too.
-    #[must_use]
+    /// Several orchestrators can use one registry through [`Shared`](crate::registry::Shared).
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot work.
     pub fn new(
         now: Now,
         request: Message,
         registry: R,
         config: OrchestratorConfig,
         ids: IdSource,
-    ) -> Self {
-        let bound = config.run.max_running.saturating_mul(2).max(1024);
+    ) -> Result<Self, ConfigError> {
+        config.run.check()?;
+        let bound = config.run.max_outputs();
         let mut orchestrator = Self {
             request,
             registry,
@@ -98,13 +106,91 @@ impl<R: Registry> Orchestrator<R> {
             ids,
             stage: Stage::Finished,
             spawned: 0,
-            closed: None,
-            rehearsed: Vec::new(),
-            asked: BTreeMap::new(),
+            last_spawn: None,
+            simulated_spawns: Vec::new(),
+            open: BTreeMap::new(),
             out: Outbox::new(bound),
         };
         orchestrator.prepare(now);
-        orchestrator
+        Ok(orchestrator)
+    }
+
+    /// Takes an input.
+    ///
+    /// # Errors
+    ///
+    /// The message is answered, or no open delegation or spawn waits for this input.
+    pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), OrchestratorError> {
+        if matches!(self.stage, Stage::Finished) {
+            return Err(OrchestratorError::Closed);
+        }
+        match input {
+            Input::Answered { ticket, bytes } => return self.on_answer(now, ticket, &bytes),
+            Input::Failed { ticket, cause } => {
+                self.open
+                    .remove(&ticket)
+                    .ok_or(OrchestratorError::NotRequested)?;
+                self.report(now, runner::Input::Failed { ticket, cause });
+            }
+            Input::Progress { ticket } => {
+                if !self.open.contains_key(&ticket) {
+                    return Err(OrchestratorError::NotRequested);
+                }
+                self.report(now, runner::Input::Progress { ticket });
+            }
+            Input::Spawned(reply) => return self.on_spawned(now, &reply),
+        }
+        self.drain_runner(now);
+        Ok(())
+    }
+
+    /// Cancels the message: open delegations are cancelled, and the sender gets an error.
+    ///
+    /// # Errors
+    ///
+    /// The message is answered.
+    pub fn cancel(&mut self, now: Now) -> Result<(), OrchestratorError> {
+        match &mut self.stage {
+            Stage::Finished => return Err(OrchestratorError::Closed),
+            Stage::Spawning(_) => self.refuse(ErrReply::new(Code::StepFailed, "cancelled")),
+            Stage::Running(runner) => {
+                // A runner that has ended has left this stage.
+                let _ = runner.cancel(now);
+                self.drain_runner(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due at `now`: the timeouts of the run.
+    pub fn handle_timeout(&mut self, now: Now) {
+        if let Stage::Running(runner) = &mut self.stage {
+            runner.handle_timeout(now);
+            self.drain_runner(now);
+        }
+    }
+
+    /// The next output; `None` when there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        self.runner().and_then(Runner::poll_timeout)
+    }
+
+    /// Whether the orchestrator takes more input; `false` while too many outputs wait.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
+        !self.out.is_full()
+    }
+
+    /// Whether the message is answered and every output is taken.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Finished) && self.out.is_empty()
     }
 
     /// The registry.
@@ -113,7 +199,7 @@ impl<R: Registry> Orchestrator<R> {
         &self.registry
     }
 
-    /// The run, once every act can be served.
+    /// The run of the plan, once every act has an agent.
     #[must_use]
     pub fn runner(&self) -> Option<&Runner> {
         match &self.stage {
@@ -122,20 +208,20 @@ impl<R: Registry> Orchestrator<R> {
         }
     }
 
-    /// Asks for what is missing, or runs the plan.
+    /// Spawns the next missing agent, or starts the plan.
     fn prepare(&mut self, now: Now) {
         let runner = match Runner::new(&self.request, self.config.run.clone()) {
             Ok(runner) => runner,
-            Err(refused) => return self.finish(Finished::Reply(refused.reply(&self.request))),
+            Err(refused) => return self.finish(Answer::Reply(refused.reply(&self.request))),
         };
         let missing = gaps(&self.request, &self.registry);
         let open = |gap: &&Gap| {
-            let rehearsed =
+            let simulated =
                 |(verb, tool): &(String, String)| (verb, tool) == (&gap.verb, &gap.tool);
-            !is_merge(&gap.verb, &gap.tool) && !self.rehearsed.iter().any(rehearsed)
+            !is_merge(&gap.verb, &gap.tool) && !self.simulated_spawns.iter().any(simulated)
         };
         if let Some(gap) = missing.iter().find(open) {
-            if !self.config.spawns {
+            if !self.config.spawning {
                 let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
                 return self.refuse(ErrReply::new(gap.code, what).at(&gap.pointer));
             }
@@ -143,13 +229,14 @@ impl<R: Registry> Orchestrator<R> {
                 &self.request,
                 &self.registry,
                 gap,
-                self.closed.as_ref(),
+                self.last_spawn.as_ref(),
                 self.spawned,
             );
             match next {
                 Ok(request) => {
                     self.spawned += 1;
-                    self.out.push(Wanted::Spawn(Box::new(request.clone())));
+                    debug!(step = gap.number, spawned = self.spawned, "agent requested");
+                    self.out.push(Output::Spawn(Box::new(request.clone())));
                     self.stage = Stage::Spawning(Box::new((gap.clone(), request)));
                 }
                 Err(error) => self.refuse(error),
@@ -160,24 +247,25 @@ impl<R: Registry> Orchestrator<R> {
         if let Stage::Running(runner) = &mut self.stage {
             runner.start(now);
         }
-        self.pump(now);
+        self.drain_runner(now);
     }
 
     fn on_spawned(&mut self, now: Now, reply: &Reply) -> Result<(), OrchestratorError> {
-        let Stage::Spawning(asked) = &self.stage else {
-            return Err(OrchestratorError::NotAsked);
+        let Stage::Spawning(requested) = &self.stage else {
+            return Err(OrchestratorError::NotRequested);
         };
-        let (gap, request) = asked.as_ref().clone();
+        let (gap, request) = requested.as_ref().clone();
         let made = spawn::confirmed(&request, reply).and_then(|record| {
             if request.is_test() {
-                self.rehearsed.push((gap.verb.clone(), gap.tool.clone()));
+                self.simulated_spawns
+                    .push((gap.verb.clone(), gap.tool.clone()));
                 return Ok(record.agent_name);
             }
             spawn::take_in(&request, record, &mut self.registry)
         });
         match made {
             Ok(name) => {
-                self.closed = Some((gap, name));
+                self.last_spawn = Some((gap, name));
                 self.prepare(now);
             }
             Err(error) => {
@@ -187,8 +275,8 @@ impl<R: Registry> Orchestrator<R> {
         Ok(())
     }
 
-    /// Carries the runner's outputs out.
-    fn pump(&mut self, now: Now) {
+    /// Acts on the outputs of the runner.
+    fn drain_runner(&mut self, now: Now) {
         while let Stage::Running(runner) = &mut self.stage {
             let Some(output) = runner.poll_output() else {
                 return;
@@ -197,11 +285,11 @@ impl<R: Registry> Orchestrator<R> {
                 runner::Output::Dispatch {
                     ticket,
                     act,
-                    given,
+                    inputs,
                     rank,
-                } if runner.is_running(ticket) => self.delegate(now, ticket, &act, &given, rank),
-                runner::Output::Cancel { ticket } if self.asked.remove(&ticket).is_some() => {
-                    self.out.push(Wanted::Stop { ticket });
+                } if runner.is_running(ticket) => self.delegate(now, ticket, &act, &inputs, rank),
+                runner::Output::Cancel { ticket } if self.open.remove(&ticket).is_some() => {
+                    self.out.push(Output::Cancel { ticket });
                 }
                 runner::Output::Ended(outcome) => self.on_end(&outcome),
                 _ => {}
@@ -209,40 +297,46 @@ impl<R: Registry> Orchestrator<R> {
         }
     }
 
-    fn delegate(&mut self, now: Now, ticket: Ticket, act: &Act, given: &Given, rank: usize) {
+    fn delegate(&mut self, now: Now, ticket: Ticket, act: &Act, inputs: &StepInputs, rank: usize) {
         if is_merge(&act.verb, &act.tool) {
-            let outputs: Vec<&RawBuf> = given.iter().map(|(_, output)| output).collect();
+            let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output).collect();
             let output = crate::reply::list(&outputs);
-            return self.tell(now, Input::Succeeded { ticket, output });
+            return self.report(now, runner::Input::Succeeded { ticket, output });
         }
         let agents = self.registry.ready_for(&act.verb, &act.tool);
         let Some(agent) = agents.get(rank).cloned() else {
-            let why = format!("nobody is there for {} with {}", act.verb, act.tool);
+            let message = format!("no agent is available for {} with {}", act.verb, act.tool);
             let cause = Cause::Tool {
                 code: Some(Code::NoAgentFound.as_str().to_owned()),
-                why,
+                message,
                 retryable: true,
             };
-            return self.tell(now, Input::Failed { ticket, cause });
+            return self.report(now, runner::Input::Failed { ticket, cause });
         };
         let whole = self
             .scope_of(ticket)
             .is_none_or(|scope| scope.parent.is_none());
         let human = whole && self.request.out_fmt() == OutFmt::Human;
-        let speaks = human && self.config.speaks(&agent);
-        let message = self.delegated(ticket, act, given, speaks);
+        let prose = human && self.config.may_write_prose(&agent);
+        let message = self.delegated(ticket, act, inputs, prose);
         let id = message
             .msg_id
             .as_ref()
             .map(|id| id.as_str().to_owned())
             .unwrap_or_default();
-        let voice = if speaks {
-            Voice::MaySpeak
+        let form = if prose {
+            AnswerForm::Prose
         } else {
-            Voice::Structured
+            AnswerForm::Structured
         };
-        self.asked.insert(ticket, (id, voice));
-        self.out.push(Wanted::Ask(Box::new(Ask {
+        trace!(
+            step = ticket.step,
+            attempt = ticket.attempt,
+            rank,
+            "act delegated"
+        );
+        self.open.insert(ticket, (id, form));
+        self.out.push(Output::Delegate(Box::new(Delegation {
             ticket,
             agent,
             message,
@@ -255,9 +349,15 @@ impl<R: Registry> Orchestrator<R> {
         graph.scopes().get(graph.step(ticket.step)?.scope)
     }
 
-    /// The message for one act: goal and context of its message, the outputs so far, the act alone.
+    /// The message for one act: goal and context of its own message, the outputs so far, and the act alone.
     // impl: SACP-4-2
-    fn delegated(&mut self, ticket: Ticket, act: &Act, given: &Given, speaks: bool) -> Message {
+    fn delegated(
+        &mut self,
+        ticket: Ticket,
+        act: &Act,
+        inputs: &StepInputs,
+        prose: bool,
+    ) -> Message {
         let mut plan = Plan::default();
         plan.push(act.clone());
         let subtask = self
@@ -266,23 +366,23 @@ impl<R: Registry> Orchestrator<R> {
         let own = subtask.unwrap_or(&self.request);
         let mut message = Message::with_goal(own.goal(), plan);
         message.context = Some(own.context.clone().unwrap_or_default());
-        let inputs: Vec<&RawBuf> = given.iter().map(|(_, output)| output).collect();
-        if !inputs.is_empty() {
-            message.set_context("inputs", crate::reply::list(&inputs));
+        let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output).collect();
+        if !outputs.is_empty() {
+            message.set_context("inputs", crate::reply::list(&outputs));
         }
         if let Some(results) = self.results_so_far(ticket) {
             message.set_context("results", results);
         }
-        // The request's name, the step and the attempt make the name; one without a name gets one of its own.
+        // The id is that of the request with step and attempt, so that answers can be told apart.
         let base = self.request.msg_id.as_deref().map(str::to_owned);
         let base = base.unwrap_or_else(|| self.ids.uuid().to_string());
         message.msg_id = NonEmpty::new(format!("{base}.{}.{}", ticket.step, ticket.attempt));
-        message.out_fmt = Some(if speaks { OutFmt::Human } else { OutFmt::Raw });
+        message.out_fmt = Some(if prose { OutFmt::Human } else { OutFmt::Raw });
         message.state = Some(State::Pending);
         message
     }
 
-    /// Outputs of the acts of a step's message, by number: the newest, as far as their bound lets.
+    /// Outputs of the acts of a step's message, by number: the newest ones, up to the limit.
     // impl: SACP-3-8
     fn results_so_far(&self, ticket: Ticket) -> Option<RawBuf> {
         let (runner, own) = (self.runner()?, self.scope_of(ticket)?);
@@ -312,51 +412,59 @@ impl<R: Registry> Orchestrator<R> {
         ticket: Ticket,
         bytes: &[u8],
     ) -> Result<(), OrchestratorError> {
-        let (id, voice) = self
-            .asked
+        let (id, form) = self
+            .open
             .remove(&ticket)
-            .ok_or(OrchestratorError::NotAsked)?;
-        let refused = |code: Code, why: String| Cause::Tool {
+            .ok_or(OrchestratorError::NotRequested)?;
+        trace!(
+            step = ticket.step,
+            attempt = ticket.attempt,
+            bytes = bytes.len(),
+            "answer received"
+        );
+        let refused = |code: Code, message: String| Cause::Tool {
             code: Some(code.as_str().to_owned()),
-            why,
+            message,
             retryable: true,
         };
-        let input = match admit(bytes, voice) {
+        let input = match admit(bytes, form) {
             Ok(Admitted::Prose(text)) => {
                 let output = RawBuf::from_serialize(&text)
                     .unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned());
-                Input::Succeeded { ticket, output }
+                runner::Input::Succeeded { ticket, output }
             }
             Ok(Admitted::Structured(reply)) => match *reply {
                 Reply::Message(answer) if answer.reply_to.as_deref().is_some_and(|to| to != id) => {
                     let cause = refused(
                         Code::MalformedMessage,
-                        "an answer to another message".to_owned(),
+                        "the answer belongs to another message".to_owned(),
                     );
-                    Input::Failed { ticket, cause }
+                    runner::Input::Failed { ticket, cause }
                 }
-                Reply::Message(answer) if answer.state() == State::Failed => Input::Failed {
-                    ticket,
-                    cause: refused(Code::StepFailed, "the agent failed".to_owned()),
-                },
-                // A message without a state is taken for an answer; one that says it is under way is none.
+                Reply::Message(answer) if answer.state() == State::Failed => {
+                    runner::Input::Failed {
+                        ticket,
+                        cause: refused(Code::StepFailed, "the agent failed".to_owned()),
+                    }
+                }
+                // A message without a state counts as an answer; one that is not DONE does not.
                 Reply::Message(answer)
                     if answer
                         .state
                         .as_ref()
                         .is_some_and(|state| *state != State::Done) =>
                 {
-                    let why = format!("an answer that is {}", answer.state());
-                    Input::Failed {
+                    let message = format!("the answer is {}, but must be DONE", answer.state());
+                    runner::Input::Failed {
                         ticket,
-                        cause: refused(Code::InvalidState, why),
+                        cause: refused(Code::InvalidState, message),
                     }
                 }
-                Reply::Message(answer) => Input::Succeeded {
+                Reply::Message(answer) => runner::Input::Succeeded {
                     ticket,
                     output: output_of(&answer),
                 },
-                Reply::Err(error) => Input::Failed {
+                Reply::Err(error) => runner::Input::Failed {
                     ticket,
                     cause: refused(error.code, error.details),
                 },
@@ -367,42 +475,44 @@ impl<R: Registry> Orchestrator<R> {
                 Reply::Valid { .. } => {
                     let cause = refused(
                         Code::MalformedMessage,
-                        "an answer without a result".to_owned(),
+                        "the answer has no result".to_owned(),
                     );
-                    Input::Failed { ticket, cause }
+                    runner::Input::Failed { ticket, cause }
                 }
             },
-            Err(error) => Input::Failed {
+            Err(error) => runner::Input::Failed {
                 ticket,
                 cause: refused(error.code, error.details),
             },
         };
-        self.tell(now, input);
-        self.pump(now);
+        self.report(now, input);
+        self.drain_runner(now);
         Ok(())
     }
 
-    /// An agent lacks what only the sender knows: the run ends, and the question goes up.
+    /// An agent needs something that only the sender knows: ends the run and passes the question on.
     fn ask_back(&mut self, now: Now, mut clarify: Clarify) {
-        self.stop_all(now);
+        self.cancel_all(now);
         clarify.reply_to = self
             .request
             .msg_id
             .as_ref()
             .map(|id| id.as_str().to_owned());
-        self.finish(Finished::Reply(Reply::Clarify(clarify)));
+        self.finish(Answer::Reply(Reply::Clarify(clarify)));
     }
 
-    fn stop_all(&mut self, now: Now) {
-        self.tell(now, Input::Cancel);
-        for ticket in core::mem::take(&mut self.asked).into_keys() {
-            self.out.push(Wanted::Stop { ticket });
+    fn cancel_all(&mut self, now: Now) {
+        if let Stage::Running(runner) = &mut self.stage {
+            let _ = runner.cancel(now);
+        }
+        for ticket in core::mem::take(&mut self.open).into_keys() {
+            self.out.push(Output::Cancel { ticket });
         }
     }
 
-    fn tell(&mut self, now: Now, input: Input) {
+    fn report(&mut self, now: Now, input: runner::Input) {
         if let Stage::Running(runner) = &mut self.stage {
-            // A question that is void by now was taken from the list of those asked.
+            // The runner refuses nothing here: a cancelled delegation is no longer open.
             let _ = runner.handle_input(now, input);
         }
     }
@@ -413,83 +523,57 @@ impl<R: Registry> Orchestrator<R> {
             .result
             .as_ref()
             .and_then(|result| result.deserialize::<String>().ok());
-        let finished = match (outcome.end, human, prose) {
-            (End::Done, true, Some(prose)) => Finished::Prose(prose),
-            _ => Finished::Reply(outcome.answer(&self.request, &self.ids.uuid().to_string())),
+        let answer = match (outcome.end, human, prose) {
+            (End::Done, true, Some(prose)) => Answer::Prose(prose),
+            _ => Answer::Reply(outcome.answer(&self.request, &self.ids.uuid().to_string())),
         };
-        self.finish(finished);
+        self.finish(answer);
     }
 
     fn refuse(&mut self, error: ErrReply) {
         let error = error.to(&self.request);
-        self.finish(Finished::Reply(Reply::Err(error)));
+        self.finish(Answer::Reply(Reply::Err(error)));
     }
 
-    fn finish(&mut self, finished: Finished) {
+    fn finish(&mut self, answer: Answer) {
         self.stage = Stage::Finished;
-        self.asked.clear();
-        self.out.push(Wanted::Finish(Box::new(finished)));
+        debug!(spawned = self.spawned, "message answered");
+        self.open.clear();
+        self.out.push(Output::Answer(Box::new(answer)));
     }
 }
 
 impl<R: Registry> Machine for Orchestrator<R> {
-    type Input<'a> = Said;
-    type Output = Wanted;
+    type Input<'a> = Input;
+    type Output = Output;
     type Error = OrchestratorError;
 
-    fn handle_input(&mut self, now: Now, said: Said) -> Result<(), OrchestratorError> {
-        if matches!(self.stage, Stage::Finished) {
-            return Err(OrchestratorError::Finished);
-        }
-        match said {
-            Said::Answer { ticket, bytes } => return self.on_answer(now, ticket, &bytes),
-            Said::Failed { ticket, cause } => {
-                self.asked
-                    .remove(&ticket)
-                    .ok_or(OrchestratorError::NotAsked)?;
-                self.tell(now, Input::Failed { ticket, cause });
-            }
-            Said::Progress { ticket } => {
-                if !self.asked.contains_key(&ticket) {
-                    return Err(OrchestratorError::NotAsked);
-                }
-                self.tell(now, Input::Progress { ticket });
-            }
-            Said::Spawned(reply) => return self.on_spawned(now, &reply),
-            Said::Cancel => match &self.stage {
-                Stage::Running(_) => self.tell(now, Input::Cancel),
-                _ => self.refuse(ErrReply::new(Code::StepFailed, "cancelled")),
-            },
-        }
-        self.pump(now);
-        Ok(())
+    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), OrchestratorError> {
+        Self::handle_input(self, now, input)
     }
 
     fn handle_timeout(&mut self, now: Now) {
-        if let Stage::Running(runner) = &mut self.stage {
-            runner.handle_timeout(now);
-            self.pump(now);
-        }
+        Self::handle_timeout(self, now);
     }
 
-    fn poll_output(&mut self) -> Option<Wanted> {
-        self.out.pop()
+    fn poll_output(&mut self) -> Option<Output> {
+        Self::poll_output(self)
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        self.runner().and_then(Runner::poll_timeout)
+        Self::poll_timeout(self)
     }
 
     fn accepts_input(&self) -> bool {
-        !self.out.is_full()
+        Self::accepts_input(self)
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.stage, Stage::Finished) && self.out.is_empty()
+        Self::is_closed(self)
     }
 }
 
-/// What an answer gives: its result, or all its context where it names none.
+/// The output of an answer: its result, or its whole context if it has no result.
 fn output_of(answer: &Message) -> RawBuf {
     let result = answer.context.as_ref().and_then(|ctx| ctx.get("result"));
     if let Some(result) = result {
@@ -500,7 +584,7 @@ fn output_of(answer: &Message) -> RawBuf {
         .unwrap_or_else(|_| RawBuf::from(RawObject::empty()))
 }
 
-/// The join that ships.
+/// Whether the orchestrator runs this act itself.
 fn is_merge(verb: &str, tool: &str) -> bool {
     verb == "join" && tool == "MERGE"
 }

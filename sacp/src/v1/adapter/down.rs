@@ -17,34 +17,34 @@ use crate::message::{self, Goal, NonEmpty, Subtask};
 use crate::plan::{Act, Group, Plan};
 use crate::reply::ErrReply;
 
-/// What is done about what 0.1 cannot say.
+/// How to treat what 0.1 cannot express.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
-    /// The message is refused.
+    /// Refuse the message.
     #[default]
     Refuse,
-    /// It is dropped and listed.
+    /// Drop and list it.
     Drop,
 }
 
-/// A message of 1.0 in 0.1.
+/// A message of 1.0, converted to 0.1.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Down {
-    /// The message; of one that failed, in state FAILED.
+    /// The message; for an error, in state FAILED.
     pub message: message::Message,
-    /// The error of one that failed.
+    /// The error, if the message has failed.
     pub error: Option<ErrReply>,
     /// What was dropped.
     pub losses: Report,
 }
 
-/// What a message of 1.0 says and 0.1 cannot.
+/// What a message of 1.0 contains that 0.1 cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("0.1 cannot say it all:\n{losses}")]
 #[non_exhaustive]
 pub struct Refused {
-    /// Each of it.
+    /// One finding each.
     pub losses: Report,
 }
 
@@ -52,7 +52,7 @@ pub struct Refused {
 ///
 /// # Errors
 ///
-/// What 0.1 cannot say, under [`Loss::Refuse`]; under either, a join that no step comes before.
+/// Something that 0.1 cannot express, with [`Loss::Refuse`]; with either, a join without a step before it.
 ///
 /// Spec: SACP 1.0, 15
 // impl: SACP1-15-1
@@ -105,7 +105,7 @@ pub fn down(new: &Message, loss: Loss) -> Result<Down, Box<Refused>> {
     })
 }
 
-/// What 0.1 has no words for in a step.
+/// The members of a step that 0.1 cannot express.
 fn lose_policy(losses: &mut Report, n: usize, step: &Step, level: Level) {
     use super::super::step::OnError as Written;
     let retried = step.retry.as_ref();
@@ -151,9 +151,9 @@ fn lose_envelope(losses: &mut Report, new: &Message) {
     }
 }
 
-/// The steps as acts and groups where they stand in layers, else as a sequence.
+/// The steps as acts and groups if they form layers, else as a sequence.
 fn plan(graph: &Graph, level: Level, losses: &mut Report) -> Plan {
-    // A step that only takes another's place is not part of what 0.1 runs.
+    // Fallback steps are not part of a plan of 0.1.
     let runs: BTreeSet<usize> = graph
         .steps()
         .iter()
@@ -186,7 +186,7 @@ fn plan(graph: &Graph, level: Level, losses: &mut Report) -> Plan {
     from_layers(graph, &sequence, losses)
 }
 
-/// The steps by the length of the longest way to them, each layer in document order.
+/// The steps by the length of the longest path to them, each layer in document order.
 fn layers(after: &BTreeMap<usize, Vec<usize>>) -> Vec<Vec<usize>> {
     let mut waiting: BTreeMap<usize, usize> =
         after.iter().map(|(n, list)| (*n, list.len())).collect();
@@ -238,7 +238,7 @@ fn from_layers(graph: &Graph, layers: &[Vec<usize>], losses: &mut Report) -> Pla
             .filter_map(|number| graph.step(*number))
             .map(|step| step.act.clone())
             .collect();
-        // A join stands behind a group and alone, also where the group has one member.
+        // A join needs a group before it, also if the group has one member.
         let lone = acts.iter().any(Act::is_join) && (n == 0 || acts.len() > 1);
         if lone {
             let first = layer.first().and_then(|number| graph.step(*number));
@@ -299,7 +299,7 @@ fn code_of(code: &Code) -> crate::Code {
     }
 }
 
-/// A result that is one output called `result` is that output, any other is kept whole.
+/// A result with the only output `result` becomes that output; any other is kept whole.
 fn result_of(result: &Outcome) -> RawBuf {
     let alone =
         result.summary.is_none() && result.step_results.is_none() && result.extra.is_empty();
@@ -307,7 +307,7 @@ fn result_of(result: &Outcome) -> RawBuf {
         .outputs
         .get("result")
         .filter(|_| alone && result.outputs.len() == 1);
-    // An output that looks like a whole result would be taken for one on the way back.
+    // An output that looks like a whole result would be read as one on the way back.
     let limits = Limits::default();
     let plain = one.filter(|value| {
         json::read_raw::<Outcome>(value.as_raw(), &limits, Profile::Strict).is_err()
@@ -341,7 +341,7 @@ fn restore(old: &mut message::Message, ext: &Ext) {
         return;
     };
     let mut reader = Reader::of_raw(value.as_raw(), &limits, Profile::Strict);
-    // What is no object was not written by `up`, and stays where it is.
+    // `up` writes objects only: anything else stays an extension.
     let _ = reader.object(|reader, name| {
         let value = RawBuf::read(reader)?;
         if !KNOWN.contains(&name.as_ref()) {
@@ -351,7 +351,7 @@ fn restore(old: &mut message::Message, ext: &Ext) {
     });
 }
 
-/// Members of 0.1: nobody else's extension makes a second one.
+/// Members of 0.1: an extension must not duplicate one.
 const KNOWN: [&str; 10] = [
     "msg_id",
     "reply_to",

@@ -1,4 +1,4 @@
-//! Between 0.1 and 1.0, both ways, with a report of what the other edition cannot say.
+//! Conversion between 0.1 and 1.0, with a report of what the other edition cannot express.
 //!
 //! [`up`] is total but for an empty plan, which 1.0 cannot say and which is asked back. [`down`] refuses
 //! what 0.1 cannot say, or drops it and lists it. From 0.1 up and down again gives the plan in its normal
@@ -18,12 +18,12 @@ use ubos_common::violation::{Level, Report, Violation};
 
 const CLAUSE: &str = "SACP1-15-1";
 
-/// Notes what is lost.
+/// Records a loss.
 fn lose(report: &mut Report, pointer: impl Into<String>, level: Level, what: impl Into<String>) {
     report.push(Violation::new(pointer, "lost", CLAUSE, level, what.into()));
 }
 
-/// Members of 0.1 that 1.0 has no place for, as extensions.
+/// The extensions that keep members of 0.1 which 1.0 does not have.
 mod ext {
     pub(super) const SUBTASK: &str = "sacp.subtask";
     pub(super) const MSG_ID: &str = "sacp.msg_id";

@@ -18,22 +18,22 @@ use crate::message;
 use crate::plan::Plan;
 use crate::reply::{Clarify, ErrReply};
 
-/// What 1.0 asks for and 0.1 does not say.
+/// The members that 1.0 requires and 0.1 does not have.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Up {
-    /// Who sends it.
+    /// The sender.
     pub sender: Id,
-    /// When it is sent.
+    /// The time of sending.
     pub ts: Ts,
-    /// Its name where it has none of its own: a fresh one for each message.
+    /// The id for a message without one: a new one for each message.
     pub msg_id: Id,
-    /// Who is to act on it.
+    /// The recipient.
     pub recipient: Option<Id>,
 }
 
 impl Up {
-    /// Without a recipient.
+    /// An envelope without a recipient.
     #[must_use]
     pub const fn new(sender: Id, ts: Ts, msg_id: Id) -> Self {
         Self {
@@ -45,17 +45,17 @@ impl Up {
     }
 }
 
-/// Why a message of 0.1 has no form in 1.0.
+/// Why a message of 0.1 cannot be expressed in 1.0.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum UpError {
-    /// It has nothing to do: the question to answer with.
+    /// Its plan is empty: the question to answer with.
     Clarify(Clarify),
     /// A verb or tool of more than 64 characters, or more dependencies than [`MAX_DEPENDENCIES`].
     Unsayable(Report),
 }
 
-/// The same message in 1.0, and what its words could not keep.
+/// The same message in 1.0, and the findings about what 1.0 cannot express.
 ///
 /// ```
 /// use sacp::v1::adapter::{Up, up};
@@ -74,7 +74,7 @@ pub enum UpError {
 ///
 /// # Errors
 ///
-/// An empty plan, or words that 1.0 has no room for.
+/// The plan is empty, or a name is too long for 1.0.
 ///
 /// Spec: SACP 1.0, 15
 // impl: SACP1-15-1
@@ -109,7 +109,7 @@ pub fn up(old: &message::Message, config: &Up) -> Result<(Message, Report), UpEr
     Ok((with_state(new, old), report))
 }
 
-/// The answer of 1.0 to a request of 1.0, where one of 0.1 was given.
+/// The answer in 1.0 to a request of 1.0 that was answered in 0.1.
 ///
 /// Spec: SACP 1.0, 15
 #[must_use]
@@ -144,7 +144,7 @@ fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
     for step in plan.steps() {
         dependencies += step.after.len();
         if dependencies > MAX_DEPENDENCIES {
-            // Two wide groups in a row are short in 0.1 and their product in 1.0.
+            // Two wide groups in a row are short in 0.1, but 1.0 lists the product of their sizes.
             let what = "more than 250000 dependencies";
             lose(report, step.pointer.clone(), Level::Must, what);
             break;
@@ -169,7 +169,7 @@ fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
     steps
 }
 
-/// A name in the alphabet of 1.0; the old one is kept where they differ.
+/// A name in the alphabet of 1.0; the original is kept as an extension if they differ.
 fn name(old: &str, pointer: &str, key: &str, ext: &mut Ext, report: &mut Report) -> Id {
     if let Some(id) = Id::new(old) {
         return id;
@@ -180,7 +180,7 @@ fn name(old: &str, pointer: &str, key: &str, ext: &mut Ext, report: &mut Report)
     let what = format!("written {replaced}, the old name is in ext {key}");
     lose(report, pointer, Level::Advice, what);
     keep_text(ext, key, old);
-    // An empty name does not get here: 0.1 refuses it.
+    // An empty name cannot occur here: 0.1 refuses it.
     Id::new(replaced).unwrap_or_else(Id::nameless)
 }
 
@@ -200,7 +200,7 @@ fn keep_text(ext: &mut Ext, key: &str, text: &str) {
     }
 }
 
-/// Subtask and unknown members have a place among the extensions.
+/// A subtask and unknown members become extensions.
 fn keep_rest(old: &message::Message, ext: &mut Ext, report: &mut Report) {
     if let Some(subtask) = &old.subtask {
         let what = "1.0 runs no subtasks: it is kept in ext sacp.subtask";
@@ -239,7 +239,7 @@ fn with_state(mut new: Message, old: &message::Message) -> Message {
     }
 }
 
-/// The result in `ctx.result`: one that came from 1.0 is taken as it is, any other is the one output.
+/// The result in `ctx.result`: one that came from 1.0 is kept as it is, any other becomes the only output.
 fn outcome(old: &message::Message) -> Outcome {
     let result = old.context.as_ref().and_then(|ctx| ctx.get("result"));
     let Some(result) = result else {

@@ -1,26 +1,29 @@
 //! The fleet agent: registers, listens, answers proposals, runs sessions, comes back.
 
+mod config;
 mod event;
 mod session;
-#[cfg(test)]
-mod tests;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ubos_common::{
-    machine::{Backoff, Machine, Outbox},
+    id::IdSource,
+    machine::{Backoff, Machine, Outbox, Timers},
     time::{Mono, Now},
 };
 
-pub use self::event::{CommandError, Config, Event, Inbound, Input, InputError, Outbound, Output};
+pub use self::config::Config;
+pub use self::event::{CommandError, Event, Inbound, Input, InputError, Outbound, Output};
 use self::{event::Say, session::Session};
-use super::{Rpc, timers::Timers};
+use super::Rpc;
 use crate::{
-    capability::{RegistrationError, Skills, skills},
+    ConfigError,
+    capability::{Skills, skills},
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     state::State,
     status::{Code, Status, brief},
+    trace::{debug, trace},
     wire::{AgentRegistration, ListenRequest, Telemetry, listen_request},
 };
 
@@ -39,32 +42,33 @@ const MAX_OUTPUTS: usize = 1024;
 /// shutdown: -> Leaving -> Closed
 /// ```
 ///
-/// Sessions live beside that and outlive a lost control stream:
+/// Sessions have stages of their own and outlive a lost control stream:
 /// `Accepted -> Opened -> Running -> Finishing`.
 ///
 /// ```
-/// use ubos_common::time::{Mono, Now, Timestamp};
+/// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
 /// use uap_hub_proto::{capability::Skill, role::agent::*};
 ///
-/// let config = Config::default().name("a".into()).capabilities(vec![Skill::test("sum").into()]);
-/// let mut agent = FleetAgent::new(config)?;
+/// let config = Config::default().with_name("a").with_capabilities(vec![Skill::test("sum").into()]);
+/// let mut agent = FleetAgent::new(config, IdSource::seeded(1))?;
 /// agent.start(Now::new(Mono::ZERO, Timestamp::EPOCH));
 /// assert!(matches!(agent.poll_output(), Some(Output::Register { attempt: 1, .. })));
-/// # Ok::<(), uap_hub_proto::capability::RegistrationError>(())
+/// # Ok::<(), uap_hub_proto::ConfigError>(())
 /// ```
 ///
 /// Spec: UAP hub 2 to 5
 #[derive(Debug)]
 pub struct FleetAgent {
     config: Config,
+    ids: IdSource,
     skills: Skills,
     phase: Phase,
     backoff: Backoff,
     attempt: u64,
-    /// The last name given to a stream.
+    /// The last stream id.
     opened: u64,
     is_leaving: bool,
-    /// The name to listen with again, where resuming is asked for.
+    /// The client id to listen with again, if resuming is on.
     resumable: Option<String>,
     sessions: BTreeMap<SessionId, Session>,
     streams: BTreeMap<StreamId, SessionId>,
@@ -100,16 +104,18 @@ enum Timer {
 }
 
 impl FleetAgent {
-    /// An agent that does nothing yet.
+    /// An agent that has not started. `ids` is the source of jitter.
     ///
     /// # Errors
     ///
-    /// Capabilities that a hub would refuse.
-    pub fn new(config: Config) -> Result<Self, RegistrationError> {
+    /// The configuration cannot work, or a hub would refuse its capabilities.
+    pub fn new(config: Config, ids: IdSource) -> Result<Self, ConfigError> {
+        config.check()?;
         let skills = skills(Self::registration(&config))?;
         let backoff = Backoff::new(config.first_retry, config.longest_retry);
         Ok(Self {
             config,
+            ids,
             skills,
             phase: Phase::Idle,
             backoff,
@@ -124,7 +130,7 @@ impl FleetAgent {
         })
     }
 
-    /// Begins: registers, and again for ever when it must.
+    /// Starts: registers, and retries forever.
     pub fn start(&mut self, now: Now) {
         if self.phase == Phase::Idle {
             self.register(now);
@@ -185,6 +191,7 @@ impl FleetAgent {
             return Err(CommandError::NotTerminal);
         }
         self.say(now, session, Say::Result(result))?;
+        debug!(%session, "result sent");
         self.finishing(now, session);
         self.leave_if_drained(now);
         Ok(())
@@ -205,7 +212,7 @@ impl FleetAgent {
         self.leave_if_drained(now);
     }
 
-    /// Takes what happened. Inputs of calls and attempts that are over are ignored.
+    /// Takes an input. Inputs of calls and attempts that are over are ignored.
     ///
     /// # Errors
     ///
@@ -216,14 +223,22 @@ impl FleetAgent {
         }
         match input {
             Input::Registered { attempt, client_id } if self.is_awaited(attempt) => {
+                debug!(attempt, "agent registered");
                 self.listen(now, client_id)
             }
             Input::RegisterFailed { attempt, reason } if self.is_awaited(attempt) => {
+                debug!(attempt, "registration failed");
                 self.pause(now, &reason)
             }
             Input::Registered { .. } | Input::RegisterFailed { .. } => {}
-            Input::Message { stream, message } => self.message(now, stream, message),
-            Input::Ended { stream, status } => self.ended(now, stream, status),
+            Input::Message { stream, message } => {
+                trace!(stream = stream.0, "agent: message received");
+                self.message(now, stream, message);
+            }
+            Input::Ended { stream, status } => {
+                trace!(stream = stream.0, code = ?status.code, "agent: call ended");
+                self.ended(now, stream, status);
+            }
         }
         self.leave_if_drained(now);
         Ok(())
@@ -232,6 +247,7 @@ impl FleetAgent {
     /// Does what is due; early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
+            trace!(sessions = self.sessions.len(), "agent timer");
             match timer {
                 Timer::Control => match self.phase {
                     Phase::Registering => self.pause(now, "the hub did not answer in time"),
@@ -256,12 +272,12 @@ impl FleetAgent {
         self.leave_if_drained(now);
     }
 
-    /// The next thing to do, in order.
+    /// The next output; `None` when there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    /// When [`handle_timeout`](Self::handle_timeout) is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
         self.timers.next()
@@ -328,7 +344,7 @@ impl FleetAgent {
     // impl: HUB-5-2
     fn pause(&mut self, now: Now, reason: &str) {
         let after = match self.config.jitter {
-            true => self.backoff.next_delay_with_jitter(&mut self.config.ids),
+            true => self.backoff.next_delay_with_jitter(&mut self.ids),
             false => self.backoff.next_delay(),
         };
         self.phase = Phase::Pausing;
@@ -347,7 +363,7 @@ impl FleetAgent {
                 since,
                 heard,
             } if control == stream => {
-                /// A control stream that lasted this long, or said anything, was a good one.
+                /// A control stream that lasted this long, or received a message, resets the backoff.
                 const GOOD: Duration = Duration::from_secs(1);
                 if heard || now.mono.saturating_since(since) >= GOOD {
                     self.backoff.reset();

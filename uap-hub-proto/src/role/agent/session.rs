@@ -227,7 +227,7 @@ impl FleetAgent {
         }
     }
 
-    /// Ends a session from this side, without a word.
+    /// Ends a session from this side, without a report.
     pub(super) fn give_up(&mut self, id: &SessionId) {
         let stream = self
             .sessions
@@ -239,7 +239,7 @@ impl FleetAgent {
         self.over(id, None);
     }
 
-    /// The call of a session ended: a handler that still runs works for nobody.
+    /// The call of a session ended: a handler that still runs is stopped.
     pub(super) fn session_ended(&mut self, stream: StreamId, status: Status) {
         if let Some(id) = self.streams.get(&stream).cloned() {
             self.over(&id, Some(status));

@@ -1,73 +1,119 @@
-//! The hub's settings and bounds.
+//! The hub's settings and limits.
 
 use std::{sync::Arc, time::Duration};
 
-use ubos_common::id::IdSource;
-
 use super::policy::{LeastLoaded, Placement};
-use crate::role::settings::settings;
+use crate::config::{ConfigError, config};
 
-settings! {
-    /// Settings of a [`Hub`](super::Hub); the defaults suit a hub of some thousand agents.
+config! {
+    /// How a [`Hub`](super::Hub) works; the defaults suit a hub of some thousand agents.
+    ///
+    /// [`Hub::new`](super::Hub::new) checks the values.
     Config {
-        /// Where ids come from. The default is seeded and only fit for tests: give a hub
-        /// `IdSource::from_os()`, because whoever knows a client id can listen in its place.
-        ids: IdSource = IdSource::seeded(0),
-        /// How long an agent may think about a proposal; 30 s.
-        proposal_timeout: Duration = Duration::from_secs(30),
-        /// How long an agent that was told `SessionReady` may take to open the stream; 30 s.
-        open_timeout: Duration = Duration::from_secs(30),
-        /// How long a registered agent may take to open `Listen`; 60 s.
-        listen_timeout: Duration = Duration::from_secs(60),
-        /// How long a job may wait for an agent that takes it; 10 minutes.
-        wait_limit: Duration = Duration::from_secs(600),
-        /// How long a job that all agents refused rests before it is offered again; 1 s, doubled each
-        /// round up to 60 s.
-        refusal_pause: Duration = Duration::from_secs(1),
-        /// How long an agent that refused, or did not answer, is offered no more than it has accepted; 1 s.
-        /// From then on it may have one more each time that this passes, up to `max_sessions_per_agent`.
-        refusal_cooldown: Duration = Duration::from_secs(1),
-        /// How long a result is taken after a terminal status, and a stream kept after its end; 5 s.
-        linger: Duration = Duration::from_secs(5),
-        /// Whether the caller prepares each session ([`Output::Prepare`](super::Output::Prepare)) before
-        /// the agent is told that it is ready; no.
-        prepare: bool = false,
-        /// Which of the agents that can take a job is asked first; [`LeastLoaded`].
+        /// Sets how long an agent may take to answer a proposal: 30 s by default.
+        with_proposal_timeout: proposal_timeout: Duration = Duration::from_secs(30),
+        /// Sets how long an agent may take to open the stream after `SessionReady`: 30 s by default.
+        with_open_timeout: open_timeout: Duration = Duration::from_secs(30),
+        /// Sets how long a registered agent may take to open `Listen`: 60 s by default.
+        with_listen_timeout: listen_timeout: Duration = Duration::from_secs(60),
+        /// Sets how long a job may wait for an agent that accepts it: 10 minutes by default.
+        with_wait_limit: wait_limit: Duration = Duration::from_secs(600),
+        /// Sets how long a job that all agents refused waits before it is offered again: 1 s by default, doubled
+        /// in each round up to 60 s.
+        with_refusal_pause: refusal_pause: Duration = Duration::from_secs(1),
+        /// Sets how long an agent that refused, or did not answer, is offered no more sessions than it has accepted:
+        /// 1 s by default. It may have one more each time that this passes, up to `max_sessions_per_agent`.
+        with_refusal_cooldown: refusal_cooldown: Duration = Duration::from_secs(1),
+        /// Sets how long a result is accepted after a terminal status, and how long a stream is kept after its end:
+        /// 5 s by default.
+        with_linger: linger: Duration = Duration::from_secs(5),
+        /// Sets whether the caller prepares each session ([`Output::Prepare`](super::Output::Prepare)) before the
+        /// agent is told that it is ready. Off by default.
+        with_prepare: prepare: bool = false,
+        /// Sets how often a job may be started: 1 by default, because running a job twice may do harm. Beyond 1 it
+        /// waits again when its agent or stream is lost.
+        with_max_attempts: max_attempts: u32 = 1,
+        /// Sets how long an agent whose `Listen` broke keeps its client id and its sessions: 0 by default, so that it
+        /// is gone at once.
+        with_resume_grace: resume_grace: Duration = Duration::ZERO,
+        /// Sets whether a job that no registered agent can run is refused, and not queued. Off by default.
+        with_fail_fast: fail_fast: bool = false,
+        /// Sets whether jobs and their ends are stored ([`Output::Store`](super::Output::Store)) before they are
+        /// accepted and reported. Off by default.
+        with_durable: durable: bool = false,
+        /// Sets how many events of one job may be unread ([`Hub::events_read`](super::Hub::events_read)) before its
+        /// stream is paused: 256 by default.
+        with_max_unread_events: max_unread_events: usize = 256,
+        /// Sets how many bytes of such events may be unread, plus one message: 8 MiB by default.
+        with_max_unread_bytes: max_unread_bytes: usize = 8 << 20,
+        /// Sets how many messages may wait for a control stream to be writable: 256 by default. Beyond it the stream
+        /// is ended with `RESOURCE_EXHAUSTED`.
+        with_max_unsent: max_unsent: usize = 256,
+        /// Sets how many agents may be registered: 10,000 by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`.
+        with_max_agents: max_agents: usize = 10_000,
+        /// Sets how many jobs may wait and run: 10,000 by default. Beyond it `submit` is refused.
+        with_max_jobs: max_jobs: usize = 10_000,
+        /// Sets the payload bytes of jobs that are not yet sent to an agent: 256 MiB by default. Beyond it `submit` is
+        /// refused.
+        with_max_queued_bytes: max_queued_bytes: usize = 256 << 20,
+        /// Sets the bytes of one job's init message: 64 MiB by default. Beyond it `submit` is refused.
+        with_max_message_bytes: max_message_bytes: usize = 64 << 20,
+        /// Sets how many proposals and sessions one agent may have: 16 by default. Beyond it the agent is offered no
+        /// more.
+        with_max_sessions_per_agent: max_sessions_per_agent: usize = 16,
+        /// Sets how many ended sessions are remembered, so that a stream that is opened late is told that its session
+        /// has ended, and not that it is unknown: 4,096 by default.
+        with_max_remembered: max_remembered: usize = 4096,
+    }
+    also {
         placement: Arc<dyn Placement> = Arc::new(LeastLoaded),
-        /// How often a job may be begun: beyond 1 it waits again when its agent or stream is lost. 1, because
-        /// running a job twice may do harm.
-        max_attempts: u32 = 1,
-        /// How long an agent whose `Listen` broke keeps its client id and its sessions; 0, so that it is gone
-        /// at once.
-        resume_grace: Duration = Duration::ZERO,
-        /// How long a session may say nothing before it counts as stuck and its stream is ended `CANCELLED`;
-        /// `None`, because agents may be silent for good reason.
         stall_limit: Option<Duration> = None,
-        /// Whether a job that no registered agent can run is refused rather than queued; no.
-        fail_fast: bool = false,
-        /// Whether jobs and their ends are stored ([`Output::Store`](super::Output::Store)) before they are
-        /// accepted and told; no.
-        durable: bool = false,
-        /// News of one job that its reader has not taken ([`Hub::taken`](super::Hub::taken)) before its stream
-        /// is not read any more; 256.
-        max_unread_events: usize = 256,
-        /// Bytes of such news, one message more at most; 8 MiB.
-        max_unread_bytes: usize = 8 << 20,
-        /// Messages that wait for a control stream to be writable; beyond it the stream is ended
-        /// `RESOURCE_EXHAUSTED`. 256.
-        max_unsent: usize = 256,
-        /// Agents registered at once; beyond it `Register` is `RESOURCE_EXHAUSTED`. 10,000.
-        max_agents: usize = 10_000,
-        /// Jobs waiting and running at once; beyond it `submit` is refused. 10,000.
-        max_jobs: usize = 10_000,
-        /// Bytes of payloads of jobs not yet handed to an agent; beyond it `submit` is refused. 256 MiB.
-        max_queued_bytes: usize = 256 << 20,
-        /// Bytes of one job's init message; beyond it `submit` is refused. 64 MiB.
-        max_message_bytes: usize = 64 << 20,
-        /// Proposals and sessions of one agent at once; beyond it the agent is offered no more. 16.
-        max_sessions_per_agent: usize = 16,
-        /// Ended sessions remembered, so that a stream opened late learns that its session is over rather
-        /// than unknown. 4,096.
-        max_remembered: usize = 4096,
+    }
+}
+
+impl Config {
+    /// Sets which of the capable agents is asked first: [`LeastLoaded`] by default.
+    #[must_use]
+    pub fn with_placement(mut self, placement: impl Placement + 'static) -> Self {
+        self.placement = Arc::new(placement);
+        self
+    }
+
+    /// Sets how long a session may send nothing before it counts as stuck and its stream is ended with `CANCELLED`. No
+    /// limit by default, because agents may be silent for good reason.
+    #[must_use]
+    pub const fn with_stall_limit(mut self, limit: Duration) -> Self {
+        self.stall_limit = Some(limit);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        for (field, time) in [
+            ("proposal_timeout", self.proposal_timeout),
+            ("open_timeout", self.open_timeout),
+            ("listen_timeout", self.listen_timeout),
+            ("wait_limit", self.wait_limit),
+            ("refusal_pause", self.refusal_pause),
+            ("refusal_cooldown", self.refusal_cooldown),
+        ] {
+            ConfigError::not_zero(field, time)?;
+        }
+        if let Some(limit) = self.stall_limit {
+            ConfigError::not_zero("stall_limit", limit)?;
+        }
+        ConfigError::at_least("max_attempts", self.max_attempts, 1)?;
+        for (field, most) in [
+            ("max_unread_events", self.max_unread_events),
+            ("max_unread_bytes", self.max_unread_bytes),
+            ("max_unsent", self.max_unsent),
+            ("max_agents", self.max_agents),
+            ("max_jobs", self.max_jobs),
+            ("max_queued_bytes", self.max_queued_bytes),
+            ("max_message_bytes", self.max_message_bytes),
+            ("max_sessions_per_agent", self.max_sessions_per_agent),
+        ] {
+            ConfigError::at_least(field, most, 1)?;
+        }
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use ubos_common::time::Now;
 use super::{
     AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Timer, Use, Verdict, session::Stage,
 };
+use crate::trace::{debug, trace};
 use crate::{
     id::{ClientId, SessionId, StreamId},
     status::{Code, Status, brief},
@@ -83,7 +84,7 @@ impl Hub {
         if !self.config.prepare {
             return self.ready(now, &id);
         }
-        // choice: HUB-3-1 preparing has no time limit of ours: the caller can cancel
+        // choice: HUB-3-1 preparation has no timeout: the caller can cancel
         self.timers.clear(&Timer::Session(id.clone()));
         self.outputs.push(Output::Prepare { session: id, job });
     }
@@ -94,6 +95,7 @@ impl Hub {
             return;
         };
         session.stage = Stage::Ready;
+        trace!(session = %id, "session ready");
         let job = session.job;
         let event = JobEvent::Ready {
             session: id.clone(),
@@ -129,6 +131,7 @@ impl Hub {
         let Some(agent) = self.fleet.remove(id) else {
             return;
         };
+        debug!(sessions = agent.sessions.len(), "agent gone");
         self.timers.clear(&Timer::Unheard(id.clone()));
         self.timers.clear(&Timer::Cool(id.clone()));
         self.one_less(now);

@@ -7,17 +7,18 @@ use super::{
     queue::Stage,
 };
 use crate::id::JobId;
+use crate::trace::debug;
 
 impl Hub {
     /// Answers [`Output::Store`], one answer for each in their order: the record is where it will be found
     /// again, or could not be stored.
     ///
-    /// A job that cannot be stored ends [`Failed`](Verdict::Failed). An end that cannot be stored is told all
+    /// A job that cannot be stored ends [`Failed`](Verdict::Failed). An end that cannot be stored is reported all
     /// the same, with [`store_error`](Outcome::store_error): the caller is here now, and may not be later.
     ///
     /// # Errors
     ///
-    /// Nothing of that job is being stored.
+    /// No record of this job is being stored.
     // impl: HUB-6-1
     pub fn stored(
         &mut self,
@@ -64,7 +65,7 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// A job of that id is here, or the hub is leaving.
+    /// A job with this id waits or runs, or the hub is shutting down.
     pub fn restore(&mut self, now: Now, id: JobId, mut job: Job) -> Result<(), CommandError> {
         if self.phase.is_leaving() {
             return Err(CommandError::ShuttingDown);
@@ -89,19 +90,20 @@ impl Hub {
         let (wait, whole) = (Timer::Wait(id), Timer::Limit(id));
         self.timers.set(wait, now.mono.saturating_add(limit));
         if let Some(limit) = entry.job.time_limit
-            && !self.timers.is_set(&whole)
+            && self.timers.get(&whole).is_none()
         {
             self.timers.set(whole, now.mono.saturating_add(limit));
         }
         self.place(now, id);
     }
 
-    /// Ends a job that has no session. A durable hub stores the end before it is told.
+    /// Ends a job that has no session. A durable hub stores the end before it reports it.
     pub(super) fn end_job(&mut self, now: Now, job: JobId, outcome: Outcome) {
         self.clear_job_timers(job);
         let Some(entry) = self.queue.get_mut(job) else {
             return;
         };
+        debug!(%job, verdict = ?outcome.verdict, attempts = entry.attempts, "job ended");
         if !self.config.durable {
             return self.tell_end(now, job, outcome);
         }

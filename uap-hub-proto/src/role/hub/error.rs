@@ -1,4 +1,4 @@
-//! Why the hub refuses something.
+//! The errors of the hub.
 
 use crate::{
     capability::{RegistrationError, Skill},
@@ -12,7 +12,7 @@ pub enum RegisterError {
     /// The registration is wrong.
     #[error(transparent)]
     Invalid(#[from] RegistrationError),
-    /// As many agents as may be.
+    /// Too many agents are registered.
     #[error("{most} agents are registered, more are not taken")]
     Full {
         /// The bound.
@@ -36,11 +36,11 @@ impl RegisterError {
     }
 }
 
-/// Why a command of the caller is refused; it then changed nothing.
+/// Why a command is refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// As many jobs as may be.
+    /// Too many jobs wait or run.
     #[error("{most} jobs wait or run, more are not taken")]
     TooManyJobs {
         /// The bound.
@@ -65,10 +65,10 @@ pub enum CommandError {
     /// The job's type is empty.
     #[error("a job's type is not empty")]
     EmptyType,
-    /// The agent that the job is meant for is not registered.
+    /// The agent of the job is not registered.
     #[error("no agent has that client id")]
     UnknownAgent,
-    /// The agent that the job is meant for never said that it can run it, or wants other payloads.
+    /// The agent of the job has no such capability, or requires other payloads.
     #[error("the agent with that client id has no such capability, or requires other payloads")]
     IncapableAgent,
     /// No such job waits or runs.
@@ -80,7 +80,7 @@ pub enum CommandError {
     /// No registered agent can do it, and the hub is set to refuse such jobs.
     #[error("no registered agent offers {skill} for these payloads")]
     NoCapableAgent {
-        /// What the job needs.
+        /// The skill that the job requires.
         skill: Skill,
     },
     /// The job's group is longer than names may be.
@@ -91,10 +91,10 @@ pub enum CommandError {
         /// The bound.
         most: usize,
     },
-    /// A job of that id is here already.
+    /// A job with this id waits or runs.
     #[error("a job of that id waits or runs")]
     DuplicateJob,
-    /// Nothing of the job is being stored.
+    /// No record of the job is being stored.
     #[error("nothing of that job is being stored")]
     NotStoring,
     /// The hub is leaving.
@@ -102,14 +102,14 @@ pub enum CommandError {
     ShuttingDown,
 }
 
-/// Why an input is refused: faults of the driver, for peers' faults are [`Audit`](super::Audit)s and statuses.
+/// Why an input is refused: faults of the driver. Faults of peers are [`Audit`](super::Audit)s and statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
     /// The hub is shut down.
     #[error("the hub is shut down")]
     Closed,
-    /// A stream name was used twice.
+    /// A stream id was used twice.
     #[error("a stream of that name is open")]
     StreamInUse,
 }

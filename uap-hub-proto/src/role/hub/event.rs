@@ -1,8 +1,13 @@
-//! What goes into the hub and what comes out of it.
+//! The inputs and outputs of the hub.
 
 use prost_types::Timestamp;
 
+#[cfg(feature = "tracing")]
+use prost::Message as _;
+
 use super::job::{Job, Outcome};
+#[cfg(feature = "tracing")]
+use crate::trace::trace;
 use crate::{
     id::{ClientId, JobId, SessionId, StreamId},
     role::Rpc,
@@ -14,7 +19,7 @@ use crate::{
     },
 };
 
-/// Something that happened on a stream, told by the driver.
+/// An event on a stream, reported by the driver.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input<'a> {
@@ -22,42 +27,64 @@ pub enum Input<'a> {
     Opened {
         /// The driver's name for it, never used before.
         stream: StreamId,
-        /// Which call.
+        /// The call.
         rpc: Rpc,
         /// Value of the metadata key that belongs to the call ([`CLIENT_ID_KEY`](crate::role::CLIENT_ID_KEY)
         /// or [`SESSION_ID_KEY`](crate::role::SESSION_ID_KEY)), if it is there.
         key: Option<&'a str>,
     },
-    /// A message came.
+    /// A message was received.
     Message {
-        /// On which call.
+        /// The call.
         stream: StreamId,
         /// The message.
         message: Inbound,
     },
     /// The agent will send no more.
     HalfClosed {
-        /// On which call.
+        /// The call.
         stream: StreamId,
     },
     /// The call broke: reset, connection lost, undecodable or too large message.
     Reset {
-        /// Which call.
+        /// The call.
         stream: StreamId,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// The call takes no more messages for now: what there is to send waits in the hub, within a bound. A
-    /// driver that takes everything need never say so.
+    /// The call is full: messages wait in the hub, up to a limit. A driver with unlimited queues need not report it.
     Blocked {
-        /// Which call.
+        /// The call.
         stream: StreamId,
     },
     /// The call takes messages again.
     Writable {
-        /// Which call.
+        /// The call.
         stream: StreamId,
     },
+}
+
+#[cfg(feature = "tracing")]
+impl Input<'_> {
+    pub(super) fn trace(&self) {
+        match self {
+            Self::Opened { stream, rpc, .. } => {
+                trace!(stream = stream.0, ?rpc, "hub: call opened");
+            }
+            Self::Message { stream, message } => {
+                let bytes = match message {
+                    Inbound::Listen(message) => message.encoded_len(),
+                    Inbound::Test(message) => message.encoded_len(),
+                    Inbound::Translation(message) => message.encoded_len(),
+                };
+                trace!(stream = stream.0, bytes, "hub: message received");
+            }
+            Self::HalfClosed { stream } => trace!(stream = stream.0, "hub: call half-closed"),
+            Self::Reset { stream, .. } => trace!(stream = stream.0, "hub: call reset"),
+            Self::Blocked { stream } => trace!(stream = stream.0, "hub: call blocked"),
+            Self::Writable { stream } => trace!(stream = stream.0, "hub: call writable"),
+        }
+    }
 }
 
 /// A message from an agent.
@@ -84,32 +111,32 @@ pub enum Outbound {
     Translation(TranslationInit),
 }
 
-/// What the driver shall do, in order.
+/// What the machine asks of its driver, in order.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
     /// Send a message.
     Send {
-        /// On which call.
+        /// The call.
         stream: StreamId,
         /// The message.
         message: Outbound,
     },
     /// End a call; no input of it is looked at any more.
     End {
-        /// Which call.
+        /// The call.
         stream: StreamId,
-        /// With which status.
+        /// The status.
         status: Status,
     },
     /// Read no more of a call: the reader of its job does not keep up.
     Pause {
-        /// Which call.
+        /// The call.
         stream: StreamId,
     },
     /// Read a call again.
     Resume {
-        /// Which call.
+        /// The call.
         stream: StreamId,
     },
     /// Store something of a job so that it survives this process, then call
@@ -117,39 +144,39 @@ pub enum Output {
     Store {
         /// The job.
         job: JobId,
-        /// What is to be stored.
+        /// The record.
         record: Record,
     },
-    /// Make ready what the session needs, then call [`Hub::prepared`](super::Hub::prepared).
+    /// Prepare the session, then call [`Hub::prepared`](super::Hub::prepared).
     Prepare {
         /// The session that an agent accepted.
         session: SessionId,
         /// The job that it runs.
         job: JobId,
     },
-    /// News for the caller.
+    /// An event for the caller.
     Event(Event),
 }
 
-/// What a durable hub stores.
+/// A record of a durable hub.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Record {
     /// The job, before it is accepted.
     Accepted(Job),
-    /// Its end, before the caller is told.
+    /// Its end, before it is reported.
     Ended(Outcome),
 }
 
-/// News of the hub.
+/// Events of the hub.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// An agent registered, and may listen now.
+    /// An agent registered.
     AgentRegistered {
         /// The agent.
         agent: ClientId,
-        /// Its name towards people.
+        /// Its display name.
         name: String,
     },
     /// An agent may be offered jobs.
@@ -157,34 +184,34 @@ pub enum Event {
         /// The agent.
         agent: ClientId,
     },
-    /// An agent is offered nothing until it listens again, which it may for a while; its sessions go on.
+    /// An agent lost its control stream. It is offered nothing until it listens again within the grace; its sessions go on.
     AgentAway {
         /// The agent.
         agent: ClientId,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// An agent is gone; its client id will not be used again.
+    /// An agent is gone. Its client id is not used again.
     AgentGone {
         /// The agent.
         agent: ClientId,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// News of a job.
+    /// An event of a job.
     Job {
         /// The job.
         job: JobId,
-        /// The news.
+        /// The event.
         event: JobEvent,
     },
-    /// A peer did something that was ignored.
+    /// An action of a peer was ignored.
     Audit(Audit),
     /// The hub is shut down; nothing follows.
     Closed,
 }
 
-/// News of a job, in order; [`JobEvent::Ended`] is the last.
+/// Events of a job, in order; [`JobEvent::Ended`] is the last.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum JobEvent {
@@ -194,14 +221,14 @@ pub enum JobEvent {
     Offered {
         /// The offer.
         session: SessionId,
-        /// To whom.
+        /// The agent.
         agent: ClientId,
     },
-    /// An offer came to nothing: refused, unanswered or withdrawn. The job goes on waiting.
+    /// An offer was refused, unanswered or withdrawn. The job waits again.
     Declined {
         /// The offer.
         session: SessionId,
-        /// The agent's reason, or ours.
+        /// The reason, of the agent or of the hub.
         reason: String,
     },
     /// The agent accepted.
@@ -209,7 +236,7 @@ pub enum JobEvent {
         /// The session.
         session: SessionId,
     },
-    /// The agent was told to begin.
+    /// The agent was told that the session is ready.
     Ready {
         /// The session.
         session: SessionId,
@@ -223,40 +250,40 @@ pub enum JobEvent {
     Requeued {
         /// The session that was lost.
         session: SessionId,
-        /// How often the job was begun so far.
+        /// How often the job was started so far.
         attempts: u32,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
     /// The session's state.
     Status {
         /// The state.
         state: State,
-        /// The agent's words.
+        /// The agent's message.
         message: String,
-        /// The agent's clock, if it said.
+        /// The time of the agent's clock, if it sent one.
         at: Option<Timestamp>,
     },
     /// A line of the session's log.
     Telemetry {
         /// The line.
         telemetry: Telemetry,
-        /// The agent's clock, if it said.
+        /// The time of the agent's clock, if it sent one.
         at: Option<Timestamp>,
     },
     /// The end.
     Ended(Outcome),
 }
 
-/// What a peer did that had no effect.
+/// An action of a peer that had no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Which rule.
+    /// The kind.
     pub kind: AuditKind,
     /// The agent, where known.
     pub agent: Option<ClientId>,
-    /// The session named, where one was; cut to 1 KiB.
+    /// The session id that the agent sent, cut to 1 KiB.
     pub session: Option<SessionId>,
 }
 
@@ -266,9 +293,9 @@ pub struct Audit {
 pub enum AuditKind {
     /// An answer to a proposal that was never made, is void, or was answered.
     StrayAcceptance,
-    /// An answer to a proposal made to somebody else.
+    /// An answer to a proposal that was made to another agent.
     ForeignAcceptance,
-    /// A status that goes back.
+    /// A status that goes back to an earlier state.
     Backward,
     /// A status or result whose state is unspecified or unknown.
     UnknownState,
@@ -278,8 +305,8 @@ pub enum AuditKind {
     LateTelemetry,
     /// A result after the end.
     SecondResult,
-    /// A message of another call's type; a driver's fault.
+    /// A message of another call's type: a fault of the driver.
     WrongMessage,
-    /// A control stream that was not read: it was ended, and its agent is gone.
+    /// A control stream was not read: it is ended, and its agent is gone.
     SlowReader,
 }

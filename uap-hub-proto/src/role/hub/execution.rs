@@ -7,6 +7,7 @@ use super::{
     AuditKind, Hub, Inbound, JobEvent, Outbound, Outcome, Rpc, Timer, Use, Verdict, queue::Entry,
     session::Stage,
 };
+use crate::trace::trace;
 use crate::{
     capability::Kind,
     id::{ClientId, JobId, SessionId, StreamId},
@@ -35,6 +36,7 @@ impl Hub {
             message: String::new(),
         };
         let (job, name) = (session.job, session.skill.name().to_owned());
+        trace!(session = %id, stream = stream.0, "session opened");
         self.streams.open(stream, Use::Session(id.clone()));
         let attempts = self.queue.get(job).map_or(0, |entry| entry.attempts);
         let may_fail = attempts < self.max_attempts(job);
@@ -176,7 +178,7 @@ impl Hub {
         );
     }
 
-    /// The result ends the session, in the state that came first.
+    /// The result ends the session, in the first terminal state.
     // impl: HUB-4-3 HUB-4-7
     fn result(&mut self, now: Now, id: &SessionId, result: JobResult) {
         let Some(session) = self.sessions.get(id.as_str()) else {
@@ -299,7 +301,7 @@ impl Hub {
         self.dismiss_if_drained(now, &agent);
     }
 
-    /// Parts a session from its agent and gives its job, which is to be moved on; `None` for one that is over.
+    /// Detaches a session from its agent and returns its job, which needs a next stage; `None` if it is over.
     pub(super) fn close_session(
         &mut self,
         now: Now,
@@ -307,6 +309,7 @@ impl Hub {
         status: Status,
     ) -> Option<(JobId, ClientId)> {
         let session = self.sessions.get_mut(id)?;
+        trace!(session = %id, code = ?status.code, "session closed");
         let (job, agent) = (session.job, session.agent.clone());
         match session.stage.stream() {
             _ if matches!(session.stage, Stage::Over { .. }) => return None,

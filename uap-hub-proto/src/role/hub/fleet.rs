@@ -1,4 +1,4 @@
-//! The agents, and an index from skill to agents in the order in which they are offered jobs.
+//! The agents, and an index from skill to agents in order of preference.
 //!
 //! Agents that say the same of a skill share a profile, so that a job is held against each set of
 //! requirements once, however many agents have it. A profile ranks exactly those that may be asked now.
@@ -28,15 +28,15 @@ pub(super) struct Agent {
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
     pub(super) sessions: BTreeSet<SessionId>,
-    /// Whether the caller wants it to be offered nothing.
+    /// Whether the caller has paused it.
     pub(super) is_paused: bool,
-    /// Whether it is to go once its sessions have ended.
+    /// Whether it is disconnected when its sessions have ended.
     pub(super) is_draining: bool,
     /// Proposals and sessions that it may have now: fewer than the bound after it refused.
     pub(super) room: usize,
-    /// When it last got free of a session, or began to listen.
+    /// When its last session ended, or it started to listen.
     idle_since: Mono,
-    /// Breaks ties.
+    /// The order of registration, which breaks ties.
     order: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) type ProfileKey = Arc<[u8]>;
 /// Rank by the placement, then by age.
 type Rank = ([u64; 2], u64);
 
-/// The agents that say the same of a skill.
+/// The agents with equal requirements for a skill.
 #[derive(Debug)]
 struct Profile {
     requirements: Vec<PayloadRequirement>,
@@ -58,7 +58,7 @@ struct Profile {
     ranks: BTreeMap<Rank, ClientId>,
 }
 
-/// Where an agent stands in the index.
+/// The standing of an agent in the index.
 #[derive(Clone, Copy, PartialEq)]
 struct Standing {
     is_listening: bool,
@@ -93,7 +93,7 @@ impl Fleet {
         self.agents.len()
     }
 
-    /// Agents whose control stream is open.
+    /// The number of agents whose control stream is open.
     pub(super) const fn listening(&self) -> usize {
         self.listening
     }
@@ -134,7 +134,7 @@ impl Fleet {
         self.agents.insert(id, agent);
     }
 
-    /// Sets the control stream; gives the one that it replaces.
+    /// Sets the control stream; returns the one that it replaces.
     pub(super) fn listen(
         &mut self,
         now: Mono,
@@ -170,17 +170,17 @@ impl Fleet {
         });
     }
 
-    /// Bounds what the agent may have at once.
+    /// Limits the sessions of the agent.
     pub(super) fn set_room(&mut self, id: &ClientId, room: usize) {
         self.update(id, |agent| agent.room = room);
     }
 
-    /// Gives the agent at least that much room.
+    /// Allows the agent at least so many sessions.
     pub(super) fn raise_room(&mut self, id: &ClientId, room: usize) {
         self.update(id, |agent| agent.room = agent.room.max(room));
     }
 
-    /// Gives the agent room for one more; whether it has less than any other even so.
+    /// Allows the agent one session more; returns whether it still has fewer than the maximum.
     pub(super) fn widen(&mut self, id: &ClientId) -> bool {
         let most = self.max_load;
         let room = self.update(id, |agent| {
@@ -236,7 +236,7 @@ impl Fleet {
             .is_some_and(|agent| agent.listen.is_some() && !agent.is_paused)
     }
 
-    /// Whether the agent said that it can do this work.
+    /// Whether the agent has the capability for a job.
     pub(super) fn is_capable(&self, id: &str, skill: &Skill, payloads: &[Payload]) -> bool {
         let profile = self.agents.get(id).and_then(|agent| {
             let key = agent.skills.get(skill)?;
@@ -337,7 +337,7 @@ impl Fleet {
     }
 }
 
-/// Requirements that read the same are the same.
+/// The encoded requirements; equal requirements have equal keys.
 fn profile_key(requirements: &[PayloadRequirement]) -> ProfileKey {
     let mut bytes = Vec::new();
     for requirement in requirements {

@@ -1,4 +1,4 @@
-//! Who waits for whom: messages for streams that take none, and news that nobody takes.
+//! Flow control: messages for blocked streams, and events that nobody reads.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -70,7 +70,7 @@ impl Streams {
         self.open.get(&stream).is_some_and(|flow| flow.is_paused)
     }
 
-    /// Whether that is news.
+    /// Returns whether that changed it.
     fn set_paused(&mut self, stream: StreamId, is_paused: bool) -> bool {
         let flow = self.open.get_mut(&stream);
         flow.is_some_and(|flow| std::mem::replace(&mut flow.is_paused, is_paused) != is_paused)
@@ -78,10 +78,10 @@ impl Streams {
 }
 
 impl Hub {
-    /// Tells that the reader of a job's news took some: `events` of them, and `bytes` as
-    /// [`JobEvent::weight`] counts them. What is not taken is bounded: beyond it the stream of the job is not
-    /// read ([`Output::Pause`]) until half of it is taken.
-    pub fn taken(&mut self, now: Now, job: JobId, events: usize, bytes: usize) {
+    /// Tells that the reader of a job has read `events` events, of `bytes` bytes as
+    /// [`JobEvent::weight`] counts them. Beyond the limit of unread events the stream of the job is
+    /// paused ([`Output::Pause`]) until half of them is read.
+    pub fn events_read(&mut self, now: Now, job: JobId, events: usize, bytes: usize) {
         if let Some(entry) = self.queue.get_mut(job) {
             entry.unread.events = entry.unread.events.saturating_sub(events);
             entry.unread.bytes = entry.unread.bytes.saturating_sub(bytes);
@@ -89,7 +89,7 @@ impl Hub {
         self.adjust_reading(now, job);
     }
 
-    /// Tells that nobody will read a job's news any more: they come, and hold nobody up.
+    /// Tells that nobody reads the events of a job any more: they no longer pause its stream.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Hub {
         self.event(Event::Job { job, event });
     }
 
-    /// Stops or goes on reading a job's stream.
+    /// Pauses or resumes the stream of a job.
     // impl: HUB-4-4
     pub(super) fn adjust_reading(&mut self, now: Now, job: JobId) {
         let Some(entry) = self.queue.get(job) else {
@@ -142,7 +142,7 @@ impl Hub {
         }
     }
 
-    /// Whoever ends a session has its stream read again, so that its own end is seen.
+    /// Resumes the stream of a session that ends, so that the end of the stream is seen.
     pub(super) fn go_on_reading(&mut self, now: Now, session: &SessionId, stream: StreamId) {
         if self.streams.set_paused(stream, false) {
             self.outputs.push(Output::Resume { stream });
@@ -150,7 +150,7 @@ impl Hub {
         }
     }
 
-    /// Sends a message, or keeps it for a stream that takes none.
+    /// Sends a message, or queues it for a blocked stream.
     pub(super) fn send(&mut self, stream: StreamId, message: Outbound) {
         let Some(flow) = self.streams.open.get_mut(&stream) else {
             return;
@@ -173,7 +173,7 @@ impl Hub {
         }
     }
 
-    /// Its queue is full: the agent does not read, and is treated as one that is lost.
+    /// Its queue is full: the agent does not read, and counts as lost.
     pub(super) fn overflown(&mut self, now: Now, stream: StreamId) {
         let Some(purpose) = self.streams.purpose(stream).cloned() else {
             return;
@@ -193,7 +193,7 @@ impl Hub {
 }
 
 impl Record {
-    /// About how many bytes of payloads and results the record holds.
+    /// The approximate bytes of payloads and results in the record.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
@@ -214,7 +214,7 @@ impl Outcome {
 }
 
 impl JobEvent {
-    /// About how many bytes of an agent's words and data the event holds.
+    /// The approximate bytes of an agent's texts and data in the event.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {

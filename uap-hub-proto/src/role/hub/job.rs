@@ -8,28 +8,28 @@ use crate::{capability::Skill, id::ClientId, message::JobResult, state::State, w
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Job {
-    /// What it needs.
+    /// The skill that it requires.
     pub skill: Skill,
-    /// What it brings, sent in this order.
+    /// Its payloads, sent in this order.
     pub payloads: Vec<Payload>,
     /// The one agent that may run it; `None` for any.
     pub agent: Option<ClientId>,
-    /// Who has it run: groups of one priority take turns. At most 1 KiB; `None` is a group too.
+    /// Its group: groups of one priority take turns. At most 1 KiB; `None` is a group, too.
     pub group: Option<Arc<str>>,
-    /// Jobs of a higher one come first, always; 0.
+    /// The priority: jobs of a higher one always come first; 0 by default.
     pub priority: i8,
     /// How long it may wait for an agent, each time that it waits; `None` for the hub's `wait_limit`.
     pub wait_limit: Option<Duration>,
-    /// How long it may take from submission to end; `None` for ever.
+    /// The time limit from submission to end; `None` for no limit.
     pub time_limit: Option<Duration>,
-    /// How often it may be begun, where agents are lost; `None` for the hub's `max_attempts`.
+    /// How often it may be started if agents are lost; `None` for the hub's `max_attempts`.
     pub max_attempts: Option<u32>,
-    /// The caller's own name for it, which is stored with it and means nothing to the hub.
+    /// A label of the caller, stored with the job.
     pub label: Option<Arc<str>>,
 }
 
 impl Job {
-    /// A job that needs a skill.
+    /// A job that requires a skill.
     #[must_use]
     pub const fn new(skill: Skill, payloads: Vec<Payload>) -> Self {
         Self {
@@ -57,49 +57,49 @@ impl Job {
         Self::new(Skill::translation(name), payloads)
     }
 
-    /// For this agent alone; it ends [`Verdict::Refused`] when the agent refuses.
+    /// Restricts the job to one agent; it ends [`Verdict::Refused`] if that agent refuses.
     #[must_use]
     pub fn only_by(mut self, agent: ClientId) -> Self {
         self.agent = Some(agent);
         self
     }
 
-    /// In a group that takes turns with others.
+    /// Sets the group; groups take turns.
     #[must_use]
     pub fn in_group(mut self, group: &str) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Before all of a lower priority.
+    /// Sets the priority; jobs of a higher one come first.
     #[must_use]
     pub const fn priority(mut self, priority: i8) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Waits at most this long for an agent.
+    /// Sets how long the job may wait for an agent.
     #[must_use]
     pub const fn wait_at_most(mut self, limit: Duration) -> Self {
         self.wait_limit = Some(limit);
         self
     }
 
-    /// Ends [`Verdict::TimedOut`] when it takes longer than this, waiting included.
+    /// Sets the time limit, waiting included; beyond it the job ends [`Verdict::TimedOut`].
     #[must_use]
     pub const fn end_within(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Is begun at most so often, where agents are lost.
+    /// Sets how often the job may be started if agents are lost.
     #[must_use]
     pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
-    /// With the caller's own name.
+    /// Sets the caller's label.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
@@ -107,7 +107,7 @@ impl Job {
     }
 }
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -115,7 +115,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The end in words for people: the agent's, or the hub's where the hub ended it.
     pub message: String,
-    /// What the agent sent as its result, if it did.
+    /// The result of the agent, if it sent one.
     pub result: Option<JobResult>,
     /// The agent that ran it, if one did.
     pub agent: Option<ClientId>,
@@ -136,15 +136,15 @@ impl Outcome {
     }
 }
 
-/// How a job ended, in one word.
+/// The verdict on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The agent says that it ended well.
+    /// The agent reported success.
     Completed,
     /// It failed, or its agent or stream was lost.
     Failed,
-    /// The agent says that the job makes no sense.
+    /// The agent reported that the job is invalid.
     Invalid,
     /// The caller or the end of the hub cancelled it.
     Cancelled,
@@ -154,7 +154,7 @@ pub enum Verdict {
     Unplaced,
     /// It was not over within its [`time_limit`](Job::time_limit).
     TimedOut,
-    /// A durable hub left before its end; it is stored, and will be run when the hub is back.
+    /// A durable hub shut down before the end of the job. The job is stored, and runs after a restart.
     Kept,
 }
 

@@ -1,8 +1,8 @@
-//! Pausing, and leaving: of one agent, and of the hub.
+//! Pause, drain and shutdown, of one agent and of the hub.
 
 use std::time::Duration;
 
-use ubos_common::time::Now;
+use ubos_common::{machine::Timers, time::Now};
 
 use super::{
     CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict,
@@ -10,14 +10,13 @@ use super::{
 };
 use crate::{
     id::{ClientId, JobId},
-    role::timers::Timers,
     status::{Code, Status},
 };
 
 const LEAVING: &str = "the hub is shutting down";
 
 impl Hub {
-    /// Offers nothing until [`resume`](Self::resume). Agents register, jobs are taken and wait, sessions and
+    /// Offers nothing until [`resume`](Self::resume). Agents can register, jobs are accepted and wait, sessions and
     /// offers that are made go on.
     pub fn pause(&mut self) {
         if self.phase == Phase::Open {
@@ -36,7 +35,7 @@ impl Hub {
         self.finish(now);
     }
 
-    /// Offers an agent nothing until [`resume_agent`](Self::resume_agent); what it has goes on.
+    /// Offers an agent nothing until [`resume_agent`](Self::resume_agent); its sessions go on.
     ///
     /// # Errors
     ///

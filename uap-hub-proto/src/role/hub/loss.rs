@@ -1,4 +1,4 @@
-//! Agents and streams that are lost, and sessions that stand still: who gets the job then.
+//! Lost agents and streams, stuck sessions, and what becomes of their jobs.
 
 use ubos_common::time::Now;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Hub {
-    /// A session's agent or stream was lost. One that has its terminal state ends in it; else the job waits
+    /// The agent or stream of a session was lost. A session with a terminal state ends in it; otherwise the job waits
     /// for another agent, if it may be begun again, or fails.
     // impl: HUB-5-1
     pub(super) fn lose_session(&mut self, now: Now, id: &SessionId, why: String, status: Status) {
@@ -47,7 +47,7 @@ impl Hub {
         own.unwrap_or(self.config.max_attempts)
     }
 
-    /// Puts the job of a lost session back in its place in line; others are asked before the same agent.
+    /// Requeues the job of a lost session in its old place; other agents are asked before the same one.
     fn requeue(&mut self, now: Now, id: &SessionId, reason: String, status: Status) {
         let Some((job, agent)) = self.close_session(now, id, status) else {
             return;
@@ -68,12 +68,11 @@ impl Hub {
         };
         self.job_event(now, job, event);
         self.begin_waiting(now, job);
-        // Not for the same job at once: what broke the stream may well break the next.
+        // Not for the same job at once: its cause may break the next stream as well.
         self.offer_to(now, &agent, false);
     }
 
-    /// Says that a session was heard of, so that it does not count as stuck; one that is not read is not
-    /// watched, for its agent may well be speaking.
+    /// Restarts the stall timer of a session. A paused session is not watched, for its agent may be sending.
     pub(super) fn watch(&mut self, now: Now, id: &SessionId) {
         let Some(limit) = self.config.stall_limit else {
             return;
@@ -98,7 +97,7 @@ impl Hub {
         }
     }
 
-    /// The session has said nothing for too long: its agent is told to stop.
+    /// The session sent nothing for too long: its stream is ended.
     pub(super) fn stalled(&mut self, now: Now, id: &SessionId) {
         let stream = self
             .sessions
@@ -142,7 +141,7 @@ impl Hub {
                         self.place(now, job);
                     }
                 }
-                // It may not have heard that it is ready; it is told again when it is back.
+                // The agent may have missed the ready: it is sent again when the agent is back.
                 Some(Stage::Ready) => self.timers.clear(&Timer::Session(session)),
                 _ => {}
             }

@@ -23,7 +23,8 @@ mod view;
 
 use prost::Message as _;
 use ubos_common::{
-    machine::{Machine, Outbox},
+    id::IdSource,
+    machine::{Machine, Outbox, Timers},
     time::{Mono, Now},
 };
 
@@ -41,11 +42,13 @@ use self::{
     queue::Queue,
     session::{Sessions, Stage},
 };
-use super::{Rpc, timers::Timers};
+use super::Rpc;
 use crate::{
+    ConfigError,
     capability::skills,
     id::{ClientId, JobId, SessionId, StreamId},
     status::Status,
+    trace::{debug, trace},
     wire::{AgentRegistration, AgentRegistrationResponse, Payload},
 };
 
@@ -56,10 +59,10 @@ const MAX_GROUP_BYTES: usize = 1024;
 
 /// The hub's side of the protocol, without IO: streams and commands in, messages, ends and news out.
 ///
-/// After every call that takes `&mut self` the driver takes all outputs
+/// After every call with `&mut self`, the driver takes all outputs
 /// ([`poll_output`](Self::poll_output)) and then reads [`poll_timeout`](Self::poll_timeout).
 ///
-/// A job goes this way; each offer is a session of its own:
+/// The stages of a job; each offer is a session of its own:
 ///
 /// ```text
 ///           offer            accepted             (prepared)        stream opened
@@ -70,10 +73,10 @@ const MAX_GROUP_BYTES: usize = 1024;
 ///
 /// ```
 /// use std::time::Duration;
-/// use ubos_common::time::{Mono, Now, Timestamp};
+/// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
 /// use uap_hub_proto::{capability::Skill, id::StreamId, role::{Rpc, hub::*}, wire::AgentRegistration};
 ///
-/// let mut hub = Hub::new(Config::default());
+/// let mut hub = Hub::new(Config::default(), IdSource::seeded(1))?;
 /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 /// let capabilities = vec![Skill::test("sum").into()];
 /// let agent = hub.register(now, AgentRegistration { display_name: "a".into(), capabilities })?.client_id;
@@ -92,6 +95,7 @@ const MAX_GROUP_BYTES: usize = 1024;
 #[derive(Debug)]
 pub struct Hub {
     config: Config,
+    ids: IdSource,
     phase: Phase,
     fleet: Fleet,
     queue: Queue,
@@ -101,7 +105,7 @@ pub struct Hub {
     outputs: Outbox<Output>,
 }
 
-/// What an open stream is for.
+/// The purpose of an open stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Use {
     Listen(ClientId),
@@ -118,22 +122,45 @@ enum Timer {
     Limit(JobId),
     /// The agent that refused may have one session more. Before `Retry`, so that it can be asked by then.
     Cool(ClientId),
-    /// Agents went away: refused jobs may wait for nobody else any more.
+    /// Agents went away: refused jobs may have no other candidate left.
     Fewer,
     /// The job that all refused is offered again.
     Retry(JobId),
-    /// The session should have gone on; what that means depends on its stage.
+    /// The timeout of a session; its meaning depends on the stage.
     Session(SessionId),
-    /// The active sessions have had their time.
+    /// The time for draining is over.
     Drain,
+}
+
+impl Timer {
+    #[cfg(feature = "tracing")]
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Unheard(_) => "unheard",
+            Self::Wait(_) => "wait",
+            Self::Limit(_) => "limit",
+            Self::Cool(_) => "cool",
+            Self::Fewer => "fewer",
+            Self::Retry(_) => "retry",
+            Self::Session(_) => "session",
+            Self::Drain => "drain",
+        }
+    }
 }
 
 impl Hub {
     /// A hub without agents and jobs.
-    #[must_use]
-    pub fn new(config: Config) -> Self {
+    ///
+    /// `ids` makes client ids, session ids and job ids. Whoever knows a client id can listen in its place: outside of
+    /// tests use [`IdSource::from_os`].
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot work.
+    pub fn new(config: Config, ids: IdSource) -> Result<Self, ConfigError> {
+        config.check()?;
         let placement = config.placement.clone();
-        Self {
+        Ok(Self {
             phase: Phase::Open,
             fleet: Fleet::new(placement, config.max_sessions_per_agent),
             queue: Queue::default(),
@@ -142,14 +169,15 @@ impl Hub {
             timers: Timers::new(),
             outputs: Outbox::new(MAX_OUTPUTS),
             config,
-        }
+            ids,
+        })
     }
 
-    /// Answers the `Register` call. Each registration is a new agent, also under an equal name.
+    /// Answers the `Register` call. Each registration is a new agent, also with an equal name.
     ///
     /// # Errors
     ///
-    /// A wrong capability, as many agents as may be, or a hub that is leaving; see [`RegisterError::status`].
+    /// A capability is wrong, too many agents are registered, or the hub is shutting down; see [`RegisterError::status`].
     ///
     /// Spec: UAP hub 2
     pub fn register(
@@ -166,7 +194,7 @@ impl Hub {
         }
         let name = registration.display_name.clone();
         let skills = skills(registration)?;
-        let client_id = self.config.ids.uuid().to_string();
+        let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
         self.timers.set(
             Timer::Unheard(id.clone()),
@@ -176,34 +204,40 @@ impl Hub {
             agent: id.clone(),
             name: name.clone(),
         });
+        debug!(
+            agents = self.fleet.len() + 1,
+            skills = skills.len(),
+            "agent registered"
+        );
         self.fleet.register(now.mono, id, name, skills);
         Ok(AgentRegistrationResponse { client_id })
     }
 
-    /// Takes a job and offers it, now or when an agent can take it. A durable hub stores it before.
+    /// Accepts a job and offers it, now or when an agent can take it. A durable hub stores it first.
     ///
     /// # Errors
     ///
-    /// A bound is reached, the type is empty, the agent it is pinned to is unknown or not capable, or the
+    /// A limit is reached, the type is empty, the agent of the job is unknown or not capable, or the
     /// hub is leaving.
     ///
     /// Spec: UAP hub 3
     pub fn submit(&mut self, now: Now, job: Job) -> Result<JobId, CommandError> {
-        let id = self.config.ids.next_id::<JobId>();
+        let id = self.ids.next_id::<JobId>();
         self.submit_as(now, id, job)?;
         Ok(id)
     }
 
-    /// As [`submit`](Self::submit), under an id that the caller chose: a UUID that no other job ever had.
+    /// As [`submit`](Self::submit), with an id of the caller: a UUID that no other job ever had.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit), and a job of that id that is here.
+    /// As [`submit`](Self::submit), or a job with this id waits or runs.
     pub fn submit_as(&mut self, now: Now, id: JobId, job: Job) -> Result<(), CommandError> {
         if self.queue.get(id).is_some() {
             return Err(CommandError::DuplicateJob);
         }
         let bytes = self.check(&job)?;
+        debug!(job = %id, bytes, priority = job.priority, "job accepted");
         if self.config.durable {
             let record = Record::Accepted(job.clone());
             self.queue.add(id, job, bytes, false);
@@ -216,7 +250,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends a job: one that waits leaves the queue, one that runs has its stream ended `CANCELLED`, which
+    /// Ends a job: a waiting one leaves the queue, a running one has its stream ended `CANCELLED`, which
     /// is the only way to tell the agent.
     ///
     /// # Errors
@@ -233,7 +267,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Answers [`Output::Prepare`]: the session is made ready, or fails with a reason.
+    /// Answers [`Output::Prepare`]: the session becomes ready, or fails with a reason.
     ///
     /// # Errors
     ///
@@ -265,7 +299,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes what happened on a stream. Inputs of streams that have ended are ignored.
+    /// Takes an input. Inputs of streams that have ended are ignored.
     ///
     /// # Errors
     ///
@@ -274,6 +308,8 @@ impl Hub {
         if self.phase == Phase::Closed {
             return Err(InputError::Closed);
         }
+        #[cfg(feature = "tracing")]
+        input.trace();
         match input {
             Input::Opened { stream, .. } if self.streams.purpose(stream).is_some() => {
                 return Err(InputError::StreamInUse);
@@ -297,6 +333,7 @@ impl Hub {
     /// Does what is due; early or repeated calls do nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
+            trace!(timer = timer.name(), "hub timer");
             match timer {
                 Timer::Unheard(agent) => {
                     self.agent_gone(now, &agent, "the agent did not open Listen in time")
@@ -316,12 +353,12 @@ impl Hub {
         self.finish(now);
     }
 
-    /// The next thing to do, in order.
+    /// The next output; `None` when there is none.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    /// When [`handle_timeout`](Self::handle_timeout) is due next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {
         self.timers.next()
@@ -394,7 +431,7 @@ impl Hub {
         Ok(bytes)
     }
 
-    /// What is left to do after every call.
+    /// The common end of every call.
     fn finish(&mut self, now: Now) {
         while let Some(stream) = self.streams.take_overflown() {
             self.overflown(now, stream);

@@ -1,4 +1,4 @@
-//! Which agent is offered which job, and when.
+//! Placement: which agent is offered which job, and when.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use super::{
     queue::{Entry, Line, Place, Stage as JobStage},
     session::{Session, Stage},
 };
+use crate::trace::debug;
 use crate::{
     capability::Kind,
     id::{ClientId, JobId, SessionId},
@@ -33,13 +34,13 @@ impl Hub {
             return;
         }
         let (chosen, asked) = self.choose(entry);
-        // They are counted only where there are enough of them: a job may ask thousands one by one.
+        // Counted only if there are enough of them: a job may ask thousands one by one.
         let has_refused = || entry.refused.iter().filter(|id| self.fleet.is_present(id));
         let may_all = chosen.is_none() && entry.refused.len() >= asked.max(1);
         let all_refused = may_all && has_refused().count() >= asked;
         match chosen {
             Some(agent) => self.propose(now, job, &agent),
-            None if all_refused && !self.timers.is_set(&Timer::Retry(job)) => {
+            None if all_refused && self.timers.get(&Timer::Retry(job)).is_none() => {
                 let pause = pause(self.config.refusal_pause, entry.rounds);
                 self.timers
                     .set(Timer::Retry(job), now.mono.saturating_add(pause));
@@ -48,7 +49,7 @@ impl Hub {
         }
     }
 
-    /// The agent to ask now, and how many there are that could be asked sooner or later.
+    /// The agent to ask now, and the number of agents that could be asked at some time.
     fn choose(&self, entry: &Entry) -> (Option<ClientId>, usize) {
         let (skill, payloads) = (&entry.job.skill, &entry.job.payloads);
         let Some(only) = &entry.job.agent else {
@@ -76,7 +77,7 @@ impl Hub {
         else {
             return;
         };
-        let id = SessionId::new(skill.kind(), self.config.ids.uuid());
+        let id = SessionId::new(skill.kind(), self.ids.uuid());
         let r#type = skill.name().to_owned();
         let details = Some(match skill.kind() {
             Kind::Test => Details::Test(TestProposalDetails { r#type }),
@@ -118,9 +119,10 @@ impl Hub {
         );
     }
 
-    /// An offer came to nothing: the job goes to others, or ends if it is meant for this agent alone.
+    /// An offer was declined: the job goes to other agents, or ends if it is for this agent alone.
     // impl: HUB-3-3
     pub(super) fn decline(&mut self, now: Now, session: &SessionId, reason: &str) {
+        debug!(%session, "offer declined");
         let Some((job, agent)) = self
             .sessions
             .get(session.as_str())
@@ -148,8 +150,8 @@ impl Hub {
         self.dismiss_if_drained(now, &agent);
     }
 
-    /// An agent that refused most likely has as much as it takes: it is offered no more than it has accepted
-    /// for a while, else a long queue would ask it for job after job.
+    /// An agent that refused is most likely full: it is offered no more sessions than it has accepted
+    /// for a while, or a long queue would ask it for job after job.
     // choice: HUB-3-6 the room of an agent that refused shrinks to what it accepted, and grows by one each time
     fn cool_down(&mut self, now: Now, id: &ClientId) {
         self.fleet.set_room(id, self.accepted_by(id));
@@ -158,7 +160,7 @@ impl Hub {
 
     /// An agent that accepts more than it has room for since it refused has that room.
     pub(super) fn warm_up(&mut self, id: &ClientId) {
-        if self.timers.is_set(&Timer::Cool(id.clone())) {
+        if self.timers.get(&Timer::Cool(id.clone())).is_some() {
             self.fleet.raise_room(id, self.accepted_by(id));
         }
     }
@@ -172,7 +174,7 @@ impl Hub {
         agent.map_or(0, |agent| agent.sessions.iter().filter(is_accepted).count())
     }
 
-    /// The agent may be ready for one session more.
+    /// The agent may take one session more.
     pub(super) fn cooled_down(&mut self, now: Now, id: &ClientId) {
         if self.fleet.widen(id) {
             self.arm_cooldown(now, id);
@@ -186,7 +188,7 @@ impl Hub {
             .set(Timer::Cool(id.clone()), now.mono.saturating_add(pause));
     }
 
-    /// Asks others before this agent. Agents that are gone need not be passed over, and are forgotten before
+    /// Passes over this agent until all others are asked. Agents that are gone are forgotten before
     /// there are more names than agents.
     pub(super) fn pass_over(&mut self, job: JobId, agent: &ClientId) {
         let Some(entry) = self.queue.get_mut(job) else {
@@ -198,7 +200,7 @@ impl Hub {
         }
     }
 
-    /// Takes an offer back; the job waits again, and is still to be placed.
+    /// Withdraws an offer. The job waits again; the caller places it.
     pub(super) fn withdraw(&mut self, now: Now, id: &SessionId, reason: &str) -> Option<JobId> {
         let (job, _) = self.close_session(now, id, Status::ok())?;
         self.queue.set_stage(job, JobStage::Waiting);
@@ -229,7 +231,7 @@ impl Hub {
             if freed {
                 freed = !entry.refused.remove(agent);
             }
-            // A job that passes this agent over has nobody else either, or it would not wait.
+            // A job that passes over this agent has no other candidate, or it would not wait.
             if !entry.refused.contains(agent) {
                 self.place(now, job);
             }
@@ -250,10 +252,10 @@ impl Hub {
         lines.map(|line| (line, None)).collect()
     }
 
-    /// An agent cannot be asked any more. Jobs that all others refused waited for it alone, and are looked for
-    /// a little later, once for all who go.
+    /// An agent cannot be asked any more. Jobs that all others refused waited for it alone; they are searched for
+    /// a little later, once for all agents that leave.
     pub(super) fn one_less(&mut self, now: Now) {
-        if !self.timers.is_set(&Timer::Fewer) {
+        if self.timers.get(&Timer::Fewer).is_none() {
             let pause = self.config.refusal_pause.max(SHORTEST);
             self.timers
                 .set(Timer::Fewer, now.mono.saturating_add(pause));
@@ -303,11 +305,11 @@ impl Hub {
     }
 }
 
-/// Even a pause of nothing is one, or refusals would go round and round in one call.
+/// The pause is never zero, or refusals would loop within one call.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 fn pause(first: Duration, rounds: u32) -> Duration {
-    /// The longest rest of a job that everybody refuses.
+    /// The longest pause of a job that all agents refuse.
     const LONGEST: Duration = Duration::from_secs(60);
     let first = first.max(SHORTEST);
     first

@@ -1,4 +1,4 @@
-//! Which of the agents that can take a job is offered it.
+//! Placement policies.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use ubos_common::time::Mono;
 
 use crate::id::ClientId;
 
-/// What a [`Placement`] may look at: an agent that listens and has room.
+/// An agent that listens and has room, for a [`Placement`] to rank.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Candidate<'a> {
-    /// Its name towards the hub.
+    /// Its client id.
     pub client_id: &'a ClientId,
-    /// Its name towards people, as it said.
+    /// Its display name.
     pub name: &'a str,
     /// Its proposals and sessions that have not ended.
     pub load: usize,
-    /// How many it may have.
+    /// The most that it may have.
     pub max_load: usize,
-    /// When it last got free of a session, or began to listen.
+    /// When its last session ended, or it started to listen.
     pub idle_since: Mono,
 }
 
@@ -41,8 +41,9 @@ pub struct Candidate<'a> {
 ///     }
 /// }
 ///
-/// let config = Config::default().placement(std::sync::Arc::new(OwnFirst));
-/// # let _ = uap_hub_proto::role::hub::Hub::new(config);
+/// let config = Config::default().with_placement(OwnFirst);
+/// # use uap_hub_proto::ubos_common::id::IdSource;
+/// # let _ = uap_hub_proto::role::hub::Hub::new(config, IdSource::seeded(1));
 /// ```
 ///
 /// Spec: UAP hub 3

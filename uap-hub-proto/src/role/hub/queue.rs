@@ -17,7 +17,7 @@ use crate::{
     wire::Payload,
 };
 
-/// Before whom a job comes: by priority, then by turn of its group, then by age.
+/// The order of waiting jobs: by priority, then by turn of the group, then by age.
 ///
 /// The turn is what makes the line fair: the n-th waiting job of each group has the same one, so that a group
 /// with a thousand jobs and one with a single job are served alike.
@@ -28,7 +28,7 @@ pub(super) struct Place {
     order: u64,
 }
 
-/// What jobs ask of an agent besides the skill: each payload type with whether it repeats, and its MIME types.
+/// The requirements of jobs besides the skill: payload types, whether they repeat, and MIME types.
 pub(super) type Shape = Arc<[u8]>;
 
 /// One line; `None` for no shape is the line of one agent's own jobs.
@@ -38,7 +38,7 @@ pub(super) enum Line {
     One(ClientId),
 }
 
-/// Where a job is.
+/// The stage of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stage {
     /// It is being stored, and not accepted before it is.
@@ -51,13 +51,13 @@ pub(super) enum Stage {
     Ending(Box<Outcome>),
 }
 
-/// One job whose end was not told.
+/// A job whose end was not reported.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) job: Job,
     /// Bytes of payloads that are kept here.
     pub(super) bytes: usize,
-    /// Agents that are passed over until all others have refused too.
+    /// Agents that refused, and are passed over until all others have.
     pub(super) refused: BTreeSet<ClientId>,
     /// The last reason that an agent gave.
     pub(super) reason: Option<String>,
@@ -68,13 +68,13 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     /// Records of it that the store has not answered for.
     pub(super) unstored: u32,
-    /// News that its reader has not taken.
+    /// Events that its reader has not read.
     pub(super) unread: Unread,
     place: Place,
     shape: Shape,
 }
 
-/// News that were given out and not taken.
+/// Events that were delivered and not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unread {
     pub(super) events: usize,
@@ -99,7 +99,7 @@ impl Entry {
     }
 }
 
-/// All jobs. The lines hold exactly those that wait.
+/// All jobs. The lines hold exactly the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     jobs: BTreeMap<JobId, Entry>,
@@ -114,7 +114,7 @@ pub(super) struct Queue {
 
 type Waiting = BTreeMap<Place, JobId>;
 
-/// Whose turn it is among the groups of one priority.
+/// The turns of the groups of one priority.
 #[derive(Debug, Default)]
 struct Turns {
     /// The turn of the last job that was taken out.
@@ -140,7 +140,7 @@ impl Queue {
         self.jobs.get(&id)
     }
 
-    /// For changes to what the lines do not depend on.
+    /// For changes that do not affect the lines.
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Entry> {
         self.jobs.get_mut(&id)
     }
@@ -149,7 +149,7 @@ impl Queue {
         self.jobs.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// Adds a job, which waits unless it is to be stored before.
+    /// Adds a job. It waits for an agent, or first for its store.
     pub(super) fn add(&mut self, id: JobId, job: Job, bytes: usize, is_stored: bool) {
         self.submitted += 1;
         self.bytes += bytes;
@@ -181,7 +181,7 @@ impl Queue {
         }
     }
 
-    /// Moves a job on, in or out of its line.
+    /// Changes the stage of a job, and its place in the lines.
     pub(super) fn set_stage(&mut self, id: JobId, stage: Stage) {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return;

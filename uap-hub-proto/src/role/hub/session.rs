@@ -1,4 +1,4 @@
-//! The table of sessions, live ones and the memory of ended ones.
+//! The table of sessions: live ones, and the ids of ended ones.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use crate::{
     status::Status,
 };
 
-/// One offer of a job to an agent, and what came of it.
+/// One offer of a job to an agent, and its session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) job: JobId,
@@ -18,10 +18,10 @@ pub(super) struct Session {
     pub(super) stage: Stage,
 }
 
-/// How far a session is; the diagram is at [`Hub`](super::Hub).
+/// The stage of a session; the diagram is at [`Hub`](super::Hub).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stage {
-    /// The agent thinks about it.
+    /// The agent has not answered.
     Proposed,
     /// The caller prepares it.
     Preparing,
@@ -33,7 +33,7 @@ pub(super) enum Stage {
         state: Option<State>,
         message: String,
     },
-    /// Ended, but the stream is not; it will be, with `status` if the agent does not close it.
+    /// Ended, with the stream still open; it ends with `status` if the agent does not close it.
     Over { stream: StreamId, status: Status },
 }
 
@@ -75,7 +75,7 @@ impl Sessions {
         self.live.insert(id, session);
     }
 
-    /// Whether a session of that id ended not too long ago.
+    /// Whether a session with this id is among the remembered ended ones.
     pub(super) fn has_ended(&self, id: &str) -> bool {
         self.ended.contains(id)
     }

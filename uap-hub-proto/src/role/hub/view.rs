@@ -1,4 +1,4 @@
-//! The state of a hub, to be looked at.
+//! A read-only view of a hub's state.
 
 use super::{
     Hub,
@@ -11,7 +11,7 @@ use crate::{
     id::{ClientId, JobId, SessionId, StreamId},
 };
 
-/// How far a hub is.
+/// The phase of a hub.
 ///
 /// ```text
 /// Open <-> Paused -> Draining -> Closed
@@ -20,7 +20,7 @@ use crate::{
 pub enum Phase {
     /// It offers jobs.
     Open,
-    /// It takes jobs and offers none.
+    /// It accepts jobs and offers none.
     Paused,
     /// It waits for its sessions to end.
     Draining,
@@ -38,17 +38,17 @@ impl Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentInfo {
-    /// Its name towards the hub.
+    /// Its client id.
     pub client_id: ClientId,
-    /// Its name towards people.
+    /// Its display name.
     pub name: String,
-    /// What it can do.
+    /// Its skills.
     pub skills: Vec<Skill>,
     /// Whether its control stream is open.
     pub is_available: bool,
-    /// Whether the caller wants it to be offered nothing.
+    /// Whether the caller has paused it.
     pub is_paused: bool,
-    /// Whether it is sent home once its sessions have ended.
+    /// Whether it is disconnected when its sessions have ended.
     pub is_draining: bool,
     /// Its proposals and sessions that have not ended.
     pub load: usize,
@@ -60,11 +60,11 @@ pub struct AgentInfo {
 pub struct JobInfo {
     /// Its name.
     pub id: JobId,
-    /// What it needs.
+    /// The skill that it requires.
     pub skill: Skill,
-    /// The caller's own name for it.
+    /// The label of the caller.
     pub label: Option<String>,
-    /// How far it is.
+    /// Its stage.
     pub stage: JobStage,
     /// The offer or session that it is in.
     pub session: Option<SessionId>,
@@ -74,15 +74,15 @@ pub struct JobInfo {
     pub attempts: u32,
     /// How many agents refused it since all were asked last.
     pub refusals: usize,
-    /// News that its reader has not taken.
+    /// Events that its reader has not read.
     pub unread_events: usize,
-    /// Bytes of such news.
+    /// Bytes of these events.
     pub unread_bytes: usize,
-    /// Whether its stream is not read because its reader does not keep up.
+    /// Whether its stream is paused because its reader does not keep up.
     pub is_held_up: bool,
 }
 
-/// How far a job is.
+/// The stage of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum JobStage {
@@ -90,7 +90,7 @@ pub enum JobStage {
     Storing,
     /// It waits for an agent.
     Waiting,
-    /// An agent thinks about it.
+    /// It is offered to an agent.
     Offered,
     /// An agent accepted it, and the caller prepares it.
     Preparing,
@@ -102,15 +102,15 @@ pub enum JobStage {
     Ending,
 }
 
-/// How many there are of what.
+/// The counts of a hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
     /// Registered agents.
     pub agents: usize,
-    /// Agents whose control stream is open.
+    /// The number of agents whose control stream is open.
     pub available_agents: usize,
-    /// Jobs whose end was not told.
+    /// Jobs whose end was not reported.
     pub jobs: usize,
     /// Those of them that wait for an agent.
     pub waiting_jobs: usize,
@@ -120,23 +120,24 @@ pub struct Counts {
     pub sessions: usize,
 }
 
-/// The whole state of a hub, read-only; it looks at the hub and copies nothing but what is asked for.
+/// The whole state of a hub, read-only. It copies only what is asked for.
 ///
 /// ```
 /// use uap_hub_proto::role::hub::{Config, Hub, Job, JobStage};
-/// # use ubos_common::time::{Mono, Now, Timestamp};
+/// # use uap_hub_proto::ubos_common::time::{Mono, Now, Timestamp};
 /// # let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-/// let mut hub = Hub::new(Config::default());
+/// # use uap_hub_proto::ubos_common::id::IdSource;
+/// let mut hub = Hub::new(Config::default(), IdSource::seeded(1))?;
 /// hub.submit(now, Job::test("sum", vec![]))?;
 /// assert_eq!(hub.view().counts().waiting_jobs, 1);
 /// assert!(hub.view().jobs().all(|job| job.stage == JobStage::Waiting));
-/// # Ok::<(), uap_hub_proto::role::hub::CommandError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a>(&'a Hub);
 
 impl<'a> View<'a> {
-    /// How far the hub is.
+    /// The phase of the hub.
     #[must_use]
     pub const fn phase(&self) -> Phase {
         self.0.phase
@@ -168,7 +169,7 @@ impl<'a> View<'a> {
         Some(agent_info(id, agent))
     }
 
-    /// The jobs whose end was not told, ordered by id.
+    /// The jobs whose end was not reported, ordered by id.
     pub fn jobs(&self) -> impl Iterator<Item = JobInfo> + use<'a> {
         let hub = self.0;
         hub.queue.iter().map(|(id, entry)| hub.job_info(id, entry))
@@ -199,7 +200,7 @@ impl Hub {
         self.fleet.listening()
     }
 
-    /// Jobs whose end was not told.
+    /// Jobs whose end was not reported.
     #[must_use]
     pub fn job_count(&self) -> usize {
         self.queue.len()

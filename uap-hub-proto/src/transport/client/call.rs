@@ -1,4 +1,4 @@
-//! One call to the hub: what is sent, and reading what comes.
+//! One call to the hub: its sender and its reader.
 
 use std::{
     pin::Pin,
@@ -27,7 +27,7 @@ use crate::{
     wire::{ListenRequest, TestResponse, TranslationResponse, agent_hub_client::AgentHubClient},
 };
 
-/// A message with the leave to have it wait, given back when it is sent.
+/// A message with its permit to wait, which is released when it is sent.
 type Waiting<T> = (T, Option<OwnedSemaphorePermit>);
 
 /// The sending half of a call, and its reader.
@@ -114,7 +114,7 @@ impl Drop for Call {
     }
 }
 
-/// What a call's messages are put in, and its request.
+/// The sender of a call's messages, and its request.
 type Opening<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
 
 fn request<T>(shared: &Shared, name: &'static str, key: &str, most: usize) -> Opening<T> {

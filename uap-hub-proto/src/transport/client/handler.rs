@@ -1,4 +1,4 @@
-//! The user's side of a session.
+//! Handlers, and their access to a session.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     wire::{Payload, Severity, Telemetry},
 };
 
-/// A user's function, whichever kind of result it gives.
+/// A user's function, for either kind of result.
 #[derive(Clone)]
 pub(super) struct Handler(Arc<HandlerFn>);
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Handler {
     }
 }
 
-/// What a handler tells the hub while it works. Each call waits while the hub reads too slowly.
+/// Reports of a handler to the hub. Each call waits while the hub reads too slowly.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub(super) session: SessionId,
@@ -61,7 +61,7 @@ impl Context {
         &self.session
     }
 
-    /// Says that the session runs, in words for people.
+    /// Reports that the session runs, with a description.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Context {
         })
     }
 
-    /// Says how far the session is: a running status whose words begin with `done/total`.
+    /// Reports progress: a running status whose message begins with `done/total`.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Context {
     }
 }
 
-/// Why a handler has no result. Made of any error, so that `?` works in handlers.
+/// The failure of a handler. Every error converts into it, so that `?` works in handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerError {
     state: State,

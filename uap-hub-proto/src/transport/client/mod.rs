@@ -1,9 +1,7 @@
-//! A fleet agent on gRPC: handlers in, sessions run.
+//! A fleet agent on gRPC that runs handlers.
 
 mod call;
 mod handler;
-#[cfg(feature = "conformance")]
-pub mod probe;
 mod shared;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -21,7 +19,8 @@ use self::{
 use super::tls::ClientTls;
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
 use crate::{
-    capability::{RegistrationError, Skill},
+    ConfigError,
+    capability::Skill,
     role::agent::{Config, Event},
     wire::{
         Capability, Payload, PayloadRequirement, TestCapability, TestResult, TranslationCapability,
@@ -58,10 +57,10 @@ pub struct AgentBuilder {
 }
 
 impl AgentBuilder {
-    /// An agent of a name, which can do nothing yet.
+    /// An agent with a display name and no handler.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
-            config: Config::default().name(name.into()),
+            config: Config::default().with_name(name),
             handlers: HashMap::new(),
             keep_alive: Duration::from_secs(20),
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
@@ -82,7 +81,7 @@ impl AgentBuilder {
         self.on_test_requiring(name, Vec::new(), handler)
     }
 
-    /// As [`on_test`](Self::on_test), for jobs that bring what is required.
+    /// As [`on_test`](Self::on_test), for jobs with the required payloads.
     #[must_use]
     pub fn on_test_requiring<F, Fut>(
         mut self,
@@ -106,7 +105,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Makes translations to a format.
+    /// Runs translations to a format.
     #[must_use]
     pub fn on_translation<F, Fut>(self, name: &str, handler: F) -> Self
     where
@@ -120,7 +119,7 @@ impl AgentBuilder {
         self.on_translation_as(capability, handler)
     }
 
-    /// As [`on_translation`](Self::on_translation), with what the translation takes and makes.
+    /// As [`on_translation`](Self::on_translation), with the payloads that the translation takes and makes.
     #[must_use]
     pub fn on_translation_as<F, Fut>(
         mut self,
@@ -139,9 +138,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Sessions at once; beyond it proposals are refused. 16.
+    /// Sets how many sessions the agent runs at the same time: 16 by default. Beyond it proposals are refused; with 0
+    /// all are.
     #[must_use]
-    pub fn max_sessions(mut self, most: usize) -> Self {
+    pub fn with_max_sessions(mut self, most: usize) -> Self {
         self.config.max_sessions = most;
         self
     }
@@ -153,47 +153,49 @@ impl AgentBuilder {
         self
     }
 
-    /// How often an idle connection is pinged, at least [`MIN_KEEP_ALIVE`]; 20 s.
+    /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
     #[must_use]
-    pub fn keep_alive(mut self, every: Duration) -> Self {
-        self.keep_alive = every.max(MIN_KEEP_ALIVE);
+    pub const fn with_keep_alive(mut self, every: Duration) -> Self {
+        self.keep_alive = every;
         self
     }
 
-    /// How long the hub may take to answer a ping before its connection counts as dead; 20 s.
+    /// Sets how long the hub may take to answer a ping before its connection counts as dead: 20 s by default.
     #[must_use]
-    pub const fn keep_alive_timeout(mut self, most: Duration) -> Self {
+    pub const fn with_keep_alive_timeout(mut self, most: Duration) -> Self {
         self.keep_alive_timeout = most;
         self
     }
 
-    /// Shows a token on every call, as `authorization: Bearer ...`. Without TLS everybody on the way reads it.
+    /// Sends a token with every call, as `authorization: Bearer ...`. Without TLS everybody on the path can read it.
     #[must_use]
-    pub fn bearer_token(mut self, token: impl Into<Secret<String>>) -> Self {
+    pub fn with_bearer_token(mut self, token: impl Into<Secret<String>>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Speaks TLS; the hub's address then begins with `https://`.
+    /// Uses TLS; the hub's URL then begins with `https://`.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls(mut self, tls: ClientTls) -> Self {
+    pub fn with_tls(mut self, tls: ClientTls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Starts the agent on the current tokio runtime. It looks for the hub until it finds it, for ever.
+    /// Starts the agent on the current tokio runtime. It retries forever until it finds the hub.
     ///
     /// # Errors
     ///
-    /// The address, a capability, the token or the TLS settings are wrong, or the operating system gave no
-    /// randomness.
-    pub fn start(mut self, url: &str) -> Result<AgentHandle, StartError> {
+    /// The URL, the configuration, a capability, the token or the TLS settings are wrong, or the operating system gave
+    /// no randomness.
+    pub fn start(self, url: &str) -> Result<AgentHandle, StartError> {
         let endpoint = self.endpoint(url)?;
         let token = self.token.as_ref().map(bearer).transpose()?;
-        self.config.ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
+        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
+        let ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
         let route = Route { endpoint, token };
-        let shared = Shared::new(self.config, route, self.handlers, self.max_waiting)?;
+        let shared = Shared::new(self.config, route, self.handlers, self.max_waiting, ids)?;
         let timer = spawn(shared.clone().tick());
         Ok(AgentHandle { shared, timer })
     }
@@ -230,7 +232,7 @@ impl AgentBuilder {
         }
     }
 
-    /// Starts the agent and stays until it has left, which by itself it never does.
+    /// Starts the agent and waits until it is closed, which it never does by itself.
     ///
     /// # Errors
     ///
@@ -258,7 +260,7 @@ pub enum StartError {
     /// The hub's address.
     #[error("the hub's address is no URL")]
     Url,
-    /// What the address begins with: `http` without TLS settings, `https` with them.
+    /// The scheme of the URL: `http` without TLS settings, `https` with them.
     #[error("the hub's address begins with http:// without TLS settings and https:// with them")]
     Scheme,
     /// The token.
@@ -267,15 +269,15 @@ pub enum StartError {
     /// The TLS settings.
     #[error("a certificate or key cannot be read")]
     Tls,
-    /// A capability that hubs would refuse.
+    /// The configuration cannot work, or a hub would refuse the capabilities.
     #[error(transparent)]
-    Registration(#[from] RegistrationError),
-    /// No randomness is to be had.
+    Config(#[from] ConfigError),
+    /// The operating system gave no randomness.
     #[error("the operating system gave no randomness")]
     Randomness,
 }
 
-/// An agent that runs. Dropping it stops it where it stands, handlers too.
+/// A running agent. Dropping the handle stops it at once, with its handlers.
 #[derive(Debug)]
 pub struct AgentHandle {
     shared: Arc<Shared>,
@@ -283,7 +285,7 @@ pub struct AgentHandle {
 }
 
 impl AgentHandle {
-    /// News from now on. A reader that lags behind by more than 1,024 loses the oldest and is told so.
+    /// Events from now on. A reader that lags behind by more than 1,024 loses the oldest and is told so.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.news.subscribe()

@@ -1,4 +1,4 @@
-//! The machine behind a lock, and the loop that carries out what it says.
+//! The machine behind a lock, and the loop that acts on its outputs.
 
 use std::{
     collections::HashMap,
@@ -15,6 +15,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use ubos_common::{
+    id::IdSource,
     os::Clock,
     time::{Mono, Now},
 };
@@ -24,7 +25,8 @@ use super::{
     handler::{Context, Handler, HandlerError},
 };
 use crate::{
-    capability::{Kind, RegistrationError, Skill},
+    ConfigError,
+    capability::{Kind, Skill},
     id::{SessionId, StreamId},
     message::JobResult,
     role::{
@@ -37,16 +39,16 @@ use crate::{
     wire::{AgentRegistration, Payload, agent_hub_client::AgentHubClient},
 };
 
-/// News that wait for a slow subscriber; older news is dropped for it.
+/// Events that wait for a slow subscriber; the oldest are dropped for it.
 const MAX_NEWS: usize = 1024;
 
-/// Answers that wait on the control stream; a hub that reads more slowly is disconnected.
+/// Messages that may wait on the control stream; a hub that reads more slowly is disconnected.
 const MAX_ANSWERS: usize = 1024;
 
 /// Messages of a session that are the machine's own: two statuses and the result.
 const OWN_MESSAGES: usize = 4;
 
-/// What all tasks of an agent share.
+/// The state that all tasks of an agent share.
 #[derive(Debug)]
 pub(super) struct Shared {
     core: Mutex<Core>,
@@ -65,7 +67,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) endpoint: Endpoint,
-    /// What is shown on every call.
+    /// The token, sent with every call.
     pub(super) token: Option<AsciiMetadataValue>,
 }
 
@@ -89,7 +91,7 @@ struct Core {
     registering: Option<AbortHandle>,
     calls: HashMap<StreamId, Call>,
     handlers: HashMap<SessionId, AbortHandle>,
-    /// The leave that the next report takes along.
+    /// The permit for the next report.
     permit: Option<OwnedSemaphorePermit>,
     armed: Mono,
     is_stopped: bool,
@@ -101,10 +103,11 @@ impl Shared {
         route: Route,
         handlers: HashMap<Skill, Handler>,
         max_waiting: usize,
-    ) -> Result<Arc<Self>, RegistrationError> {
+        ids: IdSource,
+    ) -> Result<Arc<Self>, ConfigError> {
         let max_message_bytes = config.max_message_bytes;
         let core = Core {
-            agent: FleetAgent::new(config)?,
+            agent: FleetAgent::new(config, ids)?,
             hub: None,
             registering: None,
             calls: HashMap::new(),
@@ -128,7 +131,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Does something with the machine and carries out what it says.
+    /// Calls the machine and acts on its outputs.
     pub(super) fn act<T>(self: &Arc<Self>, act: impl FnOnce(&mut FleetAgent, Now) -> T) -> T {
         let mut core = lock(&self.core);
         let made = act(&mut core.agent, self.clock.now());
@@ -154,14 +157,14 @@ impl Shared {
         trace::ended("agent", stream, status.code);
         let mut core = lock(&self.core);
         core.calls.remove(&stream);
-        // An agent that has left wants to know nothing.
+        // An agent that has left refuses inputs.
         let _ = core
             .agent
             .handle_input(self.clock.now(), Input::Ended { stream, status });
         self.carry_out(&mut core);
     }
 
-    /// Wakes the machine when it wants to be.
+    /// Wakes the machine at its timeouts.
     pub(super) async fn tick(self: Arc<Self>) {
         loop {
             let wait = {
@@ -179,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// Stops everything where it stands.
+    /// Stops everything at once.
     pub(super) fn stop(&self) {
         let mut core = lock(&self.core);
         core.is_stopped = true;
@@ -240,7 +243,7 @@ impl Shared {
             core.calls.clear();
             self.closed.send_replace(true);
         }
-        // Nobody need listen.
+        // There may be no subscriber.
         let _ = self.news.send(event);
     }
 
@@ -256,7 +259,7 @@ impl Shared {
                 }
                 Err(reason) => Input::RegisterFailed { attempt, reason },
             };
-            // An agent that has left wants to know nothing.
+            // An agent that has left refuses inputs.
             let _ = core.agent.handle_input(shared.clock.now(), input);
             shared.carry_out(&mut core);
         });
@@ -318,7 +321,7 @@ impl Shared {
         payloads: Vec<Payload>,
     ) {
         let Some(handler) = self.handlers.get(skill).cloned() else {
-            // A capability that was configured beside the handlers.
+            // The capability has no handler: it was configured separately.
             let result = JobResult::bare(skill.kind(), State::Failed, "the agent has no handler");
             // Small, terminal and of the right kind, for a session that has just begun.
             let _ = core.agent.finish(self.clock.now(), &session, result);
@@ -355,7 +358,7 @@ impl Shared {
     }
 }
 
-/// The cause of an error in its own words: the outer ones of the library say nothing.
+/// The innermost cause of an error: the outer ones of the library carry no information.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
@@ -372,7 +375,7 @@ async fn run_handler(
     kind: Kind,
 ) -> JobResult {
     let mut task = JoinSet::new();
-    // A span is no task's but its future's.
+    // A span belongs to a future and not to a task.
     let span = trace::current();
     task.spawn(trace::within(span, async move {
         handler.run(payloads, context).await

@@ -9,11 +9,11 @@
 //!
 //! Every hub takes as many jobs as it has room for ([`work`](JobQueue::work)), says every now and then that it
 //! is at them, stores each end, and only then lets go of the job. A hub that dies is silent, and after
-//! [`ack_wait`](Config::ack_wait) its jobs go to another. A hub that was merely cut off for so long may still be
+//! [`ack_wait`](QueueConfig::with_ack_wait) its jobs go to another. A hub that was merely cut off for so long may still be
 //! running them: then a job runs twice, and the end that is stored first counts.
 //!
 //! Jobs are bounded by the server's `max_payload`, 1 MiB unless it is configured; larger ones are refused.
-//! Streams alone are used, so that servers from 2.9 on will do.
+//! Only streams are used, so servers from 2.9 on work.
 
 mod work;
 
@@ -31,47 +31,74 @@ use async_nats::jetstream::{
 use bytes::Bytes;
 
 use crate::{
+    config::{ConfigError, config},
     id::JobId,
-    role::{
-        hub::{Job, Outcome, Record},
-        settings::settings,
-    },
+    role::hub::{Job, Outcome, Record},
     store::{decode, encode},
 };
 
-settings! {
-    /// Settings of a queue; all who open it should have the same.
-    Config {
-        /// Names streams and subjects: letters, digits, `-` and `_`; `uap-hub`.
+config! {
+    /// How a queue works. All hubs of a queue should use the same values.
+    ///
+    /// [`JobQueue::open`] checks them.
+    QueueConfig {
+        /// Sets how many jobs may wait or run: 100,000 by default. Beyond it none is accepted.
+        with_max_jobs: max_jobs: i64 = 100_000,
+        /// Sets how many jobs one hub has at the same time: 64 by default.
+        with_max_in_flight: max_in_flight: usize = 64,
+        /// Sets how long a hub may be silent about a job before another hub gets it: 30 s by default.
+        with_ack_wait: ack_wait: Duration = Duration::from_secs(30),
+        /// Sets how often hubs may take a job that gets no end: 20 by default. Beyond it the job ends failed.
+        with_max_deliveries: max_deliveries: i64 = 20,
+        /// Sets when a job that a hub has no room for comes back: 1 s by default.
+        with_busy_delay: busy_delay: Duration = Duration::from_secs(1),
+        /// Sets how long ends are kept: 7 days by default.
+        with_keep: keep: Duration = Duration::from_secs(7 * 24 * 60 * 60),
+    }
+    also {
         name: String = "uap-hub".to_owned(),
-        /// Jobs that wait or run; at the bound none is taken. 100,000.
-        max_jobs: i64 = 100_000,
-        /// Jobs that one hub has at once; it takes no more. 64.
-        max_in_flight: usize = 64,
-        /// How long a hub may be silent about a job before another one gets it; 30 s.
-        ack_wait: Duration = Duration::from_secs(30),
-        /// How often hubs may take a job that gets no end; beyond it the job ends failed. 20.
-        max_deliveries: i64 = 20,
-        /// When a job comes back that a hub has no room for; 1 s.
-        busy_delay: Duration = Duration::from_secs(1),
-        /// How long ends are kept; 7 days.
-        keep: Duration = Duration::from_secs(7 * 24 * 60 * 60),
     }
 }
 
-/// Why a queue does not work.
+impl QueueConfig {
+    /// Sets the name of streams and subjects, of letters, digits, `-` and `_`: `uap-hub` by default.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    fn check(&self) -> Result<(), QueueError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if self.name.is_empty() || !self.name.chars().all(is_plain) {
+            return Err(QueueError::Name);
+        }
+        ConfigError::at_least("max_jobs", self.max_jobs, 1)?;
+        ConfigError::at_least("max_in_flight", self.max_in_flight, 1)?;
+        ConfigError::at_least("max_deliveries", self.max_deliveries, 1)?;
+        ConfigError::not_zero("ack_wait", self.ack_wait)?;
+        ConfigError::not_zero("busy_delay", self.busy_delay)?;
+        ConfigError::not_zero("keep", self.keep)?;
+        Ok(())
+    }
+}
+
+/// Why a queue operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
     /// The name has characters that subjects and streams do not take.
-    #[error("name of a queue with other than letters, digits, '-' and '_'")]
+    #[error("the name of a queue must have letters, digits, '-' and '_' only")]
     Name,
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The job is larger than what the server takes.
     #[error("a job of {seen} bytes, the server takes {most}")]
     TooLarge {
         /// Bytes of the job.
         seen: usize,
-        /// What the server takes.
+        /// The limit of the server.
         most: usize,
     },
     /// The server, or the way to it, failed.
@@ -105,21 +132,18 @@ impl JobQueue {
     /// # Errors
     ///
     /// [`QueueError`].
-    pub async fn connect(url: &str, config: Config) -> Result<Self, QueueError> {
+    pub async fn connect(url: &str, config: QueueConfig) -> Result<Self, QueueError> {
         let client = async_nats::connect(url).await;
         Self::open(client.map_err(QueueError::nats)?, config).await
     }
 
-    /// Opens a queue, or makes it.
+    /// Opens a queue, or creates it.
     ///
     /// # Errors
     ///
     /// [`QueueError`].
-    pub async fn open(client: async_nats::Client, config: Config) -> Result<Self, QueueError> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        if config.name.is_empty() || !config.name.chars().all(is_plain) {
-            return Err(QueueError::Name);
-        }
+    pub async fn open(client: async_nats::Client, config: QueueConfig) -> Result<Self, QueueError> {
+        config.check()?;
         let context = jetstream::new(client.clone());
         let name = config.name;
         let jobs = StreamConfig {
@@ -156,14 +180,14 @@ impl JobQueue {
             context,
             ends,
             name,
-            max_in_flight: config.max_in_flight.max(1),
+            max_in_flight: config.max_in_flight,
             ack_wait: config.ack_wait,
             max_deliveries: config.max_deliveries,
             busy_delay: config.busy_delay,
         })
     }
 
-    /// Gives a job to whichever hub has room; it is safe with the server when this returns. The same id twice
+    /// Submits a job to any hub with room. It is stored by the server when this returns. The same id twice
     /// within two minutes is one job.
     ///
     /// # Errors
@@ -201,11 +225,11 @@ impl JobQueue {
         }
     }
 
-    /// Stores an end, unless the job has one; gives the one that it has.
+    /// Stores an end, unless the job has one; returns the stored one.
     async fn store_end(&self, id: JobId, outcome: Outcome) -> Result<Outcome, QueueError> {
         let mut bytes = encode(id, &Record::Ended(outcome.clone()));
         if bytes.len() > self.client.server_info().max_payload {
-            // The verdict is worth more than nothing.
+            // The verdict alone is better than nothing.
             let mut short = outcome.clone();
             short.result = None;
             short.message = format!("{} (the result is too large for the queue)", short.message);

@@ -1,4 +1,4 @@
-//! A hub that takes its jobs from the queue.
+//! Running jobs of the queue on a hub.
 
 use std::{pin::pin, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::{
     transport::server::{HubHandle, JobHandle},
 };
 
-/// How long one request for jobs stands at the server.
+/// How long one request for jobs waits at the server.
 const PULL: Duration = Duration::from_secs(2);
 
 impl JobQueue {
-    /// Runs jobs of the queue on a hub until `shutdown` is ready. `observe` hears the news of each.
+    /// Runs jobs of the queue on a hub until `shutdown` is ready. `observe` gets the events of each.
     ///
     /// To leave well, shut the hub down first: jobs that end in its drain time have their end stored, the
     /// others are given back at once. What runs when `shutdown` is ready, or the future is dropped, another
-    /// hub gets after [`ack_wait`](super::Config::ack_wait), as after a crash.
+    /// hub gets after [`ack_wait`](super::QueueConfig::with_ack_wait), as after a crash.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl JobQueue {
                 }
                 continue;
             }
-            // Never more than there is room for: what waits here would be silent.
+            // Never more than there is room for: a job that waits here would send no sign of life.
             let batch = self.jobs.batch().max_messages(room).expires(PULL);
             let mut batch = batch.messages().await.map_err(QueueError::nats)?;
             loop {
@@ -71,7 +71,7 @@ impl JobQueue {
         delivery: Delivery,
     ) -> Result<(), QueueError> {
         let Ok((id, Record::Accepted(job))) = decode(&delivery.payload) else {
-            // Nobody can be told: it is no job, and will be none the next time.
+            // It is not a job, and will not be one the next time: there is nobody to report to.
             return done(&delivery).await;
         };
         if self.outcome(id).await?.is_some() {
@@ -94,7 +94,7 @@ impl JobQueue {
         }
     }
 
-    /// Waits for the end, and tells the server every now and then that somebody is at it.
+    /// Waits for the end, and tells the server regularly that the job is in progress.
     async fn follow(
         &self,
         hub: &HubHandle,
@@ -123,12 +123,12 @@ impl JobQueue {
                 observe(job.id(), &JobEvent::Ended(outcome));
                 Ok(())
             }
-            // The hub leaves, not the job.
+            // The hub is shutting down; the job stays.
             _ => self.give_back(delivery).await,
         }
     }
 
-    /// Stores the end, and only then lets go of the job. Gives the end that is stored: where this hub was
+    /// Stores the end, and only then acknowledges the job. Returns the stored end: if this hub was
     /// thought dead, another's may have come first.
     async fn end(
         &self,
@@ -151,7 +151,7 @@ async fn done(delivery: &Delivery) -> Result<(), QueueError> {
     delivery.double_ack().await.map_err(QueueError::Nats)
 }
 
-/// Client ids are a hub's own: a job for one agent is for any where it was queued elsewhere.
+/// Client ids belong to one hub: a job for one agent becomes a job for any in the queue.
 fn own(mut job: Job) -> Job {
     job.agent = None;
     job

@@ -1,4 +1,4 @@
-//! Who may register.
+//! Authorization of registrations.
 
 use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc};
 
@@ -7,7 +7,7 @@ use tonic::{Code, Request, Status, metadata::MetadataMap};
 
 use crate::wire::AgentRegistration;
 
-/// Asked before each registration; whoever it denies learns why and stays unknown.
+/// A hook that decides about each registration. A denied agent learns the reason.
 ///
 /// ```
 /// use uap_hub_proto::transport::server::{Authorize, Denied, ServerConfig};
@@ -19,7 +19,7 @@ use crate::wire::AgentRegistration;
 ///         None => Err(Denied::unauthenticated("a bearer token is wanted")),
 ///     }
 /// });
-/// let config = ServerConfig::default().authorize(Some(hook));
+/// let config = ServerConfig::default().with_authorize(hook);
 /// ```
 ///
 /// Spec: UAP hub 2
@@ -39,7 +39,7 @@ impl Authorize {
         Self(Arc::new(move |applicant| Box::pin(hook(applicant))))
     }
 
-    /// Asks, and keeps the hook's panics to itself.
+    /// Calls the hook, and turns its panic into an error.
     pub(super) async fn ask(&self, request: &Request<AgentRegistration>) -> Result<(), Status> {
         let applicant = Applicant {
             registration: request.get_ref().clone(),
@@ -74,13 +74,13 @@ const fn certificates(_: &Request<AgentRegistration>) -> Vec<Vec<u8>> {
     Vec::new()
 }
 
-/// Somebody who wants to register. Its metadata is shown by nothing, for it may hold a secret.
+/// An agent that asks to register. Nothing shows its metadata, which may hold a secret.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Applicant {
-    /// What it says of itself.
+    /// Its registration.
     pub registration: AgentRegistration,
-    /// Where it calls from.
+    /// Its network address.
     pub addr: Option<SocketAddr>,
     /// The certificate chain (DER) that it proved to hold; empty without mutual TLS.
     pub certificates: Vec<Vec<u8>>,
@@ -113,7 +113,7 @@ impl fmt::Debug for Applicant {
     }
 }
 
-/// Why somebody may not register.
+/// Why a registration is denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     code: Code,
@@ -121,7 +121,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Nobody knows who that is: `UNAUTHENTICATED`.
+    /// The agent is unknown: `UNAUTHENTICATED`.
     pub fn unauthenticated(reason: impl Into<String>) -> Self {
         Self {
             code: Code::Unauthenticated,
@@ -129,7 +129,7 @@ impl Denied {
         }
     }
 
-    /// It is known, and may not: `PERMISSION_DENIED`.
+    /// The agent is known but not allowed: `PERMISSION_DENIED`.
     pub fn permission(reason: impl Into<String>) -> Self {
         Self {
             code: Code::PermissionDenied,

@@ -1,4 +1,4 @@
-//! One service of two halves: control calls take small messages, sessions large ones.
+//! The service in two parts: control calls take small messages, sessions large ones.
 
 use std::{
     convert::Infallible,

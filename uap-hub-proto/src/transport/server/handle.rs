@@ -1,4 +1,4 @@
-//! What the caller holds: the hub, and each of its jobs.
+//! Handles of a hub and of its jobs.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use crate::{
     transport::{inbox::Inbox, lock},
 };
 
-/// A hub that runs; clones name the same hub, which stops when the last one is dropped.
+/// A running hub. Clones are handles of the same hub, which stops when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct HubHandle(pub(super) Arc<Running>);
 
@@ -32,11 +32,11 @@ pub(super) struct Running {
     pub(super) shared: Arc<Shared>,
     serving: Mutex<Option<Serving>>,
     timer: JoinHandle<()>,
-    /// Jobs of an earlier process, until somebody asks for them.
+    /// Jobs of an earlier process, until the caller takes them.
     pub(super) restored: Mutex<Vec<JobHandle>>,
 }
 
-/// The task that serves, what stops it, and what it says of itself.
+/// The serving task, its stop signal, and its health reporter.
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) server: JoinHandle<io::Result<()>>,
@@ -69,13 +69,13 @@ impl HubHandle {
         self.0.addr
     }
 
-    /// What agents on this machine connect to.
+    /// The URL for agents on this machine.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", self.0.scheme, self.0.addr)
     }
 
-    /// Takes a job.
+    /// Submits a job.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl HubHandle {
             .await;
     }
 
-    /// News of agents and audits from now on, of jobs not. A reader that lags behind by more than 1,024
+    /// Events of agents and audits from now on, without those of jobs. A reader that lags behind by more than 1,024
     /// loses the oldest and is told so.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
@@ -167,7 +167,7 @@ impl HubHandle {
 impl Drop for Running {
     fn drop(&mut self) {
         self.timer.abort();
-        // Connections outlive the server's task: agents would go on listening to nobody.
+        // Connections outlive the server's task: without this, agents would keep listening.
         self.shared.act(|hub, now| {
             hub.shutdown(now, Duration::ZERO);
             hub.handle_timeout(now);
@@ -179,7 +179,7 @@ impl Drop for Running {
     }
 }
 
-/// A job that was submitted. Dropping it gives up its news, not the job.
+/// A submitted job. Dropping the handle drops its events, not the job.
 #[derive(Debug)]
 pub struct JobHandle {
     id: JobId,
@@ -207,12 +207,12 @@ impl JobHandle {
         let (event, taken) = self.inbox.next().await;
         if let Some(taken) = taken {
             self.shared
-                .act(|hub, now| hub.taken(now, self.id, taken.events, taken.bytes));
+                .act(|hub, now| hub.events_read(now, self.id, taken.events, taken.bytes));
         }
         event
     }
 
-    /// Waits for the end, passing over all other events.
+    /// Waits for the end, and skips all other events.
     pub async fn outcome(mut self) -> Outcome {
         while let Some(event) = self.next_event().await {
             if let JobEvent::Ended(outcome) = event {

@@ -1,4 +1,4 @@
-//! Stores what a durable hub wants to be stored, many records with one write.
+//! Stores the records of a durable hub, many with one write.
 
 use std::{io, sync::Arc};
 
@@ -59,7 +59,7 @@ async fn keep(shared: std::sync::Weak<Shared>, store: Arc<dyn JobStore>, mut rec
         };
         shared.act(|hub, now| {
             for job in jobs {
-                // Everything that is stored was asked for.
+                // The hub asked for every record.
                 let _ = hub.stored(now, job, done.clone());
             }
         });

@@ -18,8 +18,6 @@ mod keep;
 mod prepare;
 mod service;
 mod shared;
-#[cfg(feature = "conformance")]
-pub mod stage;
 mod steer;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -38,42 +36,76 @@ pub use self::{
 use self::{calls::Calls, handle::Serving, service::Service, shared::Shared};
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
 use crate::{
-    role::{hub, settings::settings},
+    config::{ConfigError, config},
+    role::hub,
     store::JobStore,
 };
 
-settings! {
-    /// Settings of a hub on a port.
+config! {
+    /// How a hub on a port works.
+    ///
+    /// [`serve`] checks the values.
     ServerConfig {
-        /// The hub's own settings; its `ids` always come from the operating system, and its `prepare`
-        /// follows from the hook below.
-        hub: hub::Config = hub::Config::default(),
-        /// How often an idle connection is pinged, at least [`MIN_KEEP_ALIVE`]; 20 s.
-        keep_alive: Duration = Duration::from_secs(20),
-        /// How long an agent may take to answer a ping before its connection counts as dead; 20 s.
-        keep_alive_timeout: Duration = KEEP_ALIVE_TIMEOUT,
-        /// Events of one job that wait for its reader before its stream is not read any more; 256.
-        max_waiting_events: usize = 256,
-        /// Bytes of such events, one message more at most; 8 MiB.
-        max_waiting_bytes: usize = 8 << 20,
-        /// Messages that wait on a control stream; an agent that reads more slowly is disconnected. 1,024.
-        max_control_messages: usize = 1024,
-        /// Bytes of a registration or of a message on a control stream, larger ones are
-        /// `RESOURCE_EXHAUSTED`; 64 MiB, and never more than [`hub::Config::max_message_bytes`], which bounds those of
-        /// sessions. Anybody may register: where strangers reach the port, 1 MiB is plenty.
-        max_control_message_bytes: usize = 64 << 20,
-        /// Streams of one connection at once; 256, which keeps their windows within the connection's.
-        max_streams: u32 = 256,
-        /// Where jobs and their ends are kept, so that they survive this process; nowhere.
+        /// Sets how the hub itself works. Its `prepare` and `durable` follow from [`with_prepare`](Self::with_prepare)
+        /// and [`with_store`](Self::with_store).
+        with_hub: hub: hub::Config = hub::Config::default(),
+        /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
+        with_keep_alive: keep_alive: Duration = Duration::from_secs(20),
+        /// Sets how long an agent may take to answer a ping before its connection counts as dead: 20 s by default.
+        with_keep_alive_timeout: keep_alive_timeout: Duration = KEEP_ALIVE_TIMEOUT,
+        /// Sets how many messages may wait on a control stream: 1,024 by default. An agent that reads more slowly is
+        /// disconnected.
+        with_max_control_messages: max_control_messages: usize = 1024,
+        /// Sets the bytes of a registration or of a message on a control stream: 64 MiB by default. Larger ones are
+        /// `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
+        /// ([`hub::Config::with_max_message_bytes`]) applies as well. Anybody can register: on a port that strangers
+        /// reach, 1 MiB is plenty.
+        with_max_control_message_bytes: max_control_message_bytes: usize = 64 << 20,
+        /// Sets how many streams one connection may have: 256 by default, which keeps their windows within the
+        /// connection's.
+        with_max_streams: max_streams: u32 = 256,
+        /// Sets whether gRPC's health service (`grpc.health.v1`) reports the state of the hub. On by default.
+        with_health: health: bool = true,
+        /// Sets whether gRPC's reflection service (`grpc.reflection.v1`) describes the calls and messages. On by
+        /// default.
+        with_reflection: reflection: bool = true,
+    }
+    also {
         store: Option<Arc<dyn JobStore>> = None,
-        /// What is done between an agent's acceptance and its session being ready; nothing.
         prepare: Option<Prepare> = None,
-        /// Who may register; anybody.
         authorize: Option<Authorize> = None,
-        /// Whether gRPC's health service says how the hub is (`grpc.health.v1`); yes.
-        health: bool = true,
-        /// Whether gRPC's reflection service tells tools of the calls and messages (`grpc.reflection.v1`); yes.
-        reflection: bool = true,
+    }
+}
+
+impl ServerConfig {
+    /// Sets where jobs and their ends are kept, so that they survive this process. Nowhere by default.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn JobStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Sets what is done between an agent's acceptance and its session being ready. Nothing by default.
+    #[must_use]
+    pub fn with_prepare(mut self, prepare: Prepare) -> Self {
+        self.prepare = Some(prepare);
+        self
+    }
+
+    /// Sets who may register. Anybody by default.
+    #[must_use]
+    pub fn with_authorize(mut self, authorize: Authorize) -> Self {
+        self.authorize = Some(authorize);
+        self
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
+        ConfigError::at_least("max_control_messages", self.max_control_messages, 1)?;
+        let bytes = self.max_control_message_bytes;
+        ConfigError::at_least("max_control_message_bytes", bytes, 1)?;
+        ConfigError::at_least("max_streams", self.max_streams, 1)
     }
 }
 
@@ -81,7 +113,7 @@ settings! {
 ///
 /// # Errors
 ///
-/// The port cannot be had, or the operating system gave no randomness.
+/// The configuration cannot work, the port is taken, or the operating system gave no randomness.
 pub async fn serve(addr: SocketAddr, config: ServerConfig) -> io::Result<HubHandle> {
     serve_on(TcpListener::bind(addr).await?, config).await
 }
@@ -90,7 +122,7 @@ pub async fn serve(addr: SocketAddr, config: ServerConfig) -> io::Result<HubHand
 ///
 /// # Errors
 ///
-/// The listener has no address, or the operating system gave no randomness.
+/// The configuration cannot work, the listener has no address, or the operating system gave no randomness.
 pub async fn serve_on(listener: TcpListener, config: ServerConfig) -> io::Result<HubHandle> {
     start(listener, config, Server::builder(), "http").await
 }
@@ -117,7 +149,9 @@ async fn start(
     builder: Server,
     scheme: &'static str,
 ) -> io::Result<HubHandle> {
-    config.hub.ids = IdSource::from_os().map_err(io::Error::other)?;
+    let wrong = |error: ConfigError| io::Error::new(io::ErrorKind::InvalidInput, error);
+    config.check().map_err(wrong)?;
+    let ids = IdSource::from_os().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
     config.hub.durable = config.store.is_some();
     let store = config.store.clone();
@@ -133,13 +167,13 @@ async fn start(
     let health = config.health.then_some(health);
     let reflection = config.reflection.then(reflection).transpose()?;
     let builder = builder
-        .http2_keepalive_interval(Some(config.keep_alive.max(MIN_KEEP_ALIVE)))
+        .http2_keepalive_interval(Some(config.keep_alive))
         .http2_keepalive_timeout(Some(config.keep_alive_timeout))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(config.max_streams);
     let authorize = config.authorize.take();
-    let (shared, records) = Shared::new(config);
+    let (shared, records) = Shared::new(config, ids).map_err(wrong)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
@@ -178,7 +212,7 @@ fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
         .map_err(io::Error::other)
 }
 
-/// Accepted sockets send at once: else each small message waits 40 ms for the acknowledgement of the last.
+/// Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
 fn incoming(listener: TcpListener) -> TcpIncoming {
     TcpIncoming::from(listener).with_nodelay(Some(true))
 }

@@ -1,10 +1,10 @@
-//! What is done before a session is ready.
+//! The preparation of sessions.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
 use crate::id::{JobId, SessionId};
 
-/// Makes ready what a session needs, or says why it cannot.
+/// A hook that prepares a session, or fails with a reason.
 ///
 /// Spec: UAP hub 3
 #[derive(Clone)]

@@ -173,12 +173,12 @@ impl Reader {
             mut paused,
             gone,
         } = self;
-        // Whether a session needs nothing more, and how its call ends means nothing.
+        // Whether a session is complete, so that the end of its call has no meaning.
         let mut is_over = is_listen;
         let broken = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
-                // A call that was ended is read on, until its peer has seen that.
+                // A call that was ended is still read until its peer has seen the end.
                 let _ = paused.wait_for(|paused| !*paused).await;
                 messages.message().await
             };
@@ -197,12 +197,12 @@ impl Reader {
                     }
                 }
                 Ok(None) => {
-                    // The library tells a cancelled call as a half-closed one, and drops its answers then.
+                    // The library reports a cancelled call as half-closed, and then drops its answers.
                     let cancelled = tokio::time::timeout(CANCELLED, gone.notified());
                     if !is_over && cancelled.await.is_ok() {
                         break Status::cancelled("the call was cancelled");
                     }
-                    // A closed hub wants to know nothing.
+                    // A closed hub refuses inputs.
                     let last = Input::HalfClosed { stream };
                     let _ = shared.act(|hub, now| hub.handle_input(now, last));
                     return;
@@ -214,7 +214,7 @@ impl Reader {
     }
 }
 
-/// How long it takes at most until a cancelled call's answers are dropped.
+/// The most time until the answers of a cancelled call are dropped.
 const CANCELLED: Duration = Duration::from_millis(100);
 
 /// Whether a message says how its session ended.
@@ -261,7 +261,7 @@ impl<T> Stream for Answers<T> {
         fence(Ordering::SeqCst);
         if self.blocked.swap(false, Ordering::SeqCst) {
             let stream = self.stream;
-            // A closed hub has nothing more to say.
+            // A closed hub refuses inputs.
             let _ = self
                 .shared
                 .act(|hub, now| hub.handle_input(now, Input::Writable { stream }));

@@ -1,4 +1,4 @@
-//! The machine behind a lock, and the loop that carries out what it says.
+//! The machine behind a lock, and the loop that acts on its outputs.
 
 use std::{
     collections::HashMap,
@@ -10,12 +10,14 @@ use std::{
 
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use ubos_common::{
+    id::IdSource,
     os::Clock,
     time::{Mono, Now},
 };
 
 use super::{Prepare, ServerConfig};
 use crate::{
+    ConfigError,
     id::{JobId, SessionId, StreamId},
     role::hub::{Event, Hub, Input, JobEvent, Outbound, Output, Record},
     status::{Code, Status},
@@ -23,18 +25,18 @@ use crate::{
     wire::{ListenResponse, TestInit, TranslationInit},
 };
 
-/// Hub news that wait for a slow subscriber; older news is dropped for it.
+/// Events that wait for a slow subscriber; the oldest are dropped for it.
 const MAX_NEWS: usize = 1024;
 
-/// What a durable hub wants to be stored.
+/// The records to store.
 pub(super) type Records = mpsc::UnboundedReceiver<(JobId, Record)>;
 
-/// What all calls of a hub share.
+/// The state that all calls of a hub share.
 #[derive(Debug)]
 pub(super) struct Shared {
     core: Mutex<Core>,
     clock: Clock,
-    /// An earlier timeout is due than the timer sleeps for.
+    /// Notified when a timeout is due earlier than the timer's.
     earlier: Notify,
     next_stream: AtomicU64,
     prepare: Option<Prepare>,
@@ -42,7 +44,7 @@ pub(super) struct Shared {
     pub(super) available: watch::Sender<usize>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
-    max_waiting: (usize, usize),
+    max_unread: (usize, usize),
     pub(super) max_control_messages: usize,
 }
 
@@ -52,7 +54,7 @@ struct Core {
     sinks: HashMap<StreamId, Sink>,
     inboxes: HashMap<JobId, Arc<Inbox>>,
     jobs: trace::Jobs,
-    /// What the timer sleeps for.
+    /// The deadline of the timer.
     armed: Mono,
 }
 
@@ -76,10 +78,11 @@ pub(super) enum SinkSender {
 }
 
 impl Shared {
-    /// And what is to be stored, for whoever does that.
-    pub(super) fn new(mut config: ServerConfig) -> (Arc<Self>, Records) {
-        config.hub.max_unread_events = config.max_waiting_events;
-        config.hub.max_unread_bytes = config.max_waiting_bytes;
+    /// A hub, and the queue of its records, for the task that stores them.
+    pub(super) fn new(
+        config: ServerConfig,
+        ids: IdSource,
+    ) -> Result<(Arc<Self>, Records), ConfigError> {
         let (records, to_be_stored) = mpsc::unbounded_channel();
         let shared = Self {
             records,
@@ -90,20 +93,20 @@ impl Shared {
             available: watch::Sender::new(0),
             closed: watch::Sender::new(false),
             news: broadcast::Sender::new(MAX_NEWS),
-            max_waiting: (config.max_waiting_events, config.max_waiting_bytes),
-            max_control_messages: config.max_control_messages.max(1),
+            max_unread: (config.hub.max_unread_events, config.hub.max_unread_bytes),
+            max_control_messages: config.max_control_messages,
             core: Mutex::new(Core {
                 jobs: trace::Jobs::new(config.hub.max_jobs),
-                hub: Hub::new(config.hub),
+                hub: Hub::new(config.hub, ids)?,
                 sinks: HashMap::new(),
                 inboxes: HashMap::new(),
                 armed: Mono::ZERO,
             }),
         };
-        (Arc::new(shared), to_be_stored)
+        Ok((Arc::new(shared), to_be_stored))
     }
 
-    /// Does something with the machine and carries out what it says.
+    /// Calls the machine and acts on its outputs.
     pub(super) fn act<T>(self: &Arc<Self>, act: impl FnOnce(&mut Hub, Now) -> T) -> T {
         let mut core = lock(&self.core);
         let made = act(&mut core.hub, self.clock.now());
@@ -118,13 +121,13 @@ impl Shared {
     ) -> Result<(JobId, Arc<Inbox>), E> {
         let mut core = lock(&self.core);
         let job = submit(&mut core.hub, self.clock.now())?;
-        let inbox = Arc::new(Inbox::new(self.max_waiting.0, self.max_waiting.1));
+        let inbox = Arc::new(Inbox::new(self.max_unread.0, self.max_unread.1));
         core.inboxes.insert(job, inbox.clone());
         self.carry_out(&mut core);
         Ok((job, inbox))
     }
 
-    /// Opens a call and names it. The machine says whether it did.
+    /// Opens a call and returns its id. The callback returns whether the machine accepted it.
     pub(super) fn open(
         self: &Arc<Self>,
         sink: Sink,
@@ -143,7 +146,7 @@ impl Shared {
         stream
     }
 
-    /// A call broke: nobody hears its end, unless it broke for a message that cannot be read.
+    /// A call broke. Its status reaches the peer only if the cause was an unreadable message.
     pub(super) fn broke(self: &Arc<Self>, stream: StreamId, status: Status) {
         let mut core = lock(&self.core);
         let reason = status.message.clone();
@@ -155,7 +158,7 @@ impl Shared {
         core.end(stream, status);
     }
 
-    /// Wakes the machine when it wants to be.
+    /// Wakes the machine at its timeouts.
     pub(super) async fn tick(self: Arc<Self>) {
         let mut closed = self.closed.subscribe();
         loop {
@@ -190,7 +193,7 @@ impl Shared {
                 Output::End { stream, status } => core.end(stream, status),
                 Output::Pause { stream } => core.pause(stream, true),
                 Output::Resume { stream } => core.pause(stream, false),
-                // It is read for as long as this is there; two for each job at most wait in it.
+                // The receiver lives as long as this sender; at most two records of each job wait in it.
                 Output::Store { job, record } => drop(self.records.send((job, record))),
                 Output::Prepare { session, job } => self.prepare(session, job),
                 Output::Event(event) => self.event(core, event),
@@ -205,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Nothing here waits for a peer: what a full call does not take, the hub keeps.
+    /// Sends without waiting: the hub keeps what a full call does not take.
     fn send(&self, core: &mut Core, stream: StreamId, message: Outbound) {
         let Some(sink) = core.sinks.get(&stream) else {
             return;
@@ -221,10 +224,10 @@ impl Shared {
         }
         sink.is_blocked.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        // It may have been read meanwhile, before its reader could see that somebody waits.
+        // It may have been read meanwhile, before its reader could see the flag.
         let is_still = !sink.messages.has_room() || !sink.is_blocked.swap(false, Ordering::SeqCst);
         if is_still {
-            // A closed hub has nothing more to say.
+            // A closed hub refuses inputs.
             let _ = (core.hub).handle_input(self.clock.now(), Input::Blocked { stream });
         }
     }
@@ -263,7 +266,7 @@ impl Shared {
             }
             Event::Audit(_) | Event::AgentRegistered { .. } => {}
         }
-        // Nobody need listen.
+        // There may be no subscriber.
         let _ = self.news.send(event);
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator does with a hub that runs.
+//! Operating a running hub.
 
 use super::{HubHandle, JobHandle};
 use crate::{
@@ -8,12 +8,12 @@ use crate::{
 };
 
 impl HubHandle {
-    /// Looks at the whole state. Calls wait meanwhile: take what is needed and return.
+    /// Reads the whole state. Calls wait meanwhile: copy what is needed and return.
     pub fn inspect<T>(&self, look: impl FnOnce(View<'_>) -> T) -> T {
         self.0.shared.act(|hub, _| look(hub.view()))
     }
 
-    /// Takes a job under an id that the caller chose.
+    /// Submits a job with an id of the caller.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl HubHandle {
         self.0.shared.act(|hub, now| hub.resume(now));
     }
 
-    /// Offers an agent nothing until it is resumed; what it has goes on.
+    /// Offers an agent nothing until it is resumed; its sessions go on.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl HubHandle {
         self.0.shared.act(|hub, now| hub.resume_agent(now, agent))
     }
 
-    /// Sends an agent home once what it has is over.
+    /// Drains an agent: it is offered nothing, and disconnected when its sessions have ended.
     ///
     /// # Errors
     ///

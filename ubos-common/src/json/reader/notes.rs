@@ -3,19 +3,11 @@
 use std::borrow::Cow;
 
 use super::super::error::{Fault, FaultKind};
+use super::super::kind::Kind;
 use super::super::locate::{Walker, push_token};
-use super::{Kind, Mark, Reader};
+use super::note::Note;
+use super::{Mark, Reader};
 use crate::violation::{Level, Report, Violation};
-
-/// A finding whose place is still an offset.
-pub(super) struct Note {
-    at: usize,
-    member: Option<Cow<'static, str>>,
-    code: &'static str,
-    clause: &'static str,
-    level: Level,
-    message: Cow<'static, str>,
-}
 
 impl Reader<'_> {
     /// Ends the document: nothing may follow. Gives all findings with their places.

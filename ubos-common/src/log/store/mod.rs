@@ -29,5 +29,6 @@ pub use reader::{Entry, Reader};
 #[cfg(any(test, feature = "testing"))]
 pub use sim::{SimDisk, SimFault};
 pub use ticket::{Batch, Ticket};
-pub use verify::{Finding, FsckReport, Verified, Verify};
+pub use verify::{FsckReport, Verified, Verify};
+pub use walk::Finding;
 pub use writer::Log;

@@ -1,9 +1,9 @@
 //! Proving a log, and telling all that is wrong with one.
 
-use super::error::{Damage, ReadError};
+use super::error::ReadError;
 use super::file::LogDir;
 use super::open::TornTail;
-use super::walk::{Walk, walk};
+use super::walk::{Finding, Scope, Walk, walk};
 use crate::log::Head;
 use crate::log::format::Limits;
 
@@ -25,17 +25,13 @@ use crate::log::format::Limits;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Verify {
-    pub(crate) from: Option<u64>,
-    pub(crate) heads: Vec<Head>,
-    pub(crate) limits: Limits,
-}
+pub struct Verify(Scope);
 
 impl Verify {
     /// Begins with the segment that holds record `sequence`; what its header says of the chain before is believed.
     #[must_use]
     pub fn from(mut self, sequence: u64) -> Self {
-        self.from = Some(sequence);
+        self.0.from = Some(sequence);
         self
     }
 
@@ -48,14 +44,14 @@ impl Verify {
     /// Demands that the log once ended with `head`; may be said for several. A log that ends before was cut.
     #[must_use]
     pub fn kept(mut self, head: Head) -> Self {
-        self.heads.push(head);
+        self.0.heads.push(head);
         self
     }
 
     /// Sets the bounds beyond which a length is damage.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.0.limits = limits;
         self
     }
 
@@ -65,7 +61,7 @@ impl Verify {
     /// [`ReadError::Damaged`] names the first record that does not hold; [`ReadError::Archived`] when the folder
     /// begins after the record or a head asked for; [`ReadError::Missing`] when there is no log.
     pub fn run(&self, dir: &dyn LogDir) -> Result<Verified, ReadError> {
-        let outcome = walk(dir, self, true)?;
+        let outcome = walk(dir, &self.0, true)?;
         match outcome.findings.first() {
             Some(finding) => Err(finding.damage.into()),
             None => Ok(Verified::of(&outcome)),
@@ -77,7 +73,7 @@ impl Verify {
     /// # Errors
     /// [`ReadError::Io`], [`ReadError::Missing`] or [`ReadError::Archived`]; damage is in the report.
     pub fn fsck(&self, dir: &dyn LogDir) -> Result<FsckReport, ReadError> {
-        let outcome = walk(dir, self, false)?;
+        let outcome = walk(dir, &self.0, false)?;
         let verified = Verified::of(&outcome);
         Ok(FsckReport {
             verified,
@@ -128,16 +124,4 @@ pub struct FsckReport {
     pub verified: Verified,
     /// What does not, in the order of the log; empty for a sound one.
     pub findings: Vec<Finding>,
-}
-
-/// One piece of damage and what it costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// What is wrong, and where.
-    pub damage: Damage,
-    /// First record that is lost or unproven.
-    pub lost_from: u64,
-    /// One past the last such record; absent when nothing behind tells where it ends.
-    pub lost_to: Option<u64>,
 }

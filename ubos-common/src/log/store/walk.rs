@@ -6,10 +6,29 @@ use super::file::LogDir;
 use super::judge::{Tail, find_header, judge};
 use super::open::TornTail;
 use super::scan::{Next, Scanner};
-use super::verify::{Finding, Verify};
 use crate::log::Head;
-use crate::log::format::{Chain, Fault, LogKeys, SEGMENT_HEADER_BYTES, Summary};
+use crate::log::format::{Chain, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES, Summary};
 use std::io;
+
+/// Where a walk begins, which heads it must meet, and which lengths are damage.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    pub(crate) from: Option<u64>,
+    pub(crate) heads: Vec<Head>,
+    pub(crate) limits: Limits,
+}
+
+/// One piece of damage and what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What is wrong, and where.
+    pub damage: Damage,
+    /// First record that is lost or unproven.
+    pub lost_from: u64,
+    /// One past the last such record; absent when nothing behind tells where it ends.
+    pub lost_to: Option<u64>,
+}
 
 /// What a walk has seen.
 #[derive(Debug)]
@@ -25,7 +44,7 @@ pub(crate) struct Walk {
 }
 
 /// Walks the log in `dir`; stops at the first damage when `first_only`.
-pub(crate) fn walk(dir: &dyn LogDir, asked: &Verify, first_only: bool) -> Result<Walk, ReadError> {
+pub(crate) fn walk(dir: &dyn LogDir, asked: &Scope, first_only: bool) -> Result<Walk, ReadError> {
     let found = listed(dir)?;
     let Some((first, keys, previous)) = start(dir, &found, asked)? else {
         return Err(ReadError::Missing);
@@ -85,7 +104,7 @@ pub(crate) fn walk(dir: &dyn LogDir, asked: &Verify, first_only: bool) -> Result
 fn start(
     dir: &dyn LogDir,
     found: &[u64],
-    asked: &Verify,
+    asked: &Scope,
 ) -> Result<Option<(u64, LogKeys, Head)>, ReadError> {
     let mut chosen: Option<(u64, LogKeys, Head)> = None;
     let mut oldest = None;
@@ -134,7 +153,7 @@ fn start(
 
 struct Walker<'d> {
     dir: &'d dyn LogDir,
-    asked: &'d Verify,
+    asked: &'d Scope,
     first_only: bool,
     chain: Chain,
     /// Whether the last finding waits to learn which record comes after it.

@@ -1,4 +1,4 @@
-//! The one HTTP client behind the adapters. It runs on tokio.
+//! The HTTP client of the adapters. It runs on tokio.
 
 mod client;
 mod streaming;
@@ -21,10 +21,10 @@ use crate::retry::{RetryModel, RetryWorld, retry_after};
 use streaming::Streaming;
 use world::TokioWorld;
 
-/// Bytes of an answer in one piece, or of an error's body.
+/// The maximum size of a response body, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// What makes one vendor different from another.
+/// The differences between vendors.
 pub(super) trait Vendor: Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -35,15 +35,15 @@ pub(super) trait Vendor: Send + Sync {
     /// The path below the base URL, its segments unescaped, and the query.
     fn path(&self, model: &str, streams: bool) -> (Vec<String>, Option<&'static str>);
 
-    /// Headers of every request.
+    /// The headers of every request.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// The header that a key goes in, and what stands before the key.
+    /// The header of the key, and the prefix of its value.
     fn key_header(&self) -> (&'static str, &'static str);
 
-    /// The body of a request; the error says why there is none.
+    /// The body of a request.
     fn body(
         &self,
         model: &str,
@@ -55,7 +55,7 @@ pub(super) trait Vendor: Send + Sync {
     fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader>;
 }
 
-/// A model of a vendor. A clone shares its connections.
+/// A model of a vendor. Clones share connections.
 #[derive(Clone)]
 pub(super) struct HttpModel {
     client: reqwest::Client,
@@ -66,7 +66,7 @@ pub(super) struct HttpModel {
     config: Arc<ProviderConfig>,
     vendor: &'static dyn Vendor,
     world: Arc<TokioWorld>,
-    /// Requests of a model that retries are made by one that does not.
+    /// Whether requests are retried. The retrying model sends its attempts through a clone that does not retry.
     retries: bool,
 }
 
@@ -117,7 +117,7 @@ impl HttpModel {
             .finish_non_exhaustive()
     }
 
-    /// This model with its strategy around it; `None` where there is none.
+    /// This model with its retry strategy, where there is one.
     fn retrying(&self) -> Option<RetryModel> {
         let strategy = self.config.retry.as_ref().filter(|_| self.retries)?;
         let mut plain = self.clone();
@@ -140,7 +140,7 @@ impl HttpModel {
         url
     }
 
-    /// Sends a request; an answer that is no success is the error that it says.
+    /// Sends a request. A status that is not a success becomes an error.
     async fn open(
         &self,
         request: &LlmRequest,
@@ -251,7 +251,7 @@ impl LlmModel for HttpModel {
     }
 }
 
-/// The headers of every request, the caller's last: they win.
+/// The headers of every request. The caller's replace the adapter's.
 fn headers(config: &ProviderConfig, vendor: &dyn Vendor) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
@@ -271,7 +271,7 @@ fn secret_value(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// A vendor may repeat the very key, whatever it looks like.
+/// Removes the key from an error, because a vendor may repeat it.
 fn hide(mut error: UppError, key: Option<&Secret<String>>) -> UppError {
     let key = key.map_or("", |key| key.expose().trim());
     if !key.is_empty() && error.message.contains(key) {

@@ -1,4 +1,4 @@
-//! A streamed answer on its way.
+//! A streamed response while it is read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Streaming {
         }
     }
 
-    /// Events, then the answer or an error, and no more.
+    /// The stream: events, and then the response or an error.
     pub(super) fn into_stream(self) -> ModelStream {
         stream::unfold(Some(self), |state| async {
             let mut state = state?;
@@ -76,7 +76,7 @@ impl Streaming {
         }
     }
 
-    /// Takes the events that have been read, up to the last that counts.
+    /// Takes the events that were read, up to the end marker.
     fn take(&mut self) -> Result<(), UppError> {
         while !self.reading.builder().ended {
             let Some(data) = self.sse.next_data() else {

@@ -38,7 +38,7 @@ enum Step {
     Told,
     Open,
     Finished,
-    /// Refused, over, or the agent that knew of it is no more.
+    /// Refused or over.
     Past,
 }
 
@@ -52,7 +52,7 @@ struct Offer {
     inits: usize,
 }
 
-/// How often what is wrong may happen.
+/// The most faults.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Budget {
     losses: usize,
@@ -200,7 +200,7 @@ impl Model {
         }
     }
 
-    /// An agent that is away registers anew; what it knew before is past, but for what still runs.
+    /// An agent that is away registers anew and forgets its offers; running sessions go on.
     fn join(&mut self, agent: usize) {
         for offer in self.offers.iter_mut().filter(|offer| offer.agent == agent) {
             if matches!(offer.step, Step::Asked | Step::Accepted | Step::Told) {
@@ -214,7 +214,7 @@ impl Model {
         };
         let answer = self.rig.hub.register(self.rig.now, registration);
         let id = answer.unwrap().client_id;
-        // Offers come at once, and are to be known as this agent's.
+        // Offers come at once, and must be attributed to this agent.
         self.listens[agent] = Some(StreamId(self.rig.streams + 1));
         self.rig.open(Rpc::Listen, Some(&id));
     }
@@ -261,7 +261,7 @@ impl Model {
                 .offers
                 .iter_mut()
                 .find(|offer| offer.stream == Some(stream));
-            // A stream that was opened twice is told nothing, so this is the one.
+            // A stream that was opened twice gets no message, so this is the right one.
             return match offer {
                 Some(offer) => {
                     offer.inits += 1;
@@ -476,7 +476,7 @@ fn explore(config: &dyn Fn() -> Config, budget: Budget) -> usize {
 // spec: HUB-3-3, HUB-3-4, HUB-3-5, HUB-5-1
 #[test]
 fn no_order_of_events_loses_a_job_or_assigns_it_twice() {
-    let config = || Config::default().max_sessions_per_agent(1);
+    let config = || Config::default().with_max_sessions_per_agent(1);
     let states = [(1, 0, 1), (0, 1, 1), (0, 0, 2)].map(|(losses, strays, ticks)| {
         let budget = Budget {
             losses,
@@ -491,7 +491,11 @@ fn no_order_of_events_loses_a_job_or_assigns_it_twice() {
 // spec: HUB-3-4, HUB-5-1
 #[test]
 fn no_order_of_events_does_where_jobs_are_begun_again() {
-    let config = || Config::default().max_attempts(2).max_sessions_per_agent(1);
+    let config = || {
+        Config::default()
+            .with_max_attempts(2)
+            .with_max_sessions_per_agent(1)
+    };
     let budget = Budget {
         losses: 1,
         strays: 1,

@@ -1,0 +1,60 @@
+//! How an orchestrator works.
+
+use crate::registry::AgentRecord;
+use crate::runner;
+
+/// How an [`Orchestrator`](super::Orchestrator) works.
+#[derive(Clone, Debug)]
+pub struct OrchestratorConfig {
+    pub(super) run: runner::Config,
+    pub(super) spawning: bool,
+    pub(super) formatters: Vec<String>,
+    pub(super) max_shared_bytes: usize,
+}
+
+impl Default for OrchestratorConfig {
+    fn default() -> Self {
+        Self {
+            run: runner::Config::default(),
+            spawning: false,
+            formatters: Vec::new(),
+            max_shared_bytes: 262_144,
+        }
+    }
+}
+
+impl OrchestratorConfig {
+    /// Sets how many bytes of earlier outputs a delegated message carries in `ctx.results`: 256 KiB by default. The newest
+    /// outputs are taken; 0 sends none.
+    #[must_use]
+    pub const fn with_max_shared_bytes(mut self, bytes: usize) -> Self {
+        self.max_shared_bytes = bytes;
+        self
+    }
+
+    /// Sets how plans run.
+    #[must_use]
+    pub fn with_run(mut self, run: runner::Config) -> Self {
+        self.run = run;
+        self
+    }
+
+    /// Sets whether missing agents are spawned. Off by default: a gap is answered with its error.
+    #[must_use]
+    pub const fn with_spawning(mut self, on: bool) -> Self {
+        self.spawning = on;
+        self
+    }
+
+    /// Adds an agent that may answer in prose, besides those tagged `formatter` or `interface`.
+    #[must_use]
+    pub fn with_formatter(mut self, agent: &str) -> Self {
+        self.formatters.push(agent.to_owned());
+        self
+    }
+
+    pub(super) fn may_write_prose(&self, agent: &AgentRecord) -> bool {
+        let tagged = |tag: &String| matches!(tag.as_str(), "formatter" | "interface");
+        self.formatters.contains(&agent.agent_name) || agent.tags.iter().flatten().any(tagged)
+    }
+}

@@ -1,0 +1,86 @@
+//! The inputs and outputs of an orchestrator.
+
+use std::sync::Arc;
+
+use crate::message::Message;
+use crate::registry::AgentRecord;
+use crate::reply::Reply;
+use crate::runner::{Cause, Ticket};
+
+/// What the driver reports to an orchestrator.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input {
+    /// An agent answered.
+    Answered {
+        /// The delegation that it answers.
+        ticket: Ticket,
+        /// The answer, as received.
+        bytes: Vec<u8>,
+    },
+    /// An agent could not be reached, or did not answer.
+    Failed {
+        /// The delegation.
+        ticket: Ticket,
+        /// The reason.
+        cause: Cause,
+    },
+    /// An agent made progress.
+    Progress {
+        /// The delegation.
+        ticket: Ticket,
+    },
+    /// The spawner answered.
+    Spawned(Box<Reply>),
+}
+
+/// An act that is delegated to an agent.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Delegation {
+    /// The attempt.
+    pub ticket: Ticket,
+    /// The agent.
+    pub agent: Arc<AgentRecord>,
+    /// A message with the one act; its `out_fmt` is raw unless the agent may answer in prose.
+    pub message: Message,
+}
+
+/// What an orchestrator asks of its driver.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send the message to the agent, and report [`Input::Answered`] or [`Input::Failed`].
+    Delegate(Box<Delegation>),
+    /// The delegation is cancelled. A later answer is refused.
+    Cancel {
+        /// The delegation.
+        ticket: Ticket,
+    },
+    /// Send this message to the spawner, and report [`Input::Spawned`].
+    Spawn(Box<Message>),
+    /// Answer the sender. This is the last output.
+    Answer(Box<Answer>),
+}
+
+/// The answer to the sender.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// A reply of the protocol.
+    Reply(Reply),
+    /// Prose: the message asked for it and the last step wrote it.
+    Prose(String),
+}
+
+/// Why an input or a command is refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OrchestratorError {
+    /// The message is answered.
+    #[error("the message is already answered")]
+    Closed,
+    /// The input belongs to no open delegation or spawn.
+    #[error("no open delegation or spawn waits for this input")]
+    NotRequested,
+}

@@ -1,0 +1,767 @@
+//! Runs of plans: order, failures and recoveries, timeouts, subtasks, limits.
+
+use core::time::Duration;
+
+use sacp::graph::{Graph, Retry};
+use sacp::runner::{
+    Cause, Config, End, Input, Outcome, Output, Recovery, Rule, Runner, RunnerError, StartError,
+    StepState, Ticket,
+};
+use sacp::{Act, Code, Message, OutFmt, Reply, State, v1};
+use ubos_common::json::RawBuf;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+pub(crate) fn now(seconds: u64) -> Now {
+    Now::new(Mono::from_millis(seconds * 1000), Timestamp::EPOCH)
+}
+
+fn message(plan: &str) -> Message {
+    let text = format!("{{\"msg_id\":\"m\",\"g\":\"G\",\"ctx\":{{\"a\":1}},\"plan\":{plan}}}");
+    Message::decode(text.as_bytes()).unwrap()
+}
+
+fn runner(plan: &str, config: Config) -> Runner {
+    let mut runner = Runner::new(&message(plan), config).unwrap();
+    runner.start(now(0));
+    runner
+}
+
+pub(crate) fn drain(runner: &mut Runner) -> Vec<Output> {
+    core::iter::from_fn(|| runner.poll_output()).collect()
+}
+
+pub(crate) fn dispatched(outputs: &[Output]) -> Vec<Ticket> {
+    let ticket = |output: &Output| match output {
+        Output::Dispatch { ticket, .. } => Some(*ticket),
+        _ => None,
+    };
+    outputs.iter().filter_map(ticket).collect()
+}
+
+fn started(runner: &mut Runner) -> Vec<usize> {
+    dispatched(&drain(runner))
+        .iter()
+        .map(|ticket| ticket.step)
+        .collect()
+}
+
+pub(crate) const fn first(step: usize) -> Ticket {
+    Ticket { step, attempt: 1 }
+}
+
+pub(crate) fn done(runner: &mut Runner, ticket: Ticket) {
+    let output = RawBuf::parse(&format!("\"out {}\"", ticket.step)).unwrap();
+    runner
+        .handle_input(now(1), Input::Succeeded { ticket, output })
+        .unwrap();
+}
+
+pub(crate) fn fail(runner: &mut Runner, ticket: Ticket) {
+    let cause = Cause::tool("no route");
+    runner
+        .handle_input(now(1), Input::Failed { ticket, cause })
+        .unwrap();
+}
+
+fn outcome(outputs: &[Output]) -> &Outcome {
+    match outputs.last() {
+        Some(Output::Ended(outcome)) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(outputs: &[Output], request: &Message) -> Message {
+    match outcome(outputs).answer(request, "a-1") {
+        Reply::Message(message) => *message,
+        other => panic!("{other:?}"),
+    }
+}
+
+// spec: SACP-3-1
+#[test]
+fn a_join_gets_the_outputs_of_its_group_in_plan_order() {
+    let plan =
+        r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]},["join","J",{}],["d","T",{}]]"#;
+    let mut run = runner(plan, Config::default());
+    assert_eq!(started(&mut run), [1]);
+    done(&mut run, first(1));
+    assert_eq!(started(&mut run), [2, 3]);
+    done(&mut run, first(3));
+    assert_eq!(started(&mut run), [0; 0]);
+    done(&mut run, first(2));
+    let join = drain(&mut run);
+    let Output::Dispatch { inputs, act, .. } = &join[0] else {
+        panic!("{join:?}")
+    };
+    assert!(act.is_join());
+    let seen: Vec<_> = inputs
+        .iter()
+        .map(|(step, output)| (step, output.as_str()))
+        .collect();
+    assert_eq!(seen, [(2, "\"out 2\""), (3, "\"out 3\"")]);
+    done(&mut run, first(4));
+    done(&mut run, first(5));
+    assert_eq!(run.state(), State::Done);
+}
+
+// spec: SACP-3-8, SACP-3-2
+#[test]
+fn an_answer_has_all_outputs_by_act_number() {
+    let plan = r#"[["a","T",{}],{"parallel":[["b","T",{}],["c","T",{}]]}]"#;
+    let mut run = runner(plan, Config::default());
+    for step in 1..=3 {
+        done(&mut run, first(step));
+    }
+    assert_eq!(run.output(1).map(RawBuf::as_str), Some("\"out 1\""));
+    let outputs = drain(&mut run);
+    let answer = answer(&outputs, &message(plan));
+    let ctx = answer.context.clone().unwrap();
+    assert_eq!(ctx["result"].as_str(), r#"["out 2","out 3"]"#);
+    assert_eq!(
+        ctx["results"].as_str(),
+        r#"{"1":"out 1","2":"out 2","3":"out 3"}"#
+    );
+    assert_eq!(ctx["a"].as_str(), "1");
+    assert_eq!(answer.reply_to.as_deref(), Some("m"));
+    assert_eq!(
+        (answer.msg_id.as_deref(), answer.state()),
+        (Some("a-1"), State::Done)
+    );
+    assert_eq!(Message::decode(&answer.encode()).unwrap(), answer);
+    let mut nameless = message(plan);
+    nameless.msg_id = None;
+    assert_eq!(self::answer(&outputs, &nameless).reply_to, None);
+}
+
+// spec: SACP-4-3
+#[test]
+fn a_summary_is_structured_and_short() {
+    let mut request = message(r#"[["a","T",{}]]"#);
+    request.out_fmt = Some(OutFmt::Summary);
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    done(&mut run, first(1));
+    let answer = answer(&drain(&mut run), &request);
+    let ctx = answer.context.clone().unwrap();
+    assert_eq!(
+        (ctx["result"].as_str(), ctx.contains_key("results")),
+        ("\"out 1\"", false)
+    );
+    assert_eq!(answer.out_fmt(), OutFmt::Summary);
+}
+
+// spec: SACP-3-3
+#[test]
+fn a_failed_step_without_a_rule_ends_the_run() {
+    let plan = r#"[{"parallel":[["a","T",{}],["b","T",{}]]},["c","T",{}]]"#;
+    let mut run = runner(plan, Config::default());
+    drain(&mut run);
+    fail(&mut run, first(2));
+    let outputs = drain(&mut run);
+    assert!(matches!(
+        outputs[..],
+        [
+            Output::Cancel {
+                ticket: Ticket {
+                    step: 1,
+                    attempt: 1
+                }
+            },
+            Output::Ended(_)
+        ]
+    ));
+    let Reply::Err(error) = outcome(&outputs).answer(&message(plan), "a") else {
+        panic!()
+    };
+    assert_eq!(
+        (error.code, error.pointer.as_deref()),
+        (Code::StepFailed, Some("/plan/0/parallel/1"))
+    );
+    assert_eq!(error.details, "act 2: no route");
+    assert_eq!(error.reply_to.as_deref(), Some("m"));
+    assert!(run.is_closed() && run.state() == State::Failed);
+    assert_eq!(run.step_state(3), Some(StepState::Cancelled));
+}
+
+// spec: SACP-3-3
+#[test]
+fn recoveries_apply_in_order() {
+    let then = vec![
+        Recovery::Retry(Retry::fixed(2, Duration::from_secs(3))),
+        Recovery::OtherAgents { up_to: 1 },
+        Recovery::OtherAct(Act::new("guess", "U")),
+        Recovery::Skip(RawBuf::parse("null").unwrap()),
+    ];
+    let config = Config::default()
+        .with_rule(Rule::verb("x", vec![]))
+        .with_rule(Rule::tool("T", then));
+    let mut run = runner(r#"[["a","T",{}],["b","V",{}]]"#, config);
+    let dispatch = |run: &mut Runner| match &drain(run)[..] {
+        [
+            Output::Dispatch {
+                ticket, act, rank, ..
+            },
+        ] => (*ticket, act.verb.clone(), *rank),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(dispatch(&mut run), (first(1), "a".into(), 0));
+    fail(&mut run, first(1));
+    assert_eq!(
+        (drain(&mut run), run.poll_timeout()),
+        (vec![], Some(now(4).mono))
+    );
+    run.handle_timeout(now(3));
+    assert_eq!(drain(&mut run), []);
+    run.handle_timeout(now(4));
+    let ticket = |attempt| Ticket { step: 1, attempt };
+    assert_eq!(dispatch(&mut run), (ticket(2), "a".into(), 0));
+    fail(&mut run, ticket(2));
+    assert_eq!(dispatch(&mut run), (ticket(3), "a".into(), 1));
+    fail(&mut run, ticket(3));
+    assert_eq!(dispatch(&mut run), (ticket(4), "guess".into(), 0));
+    fail(&mut run, ticket(4));
+    assert_eq!(dispatch(&mut run).1, "b");
+    assert_eq!(run.output(1).map(RawBuf::as_str), Some("null"));
+    fail(&mut run, first(2));
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+#[test]
+fn a_permanent_failure_is_not_retried() {
+    let rule = Rule::any(vec![
+        Recovery::Retry(Retry::fixed(9, Duration::ZERO)),
+        Recovery::Continue,
+    ]);
+    let mut run = runner(
+        r#"[["a","T",{}],["b","T",{}]]"#,
+        Config::default().with_rule(rule),
+    );
+    let cause = Cause::permanent("no such hotel");
+    run.handle_input(
+        now(1),
+        Input::Failed {
+            ticket: first(1),
+            cause,
+        },
+    )
+    .unwrap();
+    let outputs = drain(&mut run);
+    assert_eq!(outcome(&outputs).end, End::Done);
+    let failed = answer(&outputs, &message("[]")).context.unwrap()["failed"]
+        .as_str()
+        .to_owned();
+    assert_eq!(
+        failed,
+        r#"{"1":"no such hotel","2":"a step that it depends on failed or was skipped"}"#
+    );
+}
+
+// spec: SACP1-6-4
+#[test]
+fn waits_are_fixed_or_double() {
+    let second = Duration::from_secs(1);
+    let waits = |retry: Retry| {
+        (1..=4)
+            .map(|n| retry.wait_after(n).as_secs())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(waits(Retry::fixed(5, second)), [1, 1, 1, 1]);
+    assert_eq!(waits(Retry::exponential(5, second)), [1, 2, 4, 8]);
+    assert_eq!(
+        Retry::exponential(9, Duration::MAX).wait_after(u32::MAX),
+        Duration::MAX
+    );
+    assert_eq!(Retry::fixed(0, second).max_attempts, 1);
+}
+
+/// The graph of a message of 1.0: each step with the steps that it depends on, and with further members.
+pub(crate) fn graph(after: &[&[usize]], members: impl Fn(usize) -> String) -> Graph {
+    let step = |(n, after): (usize, &&[usize])| {
+        let after: Vec<String> = after.iter().map(|n| format!("\"s{n}\"")).collect();
+        let n = n + 1;
+        format!(
+            r#"{{"id":"s{n}","verb":"v","tool":"T","params":{{}},"depends_on":[{}]{}}}"#,
+            after.join(","),
+            members(n)
+        )
+    };
+    let steps: Vec<String> = after.iter().enumerate().map(step).collect();
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","plan":[{}],"state":"PENDING"}}"#,
+        steps.join(",")
+    );
+    v1::Message::decode(text.as_bytes()).unwrap().graph()
+}
+
+pub(crate) fn run_of(graph: Graph, config: Config) -> Runner {
+    let mut runner = Runner::of_graph(graph, false, config).unwrap();
+    runner.start(now(0));
+    runner
+}
+
+// spec: SACP1-6-4
+#[test]
+fn a_timeout_applies_to_each_attempt() {
+    let graph = graph(&[&[]], |_| {
+        r#","timeout_ms":2000,"retry":{"max_attempts":2,"backoff_ms":1000}"#.to_owned()
+    });
+    let mut run = run_of(graph, Config::default());
+    drain(&mut run);
+    run.handle_timeout(now(2));
+    assert_eq!(drain(&mut run), [Output::Cancel { ticket: first(1) }]);
+    let late = Input::Succeeded {
+        ticket: first(1),
+        output: RawBuf::parse("1").unwrap(),
+    };
+    assert_eq!(
+        run.handle_input(now(2), late.clone()),
+        Err(RunnerError::NotDispatched { ticket: first(1) })
+    );
+    run.handle_timeout(now(3));
+    assert_eq!(
+        dispatched(&drain(&mut run)),
+        [Ticket {
+            step: 1,
+            attempt: 2
+        }]
+    );
+    assert_eq!(
+        run.handle_input(now(3), late),
+        Err(RunnerError::NotDispatched { ticket: first(1) })
+    );
+    run.handle_timeout(now(5));
+    let outputs = drain(&mut run);
+    let failure = outcome(&outputs).failure.clone().unwrap();
+    assert_eq!((failure.step, failure.cause.code()), (Some(1), "TIMEOUT"));
+    assert_eq!(outcome(&outputs).steps[0].attempts, 2);
+}
+
+// spec: SACP1-6-3
+#[test]
+fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
+    // 1 falls back to 3; 2 waits for 1; 4 waits for 3 itself.
+    let plan = || {
+        graph(&[&[], &[1], &[], &[3]], |n| match n {
+            1 => r#","on_error":"fallback","fallback_step":"s3""#.to_owned(),
+            _ => String::new(),
+        })
+    };
+    let mut run = run_of(plan(), Config::default());
+    assert_eq!(started(&mut run), [1]);
+    fail(&mut run, first(1));
+    assert_eq!(started(&mut run), [3]);
+    done(&mut run, first(3));
+    let next = drain(&mut run);
+    assert_eq!(dispatched(&next), [first(2), first(4)]);
+    let Output::Dispatch { inputs, .. } = &next[0] else {
+        panic!()
+    };
+    assert_eq!(inputs.iter().next().unwrap().1.as_str(), "\"out 3\"");
+    // Not called, it does not run, and neither does what waits for it.
+    let mut run = run_of(plan(), Config::default());
+    done(&mut run, first(1));
+    drain(&mut run);
+    done(&mut run, first(2));
+    let outputs = drain(&mut run);
+    let states: Vec<_> = outcome(&outputs)
+        .steps
+        .iter()
+        .map(|step| step.state)
+        .collect();
+    assert_eq!(
+        states,
+        [
+            StepState::Done,
+            StepState::Done,
+            StepState::Skipped,
+            StepState::Skipped
+        ]
+    );
+    // Failing, it ends the message.
+    let mut run = run_of(plan(), Config::default());
+    fail(&mut run, first(1));
+    fail(&mut run, first(3));
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+// spec: SACP-3-5
+#[test]
+fn timeouts_and_cancel_end_the_run() {
+    let config = Config::default().with_step_timeout(Duration::from_secs(5));
+    let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
+    drain(&mut run);
+    run.handle_timeout(now(4));
+    assert_eq!(
+        (drain(&mut run), run.poll_timeout()),
+        (vec![], Some(now(5).mono))
+    );
+    run.handle_timeout(now(5));
+    let outputs = drain(&mut run);
+    assert!(
+        outcome(&outputs)
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("timeout of 5s")
+    );
+    let mut run = runner(r#"[["a","T",{}]]"#, config);
+    drain(&mut run);
+    run.cancel(now(1)).unwrap();
+    let outputs = drain(&mut run);
+    assert!(matches!(
+        outputs[..],
+        [Output::Cancel { .. }, Output::Ended(_)]
+    ));
+    assert_eq!(outcome(&outputs).end, End::Cancelled);
+    let Reply::Err(error) = outcome(&outputs).answer(&message("[]"), "a") else {
+        panic!()
+    };
+    assert_eq!(
+        (error.code, error.details.as_str()),
+        (Code::StepFailed, "cancelled")
+    );
+    let mut run = runner(
+        r#"[["a","T",{}]]"#,
+        Config::default().with_run_timeout(Duration::from_secs(9)),
+    );
+    drain(&mut run);
+    assert_eq!(run.poll_timeout(), Some(now(9).mono));
+    run.handle_timeout(now(9));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("the run exceeded")
+    );
+}
+
+#[test]
+fn progress_extends_the_idle_timeout_alone() {
+    let config = Config::default()
+        .with_idle_timeout(Duration::from_secs(2))
+        .with_step_timeout(Duration::from_secs(5));
+    let mut run = runner(r#"[["a","T",{}]]"#, config.clone());
+    drain(&mut run);
+    for second in [1, 2, 3] {
+        run.handle_input(now(second), Input::Progress { ticket: first(1) })
+            .unwrap();
+    }
+    run.handle_timeout(now(4));
+    assert_eq!((run.end(), run.poll_timeout()), (None, Some(now(5).mono)));
+    run.handle_timeout(now(5));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("exceeded its timeout")
+    );
+    let mut run = runner(r#"[["a","T",{}]]"#, config);
+    run.handle_timeout(now(2));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("no progress for 2s")
+    );
+}
+
+// spec: SACP-3-4
+#[test]
+fn test_mode_simulates_every_act() {
+    let inner = r#"["a","T",{"subtask":{"g":"H","plan":[["b","U",{}]]}}]"#;
+    for (top, ctx) in [("true", "false"), ("false", "true")] {
+        let text = format!(
+            r#"{{"g":"G","plan":[{inner},["c","T",{{}}]],"test_mode":{top},"ctx":{{"test_mode":{ctx}}}}}"#
+        );
+        let mut run = Runner::new(
+            &Message::decode(text.as_bytes()).unwrap(),
+            Config::default(),
+        )
+        .unwrap();
+        run.start(now(0));
+        let outputs = drain(&mut run);
+        assert!(matches!(outputs[..], [Output::Ended(_)]), "{outputs:?}");
+        let outcome = outcome(&outputs);
+        assert!(
+            outcome
+                .steps
+                .iter()
+                .all(|step| step.state == StepState::Done)
+        );
+        let simulated = r#"{"simulated":true,"verb":"c","tool":"T","inputs":1}"#;
+        assert_eq!(outcome.result.as_ref().unwrap().as_str(), simulated);
+    }
+}
+
+// spec: SACP-2-9
+#[test]
+fn a_subtask_runs_inside_its_step_or_behind_the_plan() {
+    let text = r#"{"msg_id":"m","g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}],["d","T",{}]],
+        "subtask":{"msg_id":"n","g":"I","plan":[["e","W",{}]]}}"#;
+    let request = Message::decode(text.as_bytes()).unwrap();
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    let mut order = Vec::new();
+    let outputs = loop {
+        let outputs = drain(&mut run);
+        match &outputs[..] {
+            [Output::Dispatch { ticket, act, .. }] => {
+                order.push(act.verb.clone());
+                done(&mut run, *ticket);
+            }
+            _ => break outputs,
+        }
+    };
+    assert_eq!(order, ["b", "c", "d", "e"]);
+    let answer = answer(&outputs, &request);
+    let results = answer.context.unwrap()["results"].as_str().to_owned();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["1"]["ctx"]["results"]["2"], "out 4");
+    assert_eq!(
+        (&results["1"]["reply_to"], &results["1"]["state"]),
+        (&"m".into(), &"DONE".into())
+    );
+    assert_eq!(
+        (&results["2"], &results["subtask"]["reply_to"]),
+        (&"out 2".into(), &"n".into())
+    );
+    assert_eq!(results["subtask"]["ctx"]["result"], "out 6");
+}
+
+#[test]
+fn a_failed_subtask_fails_its_step() {
+    let plan =
+        r#"[["a","T",{"subtask":{"g":"H","plan":[{"parallel":[["b","U",{}],["c","U",{}]]}]}}]]"#;
+    let retry = Rule::verb("a", vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))]);
+    let mut run = runner(plan, Config::default().with_rule(retry));
+    assert_eq!(started(&mut run), [2, 3]);
+    done(&mut run, first(2));
+    fail(&mut run, first(3));
+    let again = dispatched(&drain(&mut run));
+    assert_eq!(
+        again,
+        [
+            Ticket {
+                step: 2,
+                attempt: 2
+            },
+            Ticket {
+                step: 3,
+                attempt: 2
+            }
+        ]
+    );
+    fail(&mut run, again[0]);
+    let outputs = drain(&mut run);
+    let Reply::Err(error) = outcome(&outputs).answer(&message(plan), "a") else {
+        panic!()
+    };
+    assert_eq!(error.details, "act 1: act 1 of its subtask: no route");
+    assert_eq!(outputs[0], Output::Cancel { ticket: again[1] });
+}
+
+// spec: SACP-3-7
+#[test]
+fn a_message_that_cannot_run_is_refused() {
+    let refused = |text: &str, config| {
+        Runner::new(&Message::decode(text.as_bytes()).unwrap(), config).unwrap_err()
+    };
+    let empty = refused(r#"{"msg_id":"m","g":"G","plan":[]}"#, Config::default());
+    let reply = ubos_common::json::to_string(&empty.reply(&message("[]")));
+    assert_eq!(
+        reply,
+        r#"{"status":"REQ_CLARIFY","missing":["plan"],"details":"nothing to do","reply_to":"m"}"#
+    );
+    let inner = refused(
+        r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"H","plan":[]}}]]}"#,
+        Config::default(),
+    );
+    assert_eq!(
+        inner,
+        StartError::Empty {
+            pointer: "/plan/0/2/subtask".into()
+        }
+    );
+    let ended = refused(
+        r#"{"g":"G","plan":[["a","T",{}]],"state":"DONE"}"#,
+        Config::default(),
+    );
+    let Reply::Err(error) = ended.reply(&message("[]")) else {
+        panic!()
+    };
+    assert_eq!(error.code, Code::InvalidState);
+    let many = refused(
+        r#"{"g":"G","plan":[["a","T",{}],["b","T",{}]]}"#,
+        Config::default().with_max_steps(1),
+    );
+    assert_eq!(many, StartError::TooManySteps { seen: 2, limit: 1 });
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    let refused = |config: Config| {
+        let request = message(r#"[["a","T",{}]]"#);
+        Runner::new(&request, config).unwrap_err().to_string()
+    };
+    for (config, why) in [
+        (
+            Config::default().with_max_running(0),
+            "max_running is 0, but a run needs at least 1",
+        ),
+        (
+            Config::default().with_max_steps(0),
+            "max_steps is 0, but a run needs at least 1",
+        ),
+        (
+            Config::default().with_max_bytes(0, 1),
+            "max_output_bytes is 0, but an output needs at least 1 byte",
+        ),
+        (
+            Config::default().with_max_bytes(1, 0),
+            "max_total_bytes is 0, but an output needs at least 1 byte",
+        ),
+        (
+            Config::default().with_step_timeout(Duration::ZERO),
+            "step_timeout is 0, but a timeout must be longer than zero",
+        ),
+        (
+            Config::default().with_idle_timeout(Duration::ZERO),
+            "idle_timeout is 0, but a timeout must be longer than zero",
+        ),
+        (
+            Config::default().with_run_timeout(Duration::ZERO),
+            "run_timeout is 0, but a timeout must be longer than zero",
+        ),
+    ] {
+        assert_eq!(refused(config), why);
+    }
+}
+
+#[test]
+fn a_refused_input_changes_nothing() {
+    let mut run = Runner::new(
+        &message(r#"[["a","T",{}],["b","T",{}]]"#),
+        Config::default(),
+    )
+    .unwrap();
+    assert_eq!(
+        run.cancel(now(0)),
+        Err(RunnerError::NotRunning { started: false })
+    );
+    run.start(now(0));
+    drain(&mut run);
+    for step in [0, 2, 3, usize::MAX] {
+        let input = Input::Failed {
+            ticket: first(step),
+            cause: Cause::tool(""),
+        };
+        assert_eq!(
+            run.handle_input(now(1), input),
+            Err(RunnerError::NotDispatched {
+                ticket: first(step)
+            })
+        );
+    }
+    assert_eq!(drain(&mut run), []);
+    done(&mut run, first(1));
+    let again = Input::Progress { ticket: first(1) };
+    assert_eq!(
+        run.handle_input(now(1), again),
+        Err(RunnerError::NotDispatched { ticket: first(1) })
+    );
+    run.cancel(now(1)).unwrap();
+    assert_eq!(
+        run.pause(now(1)),
+        Err(RunnerError::NotRunning { started: true })
+    );
+}
+
+#[test]
+fn max_running_limits_running_steps() {
+    let acts: Vec<String> = (0..10).map(|n| format!("[\"v{n}\",\"T\",{{}}]")).collect();
+    let plan = format!("[{{\"parallel\":[{}]}}]", acts.join(","));
+    let mut run = runner(&plan, Config::default().with_max_running(3));
+    let mut seen = dispatched(&drain(&mut run));
+    assert_eq!(seen.len(), 3);
+    while let Some(ticket) = seen.pop() {
+        done(&mut run, ticket);
+        seen.extend(dispatched(&drain(&mut run)));
+        assert!(seen.len() <= 3);
+    }
+    assert_eq!(run.state(), State::Done);
+}
+
+#[test]
+fn an_output_over_its_limit_fails_the_step() {
+    let plan = r#"[["a","T",{}],["b","T",{}]]"#;
+    let mut run = runner(plan, Config::default().with_max_bytes(4, 99));
+    done(&mut run, first(1));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("more than 4 bytes")
+    );
+    let mut run = runner(plan, Config::default().with_max_bytes(9, 9));
+    done(&mut run, first(1));
+    done(&mut run, first(2));
+    assert!(
+        outcome(&drain(&mut run))
+            .failure
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("of the run have more than 9 bytes")
+    );
+}
+
+#[test]
+fn a_paused_run_starts_nothing() {
+    let mut run = runner(r#"[["a","T",{}],["b","T",{}]]"#, Config::default());
+    drain(&mut run);
+    run.pause(now(1)).unwrap();
+    assert_eq!(drain(&mut run), []);
+    done(&mut run, first(1));
+    assert_eq!(drain(&mut run), [Output::Paused]);
+    assert!(run.is_paused());
+    run.resume(now(2)).unwrap();
+    assert_eq!(started(&mut run), [2]);
+}
+
+#[test]
+fn step_events_report_every_change() {
+    let mut run = runner(
+        r#"[["a","T",{}]]"#,
+        Config::default().with_step_events(true),
+    );
+    done(&mut run, first(1));
+    let told = drain(&mut run);
+    let states: Vec<_> = told
+        .iter()
+        .filter_map(|output| match output {
+            Output::Step { step: 1, state } => Some(*state),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(states, [StepState::Running, StepState::Done]);
+}
+
+#[test]
+fn ten_thousand_steps_in_two_groups_run() {
+    let acts = vec![r#"["v","T",{}]"#; 5000].join(",");
+    let plan = format!("[{{\"parallel\":[{acts}]}},{{\"parallel\":[{acts}]}}]");
+    let mut request = message(&plan);
+    request.test_mode = Some(true);
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    run.start(now(0));
+    assert_eq!(outcome(&drain(&mut run)).end, End::Done);
+}

@@ -1,0 +1,144 @@
+//! Events of the machines have numbers and sizes, and nothing of a payload.
+
+use core::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use sacp::role::orchestrator::{Input, Orchestrator, OrchestratorConfig, Output};
+use sacp::runner::{self, Cause, Config, Recovery, Rule, Runner};
+use sacp::{Act, Message};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use ubos_common::id::IdSource;
+use ubos_common::json::RawBuf;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+use crate::registry::{agent, tool, verb};
+
+/// Stands in every payload.
+const CANARY: &str = "canary-5d1f";
+
+/// Keeps every field of every event as a line.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Lines {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.lock().unwrap().push(format!("{field}={value:?}"));
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "sacp"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+fn now() -> Now {
+    Now::new(Mono::ZERO, Timestamp::EPOCH)
+}
+
+fn message() -> Message {
+    let text = format!(
+        r#"{{"msg_id":"{CANARY}","g":"{CANARY}","ctx":{{"{CANARY}":"{CANARY}"}},
+            "plan":[["get","ONE",{{"{CANARY}":"{CANARY}"}}],["get","ONE",{{}}]]}}"#
+    );
+    Message::decode(text.as_bytes()).unwrap()
+}
+
+fn canary() -> RawBuf {
+    RawBuf::from_serialize(&CANARY).unwrap()
+}
+
+fn run_plan() {
+    let other = Recovery::OtherAct(Act::new("guess", "ONE"));
+    let rule = Rule::any(vec![other, Recovery::Skip(canary())]);
+    let config = Config::default().with_rule(rule);
+    let mut runner = Runner::new(&message(), config).unwrap();
+    runner.start(now());
+    while let Some(output) = runner.poll_output() {
+        let runner::Output::Dispatch { ticket, .. } = output else {
+            continue;
+        };
+        let input = match ticket.step {
+            1 => runner::Input::Failed {
+                ticket,
+                cause: Cause::tool(CANARY),
+            },
+            _ => runner::Input::Succeeded {
+                ticket,
+                output: canary(),
+            },
+        };
+        runner.handle_input(now(), input).unwrap();
+    }
+    assert!(runner.is_closed());
+}
+
+fn orchestrate() {
+    let mut registry = sacp::registry::MemoryRegistry::default();
+    use sacp::registry::Registry as _;
+    registry.add_verb(verb("get", &[])).unwrap();
+    registry.add_tool(tool("ONE", &["get"])).unwrap();
+    registry
+        .add_agent(agent(CANARY, "get", "ONE", None))
+        .unwrap();
+    let config = OrchestratorConfig::default();
+    let ids = IdSource::seeded(1);
+    let mut orchestrator = Orchestrator::new(now(), message(), registry, config, ids).unwrap();
+    while let Some(output) = orchestrator.poll_output() {
+        let Output::Delegate(delegation) = output else {
+            continue;
+        };
+        let text = format!(r#"{{"g":"G","plan":[],"ctx":{{"result":"{CANARY}"}},"state":"DONE"}}"#);
+        let input = Input::Answered {
+            ticket: delegation.ticket,
+            bytes: text.into_bytes(),
+        };
+        orchestrator.handle_input(now(), input).unwrap();
+    }
+    assert!(orchestrator.is_closed());
+}
+
+#[test]
+fn events_have_nothing_of_a_payload() {
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), || {
+        run_plan();
+        orchestrate();
+    });
+    let seen = lines.0.lock().unwrap().join("\n");
+    for wanted in [
+        "message=run started",
+        "message=attempt dispatched",
+        "message=attempt failed",
+        "message=attempt succeeded",
+        "message=step changed",
+        "message=recovery considered",
+        "message=run ended",
+        "message=act delegated",
+        "message=answer received",
+        "message=message answered",
+        "steps=2",
+        "end=Done",
+    ] {
+        assert!(seen.contains(wanted), "{wanted} in {seen}");
+    }
+    assert!(!seen.contains(CANARY), "{seen}");
+}

@@ -1,0 +1,74 @@
+//! The agent's settings and limits.
+
+use std::time::Duration;
+
+use crate::{
+    config::{ConfigError, config},
+    wire::Capability,
+};
+
+config! {
+    /// How a [`FleetAgent`](super::FleetAgent) works.
+    ///
+    /// [`FleetAgent::new`](super::FleetAgent::new) checks the values.
+    Config {
+        /// Sets how many sessions the agent runs at the same time, accepted ones included: 16 by default. Beyond it
+        /// proposals are refused; with 0 all are.
+        with_max_sessions: max_sessions: usize = 16,
+        /// Sets the first pause before the agent connects again: 1 s by default, doubled each time.
+        with_first_retry: first_retry: Duration = Duration::from_secs(1),
+        /// Sets the longest pause before the agent connects again: 60 s by default, and no shorter than the first.
+        with_longest_retry: longest_retry: Duration = Duration::from_secs(60),
+        /// Sets whether pauses are drawn from their upper half, so that the agents of a fleet do not come back at the
+        /// same moment. Off by default.
+        with_jitter: jitter: bool = false,
+        /// Sets whether a control stream that ended is opened again with the same client id, for hubs that keep it for
+        /// a while. Accepted sessions are kept over the pause. The agent registers again with a hub that does not know
+        /// the id any more. Off by default.
+        with_resume: resume: bool = false,
+        /// Sets how long `Register` may take: 10 s by default.
+        with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
+        /// Sets how long an accepted session waits for `SessionReady`: 5 minutes by default.
+        with_ready_timeout: ready_timeout: Duration = Duration::from_secs(300),
+        /// Sets how long an opened session waits for its job: 30 s by default.
+        with_init_timeout: init_timeout: Duration = Duration::from_secs(30),
+        /// Sets how long a call is kept after the half-close: 5 s by default.
+        with_linger: linger: Duration = Duration::from_secs(5),
+        /// Sets the bytes of one message: 64 MiB by default. Larger reports are refused.
+        with_max_message_bytes: max_message_bytes: usize = 64 << 20,
+    }
+    also {
+        name: String = String::new(),
+        capabilities: Vec<Capability> = Vec::new(),
+    }
+}
+
+impl Config {
+    /// Sets the display name: empty by default.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Adds what the agent can do.
+    #[must_use]
+    pub fn with_capabilities(mut self, added: impl IntoIterator<Item = Capability>) -> Self {
+        self.capabilities.extend(added);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        for (field, time) in [
+            ("first_retry", self.first_retry),
+            ("register_timeout", self.register_timeout),
+            ("ready_timeout", self.ready_timeout),
+            ("init_timeout", self.init_timeout),
+            ("linger", self.linger),
+        ] {
+            ConfigError::not_zero(field, time)?;
+        }
+        ConfigError::no_shorter("longest_retry", self.longest_retry, self.first_retry)?;
+        ConfigError::at_least("max_message_bytes", self.max_message_bytes, 1)
+    }
+}

@@ -1,0 +1,138 @@
+//! What a durable hub stores, and when it tells.
+
+use super::*;
+
+fn durable() -> Rig {
+    Rig::with(Config::default().with_durable(true))
+}
+
+fn stored(rig: &mut Rig, job: JobId) {
+    rig.hub.stored(rig.now, job, Ok(())).unwrap();
+    rig.drain();
+}
+
+// spec: HUB-6-1
+#[test]
+fn a_job_is_offered_once_it_is_stored_and_its_end_told_once_that_is() {
+    let mut rig = durable();
+    let (_, listen) = rig.agent();
+    rig.take();
+    let job = rig.submit();
+    assert_eq!(words(rig.take()), ["store job"]);
+    stored(&mut rig, job);
+    assert_eq!(words(rig.said.clone()), ["stored", "offered", "propose"]);
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    let stream = rig.open(Rpc::Execute, Some(&session));
+    rig.take();
+    rig.result(stream, State::Completed);
+    assert_eq!(words(rig.take()), ["store Completed"]);
+    assert_eq!(
+        rig.hub.cancel(rig.now, job),
+        Err(CommandError::UnknownJob),
+        "it has ended"
+    );
+    stored(&mut rig, job);
+    assert_eq!(words(rig.take()), ["ended Completed r with data"]);
+    assert_eq!(
+        rig.hub.stored(rig.now, job, Ok(())),
+        Err(CommandError::NotStoring)
+    );
+}
+
+// spec: HUB-6-1
+#[test]
+fn what_cannot_be_stored_is_said() {
+    let mut rig = durable();
+    let job = rig.submit();
+    rig.take();
+    let full = || Err("disk full".to_owned());
+    rig.hub.stored(rig.now, job, full()).unwrap();
+    let said = rig.take();
+    assert!(
+        matches!(&said[..], [Output::Event(Event::Job { event: JobEvent::Ended(outcome), .. })]
+        if outcome.verdict == Verdict::Failed && outcome.store_error.is_some())
+    );
+    let job = rig.submit();
+    stored(&mut rig, job);
+    rig.hub.cancel(rig.now, job).unwrap();
+    rig.take();
+    rig.hub.stored(rig.now, job, full()).unwrap();
+    let said = rig.take();
+    assert!(
+        matches!(&said[..], [Output::Event(Event::Job { event: JobEvent::Ended(outcome), .. })]
+        if outcome.verdict == Verdict::Cancelled && outcome.store_error.is_some())
+    );
+}
+
+// spec: HUB-6-1
+#[test]
+fn a_job_cancelled_while_it_is_stored_ends_after_both_records() {
+    let mut rig = durable();
+    let job = rig.submit();
+    rig.hub.cancel(rig.now, job).unwrap();
+    assert_eq!(words(rig.take()), ["store job", "store Cancelled"]);
+    stored(&mut rig, job);
+    assert_eq!(rig.take(), []);
+    stored(&mut rig, job);
+    assert_eq!(ended(&mut rig), ["ended Cancelled cancelled by the caller"]);
+    assert_eq!(rig.hub.job_count(), 0);
+}
+
+// spec: HUB-6-1, HUB-5-3
+#[test]
+fn a_durable_hub_keeps_what_it_does_not_end() {
+    let mut rig = durable();
+    let (_, listen) = rig.agent();
+    let runs = rig.submit();
+    stored(&mut rig, runs);
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    rig.open(Rpc::Execute, Some(&session));
+    let waits = Job::test("other", vec![]);
+    let waits = rig.hub.submit(rig.now, waits).unwrap();
+    stored(&mut rig, waits);
+    let new = rig.submit();
+    rig.take();
+    rig.hub.shutdown(rig.now, Duration::from_secs(1));
+    assert_eq!(words(rig.take()), ["ended Kept the hub is shutting down"]);
+    rig.seconds(1);
+    let kept = "ended Kept the hub is shutting down";
+    assert_eq!(
+        words(rig.take()),
+        [kept, "end Unavailable the hub is shutting down"],
+        "it waits for the store"
+    );
+    stored(&mut rig, new);
+    assert_eq!(
+        words(rig.take()),
+        [
+            "stored",
+            kept,
+            "end Unavailable the hub is shutting down",
+            "closed"
+        ]
+    );
+}
+
+// spec: HUB-6-1
+#[test]
+fn a_restored_job_runs_under_its_old_id_and_its_end_is_stored() {
+    let mut rig = durable();
+    let id = rig.submit();
+    let mut next = durable();
+    let job = Job::test("t", vec![]).only_by("gone".into());
+    next.hub.restore(next.now, id, job.clone()).unwrap();
+    assert_eq!(
+        next.hub.restore(next.now, id, job),
+        Err(CommandError::DuplicateJob)
+    );
+    next.agent();
+    assert_eq!(
+        next.proposals().len(),
+        1,
+        "the agent that it was for is no more"
+    );
+    next.hub.cancel(next.now, id).unwrap();
+    assert_eq!(words(next.take()), ["store Cancelled"]);
+}

@@ -1,0 +1,211 @@
+//! Pausing, draining, limits of time, and news and messages that nobody takes.
+
+use super::*;
+
+#[test]
+fn a_paused_hub_takes_everything_and_offers_nothing() {
+    let mut rig = Rig::new();
+    let (_, _, _, stream) = rig.running();
+    rig.hub.pause();
+    rig.agent();
+    let low = rig.submit();
+    let high = Job::test("t", vec![]).priority(1);
+    let high = rig.hub.submit(rig.now, high).unwrap();
+    rig.take();
+    assert_eq!(rig.hub.view().phase(), Phase::Paused);
+    rig.result(stream, State::Completed);
+    assert_eq!(words(rig.take()), ["ended Completed r with data"]);
+    rig.hub.resume(rig.now);
+    let offered: Vec<_> = rig
+        .take()
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Event(Event::Job { job, .. }) => Some(job),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(offered, [high, low]);
+}
+
+#[test]
+fn a_drained_agent_goes_when_it_is_done() {
+    let mut rig = Rig::new();
+    let (_, _, _, stream) = rig.running();
+    let id = rig.hub.agents().next().unwrap().client_id;
+    rig.hub.drain_agent(rig.now, &id).unwrap();
+    rig.submit();
+    assert_eq!(rig.proposals(), []);
+    let info = rig.hub.view().agent(&id).unwrap();
+    assert!(info.is_draining && info.is_available);
+    rig.result(stream, State::Completed);
+    assert_eq!(
+        words(rig.take()),
+        [
+            "ended Completed r with data",
+            "gone",
+            "end Unavailable the agent was drained"
+        ]
+    );
+    assert_eq!(
+        rig.hub.drain_agent(rig.now, &id),
+        Err(CommandError::UnknownAgent)
+    );
+}
+
+#[test]
+fn a_paused_agent_is_passed_over_until_it_is_resumed() {
+    let mut rig = Rig::new();
+    let (id, listen) = rig.agent();
+    let id = ClientId::from(id);
+    rig.hub.pause_agent(rig.now, &id).unwrap();
+    rig.submit();
+    assert_eq!(rig.proposals(), []);
+    rig.hub.resume_agent(rig.now, &id).unwrap();
+    assert_eq!(rig.proposals()[0].0, listen);
+    for unknown in [
+        rig.hub.pause_agent(rig.now, &"x".into()),
+        rig.hub.resume_agent(rig.now, &"x".into()),
+    ] {
+        assert_eq!(unknown, Err(CommandError::UnknownAgent));
+    }
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_stopped_wherever_it_is() {
+    let limit = Duration::from_secs(10);
+    let mut rig = Rig::new();
+    let job = || Job::test("t", vec![]).end_within(limit);
+    rig.hub.submit(rig.now, job()).unwrap();
+    rig.seconds(10);
+    assert_eq!(ended(&mut rig), ["ended TimedOut the job took too long"]);
+    let (_, listen) = rig.agent();
+    rig.hub.submit(rig.now, job()).unwrap();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.seconds(9);
+    rig.answer(listen, &session, true);
+    rig.open(Rpc::Execute, Some(&session));
+    rig.take();
+    rig.seconds(1);
+    assert_eq!(
+        words(rig.take()),
+        [
+            "ended TimedOut the job took too long",
+            "end Cancelled the job took too long"
+        ]
+    );
+}
+
+#[test]
+fn a_hub_may_refuse_what_nobody_can_do() {
+    let mut rig = Rig::with(Config::default().with_fail_fast(true));
+    let job = || Job::test("t", vec![]);
+    let refused = rig.hub.submit(rig.now, job()).unwrap_err();
+    assert!(matches!(refused, CommandError::NoCapableAgent { .. }));
+    rig.register(vec![Skill::test("t").into()]);
+    assert!(
+        rig.hub.submit(rig.now, job()).is_ok(),
+        "it may listen later"
+    );
+}
+
+// spec: HUB-4-4
+#[test]
+fn a_reader_that_stops_stops_its_own_stream() {
+    let config = Config::default()
+        .with_max_unread_events(8)
+        .with_stall_limit(Duration::from_secs(60));
+    let mut rig = Rig::with(config);
+    let (_, job, _, stream) = rig.running();
+    let unread = |rig: &Rig| rig.hub.view().job(job).unwrap().unread_events;
+    let line = || test_response::Event::Telemetry(Telemetry::default());
+    while unread(&rig) < 7 {
+        rig.say(stream, line());
+    }
+    assert!(!words(rig.take()).contains(&"pause".to_owned()));
+    rig.say(stream, line());
+    assert_eq!(words(rig.take()), ["pause", "telemetry "]);
+    rig.seconds(600);
+    assert_eq!(
+        rig.take(),
+        [],
+        "nobody listens to it, so it does not stand still"
+    );
+    rig.hub.events_read(rig.now, job, 3, 0);
+    assert_eq!(rig.take(), [], "not before half of it is taken");
+    rig.hub.events_read(rig.now, job, 1, 0);
+    assert_eq!(words(rig.take()), ["resume"]);
+    (0..4).for_each(|_| rig.say(stream, line()));
+    assert!(words(rig.take()).contains(&"pause".to_owned()));
+    rig.hub.mute(rig.now, job).unwrap();
+    assert_eq!(words(rig.take()), ["resume"]);
+    (0..20).for_each(|_| rig.say(stream, line()));
+    assert!(words(rig.take()).iter().all(|word| word == "telemetry "));
+    rig.seconds(60);
+    assert!(words(rig.take())[0].starts_with("ended Failed the session stood still"));
+}
+
+// spec: HUB-4-4
+#[test]
+fn bytes_are_counted_too_and_an_end_is_read_to() {
+    let mut rig = Rig::with(Config::default().with_max_unread_bytes(1000));
+    let (_, _, _, stream) = rig.running();
+    let line = Telemetry::new(uap_hub_proto::wire::Severity::Info, "x".repeat(1000));
+    rig.say(stream, test_response::Event::Telemetry(line));
+    assert_eq!(words(rig.take())[0], "pause");
+    rig.result(stream, State::Completed);
+    let said = words(rig.take());
+    assert_eq!(
+        said,
+        ["resume", "ended Completed r with data"],
+        "so that the agent's half-close is seen"
+    );
+}
+
+// spec: HUB-4-4
+#[test]
+fn an_agent_that_does_not_read_is_let_go_at_the_bound() {
+    let config = Config::default()
+        .with_max_unsent(2)
+        .with_max_sessions_per_agent(9);
+    let mut rig = Rig::with(config);
+    let (_, listen) = rig.agent();
+    let tell = |rig: &mut Rig, input| {
+        rig.hub.handle_input(rig.now, input).unwrap();
+        rig.drain();
+    };
+    tell(&mut rig, Input::Blocked { stream: listen });
+    rig.submit();
+    rig.submit();
+    assert_eq!(words(rig.take()), ["available", "offered", "offered"]);
+    tell(&mut rig, Input::Writable { stream: listen });
+    assert_eq!(words(rig.take()), ["propose", "propose"], "in order");
+    tell(&mut rig, Input::Blocked { stream: listen });
+    rig.submit();
+    rig.submit();
+    rig.take();
+    rig.submit();
+    let said = words(rig.take());
+    assert_eq!(said[..3], ["offered", "audit SlowReader", "gone"]);
+    assert_eq!(
+        said.last().unwrap(),
+        "end ResourceExhausted the agent does not read"
+    );
+    assert_eq!(rig.hub.view().counts().waiting_jobs, 5, "none is lost");
+}
+
+// spec: HUB-5-3, HUB-5-1
+#[test]
+fn a_hub_that_is_shut_down_has_nobody_available() {
+    let mut rig = Rig::new();
+    rig.running();
+    rig.hub.shutdown(rig.now, Duration::from_secs(1));
+    assert_eq!(rig.hub.available_count(), 1, "as long as Listen is open");
+    rig.seconds(1);
+    assert!(rig.hub.is_closed());
+    assert!(
+        rig.hub
+            .agents()
+            .all(|agent| !agent.is_available && agent.load == 0)
+    );
+    assert_eq!(rig.hub.view().counts().available_agents, 0);
+}

@@ -1,0 +1,422 @@
+//! Who is offered what, and what answers do.
+
+use super::*;
+
+// spec: HUB-3-1, HUB-4-9, HUB-4-1
+#[test]
+fn a_job_is_proposed_made_ready_and_sent() {
+    for prepare in [false, true] {
+        let mut rig = Rig::with(Config::default().with_prepare(prepare));
+        let (_, listen) = rig.agent();
+        rig.take();
+        let payloads: Vec<_> = (0..9)
+            .map(|n| Payload::file("p", format!("{n}"), "x/y", vec![n; 3]))
+            .collect();
+        rig.hub
+            .submit(rig.now, Job::test("t", payloads.clone()))
+            .unwrap();
+        let said = rig.take();
+        let Some(Output::Send {
+            message: Outbound::Listen(message),
+            ..
+        }) = said.last()
+        else {
+            panic!("{said:?}")
+        };
+        let Some(listen_response::Event::SessionProposal(proposal)) = &message.event else {
+            panic!("{said:?}")
+        };
+        let Some(session_proposal::Details::Test(details)) = &proposal.details else {
+            panic!("{said:?}")
+        };
+        assert_eq!(details.r#type, "t");
+        let session = SessionId::from(proposal.session_id.as_str());
+        let uuid = session.as_str().strip_prefix("JOB-").unwrap();
+        assert!(ubos_common::id::parse_hyphenated(uuid).is_ok());
+        rig.answer(listen, session.as_str(), true);
+        if prepare {
+            assert_eq!(words(rig.take()), ["accepted", "prepare"]);
+            rig.open(Rpc::Execute, Some(session.as_str()));
+            assert!(
+                words(rig.take())[0].starts_with("end FailedPrecondition"),
+                "not before it is prepared"
+            );
+            rig.hub.prepared(rig.now, &session, Ok(())).unwrap();
+            assert_eq!(
+                rig.hub.prepared(rig.now, &session, Ok(())),
+                Err(CommandError::NotPreparing)
+            );
+        }
+        let mut said = words(rig.take());
+        if !prepare {
+            assert_eq!(said.remove(0), "accepted");
+        }
+        assert_eq!(said, ["told ready", "ready"]);
+        rig.answer(listen, session.as_str(), true);
+        assert_eq!(
+            words(rig.take()),
+            ["audit StrayAcceptance"],
+            "ready is said once"
+        );
+        rig.open(Rpc::Execute, Some(session.as_str()));
+        let said = rig.take();
+        let init = uap_hub_proto::wire::TestInit {
+            test_type: "t".into(),
+            payloads,
+        };
+        assert!(
+            matches!(&said[1], Output::Send { message: Outbound::Test(sent), .. } if *sent == init),
+            "{said:?}"
+        );
+        assert_eq!(said.len(), 2);
+    }
+}
+
+// spec: HUB-3-1
+#[test]
+fn a_translation_has_its_own_prefix_and_details() {
+    let mut rig = Rig::new();
+    let id = rig.register(vec![Skill::translation("f").into()]);
+    let listen = rig.open(Rpc::Listen, Some(&id));
+    rig.take();
+    rig.hub
+        .submit(rig.now, Job::translation("f", vec![]))
+        .unwrap();
+    let (_, session) = rig.proposals().pop().unwrap();
+    assert!(session.starts_with("TRN-"));
+    rig.answer(listen, &session, true);
+    let stream = rig.open(Rpc::Translate, Some(&session));
+    assert_eq!(
+        words(rig.take()),
+        ["accepted", "told ready", "ready", "started", "init f"]
+    );
+    let event = Some(translation_response::Event::Result(
+        TranslationResult::completed(vec![Payload::new("made")]),
+    ));
+    rig.message(
+        stream,
+        Inbound::Translation(TranslationResponse {
+            timestamp: None,
+            event,
+        }),
+    );
+    let said = rig.take();
+    let Some(Output::Event(Event::Job {
+        event: JobEvent::Ended(outcome),
+        ..
+    })) = said.first()
+    else {
+        panic!("{said:?}")
+    };
+    let Some(JobResult::Translation(result)) = &outcome.result else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        (outcome.verdict, result.payloads.len()),
+        (Verdict::Completed, 1)
+    );
+}
+
+// spec: HUB-3-2
+#[test]
+fn only_a_capable_listening_agent_is_asked() {
+    let mut rig = Rig::new();
+    let requirement = PayloadRequirement {
+        r#type: "need".into(),
+        is_required: true,
+        ..PayloadRequirement::default()
+    };
+    let strict = TestCapability {
+        r#type: "t".into(),
+        payloads: vec![requirement],
+    };
+    let strict = rig.register(vec![Capability {
+        format: Some(Format::Test(strict)),
+    }]);
+    rig.open(Rpc::Listen, Some(&strict));
+    let other = rig.register(vec![
+        Skill::translation("t").into(),
+        Skill::test("T").into(),
+    ]);
+    rig.open(Rpc::Listen, Some(&other));
+    let deaf = rig.register(vec![Skill::test("t").into()]);
+    rig.submit();
+    assert_eq!(rig.proposals(), []);
+    let stream = rig.open(Rpc::Listen, Some(&deaf));
+    assert_eq!(rig.proposals()[0].0, stream, "without waiting for ready");
+    let job = Job::test("t", vec![Payload::new("need"), Payload::new("whatever")]);
+    rig.hub.submit(rig.now, job).unwrap();
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "the strict one is free and is asked"
+    );
+}
+
+// spec: HUB-3-3, HUB-3-4, HUB-3-1
+#[test]
+fn an_unanswered_proposal_goes_elsewhere_under_a_new_name() {
+    let mut rig = Rig::new();
+    let (_, one) = rig.agent();
+    let (_, two) = rig.agent();
+    rig.submit();
+    let (first, old) = rig.proposals().pop().unwrap();
+    rig.pass(Duration::from_millis(29_999));
+    assert_eq!(rig.proposals(), []);
+    rig.pass(Duration::from_millis(1));
+    let (second, new) = rig.proposals().pop().unwrap();
+    assert!(first == one && second == two && old != new);
+    for (stream, session, kind) in [
+        (one, old.as_str(), "audit StrayAcceptance"),
+        (one, new.as_str(), "audit ForeignAcceptance"),
+        (one, "JOB-unknown", "audit StrayAcceptance"),
+    ] {
+        rig.answer(stream, session, true);
+        assert_eq!(words(rig.take()), [kind]);
+    }
+    rig.answer(two, &new, true);
+    rig.answer(two, &new, true);
+    assert_eq!(
+        words(rig.take()),
+        ["accepted", "told ready", "ready", "audit StrayAcceptance"]
+    );
+}
+
+// spec: HUB-3-1, HUB-3-6
+#[test]
+fn a_refused_job_returns_to_the_same_agent_only_after_all_others() {
+    let mut rig = Rig::new();
+    let (_, one) = rig.agent();
+    let (_, two) = rig.agent();
+    rig.submit();
+    let (first, session) = rig.proposals().pop().unwrap();
+    rig.answer(first, &session, false);
+    assert!(words(rig.said.clone()).contains(&"declined no wish".to_owned()));
+    let (second, session) = rig.proposals().pop().unwrap();
+    assert!(first == one && second == two);
+    rig.answer(second, &session, false);
+    assert_eq!(rig.proposals(), [], "no hot loop");
+    rig.seconds(1);
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(one, &session, false);
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(two, &session, false);
+    rig.seconds(1);
+    assert_eq!(rig.proposals(), [], "the pause doubles");
+    rig.seconds(1);
+    assert_eq!(rig.proposals().len(), 1);
+}
+
+// spec: HUB-3-6
+#[test]
+fn a_job_that_nobody_takes_ends_with_the_reason() {
+    let mut rig = Rig::new();
+    let job = |name| Job::test(name, vec![]).wait_at_most(Duration::from_secs(10));
+    rig.hub.submit(rig.now, job("t")).unwrap();
+    rig.seconds(9);
+    assert_eq!(ended(&mut rig), Vec::<String>::new());
+    rig.seconds(1);
+    assert_eq!(
+        ended(&mut rig),
+        ["ended Unplaced no agent offers test type \"t\""]
+    );
+    let (id, listen) = rig.agent();
+    rig.hub.submit(rig.now, job("t")).unwrap();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, false);
+    rig.seconds(10);
+    assert_eq!(
+        ended(&mut rig),
+        ["ended Unplaced no agent took the job in time; the last one asked said: no wish"]
+    );
+    rig.hub
+        .submit(rig.now, job("t").only_by(id.as_str().into()))
+        .unwrap();
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, false);
+    assert_eq!(ended(&mut rig), ["ended Refused no wish"]);
+    let incapable = job("other").only_by(id.as_str().into());
+    assert_eq!(
+        rig.hub.submit(rig.now, incapable),
+        Err(CommandError::IncapableAgent)
+    );
+    assert_eq!(
+        rig.hub.submit(rig.now, job("t").only_by("x".into())),
+        Err(CommandError::UnknownAgent)
+    );
+    assert_eq!(rig.hub.job_count(), 0);
+}
+
+// spec: HUB-3-6, HUB-4-5
+#[test]
+fn load_spreads_and_stops_at_the_agents_bound() {
+    let mut rig = Rig::with(Config::default().with_max_sessions_per_agent(2));
+    let (_, one) = rig.agent();
+    rig.seconds(1);
+    let (_, two) = rig.agent();
+    for _ in 0..5 {
+        rig.submit();
+    }
+    let asked = rig.proposals();
+    let order: Vec<_> = asked.iter().map(|(stream, _)| *stream).collect();
+    assert_eq!(order, [one, two, one, two]);
+    rig.answer(one, &asked[0].1, true);
+    let stream = rig.open(Rpc::Execute, Some(&asked[0].1));
+    rig.take();
+    rig.result(stream, State::Completed);
+    assert_eq!(
+        rig.proposals()[0].0,
+        one,
+        "the fifth takes the place that got free"
+    );
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_agent_that_gets_free_is_asked_again_at_once() {
+    let mut rig = Rig::new();
+    let (listen, _, _, stream) = rig.running();
+    rig.submit();
+    rig.submit();
+    for (_, session) in rig.proposals() {
+        rig.answer(listen, &session, false);
+    }
+    assert_eq!(rig.proposals(), [], "both rest");
+    rig.result(stream, State::Completed);
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "one place got free, one job is asked for"
+    );
+    rig.seconds(1);
+    assert_eq!(rig.proposals().len(), 1, "the other after its pause");
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_accepted_job_waits_no_more() {
+    let mut rig = Rig::new();
+    let (_, job, _, _) = rig.running();
+    rig.seconds(3600);
+    assert_eq!(ended(&mut rig), Vec::<String>::new());
+    assert!(rig.hub.cancel(rig.now, job).is_ok());
+}
+
+/// An agent that takes one session at a time, whatever the hub would give it; how often it refused and the
+/// streams of what it accepted.
+fn refuse_all_but_one(rig: &mut Rig, running: &mut Option<StreamId>) -> usize {
+    let mut refusals = 0;
+    loop {
+        let proposals = rig.proposals();
+        if proposals.is_empty() {
+            return refusals;
+        }
+        for (listen, session) in proposals {
+            let accepts = running.is_none();
+            rig.answer(listen, &session, accepts);
+            refusals += usize::from(!accepts);
+            if accepts {
+                *running = Some(rig.open(Rpc::Execute, Some(&session)));
+            }
+        }
+    }
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_agent_below_its_bound_is_not_stormed_with_what_it_refuses() {
+    const JOBS: usize = 200;
+    let mut rig = Rig::new();
+    rig.agent();
+    for _ in 0..JOBS {
+        rig.submit();
+    }
+    let mut running = None;
+    let first = refuse_all_but_one(&mut rig, &mut running);
+    assert!(first <= 15, "{first} of what was on its way");
+    let mut refusals = 0;
+    for _ in 0..10 {
+        rig.seconds(1);
+        refusals += refuse_all_but_one(&mut rig, &mut running);
+    }
+    assert!(refusals <= 10, "{refusals} in ten pauses");
+    for n in 0..JOBS {
+        let stream = running.take().unwrap_or_else(|| panic!("after job {n}"));
+        rig.result(stream, State::Completed);
+        assert_eq!(refuse_all_but_one(&mut rig, &mut running), 0);
+    }
+    assert_eq!((running, rig.hub.job_count()), (None, 0), "none is lost");
+}
+
+// spec: HUB-3-6
+#[test]
+fn an_agent_that_refused_gets_back_to_its_bound() {
+    let mut rig = Rig::with(Config::default().with_max_sessions_per_agent(4));
+    let (_, listen) = rig.agent();
+    let submit = |rig: &mut Rig| (0..4).map(|_| rig.submit()).count();
+    submit(&mut rig);
+    let offers = rig.proposals();
+    rig.answer(listen, &offers[0].1, false);
+    offers[1..]
+        .iter()
+        .for_each(|(_, id)| rig.answer(listen, id, true));
+    assert_eq!(rig.proposals(), []);
+    let taken = rig.hub.view().jobs().find(|job| job.agent.is_some());
+    let taken = taken.unwrap().id;
+    rig.hub.cancel(rig.now, taken).unwrap();
+    rig.drain();
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "it has room for the three that it took"
+    );
+    submit(&mut rig);
+    assert_eq!(rig.proposals(), [], "and not for more");
+    rig.seconds(1);
+    assert_eq!(
+        rig.proposals().len(),
+        1,
+        "until it was left alone for a while"
+    );
+    assert_eq!(rig.hub.agents().next().unwrap().load, 4);
+}
+
+// spec: HUB-3-6
+#[test]
+fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
+    for goes in ["leaves", "breaks", "is paused", "is drained"] {
+        let grace = Duration::from_secs(3600);
+        let mut rig = Rig::with(
+            Config::default()
+                .with_max_sessions_per_agent(1)
+                .with_resume_grace(grace),
+        );
+        let (_, one) = rig.agent();
+        rig.seconds(1);
+        let (busy, two) = rig.agent();
+        let busy = ClientId::from(busy.as_str());
+        rig.hub
+            .submit(rig.now, Job::test("t", vec![]).only_by(busy.clone()))
+            .unwrap();
+        let (_, session) = rig.proposals().pop().unwrap();
+        rig.answer(two, &session, true);
+        rig.open(Rpc::Execute, Some(&session));
+        rig.submit();
+        let (listen, session) = rig.proposals().pop().unwrap();
+        assert_eq!(listen, one);
+        rig.answer(one, &session, false);
+        rig.seconds(100);
+        assert_eq!(rig.proposals(), [], "the other has not refused");
+        match goes {
+            "leaves" => rig.half_close(two),
+            "breaks" => rig.reset(two),
+            "is paused" => rig.hub.pause_agent(rig.now, &busy).unwrap(),
+            _ => rig.hub.drain_agent(rig.now, &busy).unwrap(),
+        }
+        rig.seconds(1);
+        rig.seconds(1);
+        let asked = rig.proposals();
+        assert_eq!(asked.len(), 1, "the other {goes}");
+        assert_eq!(asked[0].0, one);
+    }
+}
