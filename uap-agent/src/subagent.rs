@@ -332,6 +332,6 @@ fn told(execution: &ToolExecution) -> ToolExecutionTrace {
 }
 
 /// Milliseconds since 1970.
-const fn millis(now: Now) -> i64 {
-    now.wall.unix().saturating_mul(1000)
+fn millis(now: Now) -> i64 {
+    now.wall.unix_millis()
 }

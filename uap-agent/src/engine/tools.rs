@@ -234,5 +234,5 @@ fn place(n: usize) -> u32 {
 
 /// Milliseconds since 1970.
 fn millis(now: Now) -> i64 {
-    now.wall.unix().saturating_mul(1000)
+    now.wall.unix_millis()
 }

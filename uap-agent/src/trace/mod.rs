@@ -301,7 +301,7 @@ impl Trace {
     }
 
     fn millis(&mut self, now: Now) -> u64 {
-        let wall = || u64::try_from(now.wall.unix().saturating_mul(1000)).unwrap_or(0);
+        let wall = || u64::try_from(now.wall.unix_millis()).unwrap_or(0);
         let (zero, mono) = *self.zero.get_or_insert_with(|| (wall(), now.mono));
         let since = now.mono.saturating_since(mono).as_millis();
         let at = zero.saturating_add(u64::try_from(since).unwrap_or(u64::MAX));

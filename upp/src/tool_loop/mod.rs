@@ -504,7 +504,7 @@ fn index(place: usize) -> u32 {
 
 /// Milliseconds since 1970.
 fn millis(now: Now) -> i64 {
-    now.wall.unix().saturating_mul(1000)
+    now.wall.unix_millis()
 }
 
 const fn accepts(capabilities: LlmCapabilities, block: &ContentBlock) -> bool {

@@ -46,7 +46,8 @@ impl StateSource {
         state: &AgentState,
     ) -> CheckpointMetadata {
         self.at += 1;
-        let at = Timestamp::from_unix(self.at).unwrap_or(Timestamp::EPOCH);
+        // With a fraction that a store must not lose.
+        let at = Timestamp::new(self.at, 250_000_000).unwrap_or(Timestamp::EPOCH);
         let (id, step) = (self.ids.uuid(), state.step());
         CheckpointMetadata::new(session.into(), id, at, step, agent.into())
     }

@@ -97,9 +97,9 @@ impl Page {
         };
         self.raw("<p class=\"sub\">");
         self.element("span", class, verdict);
-        let began = i64::try_from(run.from / 1000)
+        let began = i64::try_from(run.from)
             .ok()
-            .and_then(Timestamp::from_unix);
+            .and_then(Timestamp::from_unix_millis);
         if let Some(began) = began.filter(|began| began.unix() > 0) {
             let began = began.to_string().replace('T', " ").replace('Z', " UTC");
             self.text(&format!(" · began {began}"));
