@@ -179,7 +179,7 @@ impl Recording {
     /// use upp::{FnTool, Message, Reply, ScriptedModel, Tool, json_text, object};
     ///
     /// # futures::executor::block_on(async {
-    /// // Calls a tool, and repeats what the tool says.
+    /// // Calls a tool, and repeats its result.
     /// let model = ScriptedModel::with(|request| match request.messages.last() {
     ///     Some(Message::ToolResult(said)) => Some(Reply::text(said.results.first()?.text().to_string())),
     ///     _ => Some(Reply::silent().calling("c1", "weather", object("{}").ok()?)),
@@ -192,7 +192,7 @@ impl Recording {
     /// agent.record(journal.clone()).generate("How is the weather?", &state).await.map_err(|e| e.error)?;
     ///
     /// let recording = Recording::load(journal.as_ref()).await?;
-    /// let call = recording.questions().find(|asked| asked.kind == "tool").expect("a tool was called");
+    /// let call = recording.effects().find(|effect| effect.kind == "tool").expect("a tool was called");
     /// let Some(Input::Tool(id, mut execution, traces)) = recording.answer(call.effect) else { panic!() };
     /// execution.result = json_text("sun");
     /// let forked = recording.fork(&Input::Tool(id, execution, traces))?;

@@ -98,22 +98,24 @@ impl RepairOptions {
     }
 }
 
-/// The ready policy: mends names of tools, takes an object out of the prose around it, and asks again for what is none.
-/// With feature `schema` it also holds arguments and outputs to their schemas: a call that breaks its tool's is not run,
-/// and its model reads where.
+/// The built-in policy: it corrects names of tools, extracts a JSON object from the text around it, and requests a
+/// response again where there is no object. With the feature `schema` it validates arguments and outputs: a call with
+/// invalid arguments is not run, and the model receives the pointer of the fault.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use uap_agent::repair::{RepairOptions, repair};
 /// use uap_agent::{AgentOptions, agent};
-/// use upp::{LlmOptions, Reply, ScriptedModel, object};
+/// use upp::{Reply, ScriptedModel, object};
 ///
 /// let model = ScriptedModel::new([Reply::text("I'd say Paris."), Reply::text(r#"Well: {"city":"Paris"}"#)]);
-/// let mut llm = LlmOptions::new(Arc::new(model));
-/// llm.structure = Some(Arc::new(object(r#"{"type":"object","required":["city"]}"#)?));
-/// let agent = agent(AgentOptions::with_llm(llm).with_repair(repair(RepairOptions::default())))?;
+/// let schema = object(r#"{"type":"object","required":["city"]}"#)?;
+/// let options = AgentOptions::new(Arc::new(model))
+///     .map_llm(|llm| llm.with_structure(schema))
+///     .with_repair(repair(RepairOptions::default()));
+/// let agent = agent(options)?;
 /// let turn = futures::executor::block_on(agent.query("Which city?"))?;
-/// assert_eq!(turn.data.expect("it was asked for").as_str(), r#"{"city":"Paris"}"#);
+/// assert_eq!(turn.data.expect("structured output").as_str(), r#"{"city":"Paris"}"#);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
