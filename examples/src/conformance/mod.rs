@@ -45,7 +45,7 @@ use args::{Args, Form, Kit, Parsed, Subject};
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(unix)]
-    if let Some(code) = osw_core::seat() {
+    if let Some(code) = osw_core::test_agent() {
         return code;
     }
     if let Some(code) = hub::main(std::env::args_os().skip(1)) {

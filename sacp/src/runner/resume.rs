@@ -120,8 +120,8 @@ impl Runner {
     ///
     /// let mut elsewhere = Runner::new(&message, Config::default())?;
     /// elsewhere.restore(now, &saved)?;
-    /// let Some(Output::Dispatch { ticket, given, .. }) = elsewhere.poll_output() else { panic!() };
-    /// assert_eq!((ticket.step, given.len()), (2, 1));
+    /// let Some(Output::Dispatch { ticket, inputs, .. }) = elsewhere.poll_output() else { panic!() };
+    /// assert_eq!((ticket.step, inputs.len()), (2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -17,6 +17,7 @@ mod conformance;
 mod draw;
 #[cfg(feature = "arbitrary")]
 mod generated;
+mod lab;
 mod line;
 mod message;
 mod orchestrator;

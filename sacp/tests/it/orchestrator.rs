@@ -16,7 +16,7 @@ fn now() -> Now {
     Now::new(Mono::ZERO, Timestamp::EPOCH)
 }
 
-fn library() -> MemoryRegistry {
+pub(crate) fn library() -> MemoryRegistry {
     let mut registry = MemoryRegistry::default();
     for (name, of) in [("get", "ONE"), ("get", "TWO"), ("present", "PRES")] {
         registry.add_verb(verb(name, &[])).unwrap();
