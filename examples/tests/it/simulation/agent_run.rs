@@ -17,8 +17,8 @@ use ubos_common::json::RawObject;
 use ubos_common::testing::{Actions, Arrival, CrashPoint, Lab, Wiring};
 use ubos_common::time::Now;
 use upp::{
-    LlmModel, LlmOptions, Message, ModelStream, Reply, ScriptedModel, Stamp, ToolCall,
-    ToolExecution, json_text, llm, object,
+    FnTool, LlmModel, LlmOptions, Message, ModelStream, Reply, ScriptedModel, Stamp, Tool,
+    ToolCall, ToolExecution, json_text, llm, object,
 };
 
 use super::{DOWN, Event, Ledger};
@@ -33,7 +33,10 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(crash: &CrashPoint, ledger: &Ledger) -> Self {
         let model = Arc::new(ScriptedModel::with(|request| {
-            let answered = request.messages.iter().any(|message| message.is_tool_result());
+            let answered = request
+                .messages
+                .iter()
+                .any(|message| matches!(message, Message::ToolResult(_)));
             Some(if answered {
                 Reply::text("It will rain.")
             } else {
@@ -79,7 +82,12 @@ enum Answer {
 impl World {
     fn program(&self) -> Program {
         let model: Arc<dyn LlmModel> = self.model.clone();
-        let llm = llm(LlmOptions::new(model)).unwrap();
+        // The engine asks for a tool that it knows; the lab's world is what runs it.
+        let lookup = FnTool::new("lookup", "", object("{}").unwrap(), |_, _| async {
+            Ok(json_text("rain"))
+        });
+        let options = LlmOptions::new(model).with_tools([Arc::new(lookup) as Arc<dyn Tool>]);
+        let llm = llm(options).unwrap();
         Program::new(
             EngineConfig::new(llm),
             tool_loop(LoopOptions::default()).unwrap(),
@@ -159,7 +167,7 @@ impl Wiring<Recorder> for World {
             engine::Output::Tool(id, call, _) => (90, self.run_tool(id, call)),
             engine::Output::Sleep(id, _) => (1, engine::Input::Slept(id)),
             engine::Output::Finished(result) => {
-                let text = result.unwrap().turn.response.text().into_owned();
+                let text = result.unwrap().turn.response.text();
                 let text = ubos_common::json::to_string(text.as_str());
                 return actions.event(Event::Done("RUN", text));
             }

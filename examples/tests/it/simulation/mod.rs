@@ -203,7 +203,10 @@ fn check(seed: u64, crash: &CrashPoint, crashed_at: Option<usize>) {
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {text}")),
+    )
 }
 
 // spec: SACP-3-3, SAP-5-9, OSW-4.3-7, HUB-6-1, UAP-12-5

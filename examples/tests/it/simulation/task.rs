@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sap::role::consumer::{self, ReceivedTask};
-use sap::role::producer::{self, SentTasks};
+use sap::role::consumer::{self, Work as ReceivedTask};
+use sap::role::producer::{self, Orders as SentTasks};
 use sap::validate::{Options, decode_result, decode_task};
 use sap::{
     Ack, AgentKind, Alignment, ConstitutionalContext, ConstitutionalEvidence, Issuer,
@@ -34,13 +34,13 @@ pub(super) fn add(lab: &mut Lab<Event>, ledger: &Ledger) -> Ends {
         RawObject::empty(),
     );
     let patience = Duration::from_millis(300);
-    let config = producer::Config::default().with_patience(patience, patience);
+    let config = producer::Config::default().patience(patience, patience);
     let link = lab.next_link();
     let wire = ProducerWire {
         link,
         task: task.clone(),
     };
-    let producer = lab.add(SentTasks::new(config).unwrap(), wire);
+    let producer = lab.add(SentTasks::new(config), wire);
     let consumer = Consumer {
         tasks: BTreeMap::new(),
         out: Outbox::new(64),
@@ -78,8 +78,7 @@ impl Wiring<SentTasks> for ProducerWire {
             // A doubled or late result changes nothing.
             let _ = producer.handle_input(now, producer::Input::Result(&result));
         } else {
-            let (ack, _) =
-                json::decode::<Ack>(bytes, &Limits::default(), Profile::Strict).unwrap();
+            let (ack, _) = json::decode::<Ack>(bytes, &Limits::default(), Profile::Strict).unwrap();
             let _ = producer.handle_input(now, producer::Input::Ack(&ack));
         }
     }
@@ -129,7 +128,9 @@ impl Consumer {
         let (task, _) = decode_task(bytes, &Options::default()).unwrap();
         if let Some((_, _, result)) = self.tasks.get(&task.task_id) {
             // The same task again: its result again, once there is one.
-            let result = result.as_ref().map(|result| Out::Send(json::to_vec(result)));
+            let result = result
+                .as_ref()
+                .map(|result| Out::Send(json::to_vec(result)));
             return result.into_iter().for_each(|out| self.out.push(out));
         }
         let mut received = ReceivedTask::new(&task);
@@ -159,7 +160,7 @@ impl Consumer {
                         task,
                         now.wall,
                         Producer::new("writer".parse().unwrap(), ProducerKind::Agent),
-                        status,
+                        status.clone(),
                         ConstitutionalEvidence::new(Alignment::Valid),
                     );
                     result.output = (status == Status::Succeeded)
