@@ -108,6 +108,6 @@ pub mod view;
 pub use any::{AnyMessage, Edition};
 pub use error::{Code, ConfigError};
 pub use message::{Message, OutFmt, State};
-pub use plan::{Act, Group, Item, Plan, Step};
+pub use plan::{Act, Group, Item, Plan, PlanStep};
 pub use reply::{Clarify, ErrReply, Reply};
 pub use ubos_common;

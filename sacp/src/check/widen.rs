@@ -6,7 +6,7 @@ use ubos_common::json::RawBuf;
 use ubos_common::violation::Level;
 
 use super::repair::Repair;
-use super::{Finding, Plan, is_full};
+use super::subject::{Finding, Subject, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::message::OutFmt;
@@ -17,7 +17,7 @@ const BUDGETS: [&str; 2] = ["budget", "bdg"];
 const FORBIDDEN: [&str; 4] = ["forbidden_tools", "forbidden_verbs", "forbidden", "forbid"];
 
 // impl: SACP-4-2
-pub(super) fn check(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let scopes = plan.graph.scopes();
     let mut limits: Vec<Limits> = Vec::new();
     for (scope, known) in scopes.iter().enumerate() {
@@ -72,7 +72,7 @@ fn number(value: &RawBuf) -> Option<(f64, RawBuf)> {
 
 /// A message inside another one: its budget and its format.
 fn nested(
-    plan: &Plan<'_>,
+    plan: &Subject<'_>,
     scope: usize,
     parent: &Step,
     above: &Limits,
@@ -105,7 +105,7 @@ fn nested(
     }
 }
 
-fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
+fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
     let params: BTreeMap<String, RawBuf> = step.act.params.deserialize().unwrap_or_default();
     let at = || step.pointer.clone();
     for name in BUDGETS {
@@ -168,6 +168,6 @@ fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Fin
 }
 
 /// The last step of a message that says human.
-fn may_write_prose(plan: &Plan<'_>, step: &Step) -> bool {
+fn may_write_prose(plan: &Subject<'_>, step: &Step) -> bool {
     step.scope == 0 && plan.out_fmt(0) == Some(&OutFmt::Human) && !plan.is_taken(step.number)
 }
