@@ -87,7 +87,7 @@ pub mod check;
 pub mod draw;
 pub mod error;
 pub mod graph;
-pub mod limits;
+mod limits;
 pub mod line;
 pub mod message;
 pub mod plan;

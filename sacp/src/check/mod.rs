@@ -43,7 +43,7 @@ use subject::{SHOWN, Subject, distance, is_full, is_served};
 /// Everything that can be known to be wrong with a plan before it runs, in the order of the graph.
 ///
 /// Without a registry only what the message says of itself is looked at. At most
-/// [`MAX_CHECK_FINDINGS`] are told.
+/// 1,000 are reported.
 ///
 /// Spec: SACP 8, 10, 11
 #[must_use]
@@ -141,7 +141,7 @@ pub struct Gap {
 impl Gap {
     /// Whether a spawn can close it: a mismatched pair is a mistake of the plan.
     #[must_use]
-    pub const fn can_be_spawned(&self) -> bool {
+    pub(crate) const fn can_be_spawned(&self) -> bool {
         matches!(
             self.code,
             Code::UnknownVerb | Code::UnknownTool | Code::NoAgentFound

@@ -105,6 +105,30 @@ fn nested(
     }
 }
 
+/// A step with a tool or verb that the context forbids.
+fn forbidden(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
+    let at = || step.pointer.clone();
+    let banned = |word: &String| limits.forbidden.contains(word);
+    if banned(&step.act.tool) || banned(&step.act.verb) {
+        let what = format!("ctx forbids {} with {}", step.act.verb, step.act.tool);
+        let tools = if banned(&step.act.verb) {
+            Vec::new()
+        } else {
+            plan.tools_for(&step.act.verb, &step.act.tool)
+        };
+        let others = tools.into_iter().filter(|tool| !banned(tool));
+        let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
+        let finding = Finding::of_step(
+            step,
+            Code::MalformedPlan.as_str(),
+            "SACP-9-1",
+            Level::Must,
+            &what,
+        );
+        findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
+    }
+}
+
 fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
     let params: BTreeMap<String, RawBuf> = step.act.params.deserialize().unwrap_or_default();
     let at = || step.pointer.clone();
@@ -130,25 +154,7 @@ fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<
             }]));
         }
     }
-    let banned = |word: &String| limits.forbidden.contains(word);
-    if banned(&step.act.tool) || banned(&step.act.verb) {
-        let what = format!("ctx forbids {} with {}", step.act.verb, step.act.tool);
-        let tools = if banned(&step.act.verb) {
-            Vec::new()
-        } else {
-            plan.tools_for(&step.act.verb, &step.act.tool)
-        };
-        let others = tools.into_iter().filter(|tool| !banned(tool));
-        let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
-        let finding = Finding::of_step(
-            step,
-            Code::MalformedPlan.as_str(),
-            "SACP-9-1",
-            Level::Must,
-            &what,
-        );
-        findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
-    }
+    forbidden(plan, step, limits, findings);
     let human = params
         .get("out_fmt")
         .is_some_and(|value| value.as_str() == "\"human\"");
