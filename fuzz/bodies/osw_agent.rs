@@ -14,7 +14,6 @@ use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::validate;
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 /// A connection, and what is known of it.
@@ -36,7 +35,8 @@ pub fn check(bytes: &[u8]) {
     let limits = Limits::default()
         .with_max_inflight_requests(3)
         .with_max_tool_output_bytes(64)
-        .with_remembered(2, 256)
+        .with_max_remembered_calls(2)
+        .with_max_remembered_bytes(256)
         .with_max_waiting_outputs(64);
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     let version = SemVer::parse("1.0.0").expect("a version");

@@ -11,7 +11,6 @@ use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{Grant, SessionToken, validate};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::machine::Machine as _;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 /// A connection, and what is known of it.
@@ -37,7 +36,8 @@ pub fn check(bytes: &[u8]) {
     let config = Config::default().with_limits(limits);
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
     let grant = Grant::new(now.mono, token(), "a");
-    let conn = CoreConnection::new(now, config, IdSource::seeded(7), Some(grant));
+    let conn = CoreConnection::new(now, config, IdSource::seeded(7), Some(grant))
+        .expect("limits within their ranges");
     let mut play = Play {
         now,
         conn,

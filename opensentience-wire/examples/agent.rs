@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use opensentience_wire::message::{SemVer, ToolSpec};
 use opensentience_wire::transport::tokio::{Agent, ToolError};
-use ubos_common::json::{RawBuf, RawObject};
+use opensentience_wire::ubos_common::json::{RawBuf, RawObject};
 
 fn object(text: &str) -> RawObject {
     let value = RawBuf::parse(text).ok().and_then(RawObject::new);

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use opensentience_wire::message::{SemVer, ToolSpec};
 use opensentience_wire::role::{Input, agent, core};
+use opensentience_wire::ubos_common::id::IdSource;
+use opensentience_wire::ubos_common::json::RawObject;
+use opensentience_wire::ubos_common::machine::Machine;
+use opensentience_wire::ubos_common::os::{Clock, fill_random};
+use opensentience_wire::ubos_common::time::Mono;
 use opensentience_wire::{Grant, SessionToken};
-use ubos_common::id::IdSource;
-use ubos_common::json::RawObject;
-use ubos_common::machine::Machine;
-use ubos_common::os::{Clock, fill_random};
-use ubos_common::time::Mono;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -111,7 +111,7 @@ fn main() -> Result<(), Failure> {
     let now = wire.clock.now();
     let grant = Grant::new(now.mono, token(), "com.example.a");
     let config = core::Config::default();
-    let mut core = core::CoreConnection::new(now, config, IdSource::from_os()?, Some(grant));
+    let mut core = core::CoreConnection::new(now, config, IdSource::from_os()?, Some(grant))?;
     loop {
         while let Some(output) = core.poll_output() {
             let now = wire.clock.now();

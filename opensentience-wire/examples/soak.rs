@@ -18,11 +18,11 @@ use opensentience_wire::message::{SemVer, ToolSpec};
 use opensentience_wire::role::agent;
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, CoreHandle, ToolError, attach};
+use opensentience_wire::ubos_common::id::IdSource;
+use opensentience_wire::ubos_common::json::{RawBuf, RawObject};
+use opensentience_wire::ubos_common::os::Clock;
 use opensentience_wire::{Grant, SessionToken};
 use tokio::net::UnixStream;
-use ubos_common::id::IdSource;
-use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::os::Clock;
 
 type Failure = Box<dyn std::error::Error>;
 

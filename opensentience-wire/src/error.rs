@@ -210,6 +210,43 @@ pub enum EncodeError {
     HoldsToken,
 }
 
+/// Settings that cannot work. They are checked where the machine is made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A value is out of its range.
+    #[error("{setting} is {seen}, but {wanted}")]
+    OutOfRange {
+        /// The setting.
+        setting: &'static str,
+        /// Its value.
+        seen: String,
+        /// The range, as a sentence.
+        wanted: &'static str,
+    },
+    /// The hello of the agent cannot be written.
+    #[error("the hello of this agent cannot be written: {0}")]
+    Hello(#[from] EncodeError),
+}
+
+/// Checks one setting: `wanted` is a sentence that goes behind "`setting` is `seen`, but".
+pub(crate) fn require(
+    holds: bool,
+    setting: &'static str,
+    seen: impl core::fmt::Debug,
+    wanted: &'static str,
+) -> Result<(), ConfigError> {
+    if holds {
+        return Ok(());
+    }
+    let seen = format!("{seen:?}");
+    Err(ConfigError::OutOfRange {
+        setting,
+        seen,
+        wanted,
+    })
+}
+
 /// A command that is refused; it changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

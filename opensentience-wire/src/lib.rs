@@ -1,33 +1,32 @@
 //! OpenSentience runtime protocol v1: framed JSON between a core and the processes of its agents.
 //!
-//! Both roles are here whole: types, validation, framing, and machines that keep every promise of the
-//! protocol without doing IO.
+//! Both roles are here: types, validation, framing, and machines that keep every promise of the protocol
+//! without IO.
 //!
 //! ```text
-//! transport::tokio   Launcher, CoreHandle, Agent        feature `tokio`: sockets, processes, clocks
+//! transport::tokio   Launcher, CoreHandle, Agent, ToolRouter    feature `tokio`: sockets, processes, clocks
 //! role               CoreConnection, AgentConnection, Router    (now, input) -> outputs, no IO
-//! message, envelope  typed payloads, findings           unknown members kept
-//! frame              length and bytes                   any split, bounded
-//! validate, redact   strangers' messages judged; their texts made fit to be shown
+//! validate, schema   findings with pointer and clause           tools and their inputs
+//! message, envelope  typed payloads                             unknown members kept
+//! frame, limits      length and bytes                           any split, bounded
 //! ```
 //!
 //! # Driving a machine
 //!
-//! Any loop that moves bytes will do; here two machines talk to each other.
+//! Any loop that moves bytes can drive the machines; here two of them are connected to each other.
 //!
 //! ```
 //! use opensentience_wire::message::{SemVer, ToolSpec};
 //! use opensentience_wire::role::{Input, agent, core};
+//! use opensentience_wire::ubos_common::id::IdSource;
+//! use opensentience_wire::ubos_common::json::RawObject;
+//! use opensentience_wire::ubos_common::time::{Mono, Now, Timestamp};
 //! use opensentience_wire::{Grant, SessionToken};
-//! use ubos_common::id::IdSource;
-//! use ubos_common::json::RawObject;
-//! use ubos_common::machine::Machine;
-//! use ubos_common::time::{Mono, Now, Timestamp};
 //!
 //! let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-//! let token = || SessionToken::from_random([7; 32]); // from the operating system, outside of examples
+//! let token = || SessionToken::from_random([7; 32]); // drawn from the operating system in a program
 //! let grant = Grant::new(now.mono, token(), "com.example.a");
-//! let mut core = core::CoreConnection::new(now, core::Config::default(), IdSource::seeded(1), Some(grant));
+//! let mut core = core::CoreConnection::new(now, core::Config::default(), IdSource::seeded(1), Some(grant))?;
 //! let config = agent::Config::new("com.example.a", SemVer::parse("1.0.0").ok_or("version")?, token());
 //! let mut agent = agent::AgentConnection::new(now, config, IdSource::seeded(2))?;
 //!
@@ -36,7 +35,7 @@
 //!         match out {
 //!             agent::Output::Transmit(bytes) => core.handle_input(now, Input::Bytes(&bytes))?,
 //!             agent::Output::Event(agent::Event::Welcomed { .. }) => {
-//!                 let echo = ToolSpec::local("echo", "gives its input back", RawObject::empty());
+//!                 let echo = ToolSpec::local("echo", "returns its input", RawObject::empty());
 //!                 agent.register(now, vec![echo], false)?;
 //!             }
 //!             _ => {}
@@ -56,22 +55,20 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `schema` (default) | inputs are held against the schemas of their tools; without it the tools must do so |
-//! | `arbitrary` | generators of messages, for fuzzing |
-//! | `conformance` | kits that judge anybody's agents, cores and validators, and what passes between them |
-//! | `mcp` | an MCP server's tools as an agent |
-//! | `tokio` | launching agents, calling their tools, being an agent |
-//! | `tracing` | spans with ids for handshakes, calls and tools; the audit and the queues as events |
+//! | (none) | types, validation, framing and all three machines; compiles for wasm32 |
+//! | `schema` (default) | checks inputs against the schemas of their tools; without it the tools must do so |
+//! | `tokio` | launching agents, calling their tools, many agents behind one handle, being an agent |
+//! | `mcp` | the tools of an MCP server as an agent |
+//! | `tracing` | records of the machines, spans for handshakes, calls and tools; ids and sizes, never payloads |
+//! | `arbitrary` | generators of messages, for fuzzing and property tests |
 //!
 //! # Limits
 //!
-//! See [`limits::Limits`]; every queue and table has a bound and says what happens there.
+//! See [`limits::Limits`]; every queue and table has a bound and a stated behaviour at the bound.
 
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod audit;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod envelope;
 pub mod error;
 pub mod frame;
@@ -80,13 +77,15 @@ pub mod manifest;
 pub mod message;
 pub mod redact;
 pub mod role;
-mod schema;
+pub mod schema;
 mod token;
+mod trace;
 #[cfg(feature = "tokio")]
 pub mod transport;
 pub mod validate;
 
 pub use token::{Grant, SessionToken};
+pub use ubos_common;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -1,6 +1,10 @@
-//! How much of everything a connection takes.
+//! Bounds of a connection, and the default durations.
 
 use core::time::Duration;
+
+use ubos_common::json::Limits as JsonLimits;
+
+use crate::error::{ConfigError, require};
 
 /// Bounds of one connection.
 ///
@@ -17,54 +21,42 @@ use core::time::Duration;
 /// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
 /// | `max_remembered_bytes` | bytes of their inputs and results; the oldest go | 4,194,304 | 4.3 |
 /// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
+/// | `json` | depth, members and lengths inside one message | those of `ubos_common::json::Limits` | – |
 ///
-/// A connection holds at most a frame that is being received, the outputs that wait, and its calls: their
-/// inputs while they wait for a place.
+/// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
+/// the inputs of those that wait for a place. A connection checks its limits when it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Limits {
-    /// Bytes of one message.
-    pub max_frame_bytes: usize,
-    /// Calls at once, from call to result.
-    pub max_inflight_requests: usize,
-    /// Calls that wait for a place; 0 refuses instead of queueing.
-    pub max_queued_calls: usize,
-    /// Bytes of one tool input.
-    pub max_tool_input_bytes: usize,
-    /// Bytes of one tool output.
-    pub max_tool_output_bytes: usize,
-    /// Tools of one session.
-    pub max_tools: usize,
-    /// Bytes of one tool id.
-    pub max_tool_id_bytes: usize,
-    /// Bytes of one schema.
-    pub max_schema_bytes: usize,
-    /// Ended calls with an idempotency key whose results are kept.
-    pub max_remembered_calls: usize,
-    /// Bytes of their inputs and results.
-    pub max_remembered_bytes: usize,
-    /// Outputs that wait before no input is read.
-    pub max_waiting_outputs: usize,
-    /// Depth, members and lengths inside one message; its `max_bytes` does not matter here.
-    pub json: ubos_common::json::Limits,
+    pub(crate) max_frame_bytes: usize,
+    pub(crate) max_inflight_requests: usize,
+    pub(crate) max_queued_calls: usize,
+    pub(crate) max_tool_input_bytes: usize,
+    pub(crate) max_tool_output_bytes: usize,
+    pub(crate) max_tools: usize,
+    pub(crate) max_tool_id_bytes: usize,
+    pub(crate) max_schema_bytes: usize,
+    pub(crate) max_remembered_calls: usize,
+    pub(crate) max_remembered_bytes: usize,
+    pub(crate) max_waiting_outputs: usize,
+    pub(crate) json: JsonLimits,
 }
 
 impl Limits {
-    /// Sets the bytes of one message, at most what the prefix can say.
+    /// Sets the bytes of one message. The range is 1 to `u32::MAX`, which is what the length prefix can say.
     #[must_use]
-    pub fn with_max_frame_bytes(mut self, bytes: usize) -> Self {
-        self.max_frame_bytes = bytes.min(u32::MAX as usize);
+    pub const fn with_max_frame_bytes(mut self, bytes: usize) -> Self {
+        self.max_frame_bytes = bytes;
         self
     }
 
-    /// Sets the calls at once.
+    /// Sets the calls that run at once, from call to result; at least 1.
     #[must_use]
     pub const fn with_max_inflight_requests(mut self, calls: usize) -> Self {
         self.max_inflight_requests = calls;
         self
     }
 
-    /// Sets the calls that wait for a place; 0 refuses instead of queueing.
+    /// Sets the calls that wait for a place; 0 refuses them instead.
     #[must_use]
     pub const fn with_max_queued_calls(mut self, calls: usize) -> Self {
         self.max_queued_calls = calls;
@@ -85,19 +77,75 @@ impl Limits {
         self
     }
 
-    /// Sets how many results of calls with an idempotency key are kept, and how many bytes of them.
+    /// Sets the tools of one session, and of one registration.
     #[must_use]
-    pub const fn with_remembered(mut self, calls: usize, bytes: usize) -> Self {
+    pub const fn with_max_tools(mut self, tools: usize) -> Self {
+        self.max_tools = tools;
+        self
+    }
+
+    /// Sets the bytes of one tool id.
+    #[must_use]
+    pub const fn with_max_tool_id_bytes(mut self, bytes: usize) -> Self {
+        self.max_tool_id_bytes = bytes;
+        self
+    }
+
+    /// Sets the bytes of one schema.
+    #[must_use]
+    pub const fn with_max_schema_bytes(mut self, bytes: usize) -> Self {
+        self.max_schema_bytes = bytes;
+        self
+    }
+
+    /// Sets how many ended calls with an idempotency key keep their results; 0 keeps none.
+    #[must_use]
+    pub const fn with_max_remembered_calls(mut self, calls: usize) -> Self {
         self.max_remembered_calls = calls;
+        self
+    }
+
+    /// Sets the bytes of the inputs and results that are kept for idempotency keys.
+    #[must_use]
+    pub const fn with_max_remembered_bytes(mut self, bytes: usize) -> Self {
         self.max_remembered_bytes = bytes;
         self
     }
 
-    /// Sets the outputs that wait before no input is read.
+    /// Sets how many outputs may wait before no input is read; at least 1.
     #[must_use]
     pub const fn with_max_waiting_outputs(mut self, outputs: usize) -> Self {
         self.max_waiting_outputs = outputs;
         self
+    }
+
+    /// Sets depth, members and lengths inside one message; `max_bytes` is ignored.
+    #[must_use]
+    pub const fn with_json(mut self, json: JsonLimits) -> Self {
+        self.json = json;
+        self
+    }
+
+    /// Refuses values with which a connection would wait for ever.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        require(
+            (1..=u32::MAX as usize).contains(&self.max_frame_bytes),
+            "max_frame_bytes",
+            self.max_frame_bytes,
+            "a frame has 1 to 4294967295 bytes",
+        )?;
+        require(
+            self.max_inflight_requests > 0,
+            "max_inflight_requests",
+            self.max_inflight_requests,
+            "a connection needs room for at least 1 call",
+        )?;
+        require(
+            self.max_waiting_outputs > 0,
+            "max_waiting_outputs",
+            self.max_waiting_outputs,
+            "a connection that takes input needs room for at least 1 output",
+        )
     }
 }
 
@@ -105,17 +153,17 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_frame_bytes: MAX_FRAME_BYTES,
-            max_inflight_requests: 256,
+            max_inflight_requests: MAX_INFLIGHT_REQUESTS,
             max_queued_calls: 1_024,
             max_tool_input_bytes: 1 << 20,
-            max_tool_output_bytes: 2 << 20,
+            max_tool_output_bytes: MAX_TOOL_OUTPUT_BYTES,
             max_tools: 1_024,
             max_tool_id_bytes: 512,
-            max_schema_bytes: 64 << 10,
+            max_schema_bytes: MAX_SCHEMA_BYTES,
             max_remembered_calls: 256,
             max_remembered_bytes: 4 << 20,
             max_waiting_outputs: 1_024,
-            json: ubos_common::json::Limits::default(),
+            json: JsonLimits::default(),
         }
     }
 }
@@ -125,7 +173,22 @@ impl Default for Limits {
 /// Spec: OpenSentience 2.2
 pub const MAX_FRAME_BYTES: usize = 4_194_304;
 
-/// How often an agent says that it lives.
+/// Calls of one connection that run at once.
+///
+/// Spec: OpenSentience 2.2
+pub const MAX_INFLIGHT_REQUESTS: usize = 256;
+
+/// Bytes of one tool output.
+///
+/// Spec: OpenSentience 2.2
+pub const MAX_TOOL_OUTPUT_BYTES: usize = 2 << 20;
+
+/// Bytes of one schema.
+///
+/// Spec: OpenSentience 4.2
+pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// How often an agent sends a heartbeat.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a core waits for the hello, and an agent for the welcome.

@@ -1,13 +1,16 @@
-//! The manifest `opensentience.agent.json`: what an agent is, how it is started, what it asks for.
+//! The manifest `opensentience.agent.json`: what an agent is, how it is started, which permissions it needs.
 //!
 //! ```
+//! use std::time::Duration;
+//!
 //! use opensentience_wire::manifest::Manifest;
+//! use opensentience_wire::role::router::Quota;
 //!
 //! let text = br#"{"id":"com.example.a","entrypoint":{"type":"command","value":"bin/a"},
 //!     "permissions":["filesystem:read:~/notes/*"],"execution_limits":{"max_concurrent_calls":5}}"#;
 //! let manifest = Manifest::decode(text)?;
 //! assert_eq!(manifest.agent_id(), "com.example.a");
-//! assert_eq!(manifest.quota().concurrent, Some(5));
+//! assert_eq!(manifest.quota(), Quota::default().with_concurrent(5).with_rate(60, Duration::from_secs(60)));
 //! assert_eq!(manifest.call_timeout().as_secs(), 15);
 //! # Ok::<(), opensentience_wire::manifest::ManifestError>(())
 //! ```
@@ -273,7 +276,8 @@ fn rate_of(text: &str) -> Option<(u32, Duration)> {
         "hour" | "h" => 3_600,
         _ => return None,
     };
-    Some((number.trim().parse().ok()?, Duration::from_secs(seconds)))
+    let calls = number.trim().parse().ok().filter(|calls| *calls > 0)?;
+    Some((calls, Duration::from_secs(seconds)))
 }
 
 #[cfg(test)]

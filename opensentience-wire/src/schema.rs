@@ -1,4 +1,4 @@
-//! Inputs held against the schema of their tool.
+//! The schemas of tools, and inputs checked against them.
 
 use ubos_common::json::RawObject;
 
@@ -9,17 +9,20 @@ use crate::message::ToolSpec;
 
 /// A tool's input schema, compiled once.
 #[derive(Clone, Debug)]
-pub(crate) struct InputCheck {
+pub struct InputSchema {
     #[cfg(feature = "schema")]
     schema: Result<ubos_common::schema::Schema, ubos_common::schema::SchemaError>,
 }
 
-impl InputCheck {
+impl InputSchema {
     #[cfg_attr(
         not(feature = "schema"),
         expect(clippy::missing_const_for_fn, reason = "compiles nothing here")
     )]
-    pub(crate) fn of(tool: &ToolSpec, max_bytes: usize) -> Self {
+    /// Compiles the input schema of a tool. A schema that cannot be used, or is longer than `max_bytes`, refuses
+    /// every input. Without the feature `schema` nothing is checked.
+    #[must_use]
+    pub fn compile(tool: &ToolSpec, max_bytes: usize) -> Self {
         #[cfg(not(feature = "schema"))]
         let _ = (tool, max_bytes);
         Self {
@@ -31,9 +34,10 @@ impl InputCheck {
         }
     }
 
-    /// Why an input does not fit; never its text.
+    /// Why an input does not fit the schema, without the text of the input; `None` where it fits.
+    #[must_use]
     // impl: OSW-4.3-3
-    pub(crate) fn refusal(&self, input: &RawObject) -> Option<ErrorObject> {
+    pub fn refusal(&self, input: &RawObject) -> Option<ErrorObject> {
         #[cfg(feature = "schema")]
         {
             refusal(&self.schema, input)
@@ -92,13 +96,13 @@ fn refusal(
     Some(error)
 }
 
-/// Whether the schemas of a tool can be used.
+/// Checks that the schemas of a tool can be used. Without the feature `schema` only their length is checked.
 ///
 /// # Errors
 ///
-/// What is wrong, in a sentence.
+/// A schema is longer than `max_bytes`, or does not compile; the text says why.
 // impl: OSW-4.2-3
-pub(crate) fn check_schemas(tool: &ToolSpec, max_bytes: usize) -> Result<(), String> {
+pub fn check_schemas(tool: &ToolSpec, max_bytes: usize) -> Result<(), String> {
     let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
     for schema in schemas.into_iter().flatten() {
         if schema.as_str().len() > max_bytes {

@@ -129,7 +129,6 @@
 //! | `schema` | outputs held against the JSON Schema of their contract |
 //! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
 //! | `tracing` | spans with correlation ids and counters of queues, without payloads |
-//! | `conformance` | cases that test anybody's implementation |
 //! | `arbitrary` | generators of messages, for fuzzing |
 //! | `external-tests` | tests that need a `nats-server` |
 //!
@@ -161,8 +160,6 @@ pub mod alignment;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod cache;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod context;
 pub mod error;
 pub mod evidence;

@@ -2,26 +2,25 @@
 
 use std::ffi::OsString;
 
-use opensentience_wire::conformance::{Kind, VECTORS};
-use ubos_common::conformance::{ConformanceReport, prove, run};
+use ubos_conformance::osw::{Vector, vector_kit};
+use ubos_conformance::{Expectations, Report, Validity};
 
 use super::{Proof, command};
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<ConformanceReport, String> {
+pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
     command::is_there(program)?;
-    Ok(run(VECTORS, VECTORS.len(), |_| {
+    let kit = vector_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
-        Ok(Box::new(move |kind: Kind, bytes: &[u8]| {
-            command::ask(&program, kind.as_str(), bytes).code == Some(0)
+        Ok(Box::new(move |vector: &Vector| {
+            let answer = command::ask(&program, vector.kind.as_str(), vector.bytes);
+            Some(Validity::of(answer.code == Some(0)))
         }))
     }))
 }
 
 pub(super) fn proof() -> Proof {
-    (
-        "osw",
-        VECTORS.len(),
-        prove(VECTORS).map_err(super::in_words),
-    )
+    super::proof_of(&vector_kit())
 }

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use opensentience_wire::conformance::AGENTS;
-use opensentience_wire::transport::tokio::{AgentUnderTest, Launcher};
-use ubos_common::conformance::{ConformanceReport, prove, run};
+use opensentience_wire::transport::tokio::Launcher;
+use ubos_conformance::osw::{AgentUnderTest, agent_kit};
+use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::{Proof, command};
 
@@ -16,25 +16,22 @@ const AGENT_ID: &str = "com.example.agent";
 const FLOOR: usize = 14;
 
 /// Judges an agent that is a program.
-pub(super) fn judge(program: &[OsString]) -> Result<ConformanceReport, String> {
+pub(super) fn judge(program: &[OsString]) -> Result<Report, String> {
     command::is_there(program)?;
     let name = program.first().ok_or("no command")?;
     let launcher = Launcher::new(AGENT_ID, name);
     let launcher = program.iter().skip(1).fold(launcher, Launcher::arg);
     let agent = AgentUnderTest::new(AGENT_ID, launcher);
     let mut time = Time::start();
-    Ok(run(AGENTS, FLOOR, |_| {
+    let expectations = Expectations::new().with_floor(FLOOR);
+    Ok(agent_kit().run(&expectations, |_| {
         time.is_left()?;
         agent.peer()
     }))
 }
 
 pub(super) fn proof() -> Proof {
-    (
-        "osw-agent",
-        AGENTS.len(),
-        prove(AGENTS).map_err(super::in_words),
-    )
+    super::proof_of(&agent_kit())
 }
 
 /// What a run may take: one that is this long has found that hardly anything comes in time.
@@ -47,7 +44,7 @@ impl Time {
         Self(ubos_common::os::Clock::start())
     }
 
-    pub(super) fn is_left(&mut self) -> Result<(), String> {
+    pub(super) fn is_left(&mut self) -> Result<(), ConnectError> {
         let spent = self
             .0
             .now()
@@ -56,10 +53,8 @@ impl Time {
         if spent < Self::MOST {
             Ok(())
         } else {
-            Err(format!(
-                "the {} seconds of a run are over",
-                Self::MOST.as_secs()
-            ))
+            let why = format!("the {} seconds of a run are over", Self::MOST.as_secs());
+            Err(ConnectError::Unreachable(why))
         }
     }
 }

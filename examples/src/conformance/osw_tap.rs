@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use opensentience_wire::conformance::{Launch, Tap};
-use opensentience_wire::transport::tokio::relay;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use ubos_common::os::Clock;
+use ubos_conformance::osw::{Launch, Tap, relay};
 
 use super::{Stop, Told};
 

@@ -3,26 +3,29 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use sap::conformance::{CHECKLIST, Kind, Line, Recording, VECTORS, checklist};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use ubos_common::conformance::{ConformanceReport, prove, run};
+use ubos_conformance::sap::{Line, Recording, Vector, checklist, checklist_kit, vector_kit};
+use ubos_conformance::{Expectations, Report, Validity};
 
 use super::{Proof, command};
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<ConformanceReport, String> {
+pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
     command::is_there(program)?;
-    Ok(run(VECTORS, VECTORS.len(), |_| {
+    let kit = vector_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
-        Ok(Box::new(move |kind: Kind, text: &[u8]| {
-            command::ask(&program, kind.as_str(), text).code == Some(0)
+        Ok(Box::new(move |vector: &Vector| {
+            let answer = command::ask(&program, vector.kind.as_str(), vector.text.as_bytes());
+            Some(Validity::of(answer.code == Some(0)))
         }))
     }))
 }
 
 /// Judges a recorded exchange.
-pub(super) fn exchange(files: &[PathBuf]) -> Result<ConformanceReport, String> {
+pub(super) fn exchange(files: &[PathBuf]) -> Result<Report, String> {
     let mut recording = Recording::new();
     for file in files {
         let place = file.display();
@@ -79,17 +82,9 @@ fn add(recording: Recording, written: &Written<'_>) -> Recording {
 }
 
 pub(super) fn proof() -> Proof {
-    (
-        "sap",
-        VECTORS.len(),
-        prove(VECTORS).map_err(super::in_words),
-    )
+    super::proof_of(&vector_kit())
 }
 
 pub(super) fn checklist_proof() -> Proof {
-    (
-        "sap checklist",
-        CHECKLIST.len(),
-        prove(CHECKLIST).map_err(super::in_words),
-    )
+    super::proof_of(&checklist_kit())
 }

@@ -62,8 +62,9 @@ impl Toolbox {
             return Ok(Arc::clone(process));
         }
         let program = program().map_err(|err| format!("this program's own path: {err}"))?;
-        let mut launcher = Launcher::new(AGENT_ID, program)
-            .config(Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id));
+        let mut launcher = Launcher::new(AGENT_ID, program).with_config(
+            Config::default().with_server(env!("CARGO_PKG_VERSION"), &self.correlation_id),
+        );
         for (name, value) in environment(&self.folder) {
             launcher = launcher.env(name, value);
         }

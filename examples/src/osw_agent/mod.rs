@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use opensentience_wire::error::{ErrorCode, ErrorObject};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::limits::MAX_TOOL_OUTPUT_BYTES;
 use opensentience_wire::message::{SemVer, ToolSpec};
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::transport::mcp::{Bridge, BridgeError};
@@ -241,7 +241,7 @@ async fn large_output(_: ToolContext, input: RawObject) -> Result<RawObject, Too
         bytes: u64,
     }
     let input: Input = typed(&input)?;
-    let limit = Limits::default().max_tool_output_bytes;
+    let limit = MAX_TOOL_OUTPUT_BYTES;
     // The library would refuse it, too; here nothing is even made of it.
     let bytes = usize::try_from(input.bytes)
         .ok()

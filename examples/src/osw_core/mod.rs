@@ -72,7 +72,7 @@ pub fn main() -> ExitCode {
 async fn run(args: &Args, script: Script) -> u8 {
     let lines = Lines::default();
     let hears = lines.clone();
-    let launcher = launcher(args).observe(Observer::new(move |event| hears.event(event)));
+    let launcher = launcher(args).with_observer(Observer::new(move |event| hears.event(event)));
     let (exit, output) = (launcher.exit(), launcher.output());
     let launched = tokio::select! {
         launched = launcher.launch() => launched,
@@ -126,7 +126,7 @@ fn launcher(args: &Args) -> Launcher {
     let config = Config::default()
         .with_limits(limits)
         .with_heartbeat_interval(args.heartbeat);
-    let launcher = Launcher::new(args.agent_id.as_str(), &args.command).config(config);
+    let launcher = Launcher::new(args.agent_id.as_str(), &args.command).with_config(config);
     args.arguments.iter().fold(launcher, Launcher::arg)
 }
 

@@ -39,7 +39,12 @@ impl ToolSpec {
         Self::new(String::new(), name.into(), description.into(), input_schema)
     }
 
-    pub(crate) fn read(raw: Raw<'_>, limits: &json::Limits) -> Result<Self, Report> {
+    /// Reads one declaration of a [`Register`].
+    ///
+    /// # Errors
+    ///
+    /// Every finding; the pointers begin at the declaration.
+    pub fn read(raw: Raw<'_>, limits: &json::Limits) -> Result<Self, Report> {
         match json::read_raw(raw, limits, Profile::Strict) {
             Ok((tool, _)) => Ok(tool),
             Err(json::DecodeError::Invalid(report)) => Err(report),

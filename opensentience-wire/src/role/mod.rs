@@ -1,10 +1,10 @@
 //! The roles as machines without IO: [`core`] and [`agent`], and the [`router`] over many connections of a core.
 
 pub mod agent;
+mod common;
 pub mod core;
 mod idempotency;
 pub mod router;
-mod timers;
 
 use std::borrow::Borrow;
 use std::fmt;

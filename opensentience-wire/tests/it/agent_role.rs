@@ -6,7 +6,6 @@ use opensentience_wire::message::Channel;
 use opensentience_wire::role::agent::Chunk;
 use opensentience_wire::role::{CallId, CloseReason, Input};
 use serde_json::{Value, json};
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 

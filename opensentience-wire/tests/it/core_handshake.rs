@@ -5,7 +5,6 @@ use opensentience_wire::role::core::{Config, CoreConnection};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::{Value, json};
 use ubos_common::id::IdSource;
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 
@@ -52,7 +51,7 @@ fn wrong_missing_expired_used_and_foreign_tokens_look_the_same_outside() {
         .as_object_mut()
         .unwrap()
         .remove("session_token");
-    let used = CoreConnection::new(at(0), Config::default(), IdSource::seeded(1), None);
+    let used = CoreConnection::new(at(0), Config::default(), IdSource::seeded(1), None).unwrap();
     let other = SessionToken::from_random([8; 32]);
     let cases = [
         (
@@ -90,7 +89,8 @@ fn a_stranger_does_not_use_the_grant_up() {
     refusal(&mut conn, 0, &message("agent.heartbeat", json!({})));
     let grant = conn.into_grant();
     assert!(grant.is_some());
-    let mut conn = CoreConnection::new(at(0), Config::default(), IdSource::seeded(3), grant);
+    let mut conn =
+        CoreConnection::new(at(0), Config::default(), IdSource::seeded(3), grant).unwrap();
     tell_core(&mut conn, 0, &hello());
     assert!(conn.is_open());
 }
@@ -161,7 +161,8 @@ fn another_manifest_is_refused() {
     ] {
         let grant = Grant::new(at(0).mono, token(), AGENT).with_manifest_hash("sha256:ab12");
         let mut conn =
-            CoreConnection::new(at(0), Config::default(), IdSource::seeded(1), Some(grant));
+            CoreConnection::new(at(0), Config::default(), IdSource::seeded(1), Some(grant))
+                .unwrap();
         let mut hello = hello();
         hello["payload"]["manifest_hash"] = hash;
         let said = tell_core(&mut conn, 0, &hello);

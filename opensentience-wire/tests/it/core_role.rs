@@ -9,7 +9,6 @@ use opensentience_wire::message::Health;
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event, UnknownTypes};
 use opensentience_wire::role::{CallId, CloseReason, Input};
 use serde_json::{Value, json};
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 

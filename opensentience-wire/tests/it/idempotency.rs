@@ -4,7 +4,6 @@ use opensentience_wire::error::{CommandError, ErrorCode, ErrorObject};
 use opensentience_wire::limits::Limits;
 use opensentience_wire::role::CallId;
 use serde_json::{Value, json};
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 
@@ -157,7 +156,11 @@ fn followers_get_the_end_of_a_tool_whose_first_call_timed_out() {
 // spec: OSW-4.3-10
 #[test]
 fn the_memory_is_bounded() {
-    let mut conn = open_agent(Limits::default().with_remembered(2, 1_000_000));
+    let mut conn = open_agent(
+        Limits::default()
+            .with_max_remembered_calls(2)
+            .with_max_remembered_bytes(1_000_000),
+    );
     let with_key = |id: &str, key: &str| {
         let mut call = keyed(id, 1);
         call["payload"]["idempotency_key"] = json!(key);
@@ -178,7 +181,11 @@ fn the_memory_is_bounded() {
         1,
         "the oldest is forgotten"
     );
-    let mut conn = open_agent(Limits::default().with_remembered(9, 20));
+    let mut conn = open_agent(
+        Limits::default()
+            .with_max_remembered_calls(9)
+            .with_max_remembered_bytes(20),
+    );
     tell_agent(&mut conn, 0, &keyed("a", 1));
     conn.finish(
         at(1),

@@ -10,7 +10,6 @@ use opensentience_wire::{Grant, SessionToken};
 use serde_json::{Value, json};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 pub(crate) const AGENT: &str = "com.example.a";
@@ -127,7 +126,7 @@ pub(crate) fn tell_core(conn: &mut CoreConnection, millis: u64, value: &Value) -
 
 pub(crate) fn new_core(config: core::Config) -> CoreConnection {
     let grant = Grant::new(at(0).mono, token(), AGENT);
-    CoreConnection::new(at(0), config, IdSource::seeded(1), Some(grant))
+    CoreConnection::new(at(0), config, IdSource::seeded(1), Some(grant)).unwrap()
 }
 
 /// A core whose agent offers `echo` and `write`, which requires a directive.

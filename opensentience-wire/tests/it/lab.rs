@@ -11,7 +11,6 @@ use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event}
 use opensentience_wire::role::{CallId, Input, agent, core};
 use serde_json::json;
 use ubos_common::id::IdSource;
-use ubos_common::machine::Machine;
 use ubos_common::testing::legacy::{Action, Lab, Node};
 use ubos_common::testing::{Faults, LinkId, LinkKind};
 use ubos_common::time::{Mono, Now};

@@ -13,7 +13,6 @@
 
 mod agent_role;
 mod bytes;
-#[cfg(feature = "conformance")]
 mod conformance;
 mod core_handshake;
 mod core_role;

@@ -5,7 +5,6 @@ use opensentience_wire::message::{Channel, ChunkData, ToolStream};
 use opensentience_wire::redact::Redact as _;
 use opensentience_wire::role::core::{CallRequest, Config, Event};
 use serde_json::{Value, json};
-use ubos_common::machine::Machine as _;
 use ubos_common::secret::Bounds;
 
 use crate::kit::*;

@@ -12,7 +12,6 @@ use opensentience_wire::role::router::{
 };
 use serde_json::json;
 use ubos_common::json::RawObject;
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 
@@ -27,19 +26,17 @@ fn tools(agent: &str, names: &[&str]) -> Vec<ToolSpec> {
 
 fn up(router: &mut Router, millis: u64, agent: &str, names: &[&str]) {
     let tools = tools(agent, names);
-    router
-        .handle_input(
-            at(millis),
-            Input::AgentUp {
-                agent: agent.into(),
-                tools,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(millis),
+        Input::AgentUp {
+            agent: agent.into(),
+            tools,
+        },
+    );
 }
 
 fn router(config: Config) -> Router {
-    let mut router = Router::new(config);
+    let mut router = Router::new(config).unwrap();
     up(&mut router, 0, "a", &["read", "write"]);
     up(&mut router, 0, "b", &["count"]);
     router
@@ -106,9 +103,7 @@ fn bad(code: ErrorCode) -> Box<Outcome> {
 }
 
 fn end(router: &mut Router, route: RouteId, outcome: Box<Outcome>) -> BTreeMap<RouteId, String> {
-    router
-        .handle_input(at(5), Input::Ended { route, outcome })
-        .unwrap();
+    router.handle_input(at(5), Input::Ended { route, outcome });
     ended(&drain(router))
 }
 
@@ -133,15 +128,13 @@ fn a_call_goes_to_the_agent_that_has_the_tool_and_ends_once() {
         BTreeMap::new()
     );
     let error = CommandError::Busy;
-    router
-        .handle_input(
-            at(5),
-            Input::NotSent {
-                route: count,
-                error,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(5),
+        Input::NotSent {
+            route: count,
+            error,
+        },
+    );
     assert_eq!(
         ended(&drain(&mut router)),
         [(count, "tool.busy".into())].into()
@@ -184,15 +177,13 @@ fn callers_of_kind_agent_need_a_grant_and_a_directive_needs_a_cause() {
     );
     let mut write = tools("a", &["write"]);
     write[0].requires_directive = Some(true);
-    router
-        .handle_input(
-            at(0),
-            Input::Tools {
-                agent: "a".into(),
-                tools: write,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(0),
+        Input::Tools {
+            agent: "a".into(),
+            tools: write,
+        },
+    );
     assert_eq!(
         router.call(at(0), request("a/write")),
         Err(Refused::DirectiveRequired)
@@ -231,17 +222,13 @@ fn an_unhealthy_agent_gets_no_new_calls() {
         agent: "a".into(),
         health,
     };
-    router
-        .handle_input(at(0), health(Health::Unhealthy))
-        .unwrap();
+    router.handle_input(at(0), health(Health::Unhealthy));
     assert_eq!(
         router.call(at(0), request("a/read")),
         Err(Refused::Unhealthy)
     );
     assert!(router.call(at(0), request("b/count")).is_ok());
-    router
-        .handle_input(at(0), health(Health::Degraded))
-        .unwrap();
+    router.handle_input(at(0), health(Health::Degraded));
     assert!(router.call(at(0), request("a/read")).is_ok());
 }
 
@@ -376,15 +363,13 @@ fn every_call_of_an_agent_that_goes_ends_and_its_tools_are_gone() {
     ];
     let kept = router.call(at(0), request("b/count")).unwrap();
     drain(&mut router);
-    router
-        .handle_input(
-            at(1),
-            Input::AgentDown {
-                agent: "a".into(),
-                ended: Ended::Failed,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(1),
+        Input::AgentDown {
+            agent: "a".into(),
+            ended: Ended::Failed,
+        },
+    );
     let ends = ended(&drain(&mut router));
     assert_eq!(
         ends,
@@ -404,15 +389,13 @@ fn a_tool_stays_with_the_agent_that_has_it() {
     let mut router = router(Config::default());
     let mut stolen = tools("a", &["read"]);
     stolen.extend(tools("c", &["own"]));
-    router
-        .handle_input(
-            at(0),
-            Input::AgentUp {
-                agent: "c".into(),
-                tools: stolen,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(0),
+        Input::AgentUp {
+            agent: "c".into(),
+            tools: stolen,
+        },
+    );
     assert!(
         drain(&mut router)
             .iter()
@@ -428,15 +411,13 @@ fn launches(policy: RestartPolicy, ended: Ended) -> Vec<u64> {
     let mut router = router(Config::default().with_restart(policy));
     let (mut times, mut millis) = (Vec::new(), 0);
     for _ in 0..9 {
-        router
-            .handle_input(
-                at(millis),
-                Input::AgentDown {
-                    agent: "a".into(),
-                    ended,
-                },
-            )
-            .unwrap();
+        router.handle_input(
+            at(millis),
+            Input::AgentDown {
+                agent: "a".into(),
+                ended,
+            },
+        );
         let Some(due) = router.poll_timeout() else {
             break;
         };
@@ -480,29 +461,25 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
         agent: "a".into(),
         health: Health::Unhealthy,
     };
-    router.handle_input(at(0), unwell).unwrap();
+    router.handle_input(at(0), unwell);
     assert_eq!(drain(&mut router), []);
-    router
-        .handle_input(
-            at(1),
-            Input::Ended {
-                route,
-                outcome: good(RawObject::empty()),
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(1),
+        Input::Ended {
+            route,
+            outcome: good(RawObject::empty()),
+        },
+    );
     assert!(
         matches!(&drain(&mut router)[..], [Output::Ended { .. }, Output::Stop { agent }] if &**agent == "a")
     );
-    router
-        .handle_input(
-            at(1),
-            Input::AgentDown {
-                agent: "a".into(),
-                ended: Ended::Asked,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(1),
+        Input::AgentDown {
+            agent: "a".into(),
+            ended: Ended::Asked,
+        },
+    );
     router.handle_timeout(at(1_001));
     assert!(matches!(
         &drain(&mut router)[..],
@@ -510,15 +487,13 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
     ));
     // One that was well for longer than the longest delay begins anew.
     up(&mut router, 1_001, "a", &["read"]);
-    router
-        .handle_input(
-            at(70_000),
-            Input::AgentDown {
-                agent: "a".into(),
-                ended: Ended::Failed,
-            },
-        )
-        .unwrap();
+    router.handle_input(
+        at(70_000),
+        Input::AgentDown {
+            agent: "a".into(),
+            ended: Ended::Failed,
+        },
+    );
     assert_eq!(router.poll_timeout(), Some(at(71_000).mono));
 }
 
@@ -528,18 +503,14 @@ fn an_agent_that_is_stopped_for_its_health_is_launched_again_though_it_recovers(
     let mut router = router(Config::default().with_restart(RestartPolicy::OnFailure));
     for health in [Health::Unhealthy, Health::Ok] {
         let agent = "a".into();
-        router
-            .handle_input(at(0), Input::Health { agent, health })
-            .unwrap();
+        router.handle_input(at(0), Input::Health { agent, health });
     }
     assert!(matches!(&drain(&mut router)[..], [Output::Stop { .. }]));
     // It is on its way out.
     let late = router.call(at(1), request("a/read"));
     assert_eq!(late, Err(Refused::Unhealthy));
     let (agent, ended) = ("a".into(), Ended::Asked);
-    router
-        .handle_input(at(2), Input::AgentDown { agent, ended })
-        .unwrap();
+    router.handle_input(at(2), Input::AgentDown { agent, ended });
     router.handle_timeout(at(5_000));
     assert!(matches!(&drain(&mut router)[..], [Output::Launch { .. }]));
     up(&mut router, 5_100, "a", &["read"]);

@@ -14,7 +14,6 @@ use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use ubos_common::id::IdSource;
-use ubos_common::machine::Machine;
 use ubos_common::testing::legacy::{Action, Lab, Node};
 use ubos_common::testing::{Faults, LinkId, LinkKind};
 use ubos_common::time::{Mono, Now};
@@ -100,15 +99,13 @@ impl Hub {
                 self.out.push_back(Action::Close(link));
                 self.conns.remove(&link);
                 let ended = Ended::Failed;
-                self.router
-                    .handle_input(
-                        now,
-                        router::Input::AgentDown {
-                            agent: name(agent),
-                            ended,
-                        },
-                    )
-                    .unwrap();
+                self.router.handle_input(
+                    now,
+                    router::Input::AgentDown {
+                        agent: name(agent),
+                        ended,
+                    },
+                );
             }
             core::Output::Event(event) => self.on_event(link, agent, event, tools),
             _ => {}
@@ -149,7 +146,7 @@ impl Hub {
             }
             _ => return,
         };
-        self.router.handle_input(now, input).unwrap();
+        self.router.handle_input(now, input);
     }
 
     fn on_router(&mut self, output: router::Output) {
@@ -178,8 +175,7 @@ impl Hub {
                     Ok(id) => drop(self.calls.insert((link.unwrap(), id), route)),
                     Err(error) => self
                         .router
-                        .handle_input(now, router::Input::NotSent { route, error })
-                        .unwrap(),
+                        .handle_input(now, router::Input::NotSent { route, error }),
                 }
             }
             router::Output::Cancel { route, .. } => {
@@ -389,7 +385,7 @@ impl Day {
             .with_agent_quota(quota)
             .with_bounds(AGENTS, 12);
         let hub = Hub {
-            router: Router::new(config),
+            router: Router::new(config).unwrap(),
             conns: BTreeMap::new(),
             calls: BTreeMap::new(),
             launches: (0..AGENTS).collect(),
@@ -436,7 +432,8 @@ impl Day {
                     .with_max_queued_calls(2);
                 let grant = Grant::new(now.mono, token(agent, launch), &name(agent));
                 let config = core::Config::default().with_limits(limits);
-                let conn = CoreConnection::new(now, config, IdSource::seeded(seed), Some(grant));
+                let conn =
+                    CoreConnection::new(now, config, IdSource::seeded(seed), Some(grant)).unwrap();
                 hub.conns.insert(link, (agent, conn));
             });
             self.lab.with(agent + 1, |peer, now| {

@@ -9,7 +9,6 @@ use opensentience_wire::role::agent::{self, AgentConnection, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
 use opensentience_wire::role::{CallId, Input};
 use serde_json::{Value, json};
-use ubos_common::machine::Machine as _;
 
 use crate::kit::*;
 

@@ -16,8 +16,8 @@ use crate::kit::object;
 fn launcher(agent: &str) -> Launcher {
     Launcher::new(agent, std::env::current_exe().unwrap())
         .args(["transport::agent_process", "--exact", "--nocapture"])
-        .config(CoreConfig::default().with_heartbeat_interval(Duration::from_secs(5)))
-        .stop_timeout(Duration::from_millis(300))
+        .with_config(CoreConfig::default().with_heartbeat_interval(Duration::from_secs(5)))
+        .with_stop_timeout(Duration::from_millis(300))
 }
 
 fn builder(config: Config, agents: &[&'static str]) -> ToolRouterBuilder {
@@ -44,7 +44,7 @@ fn code(outcome: Outcome) -> String {
 #[tokio::test]
 async fn calls_reach_the_agent_that_has_the_tool() {
     let router = builder(Config::default(), &["com.example.a", "com.example.b"]);
-    let router = router.start().await;
+    let router = router.start().await.unwrap();
     let view = router.view();
     assert_eq!(view.agents.len(), 2);
     assert!(view.agents.values().all(|health| *health == Health::Ok));
@@ -71,7 +71,10 @@ async fn calls_reach_the_agent_that_has_the_tool() {
 
 #[tokio::test]
 async fn pieces_come_in_order_and_a_dropped_call_is_cancelled() {
-    let router = builder(Config::default(), &["com.example.a"]).start().await;
+    let router = builder(Config::default(), &["com.example.a"])
+        .start()
+        .await
+        .unwrap();
     let count = request("com.example.a/count", json!({"n": 500}));
     let mut counting = router.call(count).await.unwrap();
     let mut seen = 0;
@@ -108,7 +111,7 @@ async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
     };
     let config = Config::default().with_restart(RestartPolicy::OnFailure);
     let router = builder(config, &["com.example.a", "com.example.b"]);
-    let mut router = router.audit(audit).start().await;
+    let mut router = router.with_audit(audit).start().await.unwrap();
     let waiting = router
         .call(request("com.example.a/block", json!({})))
         .await
@@ -160,7 +163,7 @@ async fn a_program_that_is_none_is_tried_again_and_the_others_serve() {
         *counted.lock().unwrap() += 1;
         Launcher::new("com.example.none", "/nowhere/agent")
     });
-    let router = router.start().await;
+    let router = router.start().await.unwrap();
     assert_eq!(*launches.lock().unwrap(), 1);
     while *launches.lock().unwrap() < 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -174,7 +177,7 @@ async fn a_program_that_is_none_is_tried_again_and_the_others_serve() {
 async fn quotas_hold_and_a_key_runs_once() {
     let quota = Quota::default().with_concurrent(1);
     let config = Config::default().with_agent_quota(quota);
-    let router = builder(config, &["com.example.a"]).start().await;
+    let router = builder(config, &["com.example.a"]).start().await.unwrap();
     let mut blocked = router
         .call(request("com.example.a/block", json!({})))
         .await
@@ -210,7 +213,7 @@ async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
             Launcher::new("com.example.none", "/nowhere/agent")
         })
         .agent("com.example.slow", slow);
-    let router = router.start().await;
+    let router = router.start().await.unwrap();
     assert!(router.view().agents.contains_key("com.example.slow"));
     router.shutdown().await;
 }
@@ -218,7 +221,10 @@ async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
 // An agent that reads nothing more takes no calls; those for it end all the same.
 #[tokio::test]
 async fn calls_that_cannot_be_sent_end_when_they_are_cancelled_or_out_of_time() {
-    let router = builder(Config::default(), &["com.example.a"]).start().await;
+    let router = builder(Config::default(), &["com.example.a"])
+        .start()
+        .await
+        .unwrap();
     let freeze = request("com.example.a/freeze", json!({}));
     let frozen = router.call(freeze).await.unwrap();
     let text = "x".repeat(1_000_000);

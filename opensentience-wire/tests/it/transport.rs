@@ -11,8 +11,8 @@ use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::agent;
 use opensentience_wire::role::core::{CallRequest, Config, Outcome};
 use opensentience_wire::transport::tokio::{
-    Agent, AuditSink, AuditStream, CoreHandle, LaunchError, Launcher, ServeError, ToolError,
-    attach, audit_channel,
+    Agent, AttachError, AuditSink, AuditStream, CoreHandle, LaunchError, Launcher, ServeError,
+    ToolError, attach, audit_channel,
 };
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
@@ -104,8 +104,8 @@ fn launcher() -> (Launcher, AuditStream) {
         .arg("transport::agent_process")
         .arg("--exact")
         .arg("--nocapture")
-        .stop_timeout(Duration::from_millis(300))
-        .audit(sink);
+        .with_stop_timeout(Duration::from_millis(300))
+        .with_audit(sink);
     (launcher, audit)
 }
 
@@ -274,9 +274,9 @@ async fn a_process_that_is_no_agent_is_not_waited_for() {
     assert_eq!(output.text(), "no\n");
     let silent = Launcher::new(AGENT, "/bin/sleep")
         .arg("600")
-        .stop_timeout(Duration::from_millis(300));
+        .with_stop_timeout(Duration::from_millis(300));
     let config = Config::default().with_handshake_timeout(Duration::from_millis(200));
-    let error = silent.config(config).launch().await.unwrap_err();
+    let error = silent.with_config(config).launch().await.unwrap_err();
     assert!(matches!(error, LaunchError::Handshake));
 }
 
@@ -288,7 +288,7 @@ fn serve(
     tokio::spawn(tools().serve(io, config))
 }
 
-async fn connect(limits: Limits, token_seen: SessionToken) -> Result<CoreHandle, Option<Grant>> {
+async fn connect(limits: Limits, token_seen: SessionToken) -> Result<CoreHandle, AttachError> {
     let (near, far) = tokio::io::duplex(4_096);
     serve(far, token_seen);
     let clock = Clock::start();
@@ -325,11 +325,10 @@ async fn raw_agent() -> (CoreHandle, DuplexStream) {
 #[tokio::test]
 async fn a_wrong_token_is_refused_on_both_sides() {
     let wrong = || SessionToken::from_random([1; 32]);
+    let error = connect(Limits::default(), wrong()).await.unwrap_err();
     assert!(
-        connect(Limits::default(), wrong())
-            .await
-            .unwrap_err()
-            .is_some()
+        matches!(error, AttachError::Handshake { grant: Some(_) }),
+        "{error}"
     );
     let (near, far) = tokio::io::duplex(4_096);
     let served = serve(far, wrong());

@@ -1,31 +1,39 @@
-//! The kit holds what it says, and judges exchanges by the checklist.
+//! The kits are proved, and the checklist judges exchanges.
 
-use sap::conformance::{CHECKLIST, Line, Recording, VECTORS, checklist, vectors};
 use sap::learning::Signal;
 use serde_json::{Value, json};
-use ubos_common::conformance::{ConformanceReport, Verdict, prove, run};
+use ubos_conformance::sap::{
+    Line, Recording, Vector, checklist, checklist_kit, vector_kit, vectors,
+};
+use ubos_conformance::{Expectations, Report, Validity, Verdict};
 
 use crate::learning::pair;
 use crate::samples::{result, task, with};
 
 // spec: SAP-12-1
 #[test]
-fn the_kit_is_proven() {
-    prove(CHECKLIST).unwrap_or_else(|errors| panic!("{errors:#?}"));
-    prove(VECTORS).unwrap_or_else(|errors| panic!("{errors:#?}"));
+fn kits_are_proved() {
+    checklist_kit()
+        .prove()
+        .unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let kit = vector_kit();
+    kit.prove().unwrap_or_else(|errors| panic!("{errors:#?}"));
     for vector in vectors() {
         assert!(
-            VECTORS.iter().any(|case| case.clause == vector.clause),
+            kit.cases()
+                .iter()
+                .any(|case| case.clause() == vector.clause),
             "{}",
             vector.name
         );
     }
-    // Who takes everything fails where something is to be refused.
-    let report = run(VECTORS, 20, |_| Ok(Box::new(|_, _: &[u8]| true)));
+    // A validator that accepts everything fails where a message has to be refused.
+    let gullible = |_: &Vector| Some(Validity::Valid);
+    let report = kit.run(&Expectations::new(), |_| Ok(Box::new(gullible)));
     assert!(report.failed() > 20, "{report}");
 }
 
-fn verdicts(report: &ConformanceReport) -> Vec<&'static str> {
+fn verdicts(report: &Report) -> Vec<&'static str> {
     report
         .outcomes()
         .iter()

@@ -10,7 +10,6 @@
 
 mod alignment;
 mod cache;
-#[cfg(feature = "conformance")]
 mod checklist;
 #[cfg(feature = "log")]
 mod files;

@@ -10,6 +10,7 @@ use crate::envelope::{Actor, Correlation, Head};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
 use crate::message::{Channel, ChunkData, MessageType, Status, ToolCall, ToolOutcome, ToolStream};
 use crate::role::CallId;
+use crate::trace::{debug, trace};
 
 /// A call that wants a tool to run.
 ///
@@ -160,17 +161,17 @@ impl AgentConnection {
         if call.stream_done {
             return Err(CommandError::StreamDone);
         }
-        if self.out.is_full() {
+        if self.common.out.is_full() {
             return Err(CommandError::Backlog);
         }
         let seq = call.last_seq + 1;
         let mut payload = ToolStream::new(id.as_str().into(), seq, chunk.channel, chunk.data);
         payload.done = chunk.done.then_some(true);
         let head = Head::new(MessageType::ToolStream).correlation(&call.about.ids);
-        let frame = self.encoder.encode(now.wall, &head, &payload)?;
+        let frame = self.common.encoder.encode(now.wall, &head, &payload)?;
         call.last_seq = seq;
         call.stream_done = chunk.done;
-        self.out.push(Output::Transmit(frame));
+        self.common.out.push(Output::Transmit(frame));
         Ok(())
     }
 
@@ -194,7 +195,7 @@ impl AgentConnection {
         let runs = self.calls.get(id).is_some_and(|call| !call.follows);
         let call = if runs { self.calls.remove(id) } else { None };
         let call = call.ok_or(CommandError::NoSuchCall)?;
-        self.timers.set(&Timer::Call(id.clone()), None);
+        self.common.timers.clear(&Timer::Call(id.clone()));
         self.end_followers(now, id, &call, &result);
         let done = if call.ended {
             Err(CommandError::NoSuchCall)
@@ -222,7 +223,7 @@ impl AgentConnection {
             let Some(call) = self.calls.remove(&follower) else {
                 continue;
             };
-            self.timers.set(&Timer::Call(follower.clone()), None);
+            self.common.timers.clear(&Timer::Call(follower.clone()));
             self.send_result(now, follower.as_str(), &call.about, result.clone());
         }
     }
@@ -265,7 +266,7 @@ impl AgentConnection {
         if call.follows {
             self.memory.leave(&tool, &key, id);
             if let Some(call) = self.calls.remove(id) {
-                self.timers.set(&Timer::Call(id.clone()), None);
+                self.common.timers.clear(&Timer::Call(id.clone()));
                 self.send_result(now, id.as_str(), &call.about, Err(canceled()));
             }
             self.stop_unwanted(&tool, &key);
@@ -300,7 +301,8 @@ impl AgentConnection {
             && !core::mem::replace(&mut call.stopped, true)
         {
             call.canceled = true;
-            self.out.push(Output::Cancel(id.clone()));
+            trace!(call = %id, "tool is told to stop");
+            self.common.out.push(Output::Cancel(id.clone()));
         }
     }
 
@@ -331,7 +333,7 @@ impl AgentConnection {
             result => result,
         };
         match self.encode_result(now, call_id, about, result) {
-            Ok(frame) => self.out.push(Output::Transmit(frame)),
+            Ok(frame) => self.common.out.push(Output::Transmit(frame)),
             Err(refused) => {
                 let error = match refused {
                     EncodeError::TooLarge { length, limit } => {
@@ -343,7 +345,7 @@ impl AgentConnection {
                     }
                 };
                 match self.encode_result(now, call_id, about, Err(error)) {
-                    Ok(frame) => self.out.push(Output::Transmit(frame)),
+                    Ok(frame) => self.common.out.push(Output::Transmit(frame)),
                     Err(_) => {
                         let rule = "a result that cannot be written";
                         self.reject(ErrorCode::FrameTooLarge, rule);
@@ -365,6 +367,7 @@ impl AgentConnection {
             Err(error) if error.code == ErrorCode::ToolCanceled => Status::Canceled,
             Err(_) => Status::Failed,
         };
+        debug!(call = call_id, %status, "call ended");
         let mut outcome = ToolOutcome::new(call_id.into(), status);
         match result {
             Ok(output) => outcome.output = Some(output),
@@ -383,7 +386,7 @@ impl AgentConnection {
         let head = Head::new(MessageType::ToolResult)
             .in_reply_to(Some(&about.message_id))
             .correlation(&about.ids);
-        self.encoder.encode(now.wall, &head, &outcome)
+        self.common.encoder.encode(now.wall, &head, &outcome)
     }
 }
 

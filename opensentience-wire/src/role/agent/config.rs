@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::error::{ConfigError, require};
 use crate::limits::{self, Limits};
 use crate::message::{Sdk, SemVer};
 use crate::token::SessionToken;
@@ -15,28 +16,17 @@ use crate::token::SessionToken;
 /// | `debug_errors` | off: the `debug` member of errors is not written |
 /// | `tools_check_inputs` | off: inputs are held against the tool's schema (feature `schema`) |
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// The id in the agent's manifest.
-    pub agent_id: String,
-    /// The agent's version.
-    pub agent_version: SemVer,
-    /// What the core gave it.
-    pub token: SessionToken,
-    /// SHA-256 of the manifest, in hexadecimal digits.
-    pub manifest_hash: Option<String>,
-    /// What it is built with.
-    pub sdk: Option<Sdk>,
-    /// Bounds.
-    pub limits: Limits,
-    /// How long to wait for the welcome.
-    pub welcome_timeout: Duration,
-    /// How long running calls may take after a goodbye.
-    pub drain_time: Duration,
-    /// Whether the `debug` member of errors is written.
-    pub debug_errors: bool,
-    /// Whether the tools check their inputs themselves: then the library does not.
-    pub tools_check_inputs: bool,
+    pub(crate) agent_id: String,
+    pub(crate) agent_version: SemVer,
+    pub(crate) token: SessionToken,
+    pub(crate) manifest_hash: Option<String>,
+    pub(crate) sdk: Option<Sdk>,
+    pub(crate) limits: Limits,
+    pub(crate) welcome_timeout: Duration,
+    pub(crate) drain_time: Duration,
+    pub(crate) debug_errors: bool,
+    pub(crate) tools_check_inputs: bool,
 }
 
 impl Config {
@@ -91,5 +81,22 @@ impl Config {
     pub const fn with_drain_time(mut self, span: Duration) -> Self {
         self.drain_time = span;
         self
+    }
+
+    /// Sets whether the `debug` member of errors is written.
+    #[must_use]
+    pub const fn with_debug_errors(mut self, written: bool) -> Self {
+        self.debug_errors = written;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.limits.check()?;
+        require(
+            !self.agent_id.is_empty(),
+            "agent_id",
+            &self.agent_id,
+            "an agent needs the id of its manifest",
+        )
     }
 }

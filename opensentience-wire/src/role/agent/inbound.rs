@@ -8,59 +8,33 @@ use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
 
 use super::calls::{About, Call, Key};
-use super::{AgentConnection, Event, IncomingCall, Output, Phase, Timer};
+use super::{AgentConnection, Event, IncomingCall, Output, Timer};
 use crate::envelope::{Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
 use crate::message::{
     AboutCall, CancelAck, Goodbye, MessageType, Registered, Side, ToolCall, ToolCancel,
     Unregistered, Welcome,
 };
+use crate::role::common::Phase;
 use crate::role::idempotency::{Turn, conflict};
 use crate::role::{CallId, CloseReason};
+use crate::trace::{debug, trace};
 
 impl AgentConnection {
-    pub(super) fn on_bytes(&mut self, now: Now, mut bytes: &[u8]) -> Result<(), ConnectionError> {
-        let mut decoder = core::mem::take(&mut self.decoder);
-        let result = loop {
-            match decoder.decode(bytes) {
-                Ok((_, None)) => break Ok(()),
-                Ok((taken, Some(frame))) => {
-                    let result = self.on_frame(now, frame);
-                    bytes = bytes.get(taken..).unwrap_or_default();
-                    if result.is_err() || self.phase == Phase::Closed {
-                        break result;
-                    }
-                    decoder.set_limit(self.config.limits.max_frame_bytes);
-                }
-                Err(error) => {
-                    self.fail(now, error.code());
-                    break Err(error.into());
-                }
-            }
-        };
-        self.decoder = decoder;
-        result
-    }
-
-    pub(super) fn on_eof(&mut self, now: Now) -> Result<(), ConnectionError> {
-        if let Err(error) = self.decoder.finish() {
-            self.fail(now, error.code());
-            return Err(error.into());
-        }
-        self.close(CloseReason::Disconnected);
-        Ok(())
-    }
-
-    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError> {
+    pub(super) fn on_message_frame(
+        &mut self,
+        now: Now,
+        frame: &[u8],
+    ) -> Result<(), ConnectionError> {
         match Envelope::decode(frame, &self.config.limits.json) {
-            Ok((envelope, _)) if self.phase == Phase::AwaitWelcome => {
+            Ok((envelope, _)) if self.common.phase == Phase::Handshake => {
                 self.on_welcome(now, &envelope)
             }
             Ok((envelope, _)) => {
                 self.on_message(now, &envelope);
                 Ok(())
             }
-            Err(DecodeError::Invalid(_)) if self.phase != Phase::AwaitWelcome => {
+            Err(DecodeError::Invalid(_)) if self.common.phase != Phase::Handshake => {
                 let rule = "an envelope that breaks the rules";
                 self.reject(ErrorCode::InvalidMessage, rule);
                 Ok(())
@@ -94,11 +68,12 @@ impl AgentConnection {
         let most = usize::try_from(welcome.max_frame_bytes).unwrap_or(usize::MAX);
         self.config.limits.max_frame_bytes = most;
         self.config.limits.json.max_bytes = most;
-        self.encoder.set_max_frame_bytes(most);
+        self.common.encoder.set_max_frame_bytes(most);
         self.heartbeat_interval = Duration::from_millis(welcome.heartbeat_interval_ms.max(1));
         self.session_id = welcome.session_id.into();
-        self.phase = Phase::Open;
-        self.timers.set(&Timer::Welcome, None);
+        self.common.phase = Phase::Open;
+        debug!(session = %self.session_id, "session open");
+        self.common.timers.clear(&Timer::Welcome);
         self.beat(now);
         let session_id = self.session_id.clone();
         self.event(Event::Welcomed { session_id });
@@ -161,7 +136,7 @@ impl AgentConnection {
         let limits = &self.config.limits;
         let bytes = call.input.as_str().len();
         let tool = self.tools.get(call.tool_id.as_str());
-        let refusal = if self.phase != Phase::Open {
+        let refusal = if self.common.phase != Phase::Open {
             Some((ErrorCode::AgentDisconnected, "the agent is closing"))
         } else if tool.is_none() {
             Some((ErrorCode::ToolNotFound, "no such tool"))
@@ -217,11 +192,12 @@ impl AgentConnection {
             key,
             follows,
         );
-        self.timers
-            .set(&Timer::Call(call_id.clone()), entry.timeout());
+        self.common
+            .set_timer(Timer::Call(call_id.clone()), entry.timeout());
         self.calls.insert(call_id.clone(), entry);
+        trace!(call = %call_id, tool = %call.tool_id, bytes, follows, "call taken");
         if !follows {
-            self.out.push(Output::Call(Box::new(IncomingCall {
+            self.common.out.push(Output::Call(Box::new(IncomingCall {
                 call_id,
                 call,
                 actor: envelope.actor.clone(),
@@ -264,7 +240,7 @@ impl AgentConnection {
         let Some(id) = id else { return };
         if let Some(span) = cancel.deadline_ms {
             let at = now.mono.saturating_add(Duration::from_millis(span));
-            self.timers.set_earlier(&Timer::Call(id.clone()), at);
+            self.common.timers.set_earlier(Timer::Call(id.clone()), at);
         }
         self.stop(now, &id);
     }
@@ -287,7 +263,7 @@ impl AgentConnection {
             reason: goodbye.reason,
             retry_after: goodbye.retry_after_ms.map(Duration::from_millis),
         });
-        if self.phase == Phase::Open {
+        if self.common.phase == Phase::Open {
             self.drain(now, CloseReason::Goodbye);
         }
     }

@@ -1,9 +1,9 @@
 //! The agent's side of its connection.
 //!
 //! ```text
-//! AwaitWelcome ──welcome──> Open ──core.goodbye, shutdown()──> Draining ──last call ends──> Closed
-//!      │ refused, late        │ fatal fault, end of stream       │ drain time over            ▲
-//!      └──────────────────────┴──────────────────────────────────┴────────────────────────────┘
+//! Handshake ──welcome──> Open ──core.goodbye, shutdown()──> Draining ──last call ends──> Closed
+//!      │ refused, late     │ fatal fault, end of stream       │ drain time over            ▲
+//!      └───────────────────┴──────────────────────────────────┴────────────────────────────┘
 //! ```
 
 mod calls;
@@ -17,22 +17,23 @@ use std::collections::BTreeMap;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{MemberWriter, RawObject, Write};
-use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
 pub use calls::{Chunk, IncomingCall};
 pub use config::Config;
 
+use super::common::{CommonState, Connection, Phase, impl_machine};
 use super::idempotency::Memory;
-use super::timers::Timers;
 use super::{CallId, CloseReason, Input};
-use crate::envelope::{Encoder, Head, VERSION};
-use crate::error::{CommandError, ConnectionError, EncodeError, ErrorCode, ErrorObject};
-use crate::frame::FrameDecoder;
+use crate::envelope::{Head, VERSION};
+use crate::error::{
+    CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
+};
 use crate::message::{
     Health, Heartbeat, Hello, MessageType, ProtocolOffer, Registered, ToolSpec, Unregister,
 };
-use crate::schema::InputCheck;
+use crate::schema::InputSchema;
+use crate::trace::{debug, trace};
 use calls::{Call, Ending};
 
 /// What comes out of an [`AgentConnection`].
@@ -93,16 +94,8 @@ pub enum Event {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    AwaitWelcome,
-    Open,
-    Draining,
-    Closed,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+pub(super) enum Timer {
     Welcome,
     Heartbeat,
     Drain,
@@ -118,19 +111,15 @@ enum Timer {
 #[derive(Debug)]
 pub struct AgentConnection {
     config: Config,
-    phase: Phase,
-    decoder: FrameDecoder,
-    encoder: Encoder,
+    common: CommonState<Timer, Output>,
     started: Mono,
     session_id: Box<str>,
     heartbeat_interval: Duration,
     health: Health,
     end: CloseReason,
-    tools: BTreeMap<Box<str>, InputCheck>,
+    tools: BTreeMap<Box<str>, InputSchema>,
     calls: BTreeMap<CallId, Call>,
     memory: Memory<CallId, Ending>,
-    timers: Timers<Timer>,
-    out: Outbox<Output>,
 }
 
 impl AgentConnection {
@@ -138,32 +127,31 @@ impl AgentConnection {
     ///
     /// # Errors
     ///
-    /// The hello is longer than a frame may be.
+    /// A setting is out of its range, or the hello does not fit into a frame.
     ///
     /// Spec: OpenSentience 4.1.1
-    pub fn new(now: Now, config: Config, ids: IdSource) -> Result<Self, EncodeError> {
-        let limit = crate::limits::MAX_FRAME_BYTES;
-        let mut encoder = Encoder::new(ids, limit);
-        encoder.guard(config.token.clone());
-        let words = ["tools", "streaming", "cancellation"].map(str::to_owned);
+    pub fn new(now: Now, config: Config, ids: IdSource) -> Result<Self, ConfigError> {
+        config.check()?;
+        let limits = &config.limits;
+        let mut common = CommonState::new(ids, limits);
+        common.encoder.guard(config.token.clone());
+        let capabilities = ["tools", "streaming", "cancellation"].map(str::to_owned);
         let mut hello = Hello::new(
             config.token.clone(),
             config.agent_id.clone(),
             config.agent_version.clone(),
-            ProtocolOffer::new(vec![VERSION], words.into()),
+            ProtocolOffer::new(vec![VERSION], capabilities.into()),
         );
         hello.manifest_hash.clone_from(&config.manifest_hash);
         hello.sdk.clone_from(&config.sdk);
-        let frame = encoder.encode(now.wall, &Head::new(MessageType::Hello), &hello)?;
-        let mut out = Outbox::new(config.limits.max_waiting_outputs);
-        out.push(Output::Transmit(frame));
-        let mut timers = Timers::new();
-        let late = now.mono.saturating_add(config.welcome_timeout);
-        timers.set(&Timer::Welcome, Some(late));
+        let frame = common
+            .encoder
+            .encode(now.wall, &Head::new(MessageType::Hello), &hello)?;
+        common.out.push(Output::Transmit(frame));
+        let deadline = now.mono.saturating_add(config.welcome_timeout);
+        common.timers.set(Timer::Welcome, deadline);
         Ok(Self {
-            phase: Phase::AwaitWelcome,
-            decoder: FrameDecoder::new(limit),
-            encoder,
+            common,
             started: now.mono,
             session_id: Box::default(),
             heartbeat_interval: crate::limits::HEARTBEAT_INTERVAL,
@@ -171,12 +159,7 @@ impl AgentConnection {
             end: CloseReason::Shutdown,
             tools: BTreeMap::new(),
             calls: BTreeMap::new(),
-            memory: Memory::new(
-                config.limits.max_remembered_calls,
-                config.limits.max_remembered_bytes,
-            ),
-            timers,
-            out,
+            memory: Memory::new(limits.max_remembered_calls, limits.max_remembered_bytes),
             config,
         })
     }
@@ -184,7 +167,7 @@ impl AgentConnection {
     /// Whether the core took the agent in and neither side is closing.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.common.phase == Phase::Open
     }
 
     /// Calls whose result is not sent.
@@ -208,7 +191,7 @@ impl AgentConnection {
         mut tools: Vec<ToolSpec>,
         replace: bool,
     ) -> Result<(), CommandError> {
-        self.check_open()?;
+        self.common.check_open()?;
         #[cfg(not(feature = "schema"))]
         if !self.config.tools_check_inputs {
             return Err(CommandError::InputsUnchecked);
@@ -223,14 +206,14 @@ impl AgentConnection {
             replace,
         };
         let head = Head::new(MessageType::Register);
-        let frame = self.encoder.encode(now.wall, &head, &payload)?;
-        self.out.push(Output::Transmit(frame));
+        let frame = self.common.encoder.encode(now.wall, &head, &payload)?;
+        self.common.out.push(Output::Transmit(frame));
         if replace {
             self.tools.clear();
         }
         let most = self.config.limits.max_schema_bytes;
         for tool in tools {
-            let check = InputCheck::of(&tool, most);
+            let check = InputSchema::compile(&tool, most);
             self.tools.insert(tool.tool_id.into(), check);
         }
         Ok(())
@@ -244,29 +227,29 @@ impl AgentConnection {
     ///
     /// Spec: OpenSentience 4.2.3
     pub fn unregister(&mut self, now: Now, tool_ids: Vec<String>) -> Result<(), CommandError> {
-        self.check_open()?;
+        self.common.check_open()?;
         for id in &tool_ids {
             self.tools.remove(id.as_str());
         }
         let head = Head::new(MessageType::Unregister);
         let payload = Unregister::new(tool_ids);
-        let frame = self.encoder.encode(now.wall, &head, &payload)?;
-        self.out.push(Output::Transmit(frame));
+        let frame = self.common.encoder.encode(now.wall, &head, &payload)?;
+        self.common.out.push(Output::Transmit(frame));
         Ok(())
     }
 
     /// Says how the agent feels, at once and with every heartbeat.
     pub fn set_health(&mut self, now: Now, health: Health) {
         self.health = health;
-        if matches!(self.phase, Phase::Open | Phase::Draining) {
+        if self.common.has_session() {
             self.beat(now);
         }
     }
 
     /// Takes no more calls, and closes when the running ones have ended or the drain time is over.
     pub fn shutdown(&mut self, now: Now) {
-        match self.phase {
-            Phase::AwaitWelcome => self.close(CloseReason::Shutdown),
+        match self.common.phase {
+            Phase::Handshake => self.close(CloseReason::Shutdown),
             Phase::Open => self.drain(now, CloseReason::Shutdown),
             Phase::Draining | Phase::Closed => {}
         }
@@ -274,24 +257,17 @@ impl AgentConnection {
 
     // impl: OSW-4.1-7
     fn drain(&mut self, now: Now, end: CloseReason) {
-        self.phase = Phase::Draining;
+        self.common.phase = Phase::Draining;
+        trace!(phase = ?self.common.phase, "transition");
         self.end = end;
         let at = now.mono.saturating_add(self.config.drain_time);
-        self.timers.set(&Timer::Drain, Some(at));
+        self.common.timers.set(Timer::Drain, at);
         self.close_if_drained();
     }
 
     fn close_if_drained(&mut self) {
-        if self.phase == Phase::Draining && self.running_calls() == 0 {
+        if self.common.phase == Phase::Draining && self.running_calls() == 0 {
             self.close(self.end.clone());
-        }
-    }
-
-    const fn check_open(&self) -> Result<(), CommandError> {
-        match self.phase {
-            Phase::AwaitWelcome => Err(CommandError::NotOpen),
-            Phase::Open => Ok(()),
-            Phase::Draining | Phase::Closed => Err(CommandError::Closing),
         }
     }
 
@@ -306,41 +282,43 @@ impl AgentConnection {
         );
         self.transmit(now, &Head::new(MessageType::Heartbeat), &beat);
         let next = now.mono.saturating_add(self.heartbeat_interval);
-        self.timers.set(&Timer::Heartbeat, Some(next));
+        self.common.timers.set(Timer::Heartbeat, next);
     }
 
     /// Sends what is short by its nature; what is too long all the same is not sent, and reported.
     fn transmit<P: Write + ?Sized>(&mut self, now: Now, head: &Head<'_>, payload: &P) {
-        match self.encoder.encode(now.wall, head, payload) {
-            Ok(frame) => self.out.push(Output::Transmit(frame)),
+        match self.common.encoder.encode(now.wall, head, payload) {
+            Ok(frame) => self.common.out.push(Output::Transmit(frame)),
             Err(_) => self.reject(ErrorCode::FrameTooLarge, "an answer that cannot be written"),
         }
     }
 
     fn event(&mut self, event: Event) {
-        self.out.push(Output::Event(event));
+        self.common.out.push(Output::Event(event));
     }
 
     fn reject(&mut self, code: ErrorCode, rule: &'static str) {
+        debug!(session = %self.session_id, %code, rule, "message rejected");
         self.event(Event::Rejected { code, rule });
     }
 
     /// Ends the connection: every tool that runs is stopped.
     fn close(&mut self, reason: CloseReason) {
-        self.phase = Phase::Closed;
+        debug!(session = %self.session_id, ?reason, calls = self.calls.len(), "connection ends");
+        self.common.phase = Phase::Closed;
         for (id, call) in core::mem::take(&mut self.calls) {
             if call.must_be_stopped() {
-                self.out.push(Output::Cancel(id));
+                self.common.out.push(Output::Cancel(id));
             }
         }
-        self.timers.clear();
+        self.common.timers.clear_all();
         self.tools.clear();
-        self.out.push(Output::Close(reason));
+        self.common.out.push(Output::Close(reason));
     }
 
     /// Ends the connection for a fault that it does not survive; tells the core after the handshake.
     fn fail(&mut self, now: Now, code: ErrorCode) {
-        if self.phase != Phase::AwaitWelcome {
+        if self.common.phase != Phase::Handshake {
             let error = ErrorObject::of(code.clone(), "the stream cannot be read on");
             let error = error.noticed_by("agent.runtime");
             let head = Head::new(MessageType::AgentError).error(&error);
@@ -352,6 +330,32 @@ impl AgentConnection {
     fn fail_handshake(&mut self, code: ErrorCode, reason: Cow<'static, str>) -> ConnectionError {
         self.close(CloseReason::Protocol(code.clone()));
         ConnectionError::Handshake { code, reason }
+    }
+}
+
+impl Connection for AgentConnection {
+    type Timer = Timer;
+    type Output = Output;
+
+    fn common(&mut self) -> &mut CommonState<Timer, Output> {
+        &mut self.common
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        self.config.limits.max_frame_bytes
+    }
+
+    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError> {
+        self.on_message_frame(now, frame)
+    }
+
+    fn on_bad_frame(&mut self, now: Now, error: FrameError) -> ConnectionError {
+        self.fail(now, error.code());
+        error.into()
+    }
+
+    fn on_disconnect(&mut self, _: Now) {
+        self.close(CloseReason::Disconnected);
     }
 
     fn on_timer(&mut self, now: Now, timer: &Timer) {
@@ -370,45 +374,7 @@ impl AgentConnection {
     }
 }
 
-impl Machine for AgentConnection {
-    type Input<'a> = Input<'a>;
-    type Output = Output;
-    type Error = ConnectionError;
-
-    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
-        if self.phase == Phase::Closed {
-            return Err(ConnectionError::Closed);
-        }
-        match input {
-            Input::Bytes(bytes) => self.on_bytes(now, bytes),
-            Input::Eof => self.on_eof(now),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        while self.phase != Phase::Closed
-            && let Some(timer) = self.timers.pop(now.mono)
-        {
-            self.on_timer(now, &timer);
-        }
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.out.pop()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.timers.next()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.phase != Phase::Closed && !self.out.is_full()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.phase == Phase::Closed
-    }
-}
+impl_machine!(AgentConnection);
 
 /// The payload of a registration, written from typed tools.
 struct Offer<'a> {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Now, Rfc3339};
 
-use super::{CoreConnection, Event, Output, Phase, Timer, millis};
+use super::{CoreConnection, Event, Output, Timer, millis};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Actor, ActorType, Correlation, Head};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
@@ -13,6 +13,8 @@ use crate::message::{
     CallContext, Caller, Health, MessageType, Status, ToolCall, ToolCancel, ToolOutcome,
 };
 use crate::role::CallId;
+use crate::role::common::Phase;
+use crate::trace::{debug, trace};
 
 /// A call that a core's application wants made.
 ///
@@ -203,10 +205,10 @@ impl CoreConnection {
         mut request: CallRequest,
     ) -> Result<CallId, CommandError> {
         self.admit(now, &request)?;
-        let id = CallId::from(self.encoder.ids().uuid().to_string().as_str());
+        let id = CallId::from(self.common.encoder.ids().uuid().to_string().as_str());
         let request_id = match request.request_id.take() {
             Some(id) => id,
-            None => self.encoder.ids().uuid().to_string(),
+            None => self.common.encoder.ids().uuid().to_string(),
         };
         let call = Call {
             tool_id: request.tool_id.as_str().into(),
@@ -226,8 +228,9 @@ impl CoreConnection {
         if let Some(span) = request.timeout {
             let span = span.saturating_add(self.config.call_grace);
             let end = now.mono.saturating_add(span);
-            self.timers.set(&Timer::Call(id.clone()), Some(end));
+            self.common.timers.set(Timer::Call(id.clone()), end);
         }
+        trace!(call = %id, tool = %request.tool_id, bytes = frame.len(), "call taken");
         if self.inflight < self.config.limits.max_inflight_requests {
             self.calls.insert(id.clone(), call);
             self.send_call(now, &id, frame);
@@ -260,7 +263,8 @@ impl CoreConnection {
         } else if !core::mem::replace(&mut call.canceled, true) {
             let deadline = self.config.cancel_deadline;
             let at = now.mono.saturating_add(deadline);
-            self.timers.set_earlier(&Timer::Call(id.clone()), at);
+            self.common.timers.set_earlier(Timer::Call(id.clone()), at);
+            trace!(call = %id, "cancel sent");
             self.send_cancel(now, id, reason, Some(deadline));
         }
         Ok(())
@@ -268,7 +272,7 @@ impl CoreConnection {
 
     /// What must hold before a call is taken.
     fn admit(&mut self, now: Now, request: &CallRequest) -> Result<(), CommandError> {
-        self.check_open()?;
+        self.common.check_open()?;
         let tool = self.tools.get(request.tool_id.as_str());
         let tool = tool.ok_or(CommandError::ToolNotFound)?;
         let limits = &self.config.limits;
@@ -326,14 +330,14 @@ impl CoreConnection {
         let head = Head::new(MessageType::ToolCall)
             .correlation(&call.ids)
             .actor(request.actor.as_ref());
-        self.encoder.encode(now.wall, &head, &payload)
+        self.common.encoder.encode(now.wall, &head, &payload)
     }
 
     fn send_call(&mut self, now: Now, id: &CallId, frame: Vec<u8>) {
         self.inflight += 1;
         let event = AuditEvent::of(AuditName::CallRouted, now.wall);
         let mut event = event.with_bytes(frame.len());
-        self.out.push(Output::Transmit(frame));
+        self.common.out.push(Output::Transmit(frame));
         self.describe(id, &mut event);
         self.audit(event);
     }
@@ -342,7 +346,7 @@ impl CoreConnection {
     // impl: OSW-2-6
     fn send_waiting(&mut self, now: Now) {
         let places = self.config.limits.max_inflight_requests;
-        while self.phase == Phase::Open && self.inflight < places {
+        while self.common.phase == Phase::Open && self.inflight < places {
             let Some(id) = self.queue.pop_front() else {
                 return;
             };
@@ -415,8 +419,9 @@ impl CoreConnection {
         if call.is_sent() {
             self.inflight = self.inflight.saturating_sub(1);
         }
-        self.timers.set(&Timer::Call(id.clone()), None);
+        self.common.timers.clear(&Timer::Call(id.clone()));
         outcome.duration = now.mono.saturating_since(call.asked);
+        debug!(call = %id, status = %outcome.status, took = ?outcome.duration, "call ended");
         event.status = Some(outcome.status.clone());
         event.code = outcome.error.as_ref().map(|error| error.code.clone());
         event.bytes = outcome.output.as_ref().map(|o| o.as_str().len());

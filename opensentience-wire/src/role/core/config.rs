@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::error::{ConfigError, require};
 use crate::limits::{self, Limits};
 
 /// What happens to a message of an unknown type that wants no answer.
@@ -27,32 +28,19 @@ pub enum UnknownTypes {
 /// | `agent_grants` | none: no agent may call a tool |
 /// | `directives` | a tool that requires one needs a `causation_id` |
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// Bounds.
-    pub limits: Limits,
-    /// How often the agent must say that it lives.
-    pub heartbeat_interval: Duration,
-    /// Intervals of silence that mean bad health.
-    pub missed_heartbeats: u32,
-    /// How long to wait for the hello.
-    pub handshake_timeout: Duration,
-    /// How much longer than asked a call may take.
-    pub call_grace: Duration,
-    /// How long a cancelled call may take to end.
-    pub cancel_deadline: Duration,
-    /// How long running calls may take after a goodbye.
-    pub drain_time: Duration,
-    /// Permissions of callers of kind agent, such as `tool:invoke:com.example.files/*`.
-    pub agent_grants: Vec<String>,
-    /// Whether a tool that requires a directive is refused without a cause.
-    pub directives: bool,
-    /// What to do with unknown types.
-    pub unknown_types: UnknownTypes,
-    /// The core's version, as the welcome says it.
-    pub core_version: String,
-    /// Which run of the core it is, as the welcome says it.
-    pub instance_id: String,
+    pub(crate) limits: Limits,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) missed_heartbeats: u32,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) call_grace: Duration,
+    pub(crate) cancel_deadline: Duration,
+    pub(crate) drain_time: Duration,
+    pub(crate) agent_grants: Vec<String>,
+    pub(crate) directives: bool,
+    pub(crate) unknown_types: UnknownTypes,
+    pub(crate) core_version: String,
+    pub(crate) instance_id: String,
 }
 
 impl Config {
@@ -63,17 +51,17 @@ impl Config {
         self
     }
 
-    /// Sets how often the agent must say that it lives; at least a millisecond.
+    /// Sets how often the agent sends a heartbeat; at least a millisecond.
     #[must_use]
-    pub fn with_heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.heartbeat_interval = interval.max(Duration::from_millis(1));
+    pub const fn with_heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.heartbeat_interval = interval;
         self
     }
 
     /// Sets how many intervals of silence mean bad health; at least one.
     #[must_use]
-    pub fn with_missed_heartbeats(mut self, intervals: u32) -> Self {
-        self.missed_heartbeats = intervals.max(1);
+    pub const fn with_missed_heartbeats(mut self, intervals: u32) -> Self {
+        self.missed_heartbeats = intervals;
         self
     }
 
@@ -133,6 +121,22 @@ impl Config {
         self.core_version = core_version.into();
         self.instance_id = instance_id.into();
         self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        self.limits.check()?;
+        require(
+            self.heartbeat_interval >= Duration::from_millis(1),
+            "heartbeat_interval",
+            self.heartbeat_interval,
+            "the welcome announces it in milliseconds and needs at least 1",
+        )?;
+        require(
+            self.missed_heartbeats > 0,
+            "missed_heartbeats",
+            self.missed_heartbeats,
+            "an agent is unhealthy after at least 1 missed heartbeat",
+        )
     }
 
     /// Whether callers of kind agent may use a tool.

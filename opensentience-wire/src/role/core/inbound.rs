@@ -5,7 +5,7 @@ use ubos_common::time::Now;
 use ubos_common::violation::Profile;
 
 use super::calls::Outcome;
-use super::{CoreConnection, Event, Phase, Timer, UnknownTypes, millis, told};
+use super::{CoreConnection, Event, Timer, UnknownTypes, millis, public_message};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
@@ -13,45 +13,25 @@ use crate::message::{
     AboutCall, CancelAck, Heartbeat, Hello, MessageType, Server, Side, ToolOutcome, ToolStream,
     Welcome,
 };
-use crate::role::{CallId, CloseReason};
+use crate::role::CallId;
+use crate::role::common::Phase;
+use crate::trace::debug;
 
 impl CoreConnection {
-    pub(super) fn on_bytes(&mut self, now: Now, mut bytes: &[u8]) -> Result<(), ConnectionError> {
-        let mut decoder = core::mem::take(&mut self.decoder);
-        let result = loop {
-            match decoder.decode(bytes) {
-                Ok((_, None)) => break Ok(()),
-                Ok((taken, Some(frame))) => {
-                    let result = self.on_frame(now, frame);
-                    bytes = bytes.get(taken..).unwrap_or_default();
-                    if result.is_err() || self.phase == Phase::Closed {
-                        break result;
-                    }
-                    decoder.set_limit(self.config.limits.max_frame_bytes);
-                }
-                Err(error) => break Err(self.fail_frame(now, error)),
-            }
-        };
-        self.decoder = decoder;
-        result
-    }
-
-    pub(super) fn on_eof(&mut self, now: Now) -> Result<(), ConnectionError> {
-        if let Err(error) = self.decoder.finish() {
-            return Err(self.fail_frame(now, error));
-        }
-        self.close(now, CloseReason::Disconnected);
-        Ok(())
-    }
-
     // impl: OSW-2-1, OSW-3-1
-    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError> {
+    pub(super) fn on_message_frame(
+        &mut self,
+        now: Now,
+        frame: &[u8],
+    ) -> Result<(), ConnectionError> {
         let rule = "an envelope that breaks the rules";
         let code = ErrorCode::InvalidMessage;
         match Envelope::decode(frame, &self.config.limits.json) {
-            Ok((envelope, _)) if self.phase == Phase::AwaitHello => self.on_hello(now, &envelope),
+            Ok((envelope, _)) if self.common.phase == Phase::Handshake => {
+                self.on_hello(now, &envelope)
+            }
             Ok((envelope, _)) => self.on_message(now, &envelope),
-            Err(DecodeError::Invalid(_)) if self.phase == Phase::AwaitHello => {
+            Err(DecodeError::Invalid(_)) if self.common.phase == Phase::Handshake => {
                 Err(self.refuse(now, code, rule))
             }
             Err(DecodeError::Invalid(_)) => {
@@ -117,7 +97,7 @@ impl CoreConnection {
     // impl: OSW-4.1-5
     fn welcome(&mut self, now: Now, envelope: &Envelope<'_>, hello: &Hello) {
         self.grant = None;
-        self.session_id = self.encoder.ids().uuid().to_string().into();
+        self.session_id = self.common.encoder.ids().uuid().to_string().into();
         let config = &self.config;
         let max_frame_bytes = config.limits.max_frame_bytes;
         let welcome = Welcome::new(
@@ -129,12 +109,13 @@ impl CoreConnection {
         );
         let head = Head::new(MessageType::Welcome).in_reply_to(Some(&envelope.id));
         self.transmit(now, &head, &welcome);
-        self.encoder.set_max_frame_bytes(max_frame_bytes);
-        self.phase = Phase::Open;
-        self.timers.set(&Timer::Handshake, None);
+        self.common.encoder.set_max_frame_bytes(max_frame_bytes);
+        self.common.phase = Phase::Open;
+        debug!(agent = %self.agent_id, session = %self.session_id, "session open");
+        self.common.timers.clear(&Timer::Handshake);
         let silence = self.silence_ends(now.mono);
-        self.timers
-            .set(&Timer::Health, self.reading.then_some(silence));
+        self.common
+            .set_timer(Timer::Health, self.reading.then_some(silence));
         self.audit(AuditEvent::of(AuditName::Connected, now.wall));
         self.event(Event::Connected {
             session_id: self.session_id.clone(),
@@ -234,7 +215,7 @@ impl CoreConnection {
         let code = ErrorCode::UnknownType;
         self.reject(now, code.clone(), "a message of an unknown type");
         if wants_answer {
-            let error = ErrorObject::of(code.clone(), told(&code));
+            let error = ErrorObject::of(code.clone(), public_message(&code));
             let ids = envelope.correlation();
             let head = Head::new(MessageType::CoreError).in_reply_to(Some(&envelope.id));
             let head = head.correlation(&ids).error(&error);
@@ -319,8 +300,8 @@ impl CoreConnection {
             return self.reject(now, ErrorCode::SessionMismatch, rule);
         }
         let silence = self.silence_ends(now.mono);
-        self.timers
-            .set(&Timer::Health, self.reading.then_some(silence));
+        self.common
+            .set_timer(Timer::Health, self.reading.then_some(silence));
         self.set_health(now, beat.status);
     }
 }

@@ -1,7 +1,7 @@
 //! The core's side of one agent's connection.
 //!
 //! ```text
-//! AwaitHello ──hello──> Open ──goodbye()──> Draining ──last call ends──> Closed
+//! Handshake ──hello──>  Open ──goodbye()──> Draining ──last call ends──> Closed
 //!      │ refused, late     │ fatal fault, end of stream │ drain time over    ▲
 //!      └───────────────────┴────────────────────────────┴────────────────────┘
 //! ```
@@ -18,21 +18,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, Write};
-use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
 pub use calls::{CallRequest, Outcome};
 pub(crate) use config::permits;
 pub use config::{Config, UnknownTypes};
 
-use super::timers::Timers;
+use super::common::{CommonState, Connection, Phase, impl_machine};
 use super::{CallId, CloseReason, Input};
 use crate::audit::{AuditEvent, AuditName};
-use crate::envelope::{Encoder, Head};
-use crate::error::{CommandError, ConnectionError, ErrorCode, ErrorObject, FrameError};
-use crate::frame::FrameDecoder;
+use crate::envelope::Head;
+use crate::error::{
+    CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
+};
 use crate::message::{Goodbye, Health, MessageType, Rejected, ToolSpec, ToolStream};
 use crate::token::Grant;
+use crate::trace::{debug, trace};
 use calls::Call;
 
 /// What comes out of a [`CoreConnection`].
@@ -92,16 +93,8 @@ pub enum Event {
     Audit(Box<AuditEvent>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    AwaitHello,
-    Open,
-    Draining,
-    Closed,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+pub(super) enum Timer {
     Handshake,
     Health,
     Drain,
@@ -118,9 +111,7 @@ enum Timer {
 pub struct CoreConnection {
     config: Config,
     grant: Option<Grant>,
-    phase: Phase,
-    decoder: FrameDecoder,
-    encoder: Encoder,
+    common: CommonState<Timer, Output>,
     session_id: Box<str>,
     agent_id: Box<str>,
     tools: BTreeMap<Box<str>, ToolSpec>,
@@ -129,32 +120,33 @@ pub struct CoreConnection {
     inflight: usize,
     health: Health,
     reading: bool,
-    timers: Timers<Timer>,
-    out: Outbox<Output>,
 }
 
 impl CoreConnection {
-    /// A connection that has just been accepted, and the grant that a hello may use up.
+    /// A connection that has just been accepted, and the grant that its hello may use.
     ///
     /// Without a grant every hello is refused: the token was used.
-    #[must_use]
-    pub fn new(now: Now, config: Config, ids: IdSource, grant: Option<Grant>) -> Self {
-        let limits = &config.limits;
-        let mut timers = Timers::new();
-        let late = now.mono.saturating_add(config.handshake_timeout);
-        timers.set(&Timer::Handshake, Some(late));
-        let agent_id = grant.as_ref().map(|grant| grant.agent_id.clone());
-        // A welcome must pass whatever limit it announces.
-        let mut encoder = Encoder::new(ids, crate::limits::MAX_FRAME_BYTES);
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range.
+    pub fn new(
+        now: Now,
+        config: Config,
+        ids: IdSource,
+        grant: Option<Grant>,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let mut common = CommonState::new(ids, &config.limits);
+        let deadline = now.mono.saturating_add(config.handshake_timeout);
+        common.timers.set(Timer::Handshake, deadline);
         if let Some(grant) = &grant {
-            encoder.guard(grant.token.clone());
+            common.encoder.guard(grant.token.clone());
         }
-        Self {
-            decoder: FrameDecoder::new(crate::limits::MAX_FRAME_BYTES),
-            out: Outbox::new(limits.max_waiting_outputs),
-            encoder,
+        let agent_id = grant.as_ref().map(|grant| grant.agent_id.clone());
+        Ok(Self {
+            common,
             grant,
-            phase: Phase::AwaitHello,
             session_id: Box::default(),
             agent_id: agent_id.unwrap_or_default(),
             tools: BTreeMap::new(),
@@ -163,15 +155,14 @@ impl CoreConnection {
             inflight: 0,
             health: Health::Ok,
             reading: true,
-            timers,
             config,
-        }
+        })
     }
 
     /// Whether the handshake succeeded and calls are taken.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.common.phase == Phase::Open
     }
 
     /// The grant, if no handshake used it up: for the next connection.
@@ -214,7 +205,7 @@ impl CoreConnection {
     ///
     /// Spec: OpenSentience 4.5.2
     pub fn ping(&mut self, now: Now) -> Result<(), CommandError> {
-        self.check_open()?;
+        self.common.check_open()?;
         self.transmit(now, &Head::new(MessageType::Ping), &RawObject::empty());
         Ok(())
     }
@@ -234,13 +225,14 @@ impl CoreConnection {
         reason: &str,
         retry_after: Option<Duration>,
     ) -> Result<(), CommandError> {
-        self.check_open()?;
+        self.common.check_open()?;
         let mut goodbye = Goodbye::new(reason.into());
         goodbye.retry_after_ms = retry_after.map(millis);
         self.transmit(now, &Head::new(MessageType::Goodbye), &goodbye);
-        self.phase = Phase::Draining;
+        self.common.phase = Phase::Draining;
+        trace!(phase = ?self.common.phase, "transition");
         let end = now.mono.saturating_add(self.config.drain_time);
-        self.timers.set(&Timer::Drain, Some(end));
+        self.common.timers.set(Timer::Drain, end);
         for id in core::mem::take(&mut self.queue) {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the core is closing");
             self.finish(now, &id, Outcome::failed(error));
@@ -253,20 +245,12 @@ impl CoreConnection {
     pub fn set_reading(&mut self, now: Now, reading: bool) {
         if core::mem::replace(&mut self.reading, reading) != reading && self.session().is_some() {
             let at = reading.then(|| self.silence_ends(now.mono));
-            self.timers.set(&Timer::Health, at);
+            self.common.set_timer(Timer::Health, at);
         }
     }
 
     fn session(&self) -> Option<&str> {
-        matches!(self.phase, Phase::Open | Phase::Draining).then_some(&*self.session_id)
-    }
-
-    const fn check_open(&self) -> Result<(), CommandError> {
-        match self.phase {
-            Phase::AwaitHello => Err(CommandError::NotOpen),
-            Phase::Open => Ok(()),
-            Phase::Draining | Phase::Closed => Err(CommandError::Closing),
-        }
+        self.common.has_session().then_some(&*self.session_id)
     }
 
     fn silence_ends(&self, now: Mono) -> Mono {
@@ -276,8 +260,8 @@ impl CoreConnection {
 
     /// Sends what is short by its nature; what is too long all the same is not sent, and audited.
     fn transmit<P: Write + ?Sized>(&mut self, now: Now, head: &Head<'_>, payload: &P) {
-        match self.encoder.encode(now.wall, head, payload) {
-            Ok(frame) => self.out.push(Output::Transmit(frame)),
+        match self.common.encoder.encode(now.wall, head, payload) {
+            Ok(frame) => self.common.out.push(Output::Transmit(frame)),
             Err(_) => self.reject(
                 now,
                 ErrorCode::FrameTooLarge,
@@ -287,7 +271,7 @@ impl CoreConnection {
     }
 
     fn event(&mut self, event: Event) {
-        self.out.push(Output::Event(event));
+        self.common.out.push(Output::Event(event));
     }
 
     // impl: OSW-8-1
@@ -299,6 +283,7 @@ impl CoreConnection {
 
     /// Audits a message, or a part of one, that has no effect.
     fn reject(&mut self, now: Now, code: ErrorCode, rule: &'static str) {
+        debug!(agent = %self.agent_id, %code, rule, "message rejected");
         let event = AuditEvent::of(AuditName::MessageRejected, now.wall);
         self.audit(event.with_code(code).with_detail(rule));
     }
@@ -306,6 +291,7 @@ impl CoreConnection {
     /// Ends the connection: every call ends, exactly once.
     // impl: OSW-4.5-5
     fn close(&mut self, now: Now, reason: CloseReason) {
+        debug!(agent = %self.agent_id, session = %self.session_id, ?reason, calls = self.calls.len(), "connection ends");
         let was_open = self.session().is_some();
         let ids: Vec<CallId> = self.calls.keys().cloned().collect();
         for id in ids {
@@ -315,16 +301,17 @@ impl CoreConnection {
         if was_open {
             self.audit(AuditEvent::of(AuditName::Disconnected, now.wall));
         }
-        self.phase = Phase::Closed;
+        self.common.phase = Phase::Closed;
         self.queue.clear();
-        self.timers.clear();
+        self.common.timers.clear_all();
         self.tools.clear();
-        self.out.push(Output::Close(reason));
+        self.common.out.push(Output::Close(reason));
     }
 
     /// Refuses the hello: tells the agent, audits the true reason, closes.
     fn refuse(&mut self, now: Now, code: ErrorCode, rule: &'static str) -> ConnectionError {
-        let error = ErrorObject::of(code.clone(), told(&code)).noticed_by("core.session");
+        debug!(agent = %self.agent_id, %code, rule, "handshake refused");
+        let error = ErrorObject::of(code.clone(), public_message(&code)).noticed_by("core.session");
         let head = Head::new(MessageType::Welcome).error(&error);
         self.transmit(now, &head, &RawObject::empty());
         let name = match code {
@@ -345,18 +332,56 @@ impl CoreConnection {
         let mut event = AuditEvent::of(AuditName::FrameRejected, now.wall).with_code(code.clone());
         event.bytes = bytes;
         self.audit(event);
-        if self.phase == Phase::AwaitHello {
+        if self.common.phase == Phase::Handshake {
             self.refuse(now, code, "no message");
             return;
         }
-        let error = ErrorObject::of(code.clone(), told(&code)).noticed_by("core.session");
+        let error = ErrorObject::of(code.clone(), public_message(&code)).noticed_by("core.session");
         let goodbye = Goodbye::new(code.as_str().into());
         let head = Head::new(MessageType::Goodbye).error(&error);
         self.transmit(now, &head, &goodbye);
         self.close(now, CloseReason::Protocol(code));
     }
 
-    fn fail_frame(&mut self, now: Now, error: FrameError) -> ConnectionError {
+    fn close_if_drained(&mut self, now: Now) {
+        if self.common.phase == Phase::Draining && self.calls.is_empty() {
+            self.close(now, CloseReason::Goodbye);
+        }
+    }
+
+    // impl: OSW-4.5-2
+    fn set_health(&mut self, now: Now, health: Health) {
+        if self.health == health {
+            return;
+        }
+        if health == Health::Unhealthy {
+            self.audit(AuditEvent::of(AuditName::MarkedUnhealthy, now.wall));
+        } else if self.health == Health::Unhealthy {
+            self.audit(AuditEvent::of(AuditName::Recovered, now.wall));
+        }
+        debug!(agent = %self.agent_id, ?health, "health changed");
+        self.health = health.clone();
+        self.event(Event::Health(health));
+    }
+}
+
+impl Connection for CoreConnection {
+    type Timer = Timer;
+    type Output = Output;
+
+    fn common(&mut self) -> &mut CommonState<Timer, Output> {
+        &mut self.common
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        self.config.limits.max_frame_bytes
+    }
+
+    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError> {
+        self.on_message_frame(now, frame)
+    }
+
+    fn on_bad_frame(&mut self, now: Now, error: FrameError) -> ConnectionError {
         let bytes = match error {
             FrameError::TooLarge { length, .. } => length,
             FrameError::Truncated { received } => received,
@@ -366,10 +391,8 @@ impl CoreConnection {
         error.into()
     }
 
-    fn close_if_drained(&mut self, now: Now) {
-        if self.phase == Phase::Draining && self.calls.is_empty() {
-            self.close(now, CloseReason::Goodbye);
-        }
+    fn on_disconnect(&mut self, now: Now) {
+        self.close(now, CloseReason::Disconnected);
     }
 
     fn on_timer(&mut self, now: Now, timer: &Timer) {
@@ -385,64 +408,12 @@ impl CoreConnection {
             Timer::Call(id) => self.on_call_deadline(now, id),
         }
     }
-
-    // impl: OSW-4.5-2
-    fn set_health(&mut self, now: Now, health: Health) {
-        if self.health == health {
-            return;
-        }
-        if health == Health::Unhealthy {
-            self.audit(AuditEvent::of(AuditName::MarkedUnhealthy, now.wall));
-        } else if self.health == Health::Unhealthy {
-            self.audit(AuditEvent::of(AuditName::Recovered, now.wall));
-        }
-        self.health = health.clone();
-        self.event(Event::Health(health));
-    }
 }
 
-impl Machine for CoreConnection {
-    type Input<'a> = Input<'a>;
-    type Output = Output;
-    type Error = ConnectionError;
+impl_machine!(CoreConnection);
 
-    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
-        if self.phase == Phase::Closed {
-            return Err(ConnectionError::Closed);
-        }
-        match input {
-            Input::Bytes(bytes) => self.on_bytes(now, bytes),
-            Input::Eof => self.on_eof(now),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        while self.phase != Phase::Closed
-            && let Some(timer) = self.timers.pop(now.mono)
-        {
-            self.on_timer(now, &timer);
-        }
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        self.out.pop()
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        self.timers.next()
-    }
-
-    fn accepts_input(&self) -> bool {
-        self.phase != Phase::Closed && !self.out.is_full()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.phase == Phase::Closed
-    }
-}
-
-/// What the peer is told about a code: one sentence for each, nothing of the case.
-const fn told(code: &ErrorCode) -> &'static str {
+/// The message that the peer gets with a code. It says nothing about the case, so it leaks nothing.
+const fn public_message(code: &ErrorCode) -> &'static str {
     match code {
         ErrorCode::Unauthorized => "this token does not open this connection",
         ErrorCode::UnsupportedVersion => "no protocol version in common",

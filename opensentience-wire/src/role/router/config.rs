@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::RestartPolicy;
+use crate::error::{ConfigError, require};
 
 /// Settings of a [`Router`](super::Router).
 ///
@@ -17,40 +18,25 @@ use super::RestartPolicy;
 /// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
 /// | `restart` | never | |
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// Agents that are known at once.
-    pub max_agents: usize,
-    /// Calls that have not ended, of all agents together.
-    pub max_calls: usize,
-    /// Ended calls with an idempotency key whose results are kept.
-    pub max_remembered_calls: usize,
-    /// Bytes of their inputs and results.
-    pub max_remembered_bytes: usize,
-    /// Permissions of callers of kind agent, by the caller's id; `*` is every one of them.
-    pub grants: BTreeMap<String, Vec<String>>,
-    /// Whether a tool that requires a directive is refused without a cause.
-    pub directives: bool,
-    /// What each agent gets.
-    pub agent_quota: Quota,
-    /// What single tools get, by id.
-    pub tool_quotas: BTreeMap<String, Quota>,
-    /// Whether agents are launched again.
-    pub restart: RestartPolicy,
+    pub(crate) max_agents: usize,
+    pub(crate) max_calls: usize,
+    pub(crate) max_remembered_calls: usize,
+    pub(crate) max_remembered_bytes: usize,
+    pub(crate) grants: BTreeMap<String, Vec<String>>,
+    pub(crate) directives: bool,
+    pub(crate) agent_quota: Quota,
+    pub(crate) tool_quotas: BTreeMap<String, Quota>,
+    pub(crate) restart: RestartPolicy,
 }
 
 /// How much of an agent or a tool may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Quota {
-    /// So many calls in a span of time: a bucket of that size, filled evenly.
-    pub rate: Option<(u32, Duration)>,
-    /// Calls at once.
-    pub concurrent: Option<usize>,
-    /// Bytes of one input.
-    pub max_input_bytes: Option<usize>,
-    /// Bytes of one output.
-    pub max_output_bytes: Option<usize>,
+    pub(super) rate: Option<(u32, Duration)>,
+    pub(super) concurrent: Option<usize>,
+    pub(super) max_input_bytes: Option<usize>,
+    pub(super) max_output_bytes: Option<usize>,
 }
 
 impl Quota {
@@ -73,6 +59,16 @@ impl Quota {
     pub const fn with_bytes(mut self, input: usize, output: usize) -> Self {
         (self.max_input_bytes, self.max_output_bytes) = (Some(input), Some(output));
         self
+    }
+
+    fn check(&self, setting: &'static str) -> Result<(), ConfigError> {
+        require(
+            self.rate
+                .is_none_or(|(calls, span)| calls > 0 && !span.is_zero()),
+            setting,
+            self.rate,
+            "a rate needs at least 1 call in a span that is not zero",
+        )
     }
 }
 
@@ -121,6 +117,25 @@ impl Config {
     pub const fn with_bounds(mut self, agents: usize, calls: usize) -> Self {
         (self.max_agents, self.max_calls) = (agents, calls);
         self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        require(
+            self.max_agents > 0,
+            "max_agents",
+            self.max_agents,
+            "a router needs room for at least 1 agent",
+        )?;
+        require(
+            self.max_calls > 0,
+            "max_calls",
+            self.max_calls,
+            "a router needs room for at least 1 call",
+        )?;
+        self.agent_quota.check("agent_quota")?;
+        self.tool_quotas
+            .values()
+            .try_for_each(|quota| quota.check("tool_quota"))
     }
 
     /// Whether a caller of kind agent may use a tool.

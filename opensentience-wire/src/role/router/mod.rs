@@ -15,16 +15,15 @@
 //! use opensentience_wire::message::ToolSpec;
 //! use opensentience_wire::role::core::CallRequest;
 //! use opensentience_wire::role::router::{Config, Input, Output, Router};
-//! use ubos_common::json::RawObject;
-//! use ubos_common::machine::Machine;
-//! use ubos_common::time::{Mono, Now, Timestamp};
+//! use opensentience_wire::ubos_common::json::RawObject;
+//! use opensentience_wire::ubos_common::time::{Mono, Now, Timestamp};
 //!
 //! let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-//! let mut router = Router::new(Config::default());
+//! let mut router = Router::new(Config::default())?;
 //! let mut echo = ToolSpec::local("echo", "gives its input back", RawObject::empty());
 //! echo.tool_id = "com.example.a/echo".into();
 //! let agent = "com.example.a".to_owned();
-//! router.handle_input(now, Input::AgentUp { agent, tools: vec![echo] })?;
+//! router.handle_input(now, Input::AgentUp { agent, tools: vec![echo] });
 //!
 //! let route = router.call(now, CallRequest::new("com.example.a/echo", RawObject::empty()))?;
 //! let sent = core::iter::from_fn(|| router.poll_output()).find_map(|output| match output {
@@ -41,10 +40,11 @@ mod admission;
 mod config;
 mod restart;
 
+use core::convert::Infallible;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
 pub use admission::Refused;
@@ -53,10 +53,10 @@ pub use restart::{Ended, RestartPolicy};
 
 use super::core::{CallRequest, Outcome};
 use super::idempotency::{Memory, Turn};
-use super::timers::Timers;
 use crate::audit::{AuditEvent, AuditName};
-use crate::error::{CommandError, ErrorCode, ErrorObject};
+use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};
+use crate::trace::{debug, trace};
 use admission::Meter;
 use restart::Supervision;
 
@@ -155,10 +155,6 @@ pub enum Output {
     Audit(Box<AuditEvent>),
 }
 
-/// The machine has no peer that could break a protocol: no input is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RouterError {}
-
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Launch(Arc<str>),
@@ -209,10 +205,15 @@ pub struct Router {
 
 impl Router {
     /// A router without agents.
-    #[must_use]
-    pub fn new(config: Config) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
             memory: Memory::new(config.max_remembered_calls, config.max_remembered_bytes),
+            // Each running call may end at once.
             out: Outbox::new(config.max_calls.max(1024)),
             config,
             agents: BTreeMap::new(),
@@ -220,7 +221,57 @@ impl Router {
             routes: BTreeMap::new(),
             last: 0,
             timers: Timers::new(),
+        })
+    }
+
+    /// Takes what happened at an agent.
+    pub fn handle_input(&mut self, now: Now, input: Input) {
+        match input {
+            Input::AgentUp { agent, tools } => self.on_up(now, &agent, tools),
+            Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
+            Input::Health { agent, health } => self.on_health(&agent, health),
+            Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
+            Input::NotSent { route, error } => {
+                let error =
+                    ErrorObject::of(error.code(), error.to_string()).noticed_by("core.router");
+                self.on_ended(route, Outcome::failed(error));
+            }
+            Input::Ended { route, outcome } => self.on_ended(route, *outcome),
         }
+    }
+
+    /// Asks for the launches that are due.
+    pub fn handle_timeout(&mut self, now: Now) {
+        while let Some(Timer::Launch(agent)) = self.timers.pop_due(now.mono) {
+            trace!(%agent, "launch is due");
+            if let Some(entry) = self.agents.get_mut(&agent) {
+                let attempt = entry.supervision.attempt();
+                self.out.push(Output::Launch { agent, attempt });
+            }
+        }
+    }
+
+    /// The next output, or `None` when there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    /// When [`Router::handle_timeout`] is due next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    /// Whether more input is welcome.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
+        !self.out.is_full()
+    }
+
+    /// Never: a router has no end.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        false
     }
 
     /// The tools of all agents that are connected, by id.
@@ -255,6 +306,7 @@ impl Router {
         let agent = match self.admit(now, &request) {
             Ok(agent) => agent,
             Err(refused) => {
+                debug!(tool = %request.tool_id, code = %refused.code(), "call refused");
                 self.audit_refusal(now, &request, &refused);
                 return Err(refused);
             }
@@ -280,6 +332,7 @@ impl Router {
             Some(Turn::Full) => return Err(Refused::Busy),
         };
         self.last += 1;
+        trace!(?route, %agent, tool = %request.tool_id, follows, "call routed");
         let entry = Route {
             agent: Arc::clone(&agent),
             tool: request.tool_id.as_str().into(),
@@ -354,7 +407,7 @@ impl Router {
             );
         }
         let name: Arc<str> = agent.into();
-        self.timers.set(&Timer::Launch(Arc::clone(&name)), None);
+        self.timers.clear(&Timer::Launch(Arc::clone(&name)));
         let policy = self.config.restart;
         let entry = self
             .agents
@@ -368,6 +421,7 @@ impl Router {
                 supervision: Supervision::new(policy),
                 stopping: false,
             });
+        debug!(%agent, tools = tools.len(), "agent is up");
         (entry.up, entry.health, entry.stopping) = (true, Health::Ok, false);
         entry.supervision.came_up(now.mono);
         self.on_tools(now, agent, tools);
@@ -455,25 +509,26 @@ impl Router {
         }
         for route in routes {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the connection has ended");
-            self.on_ended(now, route, Outcome::failed(error.noticed_by("core.router")));
+            self.on_ended(route, Outcome::failed(error.noticed_by("core.router")));
         }
         let Some(entry) = self.agents.get_mut(&name) else {
             return;
         };
+        debug!(%agent, ?ended, "agent is down");
         let was_unwell = entry.health == Health::Unhealthy;
         entry.up = false;
         entry.tools.clear();
         match entry.supervision.went_down(now.mono, ended, was_unwell) {
             Some(delay) => {
                 let at = now.mono.saturating_add(delay);
-                self.timers.set(&Timer::Launch(name), Some(at));
+                self.timers.set(Timer::Launch(name), at);
             }
             None => drop(self.agents.remove(&name)),
         }
     }
 
     /// What was sent for a call has ended: so have those that waited for it.
-    fn on_ended(&mut self, now: Now, route: RouteId, outcome: Outcome) {
+    fn on_ended(&mut self, route: RouteId, outcome: Outcome) {
         let Some(entry) = self.routes.remove(&route) else {
             return;
         };
@@ -500,11 +555,11 @@ impl Router {
         if !entry.told {
             self.tell(route, outcome);
         }
-        let _ = now;
         self.stop_if_unwell(&entry.agent);
     }
 
     fn tell(&mut self, route: RouteId, outcome: Outcome) {
+        trace!(?route, status = %outcome.status, "call ended");
         self.out.push(Output::Ended {
             route,
             outcome: Box::new(outcome),
@@ -525,46 +580,30 @@ fn canceled() -> Outcome {
 impl Machine for Router {
     type Input<'a> = Input;
     type Output = Output;
-    type Error = RouterError;
+    type Error = Infallible;
 
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), RouterError> {
-        match input {
-            Input::AgentUp { agent, tools } => self.on_up(now, &agent, tools),
-            Input::Tools { agent, tools } => self.on_tools(now, &agent, tools),
-            Input::Health { agent, health } => self.on_health(&agent, health),
-            Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
-            Input::NotSent { route, error } => {
-                let error =
-                    ErrorObject::of(error.code(), error.to_string()).noticed_by("core.router");
-                self.on_ended(now, route, Outcome::failed(error));
-            }
-            Input::Ended { route, outcome } => self.on_ended(now, route, *outcome),
-        }
+    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Infallible> {
+        self.handle_input(now, input);
         Ok(())
     }
 
     fn handle_timeout(&mut self, now: Now) {
-        while let Some(Timer::Launch(agent)) = self.timers.pop(now.mono) {
-            if let Some(entry) = self.agents.get_mut(&agent) {
-                let attempt = entry.supervision.attempt();
-                self.out.push(Output::Launch { agent, attempt });
-            }
-        }
+        self.handle_timeout(now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.out.pop()
+        self.poll_output()
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        self.timers.next()
+        self.poll_timeout()
     }
 
     fn accepts_input(&self) -> bool {
-        !self.out.is_full()
+        self.accepts_input()
     }
 
     fn is_closed(&self) -> bool {
-        false
+        self.is_closed()
     }
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};

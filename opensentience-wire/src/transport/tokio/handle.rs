@@ -11,7 +11,7 @@ use ubos_common::os::Clock;
 
 use super::audit::AuditSink;
 use super::core::{Asker, Command, Driver, Inbox, Started};
-use crate::error::{CommandError, ErrorCode, ErrorObject};
+use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, Config, CoreConnection, Outcome};
 use crate::role::{CallId, CloseReason};
@@ -220,13 +220,28 @@ impl Handles {
     }
 }
 
+/// Why an agent is not taken in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The handshake failed; the audit has the reason.
+    #[error("the agent did not complete the handshake")]
+    Handshake {
+        /// The grant, unless it was used: for the next connection.
+        grant: Option<Grant>,
+    },
+}
+
 /// Takes an agent in over any stream: a socket that was accepted elsewhere, or memory in a test.
 ///
 /// `clock` is the one whose reading the grant was made with.
 ///
 /// # Errors
 ///
-/// The handshake failed; the audit has the reason. The grant comes back unless it was used.
+/// See [`AttachError`].
 #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
 pub async fn attach<S>(
     stream: S,
@@ -235,12 +250,12 @@ pub async fn attach<S>(
     ids: IdSource,
     grant: Grant,
     audit: AuditSink,
-) -> Result<CoreHandle, Option<Grant>>
+) -> Result<CoreHandle, AttachError>
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (handles, inbox) = channels();
-    let conn = CoreConnection::new(clock.now(), config, ids, Some(grant));
+    let conn = CoreConnection::new(clock.now(), config, ids, Some(grant))?;
     let mut driver = Driver::new(stream, clock, conn, audit, handles.tools_tx.clone());
     if driver.handshake().await {
         let mut inbox = inbox;
@@ -251,5 +266,6 @@ where
         });
         return Ok(handles.with(task));
     }
-    Err(driver.refuse().await)
+    let grant = driver.refuse().await;
+    Err(AttachError::Handshake { grant })
 }

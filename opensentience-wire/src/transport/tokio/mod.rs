@@ -2,8 +2,6 @@
 
 mod agent;
 mod audit;
-#[cfg(all(feature = "conformance", unix))]
-mod conformance;
 mod context;
 mod core;
 mod handle;
@@ -18,12 +16,10 @@ mod trace;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
-#[cfg(all(feature = "conformance", unix))]
-pub use conformance::{AgentUnderTest, CoreUnderTest, relay, take_seat};
 pub use context::{BlockingContext, ToolContext, ToolError};
-pub use handle::{Call, CoreHandle, attach};
+pub use handle::{AttachError, Call, CoreHandle, attach};
 #[cfg(unix)]
-pub use launch::{Captured, Exit, LaunchError, Launcher, LogLimits};
+pub use launch::{AgentProcess, Captured, Exit, LaunchError, Launcher, LogLimits};
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};
 #[cfg(unix)]
 pub use router::{RouteError, RoutedCall, ToolRouter, ToolRouterBuilder, View};

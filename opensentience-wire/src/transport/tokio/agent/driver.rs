@@ -11,7 +11,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
-use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::super::context::{Piece, ToolContext, ToolError};

@@ -17,7 +17,7 @@ use ubos_common::json::RawObject;
 use ubos_common::os::OsError;
 
 use super::context::{BlockingContext, ToolContext, ToolError};
-use crate::error::{EncodeError, ErrorCode, ErrorObject};
+use crate::error::{ConfigError, ErrorCode, ErrorObject, require};
 use crate::message::{SemVer, ToolSpec};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
@@ -43,9 +43,9 @@ pub enum ServeError {
     /// No randomness.
     #[error(transparent)]
     Random(#[from] OsError),
-    /// The hello is too long.
+    /// A setting is out of its range.
     #[error(transparent)]
-    Hello(#[from] EncodeError),
+    Config(#[from] ConfigError),
     /// The core refused the agent, or broke the protocol.
     #[error("the connection ended with {0}")]
     Protocol(ErrorCode),
@@ -159,6 +159,9 @@ impl Agent {
     where
         S: AsyncRead + AsyncWrite,
     {
+        let threads = self.pool.max_threads();
+        let wanted = "blocking tools need at least 1 thread";
+        require(threads > 0, "blocking_threads", threads, wanted)?;
         match Driver::new(self, stream, config)?.run().await {
             CloseReason::Protocol(code) => Err(ServeError::Protocol(code)),
             reason => Ok(reason),
@@ -217,7 +220,7 @@ impl AgentBuilder {
     }
 
     /// Adds a tool that blocks: its calls run on threads beside the task that reads from the core, at most
-    /// [`AgentBuilder::blocking_threads`] at once; others wait for a thread, and their time runs.
+    /// [`AgentBuilder::with_blocking_threads`] at once; others wait for a thread, and their time runs.
     ///
     /// A thread cannot be stopped: ask [`BlockingContext::is_cancelled`]. It is taken until the tool returns.
     #[must_use]
@@ -242,9 +245,10 @@ impl AgentBuilder {
         })
     }
 
-    /// Sets how many calls of blocking tools run at once, at least one. Default: 32.
+    /// Sets how many calls of blocking tools run at once; at least 1, which is checked when the agent serves.
+    /// Default: 32.
     #[must_use]
-    pub fn blocking_threads(self, threads: usize) -> Self {
+    pub fn with_blocking_threads(self, threads: usize) -> Self {
         self.0.pool.set_threads(threads);
         self
     }

@@ -54,7 +54,11 @@ impl Default for State {
 
 impl Pool {
     pub(super) fn set_threads(&self, threads: usize) {
-        self.0.lock().max = threads.max(1);
+        self.0.lock().max = threads;
+    }
+
+    pub(super) fn max_threads(&self) -> usize {
+        self.0.lock().max
     }
 
     /// Runs a job on one of the threads, and gives what it gave.

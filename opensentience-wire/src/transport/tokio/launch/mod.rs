@@ -17,13 +17,13 @@ use ubos_common::os::{Clock, OsError};
 pub use logs::{Captured, LogLimits};
 pub use process::Exit;
 
-pub(super) use process::Process;
+use process::Process;
 
 use super::audit::{AuditSink, Observer};
 use super::core::Driver;
 use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
-use crate::error::ErrorCode;
+use crate::error::{ConfigError, ErrorCode};
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
@@ -35,6 +35,9 @@ const PATH_BYTES: usize = 104;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// No randomness for the token.
     #[error(transparent)]
     Random(#[from] OsError),
@@ -124,7 +127,11 @@ impl Launcher {
 
     /// Sets the folders that the agent is told: OpenSentience's own, and the agent's.
     #[must_use]
-    pub fn folders(mut self, home: impl Into<PathBuf>, install_path: impl Into<PathBuf>) -> Self {
+    pub fn with_folders(
+        mut self,
+        home: impl Into<PathBuf>,
+        install_path: impl Into<PathBuf>,
+    ) -> Self {
         self.home = Some(home.into());
         self.install_path = Some(install_path.into());
         self
@@ -132,14 +139,14 @@ impl Launcher {
 
     /// Binds the launch to a manifest.
     #[must_use]
-    pub fn manifest_hash(mut self, hash: impl Into<String>) -> Self {
+    pub fn with_manifest_hash(mut self, hash: impl Into<String>) -> Self {
         self.manifest_hash = Some(hash.into());
         self
     }
 
     /// Sets how the core treats the agent.
     #[must_use]
-    pub fn config(mut self, config: Config) -> Self {
+    pub fn with_config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
@@ -150,28 +157,28 @@ impl Launcher {
 
     /// Sets where audit records go.
     #[must_use]
-    pub fn audit(mut self, sink: AuditSink) -> Self {
+    pub fn with_audit(mut self, sink: AuditSink) -> Self {
         self.audit = sink;
         self
     }
 
     /// Sets who hears the connection's events.
     #[must_use]
-    pub fn observe(mut self, observer: Observer) -> Self {
+    pub fn with_observer(mut self, observer: Observer) -> Self {
         self.observer = observer;
         self
     }
 
     /// Sets how long the process may take to end before it is killed.
     #[must_use]
-    pub const fn stop_timeout(mut self, span: Duration) -> Self {
+    pub const fn with_stop_timeout(mut self, span: Duration) -> Self {
         self.stop_timeout = span;
         self
     }
 
     /// Sets how much of what the process writes is kept.
     #[must_use]
-    pub fn log_limits(self, limits: LogLimits) -> Self {
+    pub fn with_log_limits(self, limits: LogLimits) -> Self {
         self.output.set_limits(limits);
         self
     }
@@ -195,28 +202,26 @@ impl Launcher {
     /// See [`LaunchError`]; no process is left behind.
     #[expect(clippy::disallowed_methods, reason = "a connection is a task")]
     pub async fn launch(self) -> Result<CoreHandle, LaunchError> {
+        self.config.check()?;
         let clock = Clock::start();
-        let (folder, path, listener) = socket()?;
-        let token = SessionToken::generate()?;
-        self.output.guard(&token);
-        let mut process = Process::start(&self, &path, &token)?;
+        let mut agent = self.spawn()?;
         self.audit.take(self.event(AuditName::RunStarted, &clock));
-        let mut grant = Grant::new(clock.now().mono, token, &self.agent_id);
+        let mut grant = Grant::new(clock.now().mono, agent.token.clone(), &self.agent_id);
         if let Some(hash) = &self.manifest_hash {
             grant = grant.with_manifest_hash(hash);
         }
         let (handles, mut inbox) = channels();
-        let accepted = self.accept(&listener, &mut process, &clock, grant, &handles.tools_tx);
+        let accepted = self.accept(&mut agent, &clock, grant, &handles.tools_tx);
         let mut driver = match accepted.await {
             Ok(driver) => driver,
             Err(error) => {
-                self.exit.set(process.stop(self.stop_timeout).await);
+                self.exit.set(agent.process.stop(self.stop_timeout).await);
                 self.audit.take(self.event(AuditName::RunCrashed, &clock));
                 return Err(error);
             }
         };
         // One connection is all that a launch is for.
-        drop((listener, folder));
+        let mut process = agent.into_process();
         let wait = self.config.handshake_timeout;
         let task = tokio::spawn(async move {
             let reason = driver.run(&mut inbox).await;
@@ -239,10 +244,32 @@ impl Launcher {
         Ok(handle)
     }
 
+    /// Starts the process alone: its connections are the caller's to drive, with a
+    /// [`CoreConnection`] or without one.
+    ///
+    /// # Errors
+    ///
+    /// See [`LaunchError`]; no process is left behind.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn spawn(&self) -> Result<AgentProcess, LaunchError> {
+        let (folder, path, listener) = socket()?;
+        let token = SessionToken::generate()?;
+        self.output.guard(&token);
+        let process = Process::start(self, &path, &token)?;
+        Ok(AgentProcess {
+            process,
+            listener,
+            folder,
+            token,
+        })
+    }
+
     async fn accept(
         &self,
-        listener: &UnixListener,
-        process: &mut Process,
+        agent: &mut AgentProcess,
         clock: &Clock,
         grant: Grant,
         tools: &tokio::sync::watch::Sender<Arc<[crate::message::ToolSpec]>>,
@@ -251,25 +278,18 @@ impl Launcher {
         let late = tokio::time::sleep(self.config.handshake_timeout);
         tokio::pin!(late);
         loop {
-            let stream = tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(error) => return Err(LaunchError::Socket(error)),
-                },
-                status = process.child.wait() => {
-                    return status.map_or(Err(LaunchError::Handshake), |s| Err(LaunchError::Ended(s)));
-                }
-                () = &mut late => return Err(LaunchError::Handshake),
-            };
-            if !process.owns(&stream) {
+            let refused = || {
                 let event = self.event(AuditName::HandshakeFailed, clock);
                 let event = event.with_code(ErrorCode::Unauthorized);
                 self.audit
                     .take(event.with_detail("a connection of another process"));
-                continue;
-            }
+            };
+            let stream = tokio::select! {
+                accepted = agent.accept_own(refused) => accepted?,
+                () = &mut late => return Err(LaunchError::Handshake),
+            };
             let ids = IdSource::from_os()?;
-            let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take());
+            let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
             let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
             driver.observer = self.observer.clone();
             if driver.handshake().await {
@@ -289,9 +309,64 @@ impl Launcher {
     }
 }
 
+/// The process of a launched agent, and the socket that it connects to. Dropping it kills the process.
+#[derive(Debug)]
+pub struct AgentProcess {
+    process: Process,
+    listener: UnixListener,
+    folder: tempfile::TempDir,
+    token: SessionToken,
+}
+
+impl AgentProcess {
+    /// The token that the agent has to show in its hello.
+    #[must_use]
+    pub const fn token(&self) -> &SessionToken {
+        &self.token
+    }
+
+    /// Waits for the next connection of the process; connections of other processes are closed. May be
+    /// dropped at any time.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or the socket cannot accept.
+    pub async fn accept(&mut self) -> Result<UnixStream, LaunchError> {
+        self.accept_own(|| {}).await
+    }
+
+    async fn accept_own(&mut self, mut refused: impl FnMut()) -> Result<UnixStream, LaunchError> {
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    let (stream, _) = accepted.map_err(LaunchError::Socket)?;
+                    if self.process.owns(&stream) {
+                        return Ok(stream);
+                    }
+                    refused();
+                }
+                status = self.process.child.wait() => {
+                    return Err(status.map_or(LaunchError::Handshake, LaunchError::Ended));
+                }
+            }
+        }
+    }
+
+    /// Asks the process to end, and kills it where it does not within a span.
+    pub async fn stop(mut self, within: Duration) -> Option<ExitStatus> {
+        self.process.stop(within).await
+    }
+
+    /// The process without its socket, which nobody else may connect to.
+    fn into_process(self) -> Process {
+        drop((self.listener, self.folder));
+        self.process
+    }
+}
+
 /// A socket that only this user reaches.
 // impl: OSW-5-2
-pub(super) fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
+fn socket() -> Result<(tempfile::TempDir, PathBuf, UnixListener), LaunchError> {
     let mode = std::fs::Permissions::from_mode;
     let folder = tempfile::Builder::new()
         .prefix("osw")

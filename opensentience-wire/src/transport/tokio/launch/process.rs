@@ -18,6 +18,7 @@ use crate::token::SessionToken;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A launched process, the leader of a group of its own.
+#[derive(Debug)]
 pub(in crate::transport::tokio) struct Process {
     pub(in crate::transport::tokio) child: Child,
     /// `None` once it has ended: another group may have the number then.

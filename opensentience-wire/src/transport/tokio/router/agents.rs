@@ -37,7 +37,7 @@ pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> Happened {
         }
     });
     let exit = launcher.exit();
-    let launched = launcher.observe(observer).launch().await;
+    let launched = launcher.with_observer(observer).launch().await;
     let living = launched.map(|handle| {
         Box::new(Living {
             handle,

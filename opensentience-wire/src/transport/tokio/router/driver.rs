@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use ubos_common::machine::Machine as _;
 use ubos_common::os::Clock;
 
 use super::super::audit::AuditSink;
@@ -14,6 +13,7 @@ use super::super::handle::Caller;
 use super::super::io::Alarm;
 use super::agents::{self, Happened, Living};
 use super::{Recipe, RouteError, RoutedCall, Started, ToolRouterBuilder, View};
+use crate::error::ConfigError;
 use crate::message::ToolStream;
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Ended, Input, Output, RouteId, Router};
@@ -67,11 +67,11 @@ impl Driver {
         builder: ToolRouterBuilder,
         view: watch::Sender<Arc<View>>,
         ready: oneshot::Sender<()>,
-    ) -> Self {
+    ) -> Result<Self, ConfigError> {
         let clock = Clock::start();
         let (tell, told) = mpsc::channel(64);
         let mut driver = Self {
-            router: Router::new(builder.config),
+            router: Router::new(builder.config)?,
             clock,
             alarm: Alarm::new(clock),
             starting: builder.recipes.keys().cloned().collect(),
@@ -90,7 +90,7 @@ impl Driver {
         for agent in driver.recipes.keys().cloned().collect::<Vec<_>>() {
             driver.launch(&agent);
         }
-        driver
+        Ok(driver)
     }
 
     pub(super) async fn run(
@@ -233,8 +233,7 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
-        // The router refuses no input.
-        let _ = self.router.handle_input(self.clock.now(), input);
+        self.router.handle_input(self.clock.now(), input);
     }
 
     /// Carries out what the router wants.
@@ -286,7 +285,7 @@ impl Driver {
         let Some(recipe) = self.recipes.get(agent) else {
             return;
         };
-        let mut launcher = recipe().audit(self.audit.clone());
+        let mut launcher = recipe().with_audit(self.audit.clone());
         // Who may call what is the router's to say.
         launcher.map_config(|config| {
             config

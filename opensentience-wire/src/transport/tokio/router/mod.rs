@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::audit::AuditSink;
 use super::launch::Launcher;
-use crate::error::{ErrorCode, ErrorObject};
+use crate::error::{ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, Outcome};
 use crate::role::router::{Config, Refused, RouteId};
@@ -42,7 +42,7 @@ pub enum RouteError {
 /// use opensentience_wire::role::core::CallRequest;
 /// use opensentience_wire::role::router::{Config, RestartPolicy};
 /// use opensentience_wire::transport::tokio::{Launcher, ToolRouter};
-/// use ubos_common::json::RawObject;
+/// use opensentience_wire::ubos_common::json::RawObject;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = Config::default().with_restart(RestartPolicy::OnFailure);
@@ -50,7 +50,7 @@ pub enum RouteError {
 ///     .agent("com.example.a", || Launcher::new("com.example.a", "/opt/agents/a"))
 ///     .agent("com.example.b", || Launcher::new("com.example.b", "/opt/agents/b"))
 ///     .start()
-///     .await;
+///     .await?;
 /// let call = router.call(CallRequest::new("com.example.b/echo", RawObject::empty())).await?;
 /// println!("{:?}", call.result().await.status);
 /// router.shutdown().await;
@@ -148,29 +148,33 @@ impl ToolRouterBuilder {
 
     /// Sets where audit records go: those of the router, of the launches and of the connections.
     #[must_use]
-    pub fn audit(mut self, sink: AuditSink) -> Self {
+    pub fn with_audit(mut self, sink: AuditSink) -> Self {
         self.audit = sink;
         self
     }
 
     /// Launches the agents, all at once, and gives the handle when each is connected or has failed for the first time.
     /// An agent that fails is launched again as the policy says.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range; nothing was launched.
     #[expect(clippy::disallowed_methods, reason = "the router is a task")]
-    pub async fn start(self) -> ToolRouter {
+    pub async fn start(self) -> Result<ToolRouter, ConfigError> {
         let (commands, commands_rx) = mpsc::channel(COMMANDS);
         let (cancels, cancels_rx) = mpsc::unbounded_channel();
         let (view_tx, view) = watch::channel(Arc::default());
         let (ready, is_ready) = oneshot::channel();
-        let driver = Driver::new(self, view_tx, ready);
+        let driver = Driver::new(self, view_tx, ready)?;
         let task = tokio::spawn(driver.run(commands_rx, cancels_rx));
         // A driver that is gone is found out by the first call.
         let _ = is_ready.await;
-        ToolRouter {
+        Ok(ToolRouter {
             commands,
             cancels,
             view,
             task,
-        }
+        })
     }
 }
 

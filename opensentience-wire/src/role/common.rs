@@ -1,0 +1,225 @@
+//! What a connection keeps whichever side it is: its phase, the codec, deadlines and outputs.
+
+use ubos_common::id::IdSource;
+use ubos_common::machine::{Outbox, Timers};
+use ubos_common::time::{Mono, Now};
+
+use super::Input;
+use crate::envelope::Encoder;
+use crate::error::{CommandError, ConnectionError, FrameError};
+use crate::frame::FrameDecoder;
+use crate::limits::{Limits, MAX_FRAME_BYTES};
+use crate::trace::trace;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The hello or its answer is awaited.
+    Handshake,
+    Open,
+    /// No new calls; running ones may end.
+    Draining,
+    Closed,
+}
+
+/// The state that both sides of a connection have, with deadlines `T` and outputs `O`.
+#[derive(Debug)]
+pub(super) struct CommonState<T, O> {
+    pub(super) phase: Phase,
+    decoder: FrameDecoder,
+    pub(super) encoder: Encoder,
+    pub(super) timers: Timers<T>,
+    pub(super) out: Outbox<O>,
+}
+
+impl<T: Ord + Clone, O> CommonState<T, O> {
+    pub(super) const fn new(ids: IdSource, limits: &Limits) -> Self {
+        Self {
+            phase: Phase::Handshake,
+            // The handshake must pass whatever limit the welcome announces.
+            decoder: FrameDecoder::new(MAX_FRAME_BYTES),
+            encoder: Encoder::new(ids, MAX_FRAME_BYTES),
+            timers: Timers::new(),
+            out: Outbox::new(limits.max_waiting_outputs),
+        }
+    }
+
+    pub(super) const fn check_open(&self) -> Result<(), CommandError> {
+        match self.phase {
+            Phase::Handshake => Err(CommandError::NotOpen),
+            Phase::Open => Ok(()),
+            Phase::Draining | Phase::Closed => Err(CommandError::Closing),
+        }
+    }
+
+    /// Whether the handshake succeeded and the connection has not ended.
+    pub(super) const fn has_session(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Draining)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    pub(super) fn accepts_input(&self) -> bool {
+        !self.is_closed() && !self.out.is_full()
+    }
+
+    pub(super) fn set_timer(&mut self, timer: T, at: Option<Mono>) {
+        match at {
+            Some(at) => self.timers.set(timer, at),
+            None => self.timers.clear(&timer),
+        }
+    }
+}
+
+/// One side of a connection: what it does with frames, with their absence, and at its deadlines.
+pub(super) trait Connection {
+    type Timer: Ord + Clone + core::fmt::Debug;
+    type Output;
+
+    fn common(&mut self) -> &mut CommonState<Self::Timer, Self::Output>;
+
+    /// The limit for frames that this side receives after the handshake.
+    fn max_frame_bytes(&self) -> usize;
+
+    fn on_frame(&mut self, now: Now, frame: &[u8]) -> Result<(), ConnectionError>;
+
+    /// Ends the connection: its bytes are no frames.
+    fn on_bad_frame(&mut self, now: Now, error: FrameError) -> ConnectionError;
+
+    /// Ends the connection: the peer sends nothing more.
+    fn on_disconnect(&mut self, now: Now);
+
+    fn on_timer(&mut self, now: Now, timer: &Self::Timer);
+
+    fn on_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
+        trace!(?input, phase = ?self.common().phase, "input");
+        if self.common().is_closed() {
+            return Err(ConnectionError::Closed);
+        }
+        match input {
+            Input::Bytes(bytes) => self.on_bytes(now, bytes),
+            Input::Eof => match self.common().decoder.finish() {
+                Ok(()) => {
+                    self.on_disconnect(now);
+                    Ok(())
+                }
+                Err(error) => Err(self.on_bad_frame(now, error)),
+            },
+        }
+    }
+
+    fn on_bytes(&mut self, now: Now, mut bytes: &[u8]) -> Result<(), ConnectionError> {
+        // A frame borrows from the decoder while it is handled.
+        let mut decoder = core::mem::take(&mut self.common().decoder);
+        let result = loop {
+            match decoder.decode(bytes) {
+                Ok((_, None)) => break Ok(()),
+                Ok((taken, Some(frame))) => {
+                    let result = self.on_frame(now, frame);
+                    bytes = bytes.get(taken..).unwrap_or_default();
+                    if result.is_err() || self.common().is_closed() {
+                        break result;
+                    }
+                    // A frame behind the welcome in the same bytes is under the welcome's limit already.
+                    decoder.set_limit(self.max_frame_bytes());
+                }
+                Err(error) => break Err(self.on_bad_frame(now, error)),
+            }
+        };
+        self.common().decoder = decoder;
+        result
+    }
+
+    fn on_due(&mut self, now: Now) {
+        while !self.common().is_closed()
+            && let Some(timer) = self.common().timers.pop_due(now.mono)
+        {
+            trace!(?timer, "timer");
+            self.on_timer(now, &timer);
+        }
+    }
+}
+
+/// Gives a [`Connection`] the methods of a machine, and the trait that forwards to them.
+macro_rules! impl_machine {
+    ($connection:ident) => {
+        impl $connection {
+            /// Takes bytes of the peer, or the end of its stream.
+            ///
+            /// # Errors
+            ///
+            /// The peer broke the protocol and the connection has ended, or it had ended before. What is
+            /// still to be sent, and the end, are among the outputs.
+            pub fn handle_input(
+                &mut self,
+                now: Now,
+                input: Input<'_>,
+            ) -> Result<(), ConnectionError> {
+                self.on_input(now, input)
+            }
+
+            /// Does what is due: a timeout, a heartbeat, the end of a call.
+            pub fn handle_timeout(&mut self, now: Now) {
+                self.on_due(now);
+            }
+
+            /// The next output, or `None` when there is none.
+            pub fn poll_output(&mut self) -> Option<Output> {
+                self.common.out.pop()
+            }
+
+            /// When [`handle_timeout`](Self::handle_timeout) is due next.
+            #[must_use]
+            pub fn poll_timeout(&self) -> Option<Mono> {
+                self.common.timers.next()
+            }
+
+            /// Whether more input is welcome: the connection has not ended, and fewer outputs wait than
+            /// [`Limits::max_waiting_outputs`](crate::limits::Limits).
+            #[must_use]
+            pub fn accepts_input(&self) -> bool {
+                self.common.accepts_input()
+            }
+
+            /// Whether the connection has ended.
+            #[must_use]
+            pub fn is_closed(&self) -> bool {
+                self.common.is_closed()
+            }
+        }
+
+        impl ubos_common::machine::Machine for $connection {
+            type Input<'a> = Input<'a>;
+            type Output = Output;
+            type Error = ConnectionError;
+
+            fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), ConnectionError> {
+                self.handle_input(now, input)
+            }
+
+            fn handle_timeout(&mut self, now: Now) {
+                self.handle_timeout(now);
+            }
+
+            fn poll_output(&mut self) -> Option<Output> {
+                self.poll_output()
+            }
+
+            fn poll_timeout(&self) -> Option<Mono> {
+                self.poll_timeout()
+            }
+
+            fn accepts_input(&self) -> bool {
+                self.accepts_input()
+            }
+
+            fn is_closed(&self) -> bool {
+                self.is_closed()
+            }
+        }
+    };
+}
+
+pub(super) use impl_machine;
