@@ -1,4 +1,4 @@
-//! What a run tells while it runs.
+//! The events of a run.
 
 use std::sync::Arc;
 
@@ -8,44 +8,44 @@ use upp::{AssistantMessage, StreamEvent, ToolExecution};
 use crate::state::{PlanStep, SubagentExecutionTrace};
 
 ubos_common::words! {
-    /// What an event of the agent tells of.
+    /// The type of an agent's event.
     ///
     /// Spec: UAP-1.1 11.2
     open pub enum UapEventType {
-        /// A step begins.
+        /// A step starts.
         StepStart = "step_start",
-        /// A step is over.
+        /// A step has ended.
         StepEnd = "step_end",
-        /// What the model reasoned.
+        /// The model has produced reasoning.
         Reasoning = "reasoning",
-        /// The model wants tools called; none has run yet.
+        /// The model calls tools. None has run yet.
         Action = "action",
-        /// What the tools came to.
+        /// The results of the tools.
         Observation = "observation",
-        /// An agent that is called as a tool begins.
+        /// A sub-agent starts.
         SubagentStart = "subagent_start",
-        /// An event of such an agent.
+        /// An event of a sub-agent.
         SubagentEvent = "subagent_event",
-        /// Such an agent is done.
+        /// A sub-agent has ended.
         SubagentEnd = "subagent_end",
-        /// A plan is made; told where it is asked for.
+        /// A plan was created; only with plan events enabled.
         PlanCreated = "plan_created",
-        /// A step of the plan begins; told where it is asked for.
+        /// A step of the plan starts; only with plan events enabled.
         PlanStepStart = "plan_step_start",
-        /// A step of the plan is over; told where it is asked for.
+        /// A step of the plan has ended; only with plan events enabled.
         PlanStepEnd = "plan_step_end",
     }
 }
 
-/// One event: of the agent, or of its model and tools.
+/// An event of an agent, or of its model and tools.
 ///
 /// Spec: UAP-1.1 11.2
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum AgentStreamEvent {
-    /// The agent's.
+    /// An event of the agent.
     Uap(UapEvent),
-    /// The model's or a tool's.
+    /// An event of the model or of a tool.
     Upp(StreamEvent),
 }
 
@@ -53,13 +53,13 @@ pub enum AgentStreamEvent {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct UapEvent {
-    /// What it tells of.
+    /// The type.
     pub event_type: UapEventType,
     /// The step, from 1 in each run.
     pub step: u64,
-    /// Whose event it is.
+    /// The agent's id.
     pub agent_id: Arc<str>,
-    /// What it brings.
+    /// The data.
     pub data: EventData,
 }
 
@@ -79,24 +79,24 @@ impl UapEvent {
     }
 }
 
-/// What an event of the agent brings.
+/// The data of an agent's event.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventData {
-    /// Which round of the loop: `{"iteration"}`.
+    /// The iteration of the loop: `{"iteration"}`.
     Iteration(u64),
-    /// Which phase of a step: `{"phase","plan"?,"planStep"?}`.
+    /// The phase of a step: `{"phase","plan"?,"planStep"?}`.
     Phase {
-        /// Its name.
+        /// The name of the layer.
         phase: &'static str,
-        /// The plan, where the phase made one.
+        /// The plan, where the phase created one.
         plan: Option<Arc<[PlanStep]>>,
-        /// The plan step that is done in it.
+        /// The plan step that the phase executes.
         plan_step: Option<PlanStep>,
     },
     /// `{"reasoning"}`
     Reasoning(Arc<str>),
-    /// `{"toolCalls"}`: the message that makes them.
+    /// `{"toolCalls"}`: the message that holds them.
     ToolCalls(Arc<AssistantMessage>),
     /// `{"observations"}`
     Observations(Arc<[ToolExecution]>),
@@ -104,14 +104,14 @@ pub enum EventData {
     Plan(Arc<[PlanStep]>),
     /// `{"planStep"}`
     PlanStep(PlanStep),
-    /// What an agent that was called as a tool tells.
+    /// An event of a sub-agent.
     Subagent(Arc<SubagentData>),
-    /// What a strategy of the developer's says.
+    /// Data of a custom strategy.
     Custom(RawObject),
 }
 
 impl EventData {
-    /// A phase, and nothing beside it.
+    /// A phase without a plan.
     #[must_use]
     pub const fn phase(phase: &'static str) -> Self {
         Self::Phase {
@@ -122,24 +122,24 @@ impl EventData {
     }
 }
 
-/// What one event of an agent that was called as a tool brings.
+/// The data of a sub-agent's event.
 ///
 /// Spec: UAP-1.1 8.4
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SubagentData {
-    /// One call of it, UUIDv4; the same in all events of the call.
+    /// The id of the call, a UUIDv4. All events of the call have it.
     pub subagent_id: Arc<str>,
-    /// What kind of agent it is.
+    /// The type of the sub-agent.
     pub subagent_type: Arc<str>,
-    /// The call of the parent's model.
+    /// The tool call of the parent's model.
     pub parent_tool_call_id: Arc<str>,
-    /// What it tells.
+    /// What happened.
     pub told: SubagentTold,
 }
 
 impl SubagentData {
-    /// Something that an agent tells whom the tool call of this id runs.
+    /// An event of the sub-agent that the tool call with this id runs.
     pub fn new(
         subagent_id: impl Into<Arc<str>>,
         subagent_type: impl Into<Arc<str>>,
@@ -155,20 +155,20 @@ impl SubagentData {
     }
 }
 
-/// What an agent that was called as a tool tells.
+/// An event of a sub-agent.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SubagentTold {
-    /// It begins: `{"prompt","timestamp"}`.
+    /// It starts: `{"prompt","timestamp"}`.
     Start {
-        /// What it is asked.
+        /// The prompt.
         prompt: Arc<str>,
         /// Milliseconds since 1970.
         timestamp: i64,
     },
     /// An event of its own: `{"innerEvent"}`.
     Event(Box<AgentStreamEvent>),
-    /// It is done: `{"success","result"|"error","timestamp","toolExecutions"?,"usage"?}`.
+    /// It has ended: `{"success","result"|"error","timestamp","toolExecutions"?,"usage"?}`.
     End(Box<SubagentExecutionTrace>),
 }
 

@@ -8,7 +8,7 @@
 //! use upp::{Reply, ScriptedModel};
 //!
 //! let model = Arc::new(ScriptedModel::new([Reply::text("Paris."), Reply::text("About two million.")]));
-//! let agent = agent(AgentOptions::new(model).with_system("Answer briefly."))?;
+//! let agent = agent(AgentOptions::new(model).with_system("Input briefly."))?;
 //! # futures::executor::block_on(async {
 //! let start = agent.initial_state();
 //! let first = agent.ask("What is the capital of France?", &start).await?;
@@ -248,7 +248,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
+//! use uap_agent::strategy::{Inference, Command, Outcome, StrategyRun};
 //! use uap_agent::{AgentOptions, EventData, ExecutionContext, ExecutionStrategy, agent};
 //! use upp::{Reply, ScriptedModel};
 //!
@@ -264,15 +264,15 @@
 //! }
 //!
 //! impl StrategyRun for Twice {
-//!     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+//!     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
 //!         match outcome {
-//!             Outcome::Began => Move::StartStep(EventData::phase("draft")),
-//!             Outcome::StepStarted if context.step == 1 => Move::Infer(Inference::action()),
-//!             Outcome::StepStarted => Move::Infer(Inference::action().with_prompt("Now say it better.")),
-//!             Outcome::Inferred { .. } => Move::EndStep(EventData::phase("said")),
-//!             Outcome::StepEnded if context.step == 1 => Move::StartStep(EventData::phase("final")),
-//!             Outcome::Failed(error) => Move::Fail(error),
-//!             _ => Move::Finish,
+//!             Outcome::Started => Command::StartStep(EventData::phase("draft")),
+//!             Outcome::StepStarted if context.step == 1 => Command::Infer(Inference::action()),
+//!             Outcome::StepStarted => Command::Infer(Inference::action().with_prompt("Now say it better.")),
+//!             Outcome::Inferred { .. } => Command::EndStep(EventData::phase("said")),
+//!             Outcome::StepEnded if context.step == 1 => Command::StartStep(EventData::phase("final")),
+//!             Outcome::Failed(error) => Command::Fail(error),
+//!             _ => Command::Finish,
 //!         }
 //!     }
 //! }

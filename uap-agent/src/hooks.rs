@@ -1,4 +1,4 @@
-//! Hooks of the developer at the boundaries of steps.
+//! Hooks at the boundaries of steps.
 
 use core::future::ready;
 use core::time::Duration;
@@ -11,29 +11,29 @@ use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
-/// The answer of a hook. An error of a hook is the run's error.
+/// The future of a hook. An error of a hook ends the run with that error.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, UppError>>;
 
-/// What the developer wants told and asked while an agent runs.
+/// Hooks that are called while an agent runs.
 ///
-/// The default of every hook does nothing. Since no run has a limit by default, [`AgentStrategy::stop_condition`] is
-/// what ends one that would go on.
+/// The default of every hook does nothing. Runs have no limit by default: [`AgentStrategy::stop_condition`] ends a run
+/// that would continue.
 ///
 /// Spec: UAP-1.1 10.1
 pub trait AgentStrategy: Send + Sync {
-    /// Whether the run ends, well, after this step.
+    /// Whether the run ends after this step. It ends with a result.
     fn stop_condition<'a>(&'a self, _state: &'a AgentState) -> HookFuture<'a, bool> {
         Box::pin(ready(Ok(false)))
     }
-    /// A step begins.
+    /// A step starts.
     fn on_step_start<'a>(&'a self, _step: u64, _state: &'a AgentState) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
-    /// The model has reasoned.
+    /// The model has produced reasoning.
     fn on_reason<'a>(&'a self, _step: u64, _reasoning: &'a str) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
-    /// The model wants tools called; none has run yet.
+    /// The model calls tools. None has run yet.
     fn on_act<'a>(&'a self, _step: u64, _calls: &'a [ToolCall]) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
@@ -45,21 +45,21 @@ pub trait AgentStrategy: Send + Sync {
     ) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
-    /// A step is over; the result is that of the run so far.
+    /// A step has ended. The result is that of the run so far.
     fn on_step_end<'a>(&'a self, _step: u64, _result: &'a GenerateResult) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
-    /// The run has come to its end, well.
+    /// The run ends with a result.
     fn on_complete<'a>(&'a self, _result: &'a GenerateResult) -> HookFuture<'a, ()> {
         Box::pin(ready(Ok(())))
     }
-    /// The run has failed; a result given back takes the place of the error.
+    /// The run has failed. A returned result replaces the error.
     fn on_error<'a>(&'a self, _error: &'a AgentError) -> HookFuture<'a, Option<GenerateResult>> {
         Box::pin(ready(Ok(None)))
     }
 }
 
-/// A hook that the engine asks for.
+/// A call that the engine requests: a hook, a layer of middleware, or the retry strategy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HookCall {
@@ -81,8 +81,8 @@ pub enum HookCall {
     Error(Box<AgentError>),
     /// [`upp::ToolUseStrategy::on_max_iterations`]
     MaxIterations(u64),
-    /// What [`crate::Middleware::retries`] says of a question that is about to be asked for this time, from 1; with what
-    /// the time before came to, where it failed, and with 64 random bits
+    /// [`crate::Middleware::retries`]: if and when a request is sent. With the number of the attempt, from 1, the error of
+    /// the previous attempt, where it failed, and 64 random bits
     Attempt(u32, Option<Box<UppError>>, u64),
     /// [`crate::Middleware::before`] of the layer with this number, from 0
     Before(usize, Box<MiddlewareContext>),
@@ -92,20 +92,20 @@ pub enum HookCall {
     Caught(usize, Box<MiddlewareContext>, Box<AgentError>),
 }
 
-/// What a hook came to.
+/// The outcome of a hook.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HookAnswer {
-    /// It was told.
-    Told,
-    /// The stop condition's answer.
+    /// The hook has returned, and has no other outcome.
+    Done,
+    /// Whether the run stops.
     Stop(bool),
-    /// How long to wait before the question is asked; `None` where it is not asked again.
+    /// How long to wait before the request is sent; `None` where it is not sent again.
     Ask(Option<Duration>),
-    /// What an error hook recovers with.
+    /// The result with which an error hook recovers.
     Recovered(Box<GenerateResult>),
-    /// The context as a layer of middleware left it, and what the layer came to: a result of [`HookCall::After`] and,
-    /// where it recovers, of [`HookCall::Caught`].
+    /// The context after a layer of middleware, and the outcome of the layer: a result for [`HookCall::After`] and,
+    /// where the layer recovers, for [`HookCall::Caught`].
     Layer(
         Box<MiddlewareContext>,
         Result<Option<Box<GenerateResult>>, UppError>,

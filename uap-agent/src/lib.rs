@@ -1,16 +1,16 @@
 //! UAP-1.1: agents over the models, tools and messages of `upp`.
 //!
-//! An agent is a model, its tools and a strategy. A run is a function of input and state: it gives a turn and a new
-//! state, and the old one stays as it is. Everything that a run does is decided by a machine without IO
-//! ([`engine::Engine`]); generating, streaming and asking are that machine, driven over futures, with its events
-//! drained or handed on. No type of `upp` is wrapped or handed on by this crate: use both.
+//! An agent is a model, its tools and an execution strategy. A run is a function of input and state: it returns a turn and
+//! a new state, and the state that it started from is not changed. A state machine without IO ([`engine::Engine`])
+//! decides what a run does; `generate`, `stream` and `ask` drive that machine over futures. This crate neither wraps nor
+//! re-exports types of `upp`: a program depends on both.
 //!
 //! ```text
 //! agent()              options, generate, stream, ask, query     feature `driver`
-//! engine               steps, tools, hooks, saves as effects     no IO
-//! strategy             loop, react, plan, your own: what is next no IO
-//! state, tree, event   immutable snapshots, their branches, their JSON
-//! journal, trace       a run that is gone on with after a kill, or looked at
+//! engine               steps, tools, hooks and saves as effects  no IO
+//! strategy             loop, react, plan, your own               no IO
+//! state, tree, event   immutable states, thread trees, their JSON
+//! journal, trace       runs that are recorded and resumed, or displayed
 //! ```
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! use uap_agent::{AgentOptions, ReactOptions, agent, react};
 //! use upp::{FnTool, Reply, ScriptedModel, json_text, object};
 //!
-//! let weather = FnTool::new("weather", "Says the weather", object(r#"{"type":"object"}"#)?, |_, _| async {
+//! let weather = FnTool::new("weather", "The weather", object(r#"{"type":"object"}"#)?, |_, _| async {
 //!     Ok(json_text("rain"))
 //! });
 //! let model = ScriptedModel::new([
@@ -36,29 +36,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`guide`] goes on from here: tools, strategies, streams, layers, checkpoints, a strategy of your own.
+//! [`guide`] continues from here: tools, strategies, streams, middleware, checkpoints, a strategy of your own.
 //!
 //! There are no limits by default: a run ends when the model calls no more tools, when
-//! [`AgentStrategy::stop_condition`] says so, or at a limit that the developer has set.
+//! [`AgentStrategy::stop_condition`] returns true, or at a limit that the options set.
 //!
 //! | feature | what it adds | default |
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
-//! | `os` | time and ids of the operating system where no runtime is given; with `driver`, checkpoints in files | yes |
-//! | `schema` | [`repair`](repair::repair) looks at arguments and outputs with their JSON Schema | no |
-//! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
-//! | `conformance` | `conformance`: tests of anybody's agents, by what they leave behind | no |
-//! | `testing` | what every store of checkpoints and every strategy must do, for who writes one; streams equal generating | no |
+//! | `os` | the clock and the ids of the operating system; with `driver`, checkpoints in files | yes |
+//! | `schema` | [`repair`](repair::repair) checks arguments and outputs against their JSON Schema | no |
 //! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
-//! | `log` | `canon`; with `driver` and `os`, checkpoints in files that only grow, with their history, and journals in files | no |
+//! | `log` | `canon`; with `driver` and `os`, append-only checkpoints with their history, and journals in files | no |
+//! | `tracing` | trace events of the state machines: ids, counts and sizes, never payloads | no |
+//! | `arbitrary` | generators of states and thread trees, for fuzzing | no |
 
 #[cfg(feature = "driver")]
 mod agent;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod checkpoint;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod engine;
 pub mod event;
 #[cfg(all(doc, feature = "driver", feature = "os"))]
@@ -74,17 +71,14 @@ pub mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
 mod subagent;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod trace;
+mod trace_event;
 pub mod tree;
 
 #[cfg(all(feature = "driver", feature = "canon"))]
 pub use agent::RecordedAgent;
 #[cfg(feature = "driver")]
-pub use agent::{
-    AbortHandle, Agent, AgentOptions, AgentStreamResult, Input, Runtime, SaveFailed, agent,
-};
+pub use agent::{AbortHandle, Agent, AgentInput, AgentOptions, AgentStreamResult, Runtime, agent};
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
@@ -108,3 +102,5 @@ pub use strategy::{
 #[cfg(feature = "driver")]
 pub use subagent::{RunScope, SubagentTool};
 pub use tree::{ThreadNode, ThreadTree};
+/// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
+pub use ubos_common;

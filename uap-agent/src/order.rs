@@ -1,4 +1,4 @@
-//! Which tool calls of one message may run, and when.
+//! The order in which the tool calls of one message run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,45 +8,45 @@ use ubos_common::violation::Profile;
 use upp::{ToolCall, ToolSet};
 
 ubos_common::wire! {
-    /// What a tool's metadata says under `uap`.
+    /// A tool's metadata under `uap`.
     struct Ordering {
-        /// Must be complete before other tools.
+        /// Whether the tool must end before others start.
         nullable sequential: bool = "sequential", "UAP-8-2";
-        /// Tools that must be complete before.
+        /// Tools that must end before this one starts.
         nullable depends_on: Vec<Arc<str>> = "dependsOn", "UAP-8-2";
     }
 }
 
-/// The calls of one tool: they wait for the same, and are waited for together.
+/// The calls of one tool: they share their dependencies and their dependents.
 #[derive(Clone, Debug, Default)]
 struct Group {
     sequential: bool,
-    /// Groups that wait for this one.
+    /// Groups that depend on this one.
     dependents: Vec<usize>,
-    /// Groups that this one waits for and that are not done.
+    /// The number of dependencies that have not ended.
     unmet: BTreeSet<usize>,
-    /// Calls that wait.
+    /// Calls that have not started.
     waiting: Vec<usize>,
-    /// Calls without a result.
+    /// The number of calls without a result.
     pending: usize,
 }
 
-/// The calls of one message, and what each waits for.
+/// The calls of one message and their dependencies.
 ///
-/// Every start and every end of a call costs what it changes: a message may hold very many calls.
+/// A start or an end of a call takes time proportional to what it changes, because a message may hold many calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallOrder {
     groups: Vec<Group>,
     /// The group of each call.
     group_of: Vec<usize>,
-    /// Calls that may start, beside others.
+    /// Calls that may start concurrently.
     ready: BTreeSet<usize>,
     /// Calls that may start, alone.
     alone: BTreeSet<usize>,
     running: BTreeSet<usize>,
-    /// Whether the one that runs is to be alone.
+    /// Whether the running call is sequential.
     is_alone: bool,
-    /// Calls without a result.
+    /// The number of calls without a result.
     pending: usize,
 }
 
@@ -97,7 +97,7 @@ impl CallOrder {
         }
     }
 
-    /// A call that ran has its result.
+    /// A call has ended.
     pub(crate) fn done(&mut self, call: usize) {
         if !self.running.remove(&call) {
             return;
@@ -122,12 +122,12 @@ impl CallOrder {
         }
     }
 
-    /// Whether every call has its result.
+    /// Whether every call has ended.
     pub(crate) const fn is_complete(&self) -> bool {
         self.pending == 0
     }
 
-    /// The calls that start now, in call order.
+    /// Starts calls; their places, in call order.
     // impl: UAP-8-2
     pub(crate) fn start(&mut self) -> Vec<usize> {
         if self.running.is_empty() && self.ready.is_empty() && self.alone.is_empty() {
@@ -147,7 +147,7 @@ impl CallOrder {
         chosen
     }
 
-    /// Lets the calls of a group start that waits for nothing.
+    /// Makes the calls of a group without open dependencies ready.
     fn release(&mut self, group: usize) {
         let Some(group) = self.groups.get_mut(group) else {
             return;
@@ -162,7 +162,7 @@ impl CallOrder {
         }
     }
 
-    /// Nothing runs and nothing may: the members of cycles wait no longer, and run one by one.
+    /// Breaks dependency cycles: where nothing runs and nothing is ready, the remaining calls run one by one.
     // impl: UAP-8-4
     fn open_cycles(&mut self) {
         let is_member = |&group: &usize| self.waits_for_itself(group);
@@ -192,7 +192,7 @@ impl CallOrder {
     }
 }
 
-/// Whether the calls of a tool run alone, and the tools that they wait for.
+/// Whether the calls of a tool run alone, and the tools that they depend on.
 fn ordering(name: &str, tools: &ToolSet) -> (bool, Vec<Arc<str>>) {
     let raw = tools
         .find(name)

@@ -1,35 +1,35 @@
-//! How a run ends.
+//! The result and the error of a run.
 
 use upp::{Turn, UppError};
 
 use crate::state::AgentState;
 
-/// What a run came to.
+/// The result of a run.
 ///
 /// Spec: UAP-1.1 4.4
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GenerateResult {
-    /// All that the run added, its input left out.
+    /// What the run added, without its input.
     pub turn: Turn,
-    /// The state after it.
+    /// The state after the run.
     pub state: AgentState,
 }
 
-/// What a strategy's run comes to: the specification has two names for it.
+/// The result of a strategy's run: the specification has two names for it.
 ///
 /// Spec: UAP-1.1 5.1
 pub type ExecutionResult = GenerateResult;
 
 impl GenerateResult {
-    /// A result of the developer's own: what an error hook recovers with.
+    /// A result, such as one with which an error hook recovers.
     #[must_use]
     pub const fn new(turn: Turn, state: AgentState) -> Self {
         Self { turn, state }
     }
 }
 
-/// Why a run came to nothing, and how far it was.
+/// The error of a run, with its state and turn so far.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 #[non_exhaustive]
@@ -37,9 +37,9 @@ pub struct AgentError {
     /// What went wrong.
     #[source]
     pub error: UppError,
-    /// The last state that a run can go on from: every call in it has its result.
+    /// The last state from which a run can continue: every tool call in it has its result.
     pub state: AgentState,
-    /// What the run had added by then; absent where the model had not answered yet.
+    /// What the run had added; absent where the model had not responded yet.
     pub turn: Option<Turn>,
 }
 
@@ -48,3 +48,6 @@ impl AgentError {
         Box::new(Self { error, state, turn })
     }
 }
+
+/// The result and the error of a run.
+pub(crate) type RunResult = Result<GenerateResult, Box<AgentError>>;

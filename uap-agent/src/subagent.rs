@@ -192,7 +192,7 @@ impl SubagentTool {
         context: &ToolContext,
     ) -> Result<RawBuf, ToolError> {
         let prompt: Arc<str> = (self.build_prompt)(arguments)?.into();
-        let call = Call {
+        let call = SubagentCall {
             subagent_id: self.agent.fresh_id(),
             subagent_type: Arc::clone(&self.subagent_type),
             parent_tool_call_id: Arc::clone(&context.tool_call_id),
@@ -205,7 +205,7 @@ impl SubagentTool {
             timestamp,
         })
         .await;
-        let mut run = self.agent.apart((*prompt).into());
+        let mut run = self.agent.run_separately((*prompt).into());
         while let Some(event) = run.next().await {
             if self.tells_events {
                 call.tell(SubagentTold::Event(Box::new(event))).await;
@@ -279,14 +279,14 @@ impl fmt::Debug for SubagentTool {
 }
 
 /// One call of such a tool. Without a scope (the tool runs outside of an agent) nothing is told.
-struct Call<'a> {
+struct SubagentCall<'a> {
     subagent_id: Arc<str>,
     subagent_type: Arc<str>,
     parent_tool_call_id: Arc<str>,
     scope: Option<&'a RunScope>,
 }
 
-impl Call<'_> {
+impl SubagentCall<'_> {
     async fn tell(&self, told: SubagentTold) {
         if let Some(scope) = self.scope {
             let data = SubagentData::new(
@@ -331,7 +331,7 @@ fn told(execution: &ToolExecution) -> ToolExecutionTrace {
     trace
 }
 
-/// Milliseconds since 1970, to the second.
-const fn millis(now: Now) -> i64 {
-    now.wall.unix().saturating_mul(1000)
+/// Milliseconds since 1970.
+fn millis(now: Now) -> i64 {
+    now.wall.unix_millis()
 }

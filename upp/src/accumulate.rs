@@ -11,9 +11,9 @@ use crate::message::{AssistantMessage, Stamp};
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::tool::ToolCall;
 
-/// Bytes of one streamed answer.
+/// The maximum size of a streamed response, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// Blocks and calls of one streamed answer.
+/// The maximum number of blocks and calls of a streamed response.
 const MAX_PARTS: usize = 4_096;
 
 /// Adds events up to a message.
@@ -50,7 +50,7 @@ enum Part {
 }
 
 impl Accumulator {
-    /// Nothing yet; errors name the provider.
+    /// An empty accumulator. Errors name the provider.
     pub fn new(provider: impl Into<Arc<str>>) -> Self {
         Self {
             provider: provider.into(),
@@ -59,11 +59,11 @@ impl Accumulator {
         }
     }
 
-    /// Adds one event. Events that bring no part of the message change nothing.
+    /// Adds one event. Events without a part of the message are ignored.
     ///
     /// # Errors
     ///
-    /// More than 64 MiB or 4,096 parts, or one part that is of two kinds.
+    /// The message exceeds 64 MiB or 4,096 parts, or one part has two kinds.
     pub fn add(&mut self, event: &StreamEvent) -> Result<(), UppError> {
         let delta = &event.delta;
         let (empty, more): (fn(String) -> Part, _) = match event.event_type {
@@ -100,11 +100,11 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The message, and the structured output if there was some.
+    /// The message, and the structured output where there is any.
     ///
     /// # Errors
     ///
-    /// A tool call lacks its id or name or has arguments that are no object; structured output that is no JSON.
+    /// A tool call lacks its id or name, its arguments are not an object, or the structured output is not JSON.
     pub fn finish(self, stamp: Stamp) -> Result<(AssistantMessage, Option<RawBuf>), UppError> {
         let refuse = |what: &str| {
             UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what)
@@ -154,7 +154,7 @@ impl Part {
     }
 }
 
-/// Arguments as models write them: nothing at all is the empty object.
+/// Parses arguments as models write them: an empty text is the empty object.
 pub(crate) fn arguments_of(text: &str) -> Option<RawObject> {
     if text.trim().is_empty() {
         return Some(RawObject::empty());

@@ -27,10 +27,10 @@ use crate::message::{AssistantMessage, Message, Metadata, Stamp, ToolResultMessa
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::tool::{ToolCall, ToolExecution, ToolResult};
 
-/// Words of the protocol in the form that fuzzers take as a dictionary.
+/// A dictionary for fuzzers.
 pub const DICTIONARY: &str = include_str!("../vectors/upp.dict");
 
-/// Messages to begin with, as they are written, a line each.
+/// Seed messages, one JSON line each.
 pub fn seeds() -> impl Iterator<Item = &'static str> {
     include_str!("../vectors/messages.jsonl").lines()
 }
@@ -195,7 +195,7 @@ fn metadata(u: &mut Unstructured<'_>) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// Members that no type knows.
+/// Unknown members.
 fn extra(u: &mut Unstructured<'_>) -> Result<Members<'static>> {
     let mut members = Members::new();
     for _ in 0..u.int_in_range(0..=2)? {

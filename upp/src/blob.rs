@@ -8,13 +8,13 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ubos_common::json::{Fault, Kind, Read, Reader, Write};
 
-/// Writes padding, and reads texts with and without it.
+/// Writes padding, and accepts texts with and without it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Bytes of an image, a sound or a file; copies share them.
+/// The bytes of an image, an audio clip or a file. Clones share them.
 ///
 /// Written as standard base64 with padding. Read from that, from an array of numbers, and from the object with
 /// index keys that JavaScript makes of a byte array.
@@ -41,7 +41,7 @@ impl Blob {
         BASE64.encode(&self.0)
     }
 
-    /// The bytes that a base64 text stands for; padding may be absent, anything else is refused.
+    /// Decodes base64. Padding is optional; other deviations give `None`.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         BASE64.decode(text).ok().map(Self::from)

@@ -1,4 +1,4 @@
-//! Ending what is under way.
+//! Cancellation.
 
 use core::fmt;
 use core::future::Future;
@@ -8,7 +8,7 @@ use core::task::{Context, Poll, Waker};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells all holders of its clones that the work is to end. It ends once, for good.
+/// Signals all holders of its clones to stop their work. A token cannot be reset.
 #[derive(Clone, Default)]
 pub struct CancelToken(Arc<Shared>);
 
@@ -18,7 +18,7 @@ struct Shared {
     waiting: Mutex<Waiting>,
 }
 
-/// One waker for each future that waits: it leaves when the future is dropped.
+/// One waker for each waiting future. It is removed when the future is dropped.
 #[derive(Default)]
 struct Waiting {
     next: u64,
@@ -26,26 +26,26 @@ struct Waiting {
 }
 
 impl CancelToken {
-    /// A token that nobody has cancelled.
+    /// A token that is not cancelled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says that the work is to end.
+    /// Cancels the token.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
         let wakers = core::mem::take(&mut self.waiting().wakers);
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Whether the work is to end.
+    /// Whether the token is cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Ready once the work is to end.
+    /// Ready once the token is cancelled.
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         let mut waiting = self.waiting();

@@ -8,9 +8,9 @@ use ubos_common::violation::Level;
 use crate::blob::Blob;
 use crate::settled::Settled;
 
-/// One piece of a message's content.
+/// One block of a message's content.
 ///
-/// Which message may hold which block: a user's anything but reasoning, an assistant's anything but documents and
+/// A user's message may hold every block but reasoning, an assistant's every block but documents and
 /// binaries.
 ///
 /// Spec: UPP-1.3 messages
@@ -19,67 +19,67 @@ use crate::settled::Settled;
 pub enum ContentBlock {
     /// Text.
     Text(Arc<str>),
-    /// What the model thought before it spoke.
+    /// Reasoning of the model.
     Reasoning(Arc<str>),
-    /// A picture.
+    /// An image.
     #[non_exhaustive]
     Image {
-        /// Where its bytes are.
+        /// The source of its bytes.
         source: Source,
         /// MIME type.
         mime_type: Box<str>,
-        /// Pixels across; absent where unknown.
+        /// The width in pixels; absent where unknown.
         width: Option<u32>,
-        /// Pixels down; absent where unknown.
+        /// The height in pixels; absent where unknown.
         height: Option<u32>,
     },
     /// A document.
     #[non_exhaustive]
     Document {
-        /// Where its bytes or its text are.
+        /// The source of its bytes or its text.
         source: Source,
         /// MIME type.
         mime_type: Box<str>,
-        /// A name to show; absent where there is none.
+        /// The title.
         title: Option<Box<str>>,
     },
-    /// A sound, a film or any other bytes.
+    /// Audio, video or other bytes.
     #[non_exhaustive]
     Media {
-        /// Which of the three.
+        /// The kind of media.
         kind: MediaKind,
         /// The bytes.
         data: Blob,
         /// MIME type.
         mime_type: Box<str>,
-        /// What a vendor adds: `duration`, `width`, `height` or `metadata`, as they were written.
+        /// Members that a vendor adds: `duration`, `width`, `height` or `metadata`, unchanged.
         details: Vec<(&'static str, RawBuf)>,
     },
 }
 
 ubos_common::words! {
-    /// What the bytes of a [`ContentBlock::Media`] are.
+    /// The kind of a [`ContentBlock::Media`].
     closed pub enum MediaKind {
-        /// A sound.
+        /// Audio.
         Audio = "audio",
-        /// A film.
+        /// Video.
         Video = "video",
         /// Anything else.
         Binary = "binary",
     }
 }
 
-/// Where the bytes of an image or a document are.
+/// The source of an image or a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// Here, as base64 text.
+    /// Inline, as base64 text.
     Base64(Arc<str>),
-    /// Somewhere else.
+    /// A URL.
     Url(Box<str>),
-    /// Here.
+    /// Inline, as bytes.
     Bytes(Blob),
-    /// Here, as plain text (documents alone).
+    /// Inline, as plain text (documents only).
     Text(Arc<str>),
 }
 
@@ -108,7 +108,7 @@ impl ContentBlock {
         }
     }
 
-    /// Bytes of a sound, a film or a file.
+    /// A block of audio, video or other bytes.
     pub fn media(kind: MediaKind, data: impl Into<Blob>, mime_type: impl Into<Box<str>>) -> Self {
         Self::Media {
             kind,
@@ -233,7 +233,7 @@ ubos_common::words! {
 }
 
 ubos_common::wire! {
-    /// Every member that some block has.
+    /// The members of all blocks.
     struct AnyBlock {
         /// The tag.
         required kind: BlockType = "type", "UPP-1";
@@ -243,7 +243,7 @@ ubos_common::wire! {
         nullable source: Settled<Source> = "source", "UPP-1";
         /// Audio, video, binary.
         nullable data: Settled<Blob> = "data", "UPP-1";
-        /// All but text and reasoning.
+        /// Blocks other than text and reasoning.
         nullable mime_type: Settled<Box<str>> = "mimeType", "UPP-1";
         /// Document.
         nullable title: Box<str> = "title", "UPP-1";
@@ -258,7 +258,7 @@ ubos_common::wire! {
     }
 }
 
-/// Takes a member that this block must have, or notes its absence.
+/// Takes a required member, or adds a finding where it is absent.
 macro_rules! need {
     ($reader:ident, $at:ident, $value:expr, $name:literal) => {
         match $value {
@@ -328,11 +328,11 @@ ubos_common::words! {
 }
 
 ubos_common::wire! {
-    /// Every member that some source has.
+    /// The members of all sources.
     struct AnySource {
         /// The tag.
         required kind: SourceType = "type", "UPP-1";
-        /// All but url.
+        /// Sources other than URLs.
         nullable data: Settled<RawBuf> = "data", "UPP-1";
         /// Url.
         nullable url: Settled<Box<str>> = "url", "UPP-1";

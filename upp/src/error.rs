@@ -1,4 +1,4 @@
-//! The one error of the protocol.
+//! The error type of the protocol.
 
 use core::fmt;
 use core::time::Duration;
@@ -10,39 +10,39 @@ use ubos_common::json::{MemberWriter, Write};
 use crate::turn::Turn;
 
 ubos_common::words! {
-    /// What kind of failure it was.
+    /// The code of an error.
     ///
     /// Spec: UPP-1.3 errors
     open pub enum ErrorCode {
-        /// No key, or one that the vendor refuses.
+        /// There is no key, or the vendor refuses it.
         AuthenticationFailed = "AUTHENTICATION_FAILED",
         /// Too many requests.
         RateLimited = "RATE_LIMITED",
-        /// More tokens than the model takes.
+        /// The request exceeds the context length of the model.
         ContextLengthExceeded = "CONTEXT_LENGTH_EXCEEDED",
-        /// No such model.
+        /// The model does not exist.
         ModelNotFound = "MODEL_NOT_FOUND",
-        /// The request is wrong, or asks for what the model cannot do.
+        /// The request is invalid, or the model does not support it.
         InvalidRequest = "INVALID_REQUEST",
-        /// The answer cannot be read.
+        /// The response cannot be read.
         InvalidResponse = "INVALID_RESPONSE",
-        /// The vendor withheld the answer.
+        /// The vendor's content filter withheld the response.
         ContentFiltered = "CONTENT_FILTERED",
-        /// The account is used up.
+        /// The account's quota is exhausted.
         QuotaExceeded = "QUOTA_EXCEEDED",
-        /// The vendor failed, or anything that no other code says.
+        /// The vendor failed, or no other code applies.
         ProviderError = "PROVIDER_ERROR",
-        /// The vendor was not reached.
+        /// The vendor could not be reached.
         NetworkError = "NETWORK_ERROR",
-        /// No answer in time.
+        /// The request timed out.
         Timeout = "TIMEOUT",
-        /// The caller ended it.
+        /// The caller cancelled the request.
         Cancelled = "CANCELLED",
     }
 }
 
 impl ErrorCode {
-    /// The code that an HTTP status stands for.
+    /// The code for an HTTP status.
     ///
     /// ```
     /// assert_eq!(upp::ErrorCode::of_status(429), upp::ErrorCode::RateLimited);
@@ -63,31 +63,31 @@ impl ErrorCode {
     }
 }
 
-/// Why a call failed. It never holds a key, nor what was sent.
+/// The error of a request. It contains neither keys nor request bodies.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct UppError {
-    /// What kind of failure.
+    /// The code.
     pub code: ErrorCode,
-    /// Whose model it was.
+    /// The provider of the model.
     pub provider: Arc<str>,
-    /// What happened, for a person.
+    /// The message.
     pub message: Box<str>,
     /// The HTTP status, where there was one.
     pub status_code: Option<u16>,
-    /// How long the vendor asks to wait, where it does.
+    /// The wait that the vendor requests.
     pub retry_after: Option<Duration>,
-    /// What lies behind it.
+    /// The cause.
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
-    /// What a call with tools had come to before it failed, where there was an answer already. Not written.
+    /// The turn so far, where the model had responded before the error. It is not serialized.
     pub partial_turn: Option<Arc<Turn>>,
 }
 
 impl UppError {
-    /// The modality of every error of this crate.
+    /// The modality of all errors of this crate.
     pub const MODALITY: &'static str = "llm";
 
-    /// An error without status and cause.
+    /// An error without a status and a cause.
     pub fn new(
         code: ErrorCode,
         provider: impl Into<Arc<str>>,
@@ -104,12 +104,12 @@ impl UppError {
         }
     }
 
-    /// The caller ended the call.
+    /// The error of a call that was cancelled.
     pub fn cancelled(provider: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorCode::Cancelled, provider, "cancelled")
     }
 
-    /// A foreign error, as `PROVIDER_ERROR` with its cause.
+    /// Wraps another error as `PROVIDER_ERROR`.
     pub fn wrap(provider: impl Into<Arc<str>>, cause: impl Error + Send + Sync + 'static) -> Self {
         Self::new(ErrorCode::ProviderError, provider, cause.to_string()).with_cause(cause)
     }

@@ -1,4 +1,4 @@
-//! Which key a request goes out with.
+//! The choice of a key for each request.
 
 use core::fmt;
 use core::future::{Future, ready};
@@ -9,43 +9,43 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use ubos_common::secret::Secret;
 
-/// Chooses the key of each request, attempt by attempt: one that was refused for its rate may be followed by another.
+/// Chooses a key for each attempt of a request, so that a retry after a rate limit can use another key.
 ///
 /// Spec: UPP-1.3 key strategies
 // impl: UPP-9
 pub trait KeyStrategy: Send + Sync {
-    /// The key of the next request; `random` is 64 fresh random bits.
+    /// The key of the next request. `random` holds 64 random bits.
     fn key(&self, random: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>>;
 }
 
-/// Why there is no key. It never holds one.
+/// Why there is no key. The error does not contain keys.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// A list of keys has none.
+    /// The list of keys is empty.
     #[error("a list of keys without a key")]
     Empty,
-    /// No key of a list has a weight above 0.
+    /// No key has a weight above 0.
     #[error("a list of keys whose weights are all 0")]
     NoWeight,
-    /// A function that gives keys failed.
+    /// The key function failed.
     #[error("the key could not be had")]
     Failed(#[source] Arc<dyn Error + Send + Sync>),
 }
 
 impl KeyError {
-    /// A function that gives keys failed. Its text must not hold one.
+    /// An error of a key function. The text must not contain a key.
     pub fn failed(cause: impl Error + Send + Sync + 'static) -> Self {
         Self::Failed(Arc::new(cause))
     }
 }
 
-/// Always the same key.
+/// Uses one key for all requests.
 #[derive(Clone, Debug)]
 pub struct OneKey(Secret<String>);
 
 impl OneKey {
-    /// A key.
+    /// A strategy with one key.
     pub fn new(key: impl Into<Secret<String>>) -> Self {
         Self(key.into())
     }
@@ -57,7 +57,7 @@ impl KeyStrategy for OneKey {
     }
 }
 
-/// One key after the other, from the first.
+/// Uses the keys in turn.
 ///
 /// ```
 /// use futures::executor::block_on;
@@ -76,7 +76,7 @@ pub struct RoundRobinKeys {
 }
 
 impl RoundRobinKeys {
-    /// Keys, in order.
+    /// A strategy with these keys.
     ///
     /// # Errors
     ///
@@ -107,12 +107,12 @@ impl KeyStrategy for RoundRobinKeys {
     }
 }
 
-/// Keys at random, each as often as its weight says.
+/// Chooses keys at random, in proportion to their weights.
 #[derive(Debug)]
 pub struct WeightedKeys(Vec<(Secret<String>, u32)>);
 
 impl WeightedKeys {
-    /// Keys and their weights.
+    /// A strategy with these keys and weights.
     ///
     /// # Errors
     ///
@@ -149,13 +149,13 @@ impl KeyStrategy for WeightedKeys {
     }
 }
 
-/// A key that a function gives, asked for each request: from a vault, or one that expires.
+/// Calls a function for each request, such as one that reads from a vault.
 pub struct DynamicKey(Box<Give>);
 
 type Give = dyn Fn() -> BoxFuture<'static, Result<Secret<String>, KeyError>> + Send + Sync;
 
 impl DynamicKey {
-    /// The function.
+    /// A strategy with this function.
     pub fn new<F, R>(give: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,

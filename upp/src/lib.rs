@@ -1,39 +1,43 @@
 //! UPP-1.3 for language models: the types that agents are built on, and the adapters that reach a model.
 //!
-//! Here are messages, turns, tools, stream events and errors with their exact JSON, one trait that every model
-//! implements, a scripted model for tests and demonstrations, and (by feature) adapters for vendors. There is no
-//! agent here: strategies, state and checkpoints are in `uap-agent`, which uses these types as they are.
+//! This crate has messages, turns, tools, stream events and errors with their exact JSON, one trait that every model
+//! implements, a tool loop, a scripted model for tests, and adapters for vendors (by feature). Agents with strategies,
+//! state and checkpoints are in `uap-agent`, which uses these types unchanged.
 //!
 //! ```text
 //! transport/{openai,anthropic,google}  models over HTTP             one feature each
-//! LlmInstance, StreamResult            model, tools, model again
-//! RetryModel, KeyStrategy              when to ask again, and with which key
-//! LlmModel                             one request, one answer, in pieces or whole
+//! LlmInstance, StreamResult            the tool loop over futures   feature `driver`
+//! tool_loop::ToolLoop                  the tool loop as a machine   no IO
+//! RetryModel, KeyStrategy              retries, and the choice of keys
+//! LlmModel                             one request, one response, whole or streamed
 //! run_call, Accumulator                one tool call with its hooks; events added up
 //! types                                Message, Turn, Thread, Tool, StreamEvent, UppError
 //! ```
 //!
-//! Keys are [`ubos_common::secret::Secret`]s; nothing here prints one. No parameter of the user's is changed and no
-//! default is added to them. Arguments of tools are never checked: a tool takes them as untrusted.
+//! Keys are [`Secret`](ubos_common::secret::Secret)s; nothing in this crate prints one. The user's parameters are sent
+//! unaltered, and no default is added to them. Arguments are not validated before a tool runs: a tool must treat them as
+//! untrusted.
 //!
-//! | feature | what it adds |
-//! |---|---|
-//! | `openai` | chat completions of OpenAI and of everybody who speaks like it, with presets by name |
-//! | `anthropic` | the messages API |
-//! | `google` | `generateContent` |
-//! | `schemars` | tools whose arguments and results are Rust types |
-//! | `mcp` | tools of MCP servers |
-//! | `arbitrary` | generators of messages and events for fuzzing; the reader of server-sent events without HTTP |
-//! | `http` | what the three share: reqwest with rustls, on tokio; of no use alone |
+//! | feature | what it adds | default |
+//! |---|---|---|
+//! | `driver` | [`LlmInstance`]`::generate` and `stream`, on any async runtime | yes |
+//! | `openai` | chat completions of OpenAI and of compatible vendors, with presets by name | no |
+//! | `anthropic` | the messages API | no |
+//! | `google` | `generateContent` | no |
+//! | `schemars` | tools whose arguments and results are Rust types | no |
+//! | `mcp` | tools of MCP servers | no |
+//! | `tracing` | trace events of the tool loop: ids, counts and durations, never payloads | no |
+//! | `arbitrary` | generators of messages and events for fuzzing; the reader of server-sent events without HTTP | no |
+//! | `http` | what the three adapters share: reqwest with rustls, on tokio; of no use alone | no |
 //!
 //! | limit | |
 //! |---|---|
-//! | an answer in one piece, and the texts of a streamed one | 64 MiB |
+//! | a response in one piece, and the texts of a streamed one | 64 MiB |
 //! | one server-sent event | 16 MiB |
-//! | parts of an answer | 4,096 |
-//! | rounds of tools | 10, unless the tool strategy says otherwise |
+//! | parts of a response | 4,096 |
+//! | rounds of tools | 10, unless the tool strategy sets another limit |
 //!
-//! Begin with [`llm`] and [`LlmInstance::generate`]; [`ScriptedModel`] needs no network.
+//! Start with [`llm`] and `LlmInstance::generate`; [`ScriptedModel`] needs no network.
 
 mod accumulate;
 #[cfg(feature = "arbitrary")]
@@ -52,7 +56,8 @@ mod settled;
 mod stream;
 mod thread;
 mod tool;
-mod tool_loop;
+pub mod tool_loop;
+mod trace;
 mod turn;
 
 #[cfg(any(
@@ -90,5 +95,9 @@ pub use tool::{
     Extensions, FnTool, HookFuture, Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution,
     ToolResult, ToolSet, ToolUseStrategy, json_text, object, run_call,
 };
-pub use tool_loop::{LlmCall, LlmInput, MAX_ITERATIONS, StreamResult};
+pub use tool_loop::LlmInput;
+#[cfg(feature = "driver")]
+pub use tool_loop::{LlmCall, StreamResult};
 pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};
+/// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
+pub use ubos_common;

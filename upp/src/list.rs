@@ -57,7 +57,7 @@ impl<T> List<T> {
         self.rooted + self.tail.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -81,7 +81,7 @@ impl<T> List<T> {
         self.iter_from(0)
     }
 
-    /// The elements from an index on; none where the list is shorter.
+    /// The elements from an index on.
     #[must_use]
     pub fn iter_from(&self, index: usize) -> Iter<'_, T> {
         let leaf = self.leaf(index).and_then(|leaf| leaf.get(index % WIDTH..));
@@ -152,7 +152,7 @@ impl<T: Clone> List<T> {
 }
 
 impl<T: PartialEq> List<T> {
-    /// How many elements this list and another begin with alike.
+    /// The length of the common prefix of this list and another.
     ///
     /// What one list shares with the other is not compared: where one grew from the other, this costs O(log n) and at
     /// most a leaf of comparisons however long they are.

@@ -1,4 +1,4 @@
-//! Messages: what a user, a model and tools say.
+//! Messages of users, models and tools.
 
 use core::fmt::Write as _;
 use std::borrow::Cow;
@@ -36,21 +36,21 @@ pub type Messages = List<Message>;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Message {
-    /// What the user says.
+    /// A message of the user.
     User(Arc<UserMessage>),
-    /// What the model says.
+    /// A message of the model.
     Assistant(Arc<AssistantMessage>),
-    /// What its tools came to.
+    /// The results of tools.
     ToolResult(Arc<ToolResultMessage>),
 }
 
-/// What every new message is marked with.
+/// The id and the time of a new message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stamp {
     /// The message's id, any text but an empty one.
     pub id: Arc<str>,
-    /// When the message was made.
+    /// The time of the message.
     pub timestamp: Rfc3339,
 }
 
@@ -71,12 +71,12 @@ impl Stamp {
     }
 }
 
-/// A moment as messages write it, with milliseconds.
+/// A timestamp with milliseconds, as messages write it.
 pub(crate) fn wire_time(at: Timestamp) -> Rfc3339 {
     Rfc3339::from(at.truncated_to_millis())
 }
 
-/// What vendors and protocols add to a message: one object each, under its name.
+/// Metadata of a message: one object for each vendor or protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata(Members<'static>);
 
@@ -87,18 +87,18 @@ impl Metadata {
         Self(Members::new())
     }
 
-    /// What one of them added.
+    /// The object of a vendor or protocol.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Raw<'_>> {
         self.0.value(name)
     }
 
-    /// Adds what one of them says, in place of what it said before.
+    /// Sets the object of a vendor or protocol.
     pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: RawObject) {
         self.0.insert(name, value.into());
     }
 
-    /// Whether nobody added anything.
+    /// Whether the metadata is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -133,19 +133,19 @@ macro_rules! message {
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub struct $name {
-            /// Any text but an empty one.
+            /// The id: any text that is not empty.
             pub id: Arc<str>,
-            /// When the message was made.
+            /// The time of the message.
             pub timestamp: Rfc3339,
-            /// What vendors and protocols add; absent where nobody does.
+            /// Metadata of vendors and protocols.
             pub metadata: Option<Metadata>,
             $($(#[$field_meta])* pub $field: $type,)*
-            /// Members that this type does not know, kept and written back.
+            /// Unknown members, which are kept and written back.
             pub extra: Members<'static>,
         }
 
         impl $name {
-            /// A message of these parts, without metadata.
+            /// A message without metadata.
             #[must_use]
             pub fn new(stamp: Stamp, $($field: $type),*) -> Self {
                 let Stamp { id, timestamp } = stamp;
@@ -156,25 +156,25 @@ macro_rules! message {
 }
 
 message! {
-    /// What the user says.
+    /// A message of the user.
     UserMessage {
-        /// Its pieces, in order.
+        /// The content blocks, in order.
         content: Vec<ContentBlock>,
     }
 }
 
 message! {
-    /// What the model says, and which tools it wants called.
+    /// The content and the tool calls of a model.
     AssistantMessage {
-        /// Its pieces, in order.
+        /// The content blocks, in order.
         content: Vec<ContentBlock>,
-        /// The calls, in the model's order; absent where it makes none.
+        /// The tool calls, in order; absent where there are none.
         tool_calls: Option<Vec<ToolCall>>,
     }
 }
 
 message! {
-    /// What tools came to, in the order of the calls.
+    /// The results of tool calls, in the order of the calls.
     ToolResultMessage {
         /// One result for each call.
         results: Vec<ToolResult>,
@@ -182,13 +182,13 @@ message! {
 }
 
 impl AssistantMessage {
-    /// The calls, none where there are none.
+    /// The tool calls.
     #[must_use]
     pub fn calls(&self) -> &[ToolCall] {
         self.tool_calls.as_deref().unwrap_or_default()
     }
 
-    /// Whether the model wants a tool called.
+    /// Whether there are tool calls.
     #[must_use]
     pub fn has_tool_calls(&self) -> bool {
         !self.calls().is_empty()
@@ -202,12 +202,12 @@ impl AssistantMessage {
 }
 
 impl Message {
-    /// A user's message of one block, most often a text.
+    /// A user message of one block, such as a text.
     pub fn user(stamp: Stamp, content: impl Into<ContentBlock>) -> Self {
         UserMessage::new(stamp, vec![content.into()]).into()
     }
 
-    /// A model's message of one block, without calls.
+    /// An assistant message of one block, without tool calls.
     pub fn assistant(stamp: Stamp, content: impl Into<ContentBlock>) -> Self {
         AssistantMessage::new(stamp, vec![content.into()], None).into()
     }
@@ -222,7 +222,7 @@ impl Message {
         }
     }
 
-    /// What vendors and protocols added.
+    /// The metadata of vendors and protocols.
     #[must_use]
     pub fn metadata(&self) -> Option<&Metadata> {
         match self {
@@ -232,7 +232,7 @@ impl Message {
         }
     }
 
-    /// The message with what one vendor or protocol adds.
+    /// The message with an object of a vendor or protocol in its metadata.
     #[must_use]
     pub fn with_metadata(mut self, name: impl Into<Cow<'static, str>>, value: RawObject) -> Self {
         let metadata = match &mut self {
@@ -244,7 +244,7 @@ impl Message {
         self
     }
 
-    /// The blocks; none for tool results.
+    /// The content blocks; none for tool results.
     #[must_use]
     pub fn content(&self) -> &[ContentBlock] {
         match self {
@@ -263,7 +263,7 @@ impl Message {
         }
     }
 
-    /// The model's message, if this is one.
+    /// The assistant message, if this is one.
     #[must_use]
     pub const fn as_assistant(&self) -> Option<&Arc<AssistantMessage>> {
         match self {
@@ -272,7 +272,7 @@ impl Message {
         }
     }
 
-    /// Which of the three it is.
+    /// The type of the message.
     #[must_use]
     pub const fn message_type(&self) -> MessageType {
         match self {
@@ -314,19 +314,19 @@ impl From<ToolResultMessage> for Message {
 ubos_common::words! {
     /// The tag of a message on the wire.
     closed pub enum MessageType {
-        /// A user's.
+        /// A user message.
         User = "user",
-        /// A model's.
+        /// An assistant message.
         Assistant = "assistant",
-        /// Tools'.
+        /// A message of tool results.
         ToolResult = "tool_result",
     }
 }
 
 ubos_common::wire! {
-    /// Every member that some message has.
+    /// The members of all messages.
     struct AnyMessage {
-        /// Any text but an empty one.
+        /// The id: any text that is not empty.
         required id: String = "id", "UPP-1";
         /// The tag.
         required kind: MessageType = "type", "UPP-1";
@@ -395,7 +395,7 @@ impl<'a> Read<'a> for Message {
     }
 }
 
-/// What is wanted, where a block stands in a message that may not hold it.
+/// The text of the finding about a block that the message may not hold.
 fn stranger(message: &Message) -> Option<&'static str> {
     let has = |names: &[&str]| {
         message

@@ -1,4 +1,4 @@
-//! What a provider adapter implements, and what an agent or a tool loop asks of it.
+//! The model interface: requests, responses, capabilities, options and middleware.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -13,24 +13,24 @@ use ubos_common::json::{RawBuf, RawObject};
 use crate::error::{ErrorCode, UppError};
 use crate::message::{AssistantMessage, Messages, Stamp};
 use crate::stream::{StreamEvent, events_of};
-use crate::tool::{Tool, ToolSet};
+use crate::tool::{Tool, ToolSet, ToolUseStrategy};
 use crate::turn::CycleUsage;
 
-/// One request for one answer: what the loop above has made of options and history.
+/// One request to a model.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LlmRequest {
-    /// The conversation, as it stood when the request was made.
+    /// The conversation so far.
     pub messages: Messages,
-    /// What the answer is marked with.
+    /// The id and the time of the response's message.
     pub stamp: Stamp,
-    /// What the model is told about itself.
+    /// The system prompt.
     pub system: Option<Arc<str>>,
-    /// Handed to the vendor unaltered.
+    /// The vendor's parameters, sent unaltered.
     pub params: Option<Arc<RawObject>>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Arc<[Arc<dyn Tool>]>,
-    /// The JSON Schema of the answer.
+    /// The JSON Schema of the response.
     pub structure: Option<Arc<RawObject>>,
 }
 
@@ -59,22 +59,22 @@ impl core::fmt::Debug for LlmRequest {
     }
 }
 
-/// One answer.
+/// One response of a model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LlmResponse {
-    /// What the model says.
+    /// The message.
     pub message: Arc<AssistantMessage>,
-    /// What it cost.
+    /// Token counts.
     pub usage: CycleUsage,
-    /// Why the model stopped, in the vendor's word.
+    /// The vendor's stop reason.
     pub stop_reason: Box<str>,
-    /// Structured output, where it was asked for.
+    /// Structured output, where it was requested.
     pub data: Option<RawBuf>,
 }
 
 impl LlmResponse {
-    /// An answer without structured output.
+    /// A response without structured output.
     pub fn new(
         message: impl Into<Arc<AssistantMessage>>,
         usage: CycleUsage,
@@ -89,28 +89,28 @@ impl LlmResponse {
     }
 }
 
-/// What a model can do.
+/// The capabilities of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LlmCapabilities {
-    /// Events while it answers.
+    /// Streamed responses.
     pub streaming: bool,
     /// Tool calls.
     pub tools: bool,
-    /// Answers after a schema.
+    /// Responses that follow a JSON Schema.
     pub structured_output: bool,
-    /// Images from the user.
+    /// Images in user messages.
     pub image_input: bool,
-    /// Documents from the user.
+    /// Documents in user messages.
     pub document_input: bool,
-    /// Films from the user.
+    /// Videos in user messages.
     pub video_input: bool,
-    /// Sounds from the user.
+    /// Audio in user messages.
     pub audio_input: bool,
 }
 
 impl LlmCapabilities {
-    /// Streams, tools and structure, and text alone from the user.
+    /// Streaming, tools and structured output; user messages may hold text only.
     #[must_use]
     pub const fn text() -> Self {
         Self {
@@ -125,74 +125,75 @@ impl LlmCapabilities {
     }
 }
 
-/// One piece of a streamed answer.
+/// One item of a streamed response.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
-    /// More of it.
+    /// A part of the response.
     Event(StreamEvent),
-    /// All of it; the last item of a stream.
+    /// The whole response: the last item of the stream.
     Done(Box<LlmResponse>),
 }
 
-/// A streamed answer: events, then [`ModelEvent::Done`] or an error, and no more. Dropping it ends the request.
+/// A streamed response: events, and then either [`ModelEvent::Done`] or an error. Dropping it cancels the request.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, UppError>>;
 
-/// A model of a provider: one request, one answer. The tool loop is not its business.
+/// A model of a provider. It answers one request with one response; the tool loop runs outside of it.
 ///
 /// Spec: UPP-1.3 provider interface
 pub trait LlmModel: Send + Sync {
-    /// The provider's name.
+    /// The name of the provider.
     fn provider(&self) -> &str;
 
-    /// The model's name at the provider.
+    /// The provider's name for the model.
     fn model_id(&self) -> &str;
 
-    /// What it can do.
+    /// What the model supports.
     fn capabilities(&self) -> LlmCapabilities;
 
-    /// Asks for an answer in one piece. Dropping the future ends the request.
+    /// Sends a request and returns the whole response. Dropping the future cancels the request.
     fn complete(&self, request: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>>;
 
-    /// Asks for an answer in pieces. The default asks for it in one piece and says it in events then.
+    /// Sends a request and returns its response as a stream. The default calls [`LlmModel::complete`] and turns the
+    /// response into events.
     fn stream(&self, request: LlmRequest) -> ModelStream {
-        Box::pin(Replay::new(self.complete(request), usize::MAX))
+        Box::pin(WholeStream::new(self.complete(request), usize::MAX))
     }
 }
 
-/// A model that options name. A clone is the same model.
+/// A shared model.
 pub type ModelReference = Arc<dyn LlmModel>;
 
-/// Says a complete answer in events.
-pub(crate) struct Replay {
-    answer: Option<BoxFuture<'static, Result<LlmResponse, UppError>>>,
+/// Streams a response that is received in one piece.
+pub(crate) struct WholeStream {
+    response: Option<BoxFuture<'static, Result<LlmResponse, UppError>>>,
     chars: usize,
     ready: VecDeque<ModelEvent>,
 }
 
-impl Replay {
+impl WholeStream {
     pub(crate) fn new(
-        answer: BoxFuture<'static, Result<LlmResponse, UppError>>,
+        response: BoxFuture<'static, Result<LlmResponse, UppError>>,
         chars: usize,
     ) -> Self {
         Self {
-            answer: Some(answer),
+            response: Some(response),
             chars,
             ready: VecDeque::new(),
         }
     }
 }
 
-impl Stream for Replay {
+impl Stream for WholeStream {
     type Item = Result<ModelEvent, UppError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(answer) = self.answer.as_mut() {
-            let Poll::Ready(answer) = answer.as_mut().poll(cx) else {
+        if let Some(response) = self.response.as_mut() {
+            let Poll::Ready(response) = response.as_mut().poll(cx) else {
                 return Poll::Pending;
             };
-            self.answer = None;
-            match answer {
+            self.response = None;
+            match response {
                 Err(error) => return Poll::Ready(Some(Err(error))),
                 Ok(response) => {
                     let events = events_of(&response, self.chars);
@@ -205,7 +206,7 @@ impl Stream for Replay {
     }
 }
 
-/// Stands between callers and a model: it gives the model that is asked in its place.
+/// Middleware around a model: it returns the model that is called instead.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -213,7 +214,7 @@ impl Stream for Replay {
 /// use upp::{LlmMiddleware, LlmModel, ModelReference};
 /// # use upp::{LlmCapabilities, LlmRequest, LlmResponse, UppError};
 ///
-/// /// Counts questions.
+/// /// Counts requests.
 /// #[derive(Default)]
 /// struct Count(Arc<AtomicU32>);
 ///
@@ -238,32 +239,33 @@ impl Stream for Replay {
 ///
 /// Spec: UPP-1.3 middleware
 pub trait LlmMiddleware: Send + Sync {
-    /// The model that is asked in place of this one.
+    /// The model that is called instead of `model`.
     fn wrap(&self, model: ModelReference) -> ModelReference;
 }
 
-/// What every call of one model is given.
+/// The options of a model: what every request to it has in common.
+///
+/// | option | default |
+/// |---|---|
+/// | `params` | none |
+/// | `system` | none |
+/// | `tools` | none |
+/// | `structure` | none: the response is free text |
+/// | `middleware` | none |
 ///
 /// Spec: UPP-1.3 options
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct LlmOptions {
-    /// The model; the one required option.
-    pub model: ModelReference,
-    /// Handed to the vendor unaltered.
-    pub params: Option<Arc<RawObject>>,
-    /// What the model is told about itself.
-    pub system: Option<Arc<str>>,
-    /// What the model may call, and the hooks around it.
-    pub tools: ToolSet,
-    /// The JSON Schema of the answer.
-    pub structure: Option<Arc<RawObject>>,
-    /// What stands between this instance and the model, outermost first.
-    pub middleware: Vec<Arc<dyn LlmMiddleware>>,
+    model: ModelReference,
+    params: Option<Arc<RawObject>>,
+    system: Option<Arc<str>>,
+    tools: ToolSet,
+    structure: Option<Arc<RawObject>>,
+    middleware: Vec<Arc<dyn LlmMiddleware>>,
 }
 
 impl LlmOptions {
-    /// A model and nothing else.
+    /// A model, and the default for every other option.
     pub fn new(model: ModelReference) -> Self {
         Self {
             model,
@@ -273,6 +275,88 @@ impl LlmOptions {
             structure: None,
             middleware: Vec::new(),
         }
+    }
+
+    /// Sets the model.
+    #[must_use]
+    pub fn with_model(mut self, model: ModelReference) -> Self {
+        self.model = model;
+        self
+    }
+
+    /// Sets the vendor's parameters. They are sent unaltered.
+    #[must_use]
+    pub fn with_params(mut self, params: impl Into<Arc<RawObject>>) -> Self {
+        self.params = Some(params.into());
+        self
+    }
+
+    /// Sets the system prompt.
+    #[must_use]
+    pub fn with_system(mut self, system: impl Into<Arc<str>>) -> Self {
+        self.system = Some(system.into());
+        self
+    }
+
+    /// Sets the tools that the model may call.
+    #[must_use]
+    pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.tools = tools.into_iter().collect();
+        self
+    }
+
+    /// Sets the hooks around tool calls.
+    #[must_use]
+    pub fn with_tool_strategy(mut self, strategy: Arc<dyn ToolUseStrategy>) -> Self {
+        self.tools.strategy = Some(strategy);
+        self
+    }
+
+    /// Sets the JSON Schema of the response.
+    #[must_use]
+    pub fn with_structure(mut self, schema: impl Into<Arc<RawObject>>) -> Self {
+        self.structure = Some(schema.into());
+        self
+    }
+
+    /// Adds middleware around the model and the middleware that is already set, outermost first.
+    #[must_use]
+    pub fn with_middleware(
+        mut self,
+        middleware: impl IntoIterator<Item = Arc<dyn LlmMiddleware>>,
+    ) -> Self {
+        self.middleware.splice(0..0, middleware);
+        self
+    }
+
+    /// The model.
+    #[must_use]
+    pub const fn model(&self) -> &ModelReference {
+        &self.model
+    }
+
+    /// The vendor's parameters.
+    #[must_use]
+    pub const fn params(&self) -> Option<&Arc<RawObject>> {
+        self.params.as_ref()
+    }
+
+    /// The system prompt.
+    #[must_use]
+    pub const fn system(&self) -> Option<&Arc<str>> {
+        self.system.as_ref()
+    }
+
+    /// The tools, and the hooks around their calls.
+    #[must_use]
+    pub const fn tools(&self) -> &ToolSet {
+        &self.tools
+    }
+
+    /// The JSON Schema of the response.
+    #[must_use]
+    pub const fn structure(&self) -> Option<&Arc<RawObject>> {
+        self.structure.as_ref()
     }
 }
 
@@ -286,35 +370,35 @@ impl core::fmt::Debug for LlmOptions {
     }
 }
 
-/// Options that fit their model: what requests are made from.
+/// Options that were checked against the capabilities of their model.
 #[derive(Clone, Debug)]
 pub struct LlmInstance(LlmOptions);
 
-/// Puts the middleware around the model, and checks the options against what it can do.
+/// Wraps the model in the middleware, and checks the options against its capabilities.
 ///
 /// # Errors
 ///
-/// [`ErrorCode::InvalidRequest`] where tools or structure are asked of a model that has neither.
+/// [`ErrorCode::InvalidRequest`] where the options use tools or structured output and the model does not support them.
 ///
 /// Spec: UPP-1.3 options
 pub fn llm(mut options: LlmOptions) -> Result<LlmInstance, UppError> {
     for layer in options.middleware.drain(..).rev() {
         options.model = layer.wrap(options.model);
     }
-    let can = options.model.capabilities();
+    let capabilities = options.model.capabilities();
     let refuse = |what: &str| {
         let model = options.model.as_ref();
-        let text = format!("{} has no {what}", model.model_id());
+        let text = format!("{} does not support {what}", model.model_id());
         Err(UppError::new(
             ErrorCode::InvalidRequest,
             model.provider(),
             text,
         ))
     };
-    if options.structure.is_some() && !can.structured_output {
+    if options.structure.is_some() && !capabilities.structured_output {
         return refuse("structured output");
     }
-    if !options.tools.tools.is_empty() && !can.tools {
+    if !options.tools.tools.is_empty() && !capabilities.tools {
         return refuse("tools");
     }
     Ok(LlmInstance(options))
@@ -327,7 +411,7 @@ impl LlmInstance {
         &self.0
     }
 
-    /// A request with everything that the options say.
+    /// A request with these options.
     #[must_use]
     pub fn request(&self, messages: Messages, stamp: Stamp) -> LlmRequest {
         LlmRequest {

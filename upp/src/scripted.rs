@@ -1,4 +1,4 @@
-//! A model that says what it was told to say: agents run and are tested with no network.
+//! A model with scripted replies, so that agents run and are tested without a network.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,14 +11,14 @@ use ubos_common::json::{RawBuf, RawObject};
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
 use crate::message::AssistantMessage;
-use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream, Replay};
+use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream, WholeStream};
 use crate::tool::ToolCall;
 use crate::turn::CycleUsage;
 
-/// Requests that a scripted model remembers; later ones are answered and forgotten.
+/// The number of requests that a scripted model records.
 const REMEMBERED: usize = 4_096;
 
-/// One answer of a [`ScriptedModel`].
+/// One reply of a [`ScriptedModel`].
 ///
 /// ```
 /// use upp::{Reply, object};
@@ -39,14 +39,14 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A text.
+    /// A reply with a text.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         let mut reply = Self::silent();
         reply.blocks.push(ContentBlock::text(text));
         reply
     }
 
-    /// No text at all: begin here for calls alone.
+    /// A reply without text, such as one that only calls tools.
     #[must_use]
     pub const fn silent() -> Self {
         Self {
@@ -61,14 +61,14 @@ impl Reply {
         }
     }
 
-    /// An error in place of an answer.
+    /// A reply that is an error.
     pub fn error(code: ErrorCode, message: impl Into<Box<str>>) -> Self {
         let mut reply = Self::silent();
         reply.error = Some(UppError::new(code, PROVIDER, message));
         reply
     }
 
-    /// No answer ever: for tests of what ends a run.
+    /// A reply that never arrives, for tests of cancellation and timeouts.
     #[must_use]
     pub const fn hang() -> Self {
         let mut reply = Self::silent();
@@ -76,7 +76,7 @@ impl Reply {
         reply
     }
 
-    /// Adds a call of a tool.
+    /// Adds a tool call.
     #[must_use]
     pub fn calling(
         mut self,
@@ -96,21 +96,21 @@ impl Reply {
         self
     }
 
-    /// Answers only after a while, by the timer of [`ScriptedModel::with_timer`]; at once without one.
+    /// Delays the reply, with the timer of [`ScriptedModel::with_timer`]. Without a timer there is no delay.
     #[must_use]
     pub const fn after(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
         self
     }
 
-    /// Streams its text in pieces of so many characters.
+    /// Streams the text in parts of this many characters.
     #[must_use]
     pub const fn in_pieces_of(mut self, chars: usize) -> Self {
         self.chars = chars;
         self
     }
 
-    /// What it says it cost; 5 tokens in and 3 out by default.
+    /// Sets the token counts; 5 input and 3 output tokens by default.
     #[must_use]
     pub const fn costing(mut self, input: u64, output: u64) -> Self {
         self.tokens = (input, output);
@@ -140,7 +140,7 @@ const PROVIDER: &str = "scripted";
 type Script = dyn FnMut(&LlmRequest) -> Option<Reply> + Send;
 type Timer = dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync;
 
-/// A model that says what it was told to say, one [`Reply`] a request.
+/// A model with scripted replies, one [`Reply`] for each request.
 ///
 /// ```
 /// use ubos_common::{id::IdSource, time::Timestamp};
@@ -163,13 +163,13 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Says these, one after the other; then every request is an error.
+    /// A model with these replies, in order. A further request is an error.
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies: VecDeque<Reply> = replies.into_iter().collect();
         Self::with(move |_| replies.pop_front())
     }
 
-    /// Says what a function makes of each request; nothing is an error.
+    /// A model whose replies a function makes. `None` is an error.
     pub fn with(script: impl FnMut(&LlmRequest) -> Option<Reply> + Send + 'static) -> Self {
         Self {
             script: Mutex::new(Box::new(script)),
@@ -196,7 +196,7 @@ impl ScriptedModel {
         self
     }
 
-    /// The requests so far, the first 4,096 of them.
+    /// The requests so far, at most the first 4,096.
     #[must_use]
     pub fn requests(&self) -> Vec<LlmRequest> {
         self.seen
@@ -260,7 +260,7 @@ impl LlmModel for ScriptedModel {
 
     fn stream(&self, request: LlmRequest) -> ModelStream {
         let (answer, chars) = self.next(request);
-        Box::pin(Replay::new(answer, chars))
+        Box::pin(WholeStream::new(answer, chars))
     }
 }
 

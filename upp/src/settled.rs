@@ -1,8 +1,8 @@
-//! A member whose breaches are noted, and which is there all the same.
+//! A member that counts as present although its value was refused.
 
 use ubos_common::json::{Fault, Read, Reader, Write};
 
-/// What a member holds; `None` where it is there and refused, so that it is not called absent as well.
+/// The value of a member; `None` where it was refused, so that it is not reported as absent, too.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settled<T>(pub(crate) Option<T>);
 

@@ -1,4 +1,4 @@
-//! What a model says while it is saying it.
+//! Stream events.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use crate::model::LlmResponse;
 use crate::tool::{ToolCall, ToolExecution};
 
 ubos_common::words! {
-    /// What an event tells of.
+    /// The type of a stream event.
     ///
     /// Spec: UPP-1.3 streaming
     open pub enum StreamEventType {
-        /// A message begins.
+        /// A message starts.
         MessageStart = "message_start",
         /// The message is complete.
         MessageStop = "message_stop",
-        /// A block begins; not every vendor says so.
+        /// A block starts. Not every vendor reports it.
         ContentBlockStart = "content_block_start",
-        /// A block is complete; not every vendor says so.
+        /// A block is complete. Not every vendor reports it.
         ContentBlockStop = "content_block_stop",
-        /// More text.
+        /// A part of the text.
         TextDelta = "text_delta",
-        /// More reasoning.
+        /// A part of the reasoning.
         ReasoningDelta = "reasoning_delta",
-        /// More structured output.
+        /// A part of the structured output.
         ObjectDelta = "object_delta",
-        /// More of an image.
+        /// A part of an image.
         ImageDelta = "image_delta",
-        /// More of a sound.
+        /// A part of an audio clip.
         AudioDelta = "audio_delta",
-        /// More of a film.
+        /// A part of a video.
         VideoDelta = "video_delta",
-        /// More of a tool call.
+        /// A part of a tool call.
         ToolCallDelta = "tool_call_delta",
-        /// A tool begins to run.
+        /// A tool starts.
         ToolExecutionStart = "tool_execution_start",
         /// A tool has run.
         ToolExecutionEnd = "tool_execution_end",
@@ -44,23 +44,23 @@ ubos_common::words! {
 }
 
 ubos_common::wire! {
-    /// What an event brings; which members are there follows from its type.
+    /// The data of an event. Its type determines which members are present.
     pub struct EventDelta {
         /// Text, reasoning, object.
         nullable text: Arc<str> = "text", "UPP-7";
         /// Image, audio, video.
         nullable data: Blob = "data", "UPP-7";
-        /// Tool execution; with a tool call, where the vendor says it.
+        /// Of a tool execution, and of a tool call where the vendor reports it.
         nullable tool_call_id: Arc<str> = "toolCallId", "UPP-7";
-        /// Tool execution; with a tool call, where the vendor says it.
+        /// Of a tool execution, and of a tool call where the vendor reports it.
         nullable tool_name: Arc<str> = "toolName", "UPP-7";
-        /// Tool call: a piece of the arguments' JSON.
+        /// Of a tool call: a part of the arguments' JSON.
         nullable arguments_json: Arc<str> = "argumentsJson", "UPP-7";
-        /// The end of a tool execution; null is what a tool may give.
+        /// Of the end of a tool execution. A tool may return null.
         verbatim result: RawBuf = "result", "UPP-7";
-        /// The end of a tool execution.
+        /// Of the end of a tool execution.
         nullable is_error: bool = "isError", "UPP-7";
-        /// Tool execution: milliseconds since 1970.
+        /// Of a tool execution: milliseconds since 1970.
         nullable timestamp: i64 = "timestamp", "UPP-7";
     }
 }
@@ -70,30 +70,30 @@ ubos_common::wire! {
     ///
     /// Spec: UPP-1.3 streaming
     pub struct StreamEvent {
-        /// What it tells of.
+        /// The type.
         required event_type: StreamEventType = "type", "UPP-7";
-        /// Which block of the message, or which call; 0 where it is about the message.
+        /// The index of the block or of the call; 0 for the message itself.
         required index: u32 = "index", "UPP-7";
-        /// What it brings.
+        /// The data.
         required delta: EventDelta = "delta", "UPP-7";
     }
 }
 
 impl StreamEvent {
-    /// An event that brings nothing but itself.
+    /// An event without data.
     #[must_use]
     pub fn bare(event_type: StreamEventType, index: u32) -> Self {
         Self::new(event_type, index, EventDelta::new())
     }
 
-    /// More text of one of the three kinds.
+    /// A part of text, reasoning or structured output.
     pub fn text(event_type: StreamEventType, index: u32, text: impl Into<Arc<str>>) -> Self {
         let mut event = Self::bare(event_type, index);
         event.delta.text = Some(text.into());
         event
     }
 
-    /// More of a tool call; id and name where the vendor says them.
+    /// A part of a tool call, with its id and name where the vendor reports them.
     #[must_use]
     pub fn tool_call(
         index: u32,
@@ -108,7 +108,7 @@ impl StreamEvent {
         event
     }
 
-    /// A call begins to run: the index is its place among the calls, the time in milliseconds since 1970.
+    /// A tool call starts. The index is its place among the calls, and the time is in milliseconds since 1970.
     #[must_use]
     pub fn tool_start(index: u32, call: &ToolCall, at_ms: i64) -> Self {
         let mut event = Self::bare(StreamEventType::ToolExecutionStart, index);
@@ -118,7 +118,7 @@ impl StreamEvent {
         event
     }
 
-    /// A call has run.
+    /// A tool call has ended.
     #[must_use]
     pub fn tool_end(index: u32, execution: &ToolExecution, at_ms: i64) -> Self {
         let mut event = Self::bare(StreamEventType::ToolExecutionEnd, index);
@@ -131,7 +131,7 @@ impl StreamEvent {
     }
 }
 
-/// The events that a complete answer would have come in, texts in pieces of at most `chars` characters.
+/// The stream events of a whole response, with texts in parts of at most `chars` characters.
 #[must_use]
 pub fn events_of(response: &LlmResponse, chars: usize) -> Vec<StreamEvent> {
     let mut events = vec![StreamEvent::bare(StreamEventType::MessageStart, 0)];

@@ -1,4 +1,4 @@
-//! A conversation with an id and times, for those who keep one themselves.
+//! A conversation with an id and times.
 
 use ubos_common::id::IdSource;
 use ubos_common::json::{Fault, MemberWriter, Read, Reader, Write};
@@ -8,7 +8,7 @@ use crate::list::List;
 use crate::message::{Message, Messages, wire_time};
 use crate::turn::Turn;
 
-/// A conversation that grows, with an id.
+/// A conversation with an id.
 ///
 /// Spec: UPP-1.3 Thread
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// An empty conversation with a fresh id.
+    /// An empty conversation with a new id.
     #[must_use]
     pub fn new(ids: &mut IdSource, at: Timestamp) -> Self {
         Self {
@@ -37,25 +37,25 @@ impl Thread {
         &self.id
     }
 
-    /// The messages, in order; a clone is what a call takes as its history.
+    /// The messages, in order. A clone serves as the history of a call.
     #[must_use]
     pub const fn messages(&self) -> &Messages {
         &self.messages
     }
 
-    /// When the conversation was begun.
+    /// The time of creation.
     #[must_use]
     pub const fn created_at(&self) -> &Rfc3339 {
         &self.created_at
     }
 
-    /// When it last changed.
+    /// The time of the last change.
     #[must_use]
     pub const fn updated_at(&self) -> &Rfc3339 {
         &self.updated_at
     }
 
-    /// Adds everything that a turn brought.
+    /// Adds the messages of a turn.
     pub fn append(&mut self, at: Timestamp, turn: &Turn) {
         self.messages.extend(turn.messages.iter().cloned());
         self.updated_at = wire_time(at);
@@ -67,7 +67,7 @@ impl Thread {
         self.updated_at = wire_time(at);
     }
 
-    /// Forgets the messages.
+    /// Removes all messages.
     pub fn clear(&mut self, at: Timestamp) {
         self.messages = List::new();
         self.updated_at = wire_time(at);
@@ -75,7 +75,7 @@ impl Thread {
 }
 
 ubos_common::wire! {
-    /// A thread as it is written.
+    /// The JSON of a thread.
     struct ThreadJson {
         /// Any text.
         required id: Box<str> = "id", "UPP-1";

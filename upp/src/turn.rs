@@ -1,4 +1,4 @@
-//! What one call of a model, with its tool rounds, came to.
+//! The turn: the result of one call of a model with its tool rounds.
 
 use std::sync::Arc;
 
@@ -9,41 +9,41 @@ use crate::message::{AssistantMessage, Message, Messages};
 use crate::tool::ToolExecution;
 
 ubos_common::wire! {
-    /// What one inference cost.
+    /// The token counts of one inference.
     pub struct CycleUsage {
-        /// Tokens that went in.
+        /// Input tokens.
         required input_tokens: u64 = "inputTokens", "UPP-1";
-        /// Tokens that came out.
+        /// Output tokens.
         required output_tokens: u64 = "outputTokens", "UPP-1";
-        /// Tokens that the vendor had cached; 0 where it does not say.
+        /// Input tokens read from the cache; 0 where the vendor does not report them.
         required cache_read_tokens: u64 = "cacheReadTokens", "UPP-1";
-        /// Tokens that the vendor put into its cache; 0 where it does not say.
+        /// Input tokens written to the cache; 0 where the vendor does not report them.
         required cache_write_tokens: u64 = "cacheWriteTokens", "UPP-1";
     }
 }
 
 ubos_common::wire! {
-    /// What a call cost in tokens.
+    /// The token counts of a call.
     ///
     /// Spec: UPP-1.3 TokenUsage
     pub struct TokenUsage {
-        /// Tokens that went in.
+        /// Input tokens.
         required input_tokens: u64 = "inputTokens", "UPP-1";
-        /// Tokens that came out.
+        /// Output tokens.
         required output_tokens: u64 = "outputTokens", "UPP-1";
         /// Input and output together.
         required total_tokens: u64 = "totalTokens", "UPP-1";
-        /// Tokens that the vendor had cached.
+        /// Input tokens read from the cache.
         required cache_read_tokens: u64 = "cacheReadTokens", "UPP-1";
-        /// Tokens that the vendor put into its cache.
+        /// Input tokens written to the cache.
         required cache_write_tokens: u64 = "cacheWriteTokens", "UPP-1";
-        /// One entry for each inference; absent where the writer kept none.
+        /// One entry for each inference; absent where the writer does not record them.
         nullable cycles: List<CycleUsage> = "cycles", "UPP-1";
     }
 }
 
 impl TokenUsage {
-    /// Nothing yet.
+    /// Counts of zero.
     #[must_use]
     pub fn zero() -> Self {
         let mut usage = Self::new(0, 0, 0, 0, 0);
@@ -59,7 +59,7 @@ impl TokenUsage {
         usage
     }
 
-    /// Adds one inference. Sums stop at the greatest number.
+    /// Adds one inference. Sums saturate.
     pub fn add_cycle(&mut self, cycle: CycleUsage) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.input_tokens, cycle.input_tokens);
@@ -77,7 +77,7 @@ impl Default for TokenUsage {
     }
 }
 
-/// What one call came to. A clone shares its lists.
+/// The result of one call. A clone shares its lists.
 ///
 /// Spec: UPP-1.3 Turn
 #[derive(Clone, Debug, PartialEq)]
@@ -89,20 +89,20 @@ pub struct Turn {
     pub response: Arc<AssistantMessage>,
     /// The tool calls that were run, in call order.
     pub tool_executions: List<ToolExecution>,
-    /// What it cost.
+    /// Token counts.
     pub usage: TokenUsage,
-    /// Inferences made.
+    /// The number of inferences.
     pub cycles: u64,
-    /// Structured output, where it was asked for and came.
+    /// Structured output, where it was requested and received.
     pub data: Option<RawBuf>,
 }
 
 impl Turn {
-    /// A turn of these parts, without structured output.
+    /// A turn without structured output.
     ///
     /// # Errors
     ///
-    /// No assistant message is among the messages.
+    /// There is no assistant message.
     pub fn new(
         messages: Messages,
         tool_executions: List<ToolExecution>,
@@ -124,14 +124,14 @@ impl Turn {
     }
 }
 
-/// Messages without an answer are no turn.
+/// A turn needs an assistant message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no assistant message among the messages")]
 #[non_exhaustive]
 pub struct NoResponse;
 
 ubos_common::wire! {
-    /// A turn as it is written.
+    /// The JSON of a turn.
     struct TurnJson {
         /// The response is the last assistant message among them.
         required messages: List<Message> = "messages", "UPP-1";

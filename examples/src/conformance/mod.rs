@@ -35,8 +35,8 @@ mod uap;
 
 use std::process::ExitCode;
 
-use uap_agent::conformance::LevelReport;
 use ubos_common::conformance::ConformanceReport;
+use ubos_conformance::uap::LevelReport;
 use ubos_conformance::{Protocol, Report};
 
 use args::{Args, Form, Kit, Parsed, Subject};
@@ -255,8 +255,8 @@ fn judge(args: &Args) -> Result<Told, Stop> {
 }
 
 /// A report of UAP, whose clauses stand at levels.
-fn with_levels(args: &Args, report: ConformanceReport) -> Told {
-    let levels = uap_agent::conformance::levels([&report]).into();
+fn with_levels(args: &Args, report: Report) -> Told {
+    let levels = ubos_conformance::uap::levels([&report]).into();
     Told {
         reports: vec![(args.kit.name(), report.into())],
         levels,

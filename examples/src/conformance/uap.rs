@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use uap_agent::conformance::{FILES, Kind, RUNS, Recording, runs};
-use ubos_common::conformance::{ConformanceReport, prove};
 use ubos_common::json::{Limits, RawBuf, decode};
 use ubos_common::violation::Profile;
+use ubos_conformance::uap::{FileKind, FileVector, Recording, file_kit, run_kit};
+use ubos_conformance::{Expectations, Report, Validity};
 
-use super::{Proof, command};
+use super::{Proof, command, proof_of};
 
 /// Bytes of a file.
 const LONGEST: u64 = 1 << 30;
@@ -18,18 +18,25 @@ const LONGEST: u64 = 1 << 30;
 const EVENTS: usize = 5;
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<ConformanceReport, String> {
+pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
     command::is_there(program)?;
-    Ok(ubos_common::conformance::run(FILES, FILES.len(), |_| {
+    let kit = file_kit();
+    let expectations = Expectations::new().with_floor(kit.cases().len());
+    Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
-        Ok(Box::new(move |kind: Kind, bytes: &[u8]| {
-            command::ask(&program, kind.as_str(), bytes).code == Some(0)
+        Ok(Box::new(move |vector: &FileVector| {
+            let kind = match vector.kind {
+                FileKind::State => "uap-state",
+                _ => "uap-thread-tree",
+            };
+            let answer = command::ask(&program, kind, vector.text.as_bytes());
+            Some(Validity::of(answer.code == Some(0)))
         }))
     }))
 }
 
 /// Judges states and trees, a file each, in the order in which they were saved.
-pub(super) fn states(files: &[PathBuf]) -> Result<ConformanceReport, String> {
+pub(super) fn states(files: &[PathBuf]) -> Result<Report, String> {
     let mut recording = Recording::new();
     for file in files {
         let text = read(file)?;
@@ -38,7 +45,7 @@ pub(super) fn states(files: &[PathBuf]) -> Result<ConformanceReport, String> {
             false => recording.state(text.as_bytes()),
         };
     }
-    Ok(runs(&recording, 1))
+    Ok(judged(&recording, 1))
 }
 
 ubos_common::wire! {
@@ -56,7 +63,7 @@ fn is_tree(text: &[u8]) -> bool {
 }
 
 /// Judges what runs left behind, the lines of one file behind those of the other.
-pub(super) fn run(files: &[PathBuf]) -> Result<ConformanceReport, String> {
+pub(super) fn run(files: &[PathBuf]) -> Result<Report, String> {
     let mut recording = Recording::new();
     for file in files {
         let lines = Recording::read_lines(&read(file)?);
@@ -67,7 +74,7 @@ pub(super) fn run(files: &[PathBuf]) -> Result<ConformanceReport, String> {
             .cloned()
             .fold(recording, Recording::with);
     }
-    Ok(runs(&recording, EVENTS))
+    Ok(judged(&recording, EVENTS))
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -83,14 +90,15 @@ fn read(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
+fn judged(recording: &Recording, floor: usize) -> Report {
+    let expectations = Expectations::new().with_floor(floor);
+    run_kit().run(&expectations, |_| Ok(Box::new(recording.clone())))
+}
+
 pub(super) fn proof() -> Proof {
-    (
-        "uap-state",
-        FILES.len(),
-        prove(FILES).map_err(super::in_words),
-    )
+    proof_of(&file_kit())
 }
 
 pub(super) fn runs_proof() -> Proof {
-    ("uap-run", RUNS.len(), prove(RUNS).map_err(super::in_words))
+    proof_of(&run_kit())
 }

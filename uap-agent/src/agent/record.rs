@@ -1,5 +1,6 @@
 //! Runs that are recorded, resumed and replayed.
 
+use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll};
 use std::sync::Arc;
@@ -8,24 +9,23 @@ use futures::future::FutureExt;
 use ubos_common::driver::{self, Step, drive};
 
 use super::stream::AgentStreamResult;
-use super::world::{World, WorldAnswer};
-use super::{Agent, Input};
-use crate::journal::{
-    Journal, JournalError, Program, Recorder, RecorderInput, RecorderOutput, Recording, Replay,
-    RunStart,
-};
-use crate::result::{AgentError, GenerateResult};
+use super::world::{Completed, RunWorld};
+use super::{Agent, AgentInput};
+use crate::engine::RunStart;
+use crate::journal::recorder::{Input, Output};
+use crate::journal::{Journal, JournalError, Program, Recorder, Recording, Replay};
+use crate::result::RunResult;
 use crate::state::AgentState;
 
 /// An agent whose next run is recorded. See [`journal`](crate::journal).
-#[must_use = "nothing is recorded before something runs"]
+#[must_use = "nothing is recorded before a run starts"]
 pub struct RecordedAgent<'a> {
     agent: &'a Agent,
     journal: Arc<dyn Journal>,
 }
 
-impl core::fmt::Debug for RecordedAgent<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for RecordedAgent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordedAgent")
             .field("agent", self.agent)
             .finish_non_exhaustive()
@@ -33,16 +33,17 @@ impl core::fmt::Debug for RecordedAgent<'_> {
 }
 
 impl RecordedAgent<'_> {
-    /// As [`Agent::stream`]. A journal is good for one run: where there is one in it, this one fails.
-    pub fn stream(self, input: impl Into<Input>, state: &AgentState) -> AgentStreamResult {
+    /// As [`Agent::stream`]. A journal holds one run: where it holds one already, this one fails.
+    pub fn stream(self, input: impl Into<AgentInput>, state: &AgentState) -> AgentStreamResult {
         let agent = self.agent;
         let now = agent.clock.now();
         let mut ids = agent.fork_ids();
-        let input = input.into().message(&mut ids, now);
-        // The engine's ids begin anew, from a seed that can be written.
-        let mut run = RunStart::new(Arc::clone(&agent.id), ids.bits(), input, state.clone());
-        run.session_id.clone_from(&agent.session_id);
-        let recorder = Recorder::begin(now, &agent.program(), run);
+        let input = input.into().into_message(now, &mut ids);
+        // The ids of the run come from a seed that can be recorded.
+        let seed = ids.bits();
+        let mut start = RunStart::new(Arc::clone(&agent.id), state.clone(), input);
+        start.session_id.clone_from(&agent.session_id);
+        let recorder = Recorder::begin(now, &agent.program(), seed, start);
         agent.drive_recorded(recorder, Arc::clone(&agent.id), self.journal)
     }
 
@@ -50,19 +51,14 @@ impl RecordedAgent<'_> {
     ///
     /// # Errors
     ///
-    /// What went wrong; where it is the journal, the [`JournalError`] is the cause.
-    pub async fn generate(
-        self,
-        input: impl Into<Input>,
-        state: &AgentState,
-    ) -> Result<GenerateResult, Box<AgentError>> {
+    /// The error of the run. Where the journal failed, the cause is its [`JournalError`].
+    pub async fn generate(self, input: impl Into<AgentInput>, state: &AgentState) -> RunResult {
         self.stream(input, state).result().await
     }
 }
 
 impl Agent {
-    /// Has the next run recorded: its beginning, every question before it is asked, every answer before the run goes on
-    /// from it.
+    /// Records the next run: its start, each request before it is made, and each result before the run continues.
     pub const fn record(&self, journal: Arc<dyn Journal>) -> RecordedAgent<'_> {
         RecordedAgent {
             agent: self,
@@ -70,14 +66,13 @@ impl Agent {
         }
     }
 
-    /// Goes on with the run in a journal, under the ids that it had. What is recorded is not done again and not told
-    /// again; what was asked for without an answer is asked for again; then the run goes on and is recorded. A run that
-    /// has ended gives its result.
+    /// Continues the run in a journal, under its ids. Recorded work is neither done nor reported again; a request
+    /// without a recorded result is made again; then the run continues and is recorded. A run that has ended returns
+    /// its result.
     ///
     /// # Errors
     ///
-    /// There is no run in the journal; it cannot be read; or this agent is not the one whose run it is: nothing has
-    /// been done then.
+    /// The journal is empty or cannot be read, or the run was recorded with another program. Nothing was done then.
     // impl: UAP-12-5
     pub async fn resume(
         &self,
@@ -88,25 +83,17 @@ impl Agent {
         Ok(self.drive_recorded(recorder, recording.agent_id().into(), journal))
     }
 
-    /// The recorded run again: its events, states and result. No model, tool, hook or store is touched.
+    /// Repeats a recorded run: its events, states and result. No model, tool, hook or store is called.
     ///
     /// # Errors
     ///
-    /// This agent is not the one whose run it is.
+    /// The run was recorded with another program.
     pub fn replay(&self, recording: &Recording) -> Result<Replay, JournalError> {
         recording.replay(&self.program())
     }
 
     fn program(&self) -> Program {
-        let mut program = Program::new(self.llm.clone(), Arc::clone(&self.execution));
-        let names = self.middleware.iter().map(|layer| layer.name().to_owned());
-        program.layers = names.collect();
-        program.has_hooks = self.hooks.is_some();
-        program.retries = self.retries.is_some();
-        program.repair.clone_from(&self.repair);
-        program.plan_events = self.plan_events;
-        program.saves = self.checkpoints.is_some();
-        program
+        Program::new(self.engine_config(), Arc::clone(&self.execution))
     }
 
     fn drive_recorded(
@@ -120,63 +107,63 @@ impl Agent {
         let shared = world.shared();
         let mut world = RecordedWorld { world, journal };
         let driver = Box::pin(async move {
-            // A world that expects an abort is never stalled.
+            // A world that expects an abort never stalls.
             let _ = drive(&mut recorder, &mut world, clock.as_ref()).await;
         });
         AgentStreamResult::over(driver, shared)
     }
 }
 
-/// The world around a run, and the journal beside it.
+/// Performs the effects of a run, and writes its journal.
 struct RecordedWorld {
-    world: World,
+    world: RunWorld,
     journal: Arc<dyn Journal>,
 }
 
-/// The id of the one write that is under way; the engine counts its effects from 1.
+/// The id of the write; the engine counts its effects from 1.
 const WRITE: u64 = 0;
 
-enum Came {
-    World(WorldAnswer),
+enum RecordedCompleted {
+    Engine(Completed),
     Written(Result<(), JournalError>),
 }
 
 impl driver::World<Recorder> for RecordedWorld {
-    type Answer = Came;
+    type Answer = RecordedCompleted;
 
-    fn perform(&mut self, output: RecorderOutput) -> Step<Came> {
+    fn perform(&mut self, output: Output) -> Step<RecordedCompleted> {
         let (first, entries) = match output {
-            RecorderOutput::Effect(effect) => {
-                return match driver::World::perform(&mut self.world, *effect) {
+            Output::Engine(output) => {
+                return match driver::World::perform(&mut self.world, *output) {
                     Step::Start(id, effect) => {
-                        Step::start(id, async move { Came::World(effect.await) })
+                        Step::start(id, async move { RecordedCompleted::Engine(effect.await) })
                     }
                     Step::Cancel(id) => Step::Cancel(id),
                     _ => Step::Done,
                 };
             }
-            RecorderOutput::Write(first, entries) => (first, entries),
+            Output::Write(first, entries) => (first, entries),
         };
         let journal = Arc::clone(&self.journal);
         Step::start(WRITE, async move {
             let writing = AssertUnwindSafe(async { journal.append(first, entries).await });
             let written = writing.catch_unwind().await;
-            let panicked = |_| Err(JournalError::Failed("it panicked".into()));
-            Came::Written(written.unwrap_or_else(panicked))
+            let panicked = |_| Err(JournalError::Failed("the journal panicked".into()));
+            RecordedCompleted::Written(written.unwrap_or_else(panicked))
         })
     }
 
-    fn input(&mut self, answer: Came) -> RecorderInput {
-        match answer {
-            Came::World(answer) => {
-                RecorderInput::Answer(driver::World::input(&mut self.world, answer))
+    fn input(&mut self, completed: RecordedCompleted) -> Input {
+        match completed {
+            RecordedCompleted::Engine(completed) => {
+                Input::Engine(driver::World::input(&mut self.world, completed))
             }
-            Came::Written(written) => RecorderInput::Written(written),
+            RecordedCompleted::Written(written) => Input::Written(written),
         }
     }
 
-    fn poll_external(&mut self, cx: &mut Context<'_>) -> Poll<RecorderInput> {
-        self.world.poll_external(cx).map(RecorderInput::Answer)
+    fn poll_external(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
+        self.world.poll_external(cx).map(Input::Engine)
     }
 
     fn expects_external(&self) -> bool {

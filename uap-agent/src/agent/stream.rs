@@ -11,12 +11,11 @@ use futures_core::future::BoxFuture;
 use ubos_common::driver::{Sleep, drive};
 use upp::CancelToken;
 
-use super::world::{Shared, World};
+use super::events::Shared;
+use super::world::RunWorld;
 use crate::engine::Engine;
 use crate::event::AgentStreamEvent;
-use crate::result::{AgentError, GenerateResult};
-
-type RunResult = Result<GenerateResult, Box<AgentError>>;
+use crate::result::RunResult;
 
 /// A run and its events. Dropping it ends the run: model, tools and hooks.
 ///
@@ -47,7 +46,7 @@ pub struct AgentStreamResult {
 impl AgentStreamResult {
     pub(super) fn new(
         mut engine: Engine,
-        mut world: World,
+        mut world: RunWorld,
         clock: Arc<dyn Sleep + Send + Sync>,
     ) -> Self {
         let shared = world.shared();

@@ -1,4 +1,4 @@
-//! Checkpoints in files, in the layout that other implementations read.
+//! Checkpoints in files, in the standard layout.
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
@@ -11,48 +11,48 @@ use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
-use super::held::{Held, Hold};
+use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
 use super::worker::Worker;
-use super::writers::Writers;
+use super::writers::WriterHistory;
 use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 
 const STATE: &str = "checkpoint.json";
 const METADATA: &str = "metadata.json";
 
-/// Files of one session that were put aside; beyond them the last one is replaced.
+/// The number of corrupt files that are kept for a session; beyond it the last one is replaced.
 const MOST_ASIDE: u32 = 100;
 
-type Warn = Box<dyn Fn(&CorruptFile) + Send>;
+type OnCorrupt = Box<dyn Fn(&CorruptFile) + Send>;
 
-/// A file that is no checkpoint. It was put aside, and the session has none.
+/// A file that is not a checkpoint. It was renamed, and the session has no checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} is no checkpoint, and was put aside: {why}")]
 #[non_exhaustive]
 pub struct CorruptFile {
-    /// Where it is now.
+    /// Its new path.
     pub path: String,
-    /// What is wrong with it.
+    /// The fault.
     pub why: String,
 }
 
-/// Keeps states in a folder: `<folder>/<session>/checkpoint.json` and `metadata.json`.
+/// A store in a folder: `<folder>/<session>/checkpoint.json` and `metadata.json`.
 ///
-/// A file is there whole or not at all, whatever happens while it is written, and is on the disk when a save is answered.
-/// All work is done by one thread, in the order in which it was asked for, so that no runtime waits for a disk; dropping the
-/// store waits for that work. Sessions' names are percent-encoded; one that is empty, `.`, `..` or longer than a file's name
-/// may be is refused by [`agent`](crate::agent()). Where the file system does not tell upper from lower case, the second of
-/// two sessions that differ in nothing else is refused, and the first one's files stay.
+/// Files are written atomically, and are on the disk when a save returns.
+/// A thread does all work in the order of the calls, so that no runtime waits for the disk; dropping the
+/// store waits for it. The names of sessions are percent-encoded; one that is empty, `.`, `..` or too long for a file name
+/// is refused by [`agent`](crate::agent()). On a file system that ignores case, the second of two sessions whose names
+/// differ in case only is refused, and the files of the first are unchanged.
 ///
-/// A file that cannot be read as a checkpoint is renamed and told to [`FileCheckpoints::on_corrupt`]; the session then has
-/// none. One that cannot be opened by the [seal](FileCheckpoints::with_seal) stays where it is, and is an error.
+/// A file that is not a checkpoint is renamed and reported to [`FileCheckpoints::on_corrupt`]; the session then has no
+/// checkpoint. A file that the [seal](FileCheckpoints::with_seal) cannot open is left in place, and is an error.
 ///
-/// A session that was saved is held until the store is dropped or [releases](FileCheckpoints::release) it: another store is
-/// refused, and so is this one when another has saved since it last saw the session. The files of one save are two, so a
-/// process that dies between them leaves the state of one and the metadata of the save before.
+/// A session that was saved is locked until the store is dropped or [releases](FileCheckpoints::release) it: another store
+/// is refused, and so is this one where another has saved since it last read the session. A save writes two files, so a
+/// process that dies between them leaves the new state with the metadata of the previous save.
 ///
 /// ```
 /// use uap_agent::{AgentState, CheckpointStore, FileCheckpoints};
@@ -73,27 +73,27 @@ pub struct CorruptFile {
 ///
 /// Spec: UAP-1.1 12.3
 pub struct FileCheckpoints {
-    worker: Worker<Folder>,
+    worker: Worker<FileStore>,
 }
 
 impl FileCheckpoints {
-    /// The folder of implementations that are told no other.
+    /// The default folder of the specification.
     pub const DEFAULT_FOLDER: &str = ".checkpoints";
-    /// Bytes of a state, unless told otherwise.
+    /// The default limit of a state, in bytes.
     pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
-    /// A store in a folder, which is made where it is not there.
+    /// Opens a store in a folder, which is created where it does not exist.
     ///
     /// # Errors
     ///
-    /// The folder cannot be made, or no thread is to be had.
+    /// The folder could not be created, or the thread could not be started.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
-        let folder = Folder {
+        let folder = FileStore {
             path: folder.into(),
             warn: None,
             sealing: Sealing::default(),
             max_bytes: Self::DEFAULT_MAX_BYTES,
-            held: Held::new(),
+            held: OpenSessions::new(),
         };
         fs::create_dir_all(&folder.path).map_err(failed)?;
         let worker = Worker::start(folder)?;
@@ -118,7 +118,7 @@ impl FileCheckpoints {
         self.set(move |folder| folder.max_bytes = bytes)
     }
 
-    /// Lets go of a session, so that another store may save it.
+    /// Unlocks a session, so that another store can save it.
     pub fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
         let session = session_id.to_owned();
         self.worker.ask(move |folder| {
@@ -127,8 +127,8 @@ impl FileCheckpoints {
         })
     }
 
-    /// Does so before all that is asked from now on.
-    fn set(self, change: impl FnOnce(&mut Folder) + Send + 'static) -> Self {
+    /// Applies a setting before all later calls.
+    fn set(self, change: impl FnOnce(&mut FileStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
             change(folder);
             Ok(())
@@ -170,24 +170,24 @@ impl CheckpointStore for FileCheckpoints {
     }
 }
 
-/// What the thread has.
-struct Folder {
+/// The state of the thread.
+struct FileStore {
     path: PathBuf,
-    warn: Option<Warn>,
+    warn: Option<OnCorrupt>,
     sealing: Sealing,
     max_bytes: usize,
-    held: Held<Session>,
+    held: OpenSessions<OpenSession>,
 }
 
-/// A session that is written.
-struct Session {
-    hold: Hold,
-    writers: Writers,
-    /// A save that failed, and may have come through.
+/// A locked session.
+struct OpenSession {
+    hold: SessionLock,
+    writers: WriterHistory,
+    /// A save that failed, and may have been written.
     attempted: Option<Uuid>,
 }
 
-impl Folder {
+impl FileStore {
     fn of(&self, session: &str) -> Result<PathBuf, CheckpointError> {
         Ok(self.path.join(name::encode(session)?))
     }
@@ -212,16 +212,16 @@ impl Folder {
         let (sealing, known) = (self.sealing.clone(), json::to_vec(metadata));
         let sealed_state = sealing.seal(&place(session, STATE), json.as_bytes())?;
         let sealed_metadata = sealing.seal(&place(session, METADATA), &known)?;
-        let new = |hold| Session {
+        let new = |hold| OpenSession {
             hold,
-            writers: Writers::default(),
+            writers: WriterHistory::default(),
             attempted: None,
         };
-        let is_held = |open: &mut Session| open.hold.is_of(&folder);
+        let is_held = |open: &mut OpenSession| open.hold.is_of(&folder);
         if !self.held.get(session).is_some_and(is_held) {
             self.held.close(session);
             self.metadata(session)?;
-            let hold = Hold::take(&folder)?;
+            let hold = SessionLock::take(&folder)?;
             self.held.open(session, new(hold));
         }
         let found = self.metadata(session)?.map(|found| found.checkpoint_id);
@@ -333,7 +333,7 @@ impl Folder {
         }
         let _hold = match held {
             Some(hold) => hold,
-            None => Hold::take(&folder)?,
+            None => SessionLock::take(&folder)?,
         };
         unless_missing(fs::remove_dir_all(folder)).map(drop)
     }

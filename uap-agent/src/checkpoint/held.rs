@@ -1,4 +1,4 @@
-//! The sessions that a store in files writes.
+//! The sessions that a store in files has locked.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,13 +19,13 @@ const SEEN: usize = 100_000;
 
 /// What a store has open, and what it has seen.
 #[derive(Debug)]
-pub(super) struct Held<T> {
+pub(super) struct OpenSessions<T> {
     open: BTreeMap<String, (u64, T)>,
     seen: BTreeMap<String, (u64, Uuid)>,
     uses: u64,
 }
 
-impl<T> Held<T> {
+impl<T> OpenSessions<T> {
     pub(super) const fn new() -> Self {
         Self {
             open: BTreeMap::new(),
@@ -81,16 +81,16 @@ fn make_room<T>(map: &mut BTreeMap<String, (u64, T)>, most: usize) {
     }
 }
 
-/// A session's folder, made where it is not there, and held: it falls with this value, or with the process.
+/// The lock of a session's folder, which is created where it does not exist. The lock ends with this value.
 #[derive(Debug)]
-pub(super) struct Hold(
+pub(super) struct SessionLock(
     #[expect(clippy::disallowed_types, reason = "a store in files")] Option<fs::File>,
 );
 
-impl Hold {
+impl SessionLock {
     // impl: UAP-12-4
     pub(super) fn take(folder: &Path) -> Result<Self, CheckpointError> {
-        /// How often the folder may be removed between two looks.
+        /// The number of attempts, because another process may remove the folder meanwhile.
         const TRIES: usize = 100;
         if !cfg!(unix) {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -152,23 +152,29 @@ mod tests {
     fn a_folder_is_held_by_one() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("s");
-        let first = Hold::take(&folder).unwrap();
+        let first = SessionLock::take(&folder).unwrap();
         assert!(first.is_of(&folder));
-        assert_eq!(Hold::take(&folder).unwrap_err(), CheckpointError::InUse);
+        assert_eq!(
+            SessionLock::take(&folder).unwrap_err(),
+            CheckpointError::InUse
+        );
         // Removed and made anew, it is another one.
         fs::remove_dir_all(&folder).unwrap();
         assert!(!first.is_of(&folder));
-        let second = Hold::take(&folder).unwrap();
+        let second = SessionLock::take(&folder).unwrap();
         assert!(second.is_of(&folder) && !first.is_of(&folder));
         drop(first);
-        assert_eq!(Hold::take(&folder).unwrap_err(), CheckpointError::InUse);
+        assert_eq!(
+            SessionLock::take(&folder).unwrap_err(),
+            CheckpointError::InUse
+        );
         drop(second);
-        Hold::take(&folder).unwrap();
+        SessionLock::take(&folder).unwrap();
     }
 
     #[test]
     fn what_was_used_longest_ago_goes() {
-        let mut held = Held::new();
+        let mut held = OpenSessions::new();
         let ids = &mut ubos_common::id::IdSource::seeded(1);
         for n in 0..OPEN {
             held.open(&n.to_string(), n);

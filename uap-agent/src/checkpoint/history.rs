@@ -1,11 +1,11 @@
-//! Looking back.
+//! The history of checkpoints.
 
 use ubos_common::id::Uuid;
 
 use super::{CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 
-/// A store that keeps what a session was before its last save.
+/// A store that keeps the earlier checkpoints of a session.
 ///
 /// ```
 /// use uap_agent::{AgentState, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints};
@@ -29,7 +29,7 @@ use crate::state::AgentState;
 /// # Ok::<(), uap_agent::CheckpointError>(())
 /// ```
 pub trait CheckpointHistory: CheckpointStore {
-    /// The session's checkpoints, the oldest first; empty where nothing is kept.
+    /// The checkpoints of a session, the oldest first; empty where there is none.
     fn history<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Vec<CheckpointMetadata>>;
 
     /// The state at one of them; none where the session has no such checkpoint (any more). Reading an old state is not

@@ -5,33 +5,33 @@ use std::sync::{Mutex, PoisonError};
 
 use ubos_common::id::Uuid;
 
-use super::writers::Writers;
+use super::writers::WriterHistory;
 use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
 
-/// Keeps states in memory, for as long as the process lives. States share what they have in common, so a history costs
-/// what its steps added.
+/// A store in memory. States share structure, so the size of a history is proportional to
+/// what its steps have added.
 #[derive(Debug)]
 pub struct MemoryCheckpoints {
     limit: usize,
     kept: usize,
-    sessions: Mutex<BTreeMap<String, Session>>,
+    sessions: Mutex<BTreeMap<String, MemorySession>>,
 }
 
 #[derive(Debug, Default)]
-struct Session {
+struct MemorySession {
     /// Never empty, once it is in the map.
     checkpoints: VecDeque<(CheckpointMetadata, AgentState)>,
-    writers: Writers,
+    writers: WriterHistory,
 }
 
 impl MemoryCheckpoints {
-    /// Sessions of [`MemoryCheckpoints::default`].
+    /// The maximum number of sessions of [`MemoryCheckpoints::default`].
     pub const DEFAULT_LIMIT: usize = 100_000;
-    /// Checkpoints of one session, unless told otherwise.
+    /// The default number of checkpoints per session.
     pub const DEFAULT_HISTORY: usize = 1_000;
 
-    /// A store for at most `limit` sessions; a save for one more is refused.
+    /// A store for at most `limit` sessions. A save of one more is refused.
     #[must_use]
     pub const fn with_limit(limit: usize) -> Self {
         Self {
@@ -50,13 +50,13 @@ impl MemoryCheckpoints {
 
     fn with<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut BTreeMap<String, Session>) -> Result<T, CheckpointError>,
+        act: impl FnOnce(&mut BTreeMap<String, MemorySession>) -> Result<T, CheckpointError>,
     ) -> StoreFuture<'static, T> {
         let done = act(&mut self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
         Box::pin(core::future::ready(done))
     }
 
-    fn room(&self, sessions: &BTreeMap<String, Session>) -> Result<(), CheckpointError> {
+    fn room(&self, sessions: &BTreeMap<String, MemorySession>) -> Result<(), CheckpointError> {
         if sessions.len() < self.limit {
             Ok(())
         } else {
@@ -162,7 +162,7 @@ impl CheckpointHistory for MemoryCheckpoints {
             let session = sessions.get(session_id).ok_or_else(|| unknown.clone())?;
             let last = session.find(checkpoint_id).ok_or(unknown)?;
             self.room(sessions)?;
-            let mut forked = Session::default();
+            let mut forked = MemorySession::default();
             for (metadata, state) in session.checkpoints.iter().take(last + 1) {
                 let mut metadata = metadata.clone();
                 metadata.session_id = new_session_id.to_owned();
@@ -186,7 +186,7 @@ impl CheckpointHistory for MemoryCheckpoints {
     }
 }
 
-impl Session {
+impl MemorySession {
     fn find(&self, checkpoint: Uuid) -> Option<usize> {
         let mut checkpoints = self.checkpoints.iter();
         checkpoints.position(|(metadata, _)| metadata.checkpoint_id == checkpoint)

@@ -1,6 +1,6 @@
-//! Encryption at rest, by a cipher of the developer's.
+//! Encryption at rest, with a cipher that the application brings.
 
-/// Seals what a store in files writes, and opens it again.
+/// Encrypts what a store in files writes, and decrypts it again.
 ///
 /// This crate brings no cipher. Take one that authenticates what it encrypts and binds data beside it (an AEAD), with a
 /// fresh nonce for each call that stands in front of the sealed bytes: XChaCha20-Poly1305 of crate `chacha20poly1305`
@@ -45,7 +45,7 @@ pub trait Seal: Send + Sync {
     /// [`SealError::Failed`]; nothing is written then.
     fn seal(&self, bound: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError>;
 
-    /// Gives back what was sealed with the same `bound`.
+    /// Decrypts what was sealed with the same `bound`.
     ///
     /// # Errors
     ///
@@ -53,20 +53,20 @@ pub trait Seal: Send + Sync {
     fn open(&self, bound: &[u8], sealed: &[u8]) -> Result<Vec<u8>, SealError>;
 }
 
-/// Why something was not sealed or opened.
+/// An error of a seal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
-    /// Another key, other bytes, or another place.
+    /// The key, the bytes or the place differ.
     #[error("it does not open with this key here")]
     Refused,
-    /// It is sealed, and the store has no key.
+    /// The file is sealed, and the store has no seal.
     #[error("it is sealed, and no key is given")]
     NoKey,
-    /// It is not sealed, and the store has a key: somebody without one has written it.
+    /// The file is not sealed, and the store has a seal: a writer without the key has written it.
     #[error("it is not sealed, though a key is given")]
     NotSealed,
-    /// The cipher failed, for a reason of its own.
+    /// The cipher failed.
     #[error("the cipher failed: {0}")]
     Failed(Box<str>),
 }

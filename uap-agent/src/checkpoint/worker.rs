@@ -1,4 +1,4 @@
-//! A thread that works for a store, so that no runtime waits for a disk.
+//! A thread that works for a store, so that no runtime waits for the disk.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::{CheckpointError, StoreFuture};
 
 type Job<W> = Box<dyn FnOnce(&mut W) + Send>;
 
-/// Does what is asked in the order in which it was asked for.
+/// Runs jobs in the order of the calls.
 pub(super) struct Worker<W> {
     /// None while it is dropped.
     jobs: Mutex<Option<Sender<Job<W>>>>,
@@ -29,7 +29,7 @@ impl<W: Send + 'static> Worker<W> {
         })
     }
 
-    /// Has the thread do something; each caller waits for its answer, so no more wait than there are callers.
+    /// Runs a job on the thread. The queue is bounded by the callers, because each waits for its result.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut W) -> Result<T, CheckpointError> + Send + 'static,
@@ -50,7 +50,7 @@ impl<W: Send + 'static> Worker<W> {
 }
 
 impl<W> Drop for Worker<W> {
-    /// Waits until all that was asked is done: whoever opens the store's folder next finds it so, and free.
+    /// Waits until all jobs are done, so that the folder is complete and unlocked when it is opened next.
     fn drop(&mut self) {
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(thread) = self.thread.take()

@@ -1,4 +1,4 @@
-//! Who writes a session, as far as one store has seen.
+//! The writers of a session, as far as one store has seen them.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use upp::Messages;
 use super::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 
-/// Lines that others have taken over and that are remembered.
+/// The number of overtaken branches that are remembered.
 const BEHIND: usize = 16;
 
 /// The lines of saves in one session. A save goes on from the last one when its conversation begins with the last
@@ -16,20 +16,20 @@ const BEHIND: usize = 16;
 /// writer that another has taken over from meanwhile, which is not.
 // impl: UAP-12-4
 #[derive(Debug, Default)]
-pub(super) struct Writers {
-    last: Option<Line>,
-    behind: VecDeque<Line>,
+pub(super) struct WriterHistory {
+    last: Option<Branch>,
+    behind: VecDeque<Branch>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct Branch {
     checkpoint: Uuid,
     agent: String,
     step: u64,
     messages: Messages,
 }
 
-impl Line {
+impl Branch {
     fn new(metadata: &CheckpointMetadata, state: &AgentState) -> Self {
         Self {
             checkpoint: metadata.checkpoint_id,
@@ -57,8 +57,8 @@ impl Line {
     }
 }
 
-impl Writers {
-    /// Whether a save may follow the last one.
+impl WriterHistory {
+    /// Checks that a save may follow the last one.
     ///
     /// # Errors
     ///
@@ -74,12 +74,12 @@ impl Writers {
         if last.is_continued_by(state) {
             return Ok(());
         }
-        let back = |line: &&mut Line| line.comes_back(last, metadata, state);
+        let back = |line: &&mut Branch| line.comes_back(last, metadata, state);
         let Some(line) = self.behind.iter_mut().rev().find(back) else {
             return Ok(());
         };
         // Its next save is refused as well.
-        *line = Line::new(metadata, state);
+        *line = Branch::new(metadata, state);
         Err(CheckpointError::Conflict {
             found: last.checkpoint,
         })
@@ -87,7 +87,7 @@ impl Writers {
 
     /// A save is done.
     pub(super) fn saved(&mut self, metadata: &CheckpointMetadata, state: &AgentState) {
-        let line = Line::new(metadata, state);
+        let line = Branch::new(metadata, state);
         let Some(last) = self.last.replace(line) else {
             return;
         };
@@ -103,14 +103,14 @@ impl Writers {
         self.behind.push_back(last);
     }
 
-    /// Somebody has seen what is there: whoever saves next may go on.
+    /// The session was loaded, so the next writer may continue.
     pub(super) fn loaded(&mut self) {
         self.behind.clear();
     }
 
-    /// What was saved last, as it was found.
+    /// Sets the last save, as it was read.
     pub(super) fn found(&mut self, metadata: &CheckpointMetadata, state: &AgentState) {
-        self.last = Some(Line::new(metadata, state));
+        self.last = Some(Branch::new(metadata, state));
         self.behind.clear();
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use ubos_common::time::Timestamp;
     use upp::{Message, Stamp};
 
-    struct Run<'a>(&'a mut Writers, IdSource);
+    struct Run<'a>(&'a mut WriterHistory, IdSource);
 
     impl Run<'_> {
         /// Saves a state with one message more.
@@ -149,7 +149,7 @@ mod tests {
     // spec: UAP-12-4
     #[test]
     fn a_run_that_another_has_overtaken_stays_refused() {
-        let mut writers = Writers::default();
+        let mut writers = WriterHistory::default();
         let mut run = Run(&mut writers, IdSource::seeded(1));
         let begun = AgentState::initial(&mut IdSource::seeded(2));
         let (mut one, mut other) = (begun.clone(), begun.clone());
@@ -168,7 +168,7 @@ mod tests {
     // spec: UAP-12-4
     #[test]
     fn going_back_and_handing_over_are_no_conflicts() {
-        let mut writers = Writers::default();
+        let mut writers = WriterHistory::default();
         let mut run = Run(&mut writers, IdSource::seeded(1));
         let mut trunk = AgentState::initial(&mut IdSource::seeded(2));
         assert!(run.save("a", &mut trunk));

@@ -8,14 +8,14 @@ use upp::{
     ToolResultMessage, UppError,
 };
 
-use super::{Effect, EffectId, Engine, Op, Phase, guarded};
+use super::{AgendaItem, EffectId, Engine, Output, Phase, guarded};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::repair::OutputVerdict;
 use crate::strategy::{Inference, Outcome};
 
 /// What the model is asked, and how often it has been.
-pub(super) struct Question {
+pub(super) struct Attempt {
     inference: Inference,
     request: LlmRequest,
     /// From 1.
@@ -32,7 +32,7 @@ impl Engine {
         let stamp = self.stamp(now);
         let mut messages = self.state.messages().clone();
         self.prompt = inference.prompt.as_deref().map(|prompt| {
-            let message = Message::user(Stamp::new(&mut self.config.ids, now.wall), prompt);
+            let message = Message::user(Stamp::new(&mut self.ids, now.wall), prompt);
             mark(message, self.step, inference.phase, true)
         });
         messages.extend(self.prompt.clone());
@@ -41,14 +41,14 @@ impl Engine {
             llm.request(messages, stamp)
         } else {
             let mut request = LlmRequest::new(messages, stamp);
-            request.system.clone_from(&llm.options().system);
-            request.params.clone_from(&llm.options().params);
+            request.system = llm.options().system().cloned();
+            request.params = llm.options().params().cloned();
             request
         };
         if let Some(structure) = &inference.structure {
             request.structure = Some(Arc::clone(structure));
         }
-        self.attempt(Box::new(Question {
+        self.attempt(Box::new(Attempt {
             inference,
             request,
             attempt: 1,
@@ -58,21 +58,21 @@ impl Engine {
     }
 
     /// Asks, or asks first whether and when to ask.
-    fn attempt(&mut self, question: Box<Question>) {
+    fn attempt(&mut self, question: Box<Attempt>) {
         if !self.config.retries {
             return self.ask(question);
         }
         let id = self.next_effect();
         let failure = question.failure.clone().map(Box::new);
-        let call = HookCall::Attempt(question.attempt, failure, self.config.ids.bits());
-        self.out.push(Effect::Hook(id, call));
+        let call = HookCall::Attempt(question.attempt, failure, self.ids.bits());
+        self.out.push(Output::Hook(id, call));
         self.phase = Phase::Asking(id, question);
     }
 
-    fn ask(&mut self, question: Box<Question>) {
+    fn ask(&mut self, question: Box<Attempt>) {
         let id = self.next_effect();
         let request = question.request.clone();
-        self.out.push(Effect::Infer(id, request));
+        self.out.push(Output::Infer(id, request));
         self.phase = Phase::Inferring(id, question);
     }
 
@@ -84,7 +84,7 @@ impl Engine {
             (Err(error), _) => self.fail(now, error),
             (Ok(HookAnswer::Ask(Some(wait))), _) if !wait.is_zero() => {
                 let id = self.next_effect();
-                self.out.push(Effect::Sleep(id, wait));
+                self.out.push(Output::Sleep(id, wait));
                 self.phase = Phase::Sleeping(id, question);
             }
             (Ok(HookAnswer::Ask(Some(_))), _) | (Ok(_), None) => self.waited(question),
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     /// After a failure the next attempt begins, before which there may be a wait of its own.
-    fn waited(&mut self, mut question: Box<Question>) {
+    fn waited(&mut self, mut question: Box<Attempt>) {
         match question.failure.take() {
             Some(_) => {
                 question.attempt = question.attempt.saturating_add(1);
@@ -128,15 +128,15 @@ impl Engine {
         match item {
             Some(Ok(ModelEvent::Event(event))) => {
                 question.was_heard = true;
-                self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
-                self.out.push(Effect::More(id));
+                self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
+                self.out.push(Output::More(id));
             }
             Some(Ok(ModelEvent::Done(response))) => {
                 let inference = question.inference.clone();
                 self.phase = Phase::Idle;
                 self.on_response(now, &inference, response);
             }
-            Some(Ok(_)) => self.out.push(Effect::More(id)),
+            Some(Ok(_)) => self.out.push(Output::More(id)),
             Some(Err(error)) => self.on_model_failed(error),
             None => {
                 let error = self.refuse(
@@ -171,14 +171,19 @@ impl Engine {
             return self.fail(now, error);
         }
         self.agenda.clear();
-        let event = Op::Event(UapEventType::StepEnd, EventData::phase("stopped"));
-        self.plan_ops([Op::StepEnd, event, Op::Save, Op::Stop]);
+        let event = AgendaItem::Event(UapEventType::StepEnd, EventData::phase("stopped"));
+        self.plan_ops([
+            AgendaItem::StepEnd,
+            event,
+            AgendaItem::Save,
+            AgendaItem::Stop,
+        ]);
     }
 
     /// The strategy says what a failure means: to most it is the end.
     fn on_failure(&mut self, error: UppError) {
         self.phase = Phase::Idle;
-        self.plan_ops([Op::Next(Box::new(Outcome::Failed(error)))]);
+        self.plan_ops([AgendaItem::Next(Box::new(Outcome::Failed(error)))]);
     }
 
     fn on_response(&mut self, now: Now, inference: &Inference, mut response: Box<LlmResponse>) {
@@ -221,11 +226,11 @@ impl Engine {
         self.output_attempts = 0;
         let calls = response.message.has_tool_calls() && inference.is_action;
         let gave_data = response.data.is_some();
-        if calls && !gave_data && !self.config.llm.options().tools.tools.is_empty() {
+        if calls && !gave_data && !self.config.llm.options().tools().tools.is_empty() {
             self.begin_tools(messages, response);
         } else {
             self.append(messages);
-            self.plan_ops([Op::Next(Box::new(Outcome::Inferred {
+            self.plan_ops([AgendaItem::Next(Box::new(Outcome::Inferred {
                 response,
                 ran_tools: false,
             }))]);
@@ -262,7 +267,7 @@ impl Engine {
         response: &mut LlmResponse,
     ) -> Result<Option<Box<str>>, UppError> {
         let llm = self.config.llm.options();
-        let (Some(policy), Some(schema)) = (&self.config.repair, &llm.structure) else {
+        let (Some(policy), Some(schema)) = (&self.config.repair, llm.structure()) else {
             return Ok(None);
         };
         let is_output = inference.is_action && inference.structure.is_none();
@@ -290,7 +295,7 @@ impl Engine {
     /// Adds messages to the state and to what the run brings.
     pub(super) fn append(&mut self, messages: Vec<Message>) {
         self.added.messages.extend(messages.iter().cloned());
-        self.state = self.state.with_messages(&mut self.config.ids, messages);
+        self.state = self.state.with_messages(&mut self.ids, messages);
     }
 }
 

@@ -1,61 +1,61 @@
-//! The way through the middleware: inwards before the run, outwards after it, outwards with an error.
+//! The middleware around a run: inwards before the run, outwards with its result or its error.
 
 use ubos_common::id::IdSource;
 use ubos_common::time::Now;
 use upp::{ErrorCode, UppError};
 
-use super::{Effect, Engine, Op, Phase, Stage};
+use super::{AgendaItem, Engine, Output, Phase, RunStage};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
 use crate::strategy::Outcome;
 
-/// Which layer is asked, and what for.
-pub(super) enum Layer {
+/// The call of a layer that is pending.
+pub(super) enum LayerCall {
     Before(usize),
-    /// With the result as it came to the layer.
+    /// With the result that the layer received.
     After(usize, Box<GenerateResult>),
     Caught(usize, Box<AgentError>),
 }
 
 impl Engine {
-    /// Inwards: the next layer, or the run itself.
+    /// Calls the next inner layer, or starts the run.
     // impl: UAP-9-1
     pub(super) fn enter(&mut self, now: Now, layer: usize) {
-        if layer == self.config.layers {
-            self.stage = Stage::Running;
+        if layer == self.config.layers.len() {
+            self.stage = RunStage::Running;
             self.state = self.context.state.clone();
             if self.holds_input() {
                 let what = "the history holds a message with the input's id";
                 let error = self.refuse(ErrorCode::InvalidRequest, what);
                 return self.fail(now, error);
             }
-            self.plan_ops([Op::Next(Box::new(Outcome::Began))]);
+            self.plan_ops([AgendaItem::Next(Box::new(Outcome::Started))]);
             return;
         }
         self.entered = layer + 1;
         let context = self.context_at(now);
-        self.ask_layer(HookCall::Before(layer, context), Layer::Before(layer));
+        self.ask_layer(HookCall::Before(layer, context), LayerCall::Before(layer));
     }
 
-    /// Outwards with a result: the layer inside of `outer`, or the caller.
+    /// Passes a result to the next layer within `outer`, or to the caller.
     pub(super) fn leave(&mut self, now: Now, outer: usize, result: Box<GenerateResult>) {
-        self.stage = Stage::After;
+        self.stage = RunStage::After;
         let Some(layer) = outer.checked_sub(1) else {
             return self.close(Ok(*result));
         };
         let call = HookCall::After(layer, self.context_at(now), result.clone());
-        self.ask_layer(call, Layer::After(layer, result));
+        self.ask_layer(call, LayerCall::After(layer, result));
     }
 
-    /// Outwards with an error: the layer inside of `outer`, or the caller.
+    /// Passes an error to the next layer within `outer`, or to the caller.
     // impl: UAP-9-2
     pub(super) fn catch(&mut self, now: Now, outer: usize, failure: Box<AgentError>) {
         let Some(layer) = outer.checked_sub(1) else {
             return self.close(Err(failure));
         };
         let call = HookCall::Caught(layer, self.context_at(now), failure.clone());
-        self.ask_layer(call, Layer::Caught(layer, failure));
+        self.ask_layer(call, LayerCall::Caught(layer, failure));
     }
 
     pub(super) fn on_layer(&mut self, now: Now, answer: Result<HookAnswer, UppError>) {
@@ -71,40 +71,40 @@ impl Engine {
             Err(error) => Err(error),
         };
         match (layer, came_to) {
-            (Layer::Before(layer), Ok(_)) => self.enter(now, layer + 1),
-            (Layer::Before(_), Err(error)) => {
+            (LayerCall::Before(layer), Ok(_)) => self.enter(now, layer + 1),
+            (LayerCall::Before(_), Err(error)) => {
                 let failure = AgentError::new(error, self.context.state.clone(), None);
                 self.catch(now, self.entered, failure);
             }
-            (Layer::After(layer, kept), Ok(given)) => {
+            (LayerCall::After(layer, kept), Ok(given)) => {
                 self.leave(now, layer, given.unwrap_or(kept));
             }
-            (Layer::After(_, kept), Err(error)) => {
+            (LayerCall::After(_, kept), Err(error)) => {
                 let GenerateResult { turn, state } = *kept;
                 self.catch(now, self.entered, AgentError::new(error, state, Some(turn)));
             }
-            (Layer::Caught(..), Ok(Some(result))) => self.close(Ok(*result)),
+            (LayerCall::Caught(..), Ok(Some(result))) => self.close(Ok(*result)),
             // What a layer itself fails with does not hide what it was told of.
-            (Layer::Caught(layer, failure), _) => self.catch(now, layer, failure),
+            (LayerCall::Caught(layer, failure), _) => self.catch(now, layer, failure),
         }
     }
 
-    /// Whether the input would be in the state twice: nobody could read such a state back.
+    /// Whether the state holds a message with the input's id already. A state with two such messages cannot be read back.
     // choice: UAP-4-2: a message that is asked again needs an id of its own.
     fn holds_input(&self) -> bool {
         let id = self.context.input.id();
         self.state.messages().iter().any(|held| held.id() == id)
     }
 
-    fn ask_layer(&mut self, call: HookCall, layer: Layer) {
+    fn ask_layer(&mut self, call: HookCall, layer: LayerCall) {
         let id = self.next_effect();
-        self.out.push(Effect::Hook(id, call));
+        self.out.push(Output::Hook(id, call));
         self.phase = Phase::Layer(id, layer);
     }
 
     fn context_at(&mut self, now: Now) -> Box<MiddlewareContext> {
         self.context.now = now;
-        self.context.ids = IdSource::seeded(self.config.ids.bits());
+        self.context.ids = IdSource::seeded(self.ids.bits());
         Box::new(self.context.clone())
     }
 }

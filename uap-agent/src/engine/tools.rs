@@ -9,7 +9,7 @@ use upp::{
     UppError,
 };
 
-use super::{CallScope, Effect, EffectId, Engine, Op, Phase, guarded};
+use super::{AgendaItem, CallScope, EffectId, Engine, Output, Phase, guarded};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::order::CallOrder;
@@ -17,33 +17,33 @@ use crate::repair::CallVerdict;
 use crate::state::SubagentExecutionTrace;
 use crate::strategy::Outcome;
 
-/// The calls of one answer while they run.
-pub(super) struct Round {
-    /// What joins the state together with the results, so that no call stands there without one.
+/// The tool calls of one response while they run.
+pub(super) struct ToolRound {
+    /// Messages that are added to the state together with the results, so that no call in it lacks its result.
     messages: Vec<Message>,
     response: Box<LlmResponse>,
-    /// The calls as they are run.
+    /// The calls, as repaired.
     calls: Vec<ToolCall>,
-    /// Calls that the repair policy answers itself.
+    /// Calls that the repair policy answers instead of the tool.
     answered: BTreeMap<usize, Box<str>>,
     order: CallOrder,
     running: BTreeMap<EffectId, usize>,
     executions: Vec<Option<ToolExecution>>,
 }
 
-/// Calls as they are run, and answers to those that are not.
+/// The calls, as repaired, and the answers of the repair policy.
 type Repaired = (Vec<ToolCall>, BTreeMap<usize, Box<str>>);
 
-impl Round {
+impl ToolRound {
     pub(super) fn running(&self) -> Vec<EffectId> {
         self.running.keys().copied().collect()
     }
 }
 
 impl Engine {
-    /// The action is told, then the tools run; where rounds are limited and used up, the run fails instead.
+    /// Reports the action, and then starts the tools. Fails the run where the limit of rounds is reached.
     pub(super) fn begin_tools(&mut self, messages: Vec<Message>, response: Box<LlmResponse>) {
-        let tools = &self.config.llm.options().tools;
+        let tools = self.config.llm.options().tools();
         let most = tools
             .strategy
             .as_ref()
@@ -56,8 +56,8 @@ impl Engine {
                 &format!("more than {most} rounds of tool calls"),
             );
             self.plan_ops([
-                Op::Hook(HookCall::MaxIterations(most)),
-                Op::Fail(Box::new(error)),
+                AgendaItem::Hook(HookCall::MaxIterations(most)),
+                AgendaItem::Fail(Box::new(error)),
             ]);
             return;
         }
@@ -66,12 +66,12 @@ impl Engine {
             Ok(repaired) => repaired,
             Err(error) => {
                 self.added.messages.extend(messages);
-                return self.plan_ops([Op::Fail(Box::new(error))]);
+                return self.plan_ops([AgendaItem::Fail(Box::new(error))]);
             }
         };
-        let round = Round {
+        let round = ToolRound {
             messages,
-            order: CallOrder::new(&calls, &self.config.llm.options().tools),
+            order: CallOrder::new(&calls, self.config.llm.options().tools()),
             running: BTreeMap::new(),
             executions: vec![None; calls.len()],
             calls,
@@ -82,13 +82,13 @@ impl Engine {
         let hook = HookCall::Act(self.step, Arc::clone(&message));
         self.pending = Some(Box::new(round));
         self.plan_ops([
-            Op::Hook(hook),
-            Op::Event(UapEventType::Action, EventData::ToolCalls(message)),
-            Op::Tools,
+            AgendaItem::Hook(hook),
+            AgendaItem::Event(UapEventType::Action, EventData::ToolCalls(message)),
+            AgendaItem::Tools,
         ]);
     }
 
-    /// Starts every call that may run.
+    /// Starts every call that is ready.
     pub(super) fn start_tools(&mut self, now: Now) {
         let Some(mut round) = self.pending.take() else {
             return;
@@ -97,8 +97,8 @@ impl Engine {
         self.go_on_with(now, round);
     }
 
-    /// Waits for the calls that run, or ends the round.
-    fn go_on_with(&mut self, now: Now, round: Box<Round>) {
+    /// Waits for running calls, or ends the round.
+    fn go_on_with(&mut self, now: Now, round: Box<ToolRound>) {
         if round.order.is_complete() {
             self.end_tools(now, *round);
         } else {
@@ -106,11 +106,11 @@ impl Engine {
         }
     }
 
-    /// The calls as they are run, and those that the repair policy answers itself.
+    /// Applies the repair policy to the calls.
     // impl: UAP-16-2
     fn repair_calls(&self, calls: &[ToolCall]) -> Result<Repaired, UppError> {
         let mut answered = BTreeMap::new();
-        let tools = &self.config.llm.options().tools;
+        let tools = self.config.llm.options().tools();
         let repair = |(n, call): (usize, &ToolCall)| {
             let verdict = match &self.config.repair {
                 Some(policy) => guarded("a repair policy", || policy.call(call, tools))?,
@@ -131,7 +131,7 @@ impl Engine {
         Ok((calls?, answered))
     }
 
-    fn start_ready(&mut self, now: Now, round: &mut Round) {
+    fn start_ready(&mut self, now: Now, round: &mut ToolRound) {
         let mut unlocked = true;
         // A call that is answered at once may be all that another waits for.
         while core::mem::take(&mut unlocked) {
@@ -141,13 +141,13 @@ impl Engine {
         }
     }
 
-    /// Starts a call, or answers it; true where it is over.
-    fn start_call(&mut self, now: Now, round: &mut Round, n: usize) -> bool {
+    /// Starts a call, or answers it. Returns whether it has ended.
+    fn start_call(&mut self, now: Now, round: &mut ToolRound, n: usize) -> bool {
         let Some(call) = round.calls.get(n).cloned() else {
             return false;
         };
         let event = StreamEvent::tool_start(place(n), &call, millis(now));
-        self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
+        self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
         if let Some(text) = round.answered.remove(&n) {
             let ToolCall {
                 tool_name,
@@ -166,13 +166,13 @@ impl Engine {
             step: self.step,
             state_id: self.state.id(),
         };
-        self.out.push(Effect::Tool(id, call, scope));
+        self.out.push(Output::Tool(id, call, scope));
         false
     }
 
-    fn end_call(&mut self, now: Now, round: &mut Round, n: usize, execution: ToolExecution) {
+    fn end_call(&mut self, now: Now, round: &mut ToolRound, n: usize, execution: ToolExecution) {
         let event = StreamEvent::tool_end(place(n), &execution, millis(now));
-        self.out.push(Effect::Event(AgentStreamEvent::Upp(event)));
+        self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
         round.order.done(n);
         if let Some(slot) = round.executions.get_mut(n) {
             *slot = Some(execution);
@@ -197,14 +197,14 @@ impl Engine {
         };
         // In the state at once: a run that breaks off before the other calls have ended still tells of these agents.
         for trace in traces {
-            self.state = self.state.with_subagent_trace(&mut self.config.ids, trace);
+            self.state = self.state.with_subagent_trace(&mut self.ids, trace);
         }
         self.end_call(now, &mut round, n, execution);
         self.start_ready(now, &mut round);
         self.go_on_with(now, round);
     }
 
-    fn end_tools(&mut self, now: Now, round: Round) {
+    fn end_tools(&mut self, now: Now, round: ToolRound) {
         let executions: Arc<[ToolExecution]> = round.executions.into_iter().flatten().collect();
         let results = executions.iter().map(ToolExecution::to_result).collect();
         let mut messages = round.messages;
@@ -212,7 +212,7 @@ impl Engine {
         self.append(messages);
         self.added.executions.extend(executions.iter().cloned());
         let hook = HookCall::Observe(self.step, Arc::clone(&executions));
-        let event = Op::Event(
+        let event = AgendaItem::Event(
             UapEventType::Observation,
             EventData::Observations(executions),
         );
@@ -220,7 +220,11 @@ impl Engine {
             response: round.response,
             ran_tools: true,
         };
-        self.plan_ops([Op::Hook(hook), event, Op::Next(Box::new(next))]);
+        self.plan_ops([
+            AgendaItem::Hook(hook),
+            event,
+            AgendaItem::Next(Box::new(next)),
+        ]);
     }
 }
 
@@ -228,7 +232,7 @@ fn place(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Milliseconds since 1970, to the second.
+/// Milliseconds since 1970.
 fn millis(now: Now) -> i64 {
-    now.wall.unix().saturating_mul(1000)
+    now.wall.unix_millis()
 }

@@ -1,49 +1,49 @@
-//! Where two runs part.
+//! The first difference of two runs.
 
-use super::entry::{Begin, Entry};
+use super::entry::{BeginEntry, Entry};
 use super::recording::Recording;
 use crate::engine::EffectId;
 
-/// Two runs side by side. Ids and times are left aside: two runs that asked and were told the same are alike.
+/// The comparison of two runs. Ids and times are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diff {
-    /// Entries that are alike, from the beginning on.
+    /// The number of equal entries at the start.
     pub same: usize,
-    /// Entries of the first run.
+    /// The number of entries of the first run.
     pub left: usize,
-    /// Entries of the second run.
+    /// The number of entries of the second run.
     pub right: usize,
-    /// Where they part; none where they are alike to their ends.
+    /// The first difference; `None` where the runs are equal.
     pub first: Option<Difference>,
 }
 
-/// The first thing in which two runs differ.
+/// A difference of two runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// They did not begin alike: with another input, state, strategy, model, or one of its options.
+    /// The runs started differently: with another input, state, strategy, model or option.
     Beginning {
-        /// In what.
+        /// What differs.
         what: String,
     },
-    /// They asked for something else.
-    Question {
-        /// The first run's effect; none where it has ended.
+    /// The runs requested different effects.
+    Effect {
+        /// The effect of the first run; `None` where it has ended.
         left: Option<(EffectId, &'static str)>,
-        /// The second run's.
+        /// The effect of the second run.
         right: Option<(EffectId, &'static str)>,
     },
-    /// They were answered otherwise.
+    /// The results of an effect differ.
     Answer {
-        /// To which effect of the first run; none for an abort.
+        /// The effect of the first run; `None` for an abort.
         effect: Option<EffectId>,
-        /// What kind of effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
+        /// The kind of the effect: `infer`, `tool`, `hook`, `sleep`, `save`, or `abort`.
         kind: &'static str,
     },
-    /// They ended otherwise.
+    /// The runs ended differently.
     End,
-    /// One goes on where the recording of the other ends.
+    /// One recording ends before the other.
     Length,
 }
 
@@ -72,8 +72,8 @@ pub(super) fn diff(left: &Recording, right: &Recording) -> Diff {
     diff
 }
 
-fn beginning<'a>(left: &'a Begin, right: &'a Begin) -> Option<&'a str> {
-    let texts = |begin: &Begin| -> Vec<String> {
+fn beginning<'a>(left: &'a BeginEntry, right: &'a BeginEntry) -> Option<&'a str> {
+    let texts = |begin: &BeginEntry| -> Vec<String> {
         begin
             .state
             .messages()
@@ -104,16 +104,17 @@ fn beginning<'a>(left: &'a Begin, right: &'a Begin) -> Option<&'a str> {
 fn entries(left: &Entry, right: &Entry) -> Option<Difference> {
     match (left, right) {
         (Entry::Effect(l), Entry::Effect(r)) => {
-            let same = l.kind == r.kind && l.print.content == r.print.content;
+            let same = l.kind == r.kind && l.fingerprint.content == r.fingerprint.content;
             (!same).then(|| question(left, right))
         }
         (Entry::Answer(l), Entry::Answer(r)) => {
-            let same = l.said.kind() == r.said.kind() && l.said.content() == r.said.content();
-            let (effect, kind) = (l.id, l.said.kind().unwrap_or("abort"));
+            let same =
+                l.result.kind() == r.result.kind() && l.result.content() == r.result.content();
+            let (effect, kind) = (l.id, l.result.kind().unwrap_or("abort"));
             (!same).then_some(Difference::Answer { effect, kind })
         }
         (Entry::End(l), Entry::End(r)) => {
-            let same = l.success == r.success && l.print.content == r.print.content;
+            let same = l.success == r.success && l.fingerprint.content == r.fingerprint.content;
             (!same).then_some(Difference::End)
         }
         _ => Some(question(left, right)),
@@ -121,7 +122,7 @@ fn entries(left: &Entry, right: &Entry) -> Option<Difference> {
 }
 
 const fn question(left: &Entry, right: &Entry) -> Difference {
-    Difference::Question {
+    Difference::Effect {
         left: asked(left),
         right: asked(right),
     }

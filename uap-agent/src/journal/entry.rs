@@ -11,32 +11,32 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 use upp::Message;
 
-use super::answer::{AnswerJson, Findings, Said, object};
-use super::print::Print;
+use super::answer::{AnswerJson, EffectResult, Findings, object};
+use super::fingerprint::Fingerprint;
 use crate::engine::EffectId;
 use crate::state::AgentState;
 
-/// What is written.
+/// The version of the format.
 const VERSION: u64 = 1;
 
 /// One entry.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    /// The first one, and no other.
-    Begin(Box<Begin>),
-    /// Something was asked of the world.
-    Effect(Asked),
-    /// The world answered.
-    Answer(Told),
-    /// Somebody goes on with the run, and asks again what has no answer.
+    /// The start of the run: the first entry, and no other.
+    Begin(Box<BeginEntry>),
+    /// An effect was requested.
+    Effect(EffectEntry),
+    /// An effect has a result.
+    Answer(AnswerEntry),
+    /// The run is resumed: effects without a result are requested again.
     Resumed,
     /// The run has ended.
-    End(Ended),
+    End(EndEntry),
 }
 
-/// How a run began: what it takes to begin it again.
+/// The start of a run: everything that is needed to repeat it.
 #[derive(Clone, Debug)]
-pub(super) struct Begin {
+pub(super) struct BeginEntry {
     pub(super) at: Now,
     pub(super) agent_id: Arc<str>,
     pub(super) session_id: Option<Arc<str>>,
@@ -44,42 +44,42 @@ pub(super) struct Begin {
     pub(super) has_hooks: bool,
     /// Names of the middleware, outermost first.
     pub(super) layers: Vec<String>,
-    /// Whether somebody says how failed questions are asked again.
+    /// Whether there is a retry strategy.
     pub(super) retries: bool,
-    /// Whether wrong calls and outputs are repaired.
+    /// Whether there is a repair policy.
     pub(super) repairs: bool,
     pub(super) plan_events: bool,
     pub(super) saves: bool,
-    /// Of all ids that the run makes.
+    /// The seed of all ids of the run.
     pub(super) seed: u64,
-    /// Fingerprints of what the program gives to every question.
-    pub(super) program: BTreeMap<String, Hex>,
+    /// Fingerprints of the options of the model.
+    pub(super) program: BTreeMap<String, HexDigest>,
     pub(super) input: Message,
     pub(super) state: AgentState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct EffectEntry {
     pub(super) id: EffectId,
     pub(super) kind: Kind,
-    pub(super) print: Print,
+    pub(super) fingerprint: Fingerprint,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct AnswerEntry {
     pub(super) at: Now,
-    /// None for an abort.
+    /// `None` for an abort.
     pub(super) id: Option<EffectId>,
-    pub(super) said: Said,
+    pub(super) result: EffectResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct EndEntry {
     pub(super) success: bool,
-    pub(super) print: Print,
+    pub(super) fingerprint: Fingerprint,
 }
 
-/// What an effect asks for.
+/// The kind of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Infer,
@@ -108,33 +108,39 @@ impl Kind {
 }
 
 impl Entry {
-    /// The entry as a journal keeps it, at its place from 0.
+    /// The JSON of the entry at a place, from 0.
     pub(super) fn write_at(&self, n: u64) -> RawObject {
         let mut json = EntryJson::new(n);
         match self {
             Self::Begin(begin) => {
-                json.at = Some(At(begin.at));
+                json.at = Some(Clocks(begin.at));
                 json.begin = Some(begin.json());
             }
-            Self::Effect(asked) => {
-                let (whole, content) = (Hex(asked.print.whole), Hex(asked.print.content));
-                let kind = asked.kind.as_str().into();
-                json.effect = Some(EffectJson::new(asked.id, kind, whole, content));
+            Self::Effect(effect) => {
+                let (whole, content) = (
+                    HexDigest(effect.fingerprint.whole),
+                    HexDigest(effect.fingerprint.content),
+                );
+                let kind = effect.kind.as_str().into();
+                json.effect = Some(EffectJson::new(effect.id, kind, whole, content));
             }
-            Self::Answer(told) => {
-                json.at = Some(At(told.at));
-                json.answer = Some(told.said.json(told.id));
+            Self::Answer(answer) => {
+                json.at = Some(Clocks(answer.at));
+                json.answer = Some(answer.result.json(answer.id));
             }
             Self::Resumed => json.resumed = Some(true),
-            Self::End(ended) => {
-                let (whole, content) = (Hex(ended.print.whole), Hex(ended.print.content));
-                json.end = Some(EndJson::new(ended.success, whole, content));
+            Self::End(end) => {
+                let (whole, content) = (
+                    HexDigest(end.fingerprint.whole),
+                    HexDigest(end.fingerprint.content),
+                );
+                json.end = Some(EndJson::new(end.success, whole, content));
             }
         }
         object(&json)
     }
 
-    /// The entry at a place, read strictly: pointers begin at the entry.
+    /// Reads the entry at a place strictly. Pointers in findings are relative to the entry.
     pub(super) fn read_at(n: u64, raw: &RawObject, limits: &Limits) -> Result<Self, DecodeError> {
         let (json, _) = read_raw::<EntryJson>(raw.as_raw(), limits, Profile::Strict)?;
         let mut findings = Findings::new(limits);
@@ -152,16 +158,16 @@ impl Entry {
             (Some(begin), None, None, None, None) => begin.read(at, &mut findings),
             (None, Some(effect), None, None, None) => effect.read(&mut findings),
             (None, None, Some(answer), None, None) => match answer.read(limits) {
-                Ok((id, said)) => Some(Self::Answer(Told { at, id, said })),
+                Ok((id, result)) => Some(Self::Answer(AnswerEntry { at, id, result })),
                 Err(error) => {
                     findings.take("/answer", error);
                     None
                 }
             },
             (None, None, None, Some(_), None) => Some(Self::Resumed),
-            (None, None, None, None, Some(end)) => Some(Self::End(Ended {
+            (None, None, None, None, Some(end)) => Some(Self::End(EndEntry {
                 success: end.success,
-                print: Print {
+                fingerprint: Fingerprint {
                     whole: end.print.0,
                     content: end.content.0,
                 },
@@ -179,7 +185,7 @@ impl Entry {
     }
 }
 
-impl Begin {
+impl BeginEntry {
     fn json(&self) -> BeginJson {
         let mut json = BeginJson::new(
             VERSION,
@@ -213,7 +219,7 @@ impl BeginJson {
             findings.refuse("/begin/seed", "16 hexadecimal digits wanted");
         }
         let state = findings.state("/begin/state", &self.state);
-        Some(Entry::Begin(Box::new(Begin {
+        Some(Entry::Begin(Box::new(BeginEntry {
             at,
             agent_id: self.agent_id,
             session_id: self.session_id,
@@ -238,10 +244,10 @@ impl EffectJson {
         if kind.is_none() {
             findings.refuse("/effect/kind", "infer, tool, hook, sleep or save wanted");
         }
-        Some(Entry::Effect(Asked {
+        Some(Entry::Effect(EffectEntry {
             id: self.id,
             kind: kind?,
-            print: Print {
+            fingerprint: Fingerprint {
                 whole: self.print.0,
                 content: self.content.0,
             },
@@ -252,17 +258,17 @@ impl EffectJson {
 ubos_common::wire! {
     /// An entry: exactly one of its kinds.
     struct EntryJson {
-        /// Its place in the journal, from 0.
+        /// The place in the journal, from 0.
         required n: u64 = "n", "UAP-12-5";
-        /// When; of the beginning and of answers.
-        nullable at: At = "at", "UAP-12-5";
+        /// The time of a start or of a result.
+        nullable at: Clocks = "at", "UAP-12-5";
         /// The first entry.
         nullable begin: BeginJson = "begin", "UAP-12-5";
-        /// A question.
+        /// A request.
         nullable effect: EffectJson = "effect", "UAP-12-5";
-        /// An answer.
+        /// A result.
         nullable answer: AnswerJson = "answer", "UAP-12-5";
-        /// What has no answer is asked for again from here on.
+        /// The run is resumed here.
         nullable resumed: bool = "resumed", "UAP-12-5";
         /// The last entry.
         nullable end: EndJson = "end", "UAP-12-5";
@@ -270,70 +276,70 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// How a run began.
+    /// The start of a run.
     struct BeginJson {
-        /// Of this format.
+        /// The version of this format.
         required version: u64 = "version", "UAP-12-5";
-        /// Whose run it is.
+        /// The agent's id.
         required agent_id: Arc<str> = "agentId", "UAP-12-5";
-        /// Under which states are kept.
+        /// The session under which states are saved.
         nullable session_id: Arc<str> = "sessionId", "UAP-12-5";
-        /// How the agent works.
+        /// The name of the strategy.
         required strategy: Box<str> = "strategy", "UAP-12-5";
-        /// Whether there are hooks.
+        /// Whether hooks are called.
         required hooks: bool = "hooks", "UAP-12-5";
-        /// Middleware, by name.
+        /// The names of the middleware.
         required layers: Vec<String> = "layers", "UAP-12-5";
-        /// Whether failed questions may be asked again.
+        /// Whether there is a retry strategy.
         required retries: bool = "retries", "UAP-12-5";
-        /// Whether calls and outputs are repaired.
+        /// Whether there is a repair policy.
         required repairs: bool = "repairs", "UAP-12-5";
-        /// Whether plans have events.
+        /// Whether plans have events of their own.
         required plan_events: bool = "planEvents", "UAP-12-5";
-        /// Whether states are kept.
+        /// Whether states are saved.
         required saves: bool = "saves", "UAP-12-5";
-        /// Of all ids, 16 hexadecimal digits.
+        /// The seed of all ids, as 16 hexadecimal digits.
         required seed: String = "seed", "UAP-12-5";
         /// Fingerprints of model, tools and texts.
-        required program: BTreeMap<String, Hex> = "program", "UAP-12-5";
-        /// What was asked.
+        required program: BTreeMap<String, HexDigest> = "program", "UAP-12-5";
+        /// The input.
         required input: Message = "input", "UAP-12-5";
-        /// Without the input.
+        /// The state, without the input.
         required state: RawObject = "state", "UAP-12-5";
     }
 }
 
 ubos_common::wire! {
-    /// A question.
+    /// A request.
     struct EffectJson {
-        /// Its id in the run.
+        /// The id of the effect.
         required id: u64 = "id", "UAP-12-5";
-        /// infer, tool, hook, sleep or save.
+        /// The kind: infer, tool, hook, sleep or save.
         required kind: Box<str> = "kind", "UAP-12-5";
-        /// Of all of it.
-        required print: Hex = "print", "UAP-12-5";
-        /// Without ids and times.
-        required content: Hex = "content", "UAP-12-5";
+        /// The fingerprint of the whole.
+        required print: HexDigest = "print", "UAP-12-5";
+        /// The fingerprint without ids and times.
+        required content: HexDigest = "content", "UAP-12-5";
     }
 }
 
 ubos_common::wire! {
     /// How a run ended.
     struct EndJson {
-        /// Whether it came to a result.
+        /// Whether the run ended with a result.
         required success: bool = "success", "UAP-12-5";
-        /// Of all of it.
-        required print: Hex = "print", "UAP-12-5";
-        /// Without ids and times.
-        required content: Hex = "content", "UAP-12-5";
+        /// The fingerprint of the whole.
+        required print: HexDigest = "print", "UAP-12-5";
+        /// The fingerprint without ids and times.
+        required content: HexDigest = "content", "UAP-12-5";
     }
 }
 
 /// A digest as 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hex(pub(super) Digest);
+pub(super) struct HexDigest(pub(super) Digest);
 
-impl<'a> Read<'a> for Hex {
+impl<'a> Read<'a> for HexDigest {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.str()?;
@@ -342,34 +348,34 @@ impl<'a> Read<'a> for Hex {
     }
 }
 
-impl Write for Hex {
+impl Write for HexDigest {
     fn write(&self, out: &mut Vec<u8>) {
         escape_into(out, &self.0.to_string());
     }
 }
 
-/// Both clocks: nanoseconds of the monotonic one, and the calendar's.
+/// The monotonic clock and the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct At(Now);
+struct Clocks(Now);
 
 ubos_common::wire! {
-    /// Both clocks.
-    struct AtJson {
-        /// Nanoseconds.
+    /// The monotonic clock and the wall clock.
+    struct ClocksJson {
+        /// The monotonic clock, in nanoseconds.
         required mono: u64 = "mono", "UAP-12-5";
-        /// To the second.
+        /// The wall clock.
         required wall: Timestamp = "wall", "UAP-12-5";
     }
 }
 
-impl<'a> Read<'a> for At {
+impl<'a> Read<'a> for Clocks {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        let at = AtJson::read(reader)?;
+        let at = ClocksJson::read(reader)?;
         Ok(Self(Now::new(Mono::from_nanos(at.mono), at.wall)))
     }
 }
 
-impl Write for At {
+impl Write for Clocks {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
         object.member("mono", &self.0.mono.as_nanos());

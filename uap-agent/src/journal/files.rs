@@ -15,19 +15,19 @@ use ubos_common::violation::Profile;
 use super::recording::limits;
 use super::{Journal, JournalError, JournalFuture};
 
-/// Bytes of all entries that are read at once.
+/// The maximum size of all entries, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
-/// Bytes of one file of the log: most runs fit into one, and few are short of it by much.
+/// The size of a segment file, in bytes. Most runs fit into one.
 const SEGMENT: u64 = 1 << 20;
 
 type Job = Box<dyn FnOnce(&Log) + Send>;
 
-/// Keeps a run in a folder, as a hash-chained log: one record an entry.
+/// A journal in a folder: a hash-chained log with one record per entry.
 ///
-/// What is answered is on the disk. A write that a crash tore is cut off when the folder is opened again; entries that
-/// were changed are refused. One process at a time can open it. All work is done by one thread, so that no runtime waits
-/// for a disk.
+/// A finished write is on the disk. A write that was interrupted by a crash is cut off when the folder is opened again;
+/// changed entries are refused. One process at a time can open the folder. A thread does all work, so that no runtime
+/// waits for the disk.
 ///
 /// | bound | |
 /// |---|---|
@@ -60,11 +60,11 @@ pub struct FileJournal {
 }
 
 impl FileJournal {
-    /// The journal in a folder, which is made where it is not there.
+    /// Opens the journal in a folder, which is created where it does not exist.
     ///
     /// # Errors
     ///
-    /// Another process has it open; its records do not hold; the folder or a file failed.
+    /// Another process has the folder open; a record is damaged; the file system failed.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let folder = folder.into();
         let config = || Config::default().segment_bytes(SEGMENT);
@@ -79,11 +79,11 @@ impl FileJournal {
         Self::over(opened.map_err(failed)?)
     }
 
-    /// The journal in a log that is open: with settings of its own, or in a folder of another kind.
+    /// A journal in an open log, such as one with other settings.
     ///
     /// # Errors
     ///
-    /// No thread is to be had.
+    /// The thread could not be started.
     pub fn over(log: Log) -> Result<Self, JournalError> {
         let (jobs, work) = channel::<Job>();
         let thread = std::thread::Builder::new().name("journal".into());
@@ -95,7 +95,7 @@ impl FileJournal {
         })
     }
 
-    /// Has the thread do something; a run waits for each answer, so no more wait than there are runs.
+    /// Runs a job on the thread. The queue is bounded by the callers, because each waits for its result.
     fn ask<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Log) -> Result<T, JournalError> + Send + 'static,
@@ -172,7 +172,7 @@ impl fmt::Debug for FileJournal {
     }
 }
 
-/// What a disk or a log says, for a person.
+/// The text of an error and its cause.
 fn failed(error: impl core::error::Error) -> JournalError {
     let cause = error.source().map(|cause| format!(": {cause}"));
     JournalError::Failed(format!("{error}{}", cause.unwrap_or_default()).into())

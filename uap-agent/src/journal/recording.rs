@@ -1,73 +1,73 @@
-//! A run as it was recorded, and what can be done with it.
+//! Recorded runs: replayed, resumed, forked and compared.
 
 use std::collections::BTreeMap;
 
 use ubos_common::json::{Limits, RawObject};
 
-use super::answer::Said;
+use super::answer::EffectResult;
 use super::diff::{Diff, diff};
-use super::entry::{Begin, Entry, Kind, Told};
-use super::feed::Feed;
+use super::entry::{AnswerEntry, BeginEntry, Entry, Kind};
+use super::playback::Playback;
 use super::program::Program;
 use super::recorder::Recorder;
 use super::{Journal, JournalError};
-use crate::engine::{Answer, EffectId};
+use crate::engine::{EffectId, Input};
 use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 
-/// A run as it was recorded: its beginning, what it asked, what it was answered, and how it ended, if it has.
+/// A recorded run: its start, its requests, their results, and its end, if it has ended.
 ///
-/// See the [module](super) for what it is good for.
+/// See the [module](super) for its uses.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    pub(super) begin: Box<Begin>,
-    /// All that follows. That the run was resumed is left aside.
+    pub(super) begin: Box<BeginEntry>,
+    /// The entries after the start, without those of resumptions.
     pub(super) entries: Vec<Entry>,
-    /// Entries of the journal.
+    /// The number of entries in the journal.
     written: u64,
 }
 
-/// What a run asked for.
+/// An effect that a run requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Question {
-    /// The effect.
+pub struct RecordedEffect {
+    /// The id of the effect.
     pub effect: EffectId,
     /// `infer`, `tool`, `hook`, `sleep` or `save`.
     pub kind: &'static str,
 }
 
-/// What a replay gives.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Replay {
-    /// The events of the run, each answer of the model in one piece.
+    /// The events of the run. Each response of the model is one event.
     pub events: Vec<AgentStreamEvent>,
-    /// The states that the run went through, the one it began with first.
+    /// The states of the run, from the one that it started with.
     pub states: Vec<AgentState>,
-    /// How it ended; none where the recording ends before.
+    /// The result; `None` where the recording ends before the run.
     pub result: Option<Result<GenerateResult, Box<AgentError>>>,
 }
 
 impl Recording {
-    /// What is in a journal.
+    /// Reads the recording in a journal.
     ///
     /// # Errors
     ///
-    /// Nothing is; the journal failed; an entry is none.
+    /// The journal is empty or failed, or an entry is not valid.
     pub async fn load(journal: &dyn Journal) -> Result<Self, JournalError> {
         Self::from_entries(&journal.read().await?)
     }
 
-    /// A recording of its entries, read strictly.
+    /// Reads a recording from its entries, strictly.
     ///
     /// # Errors
     ///
-    /// An entry is none, or cannot stand where it stands.
+    /// An entry is not valid, or out of order.
     pub fn from_entries(entries: &[RawObject]) -> Result<Self, JournalError> {
         let limits = limits();
-        let mut order = Order::default();
+        let mut order = EntryOrder::default();
         let mut read = Vec::with_capacity(entries.len());
         for (n, raw) in (0..).zip(entries) {
             let entry = Entry::read_at(n, raw, &limits);
@@ -89,8 +89,8 @@ impl Recording {
         }
     }
 
-    /// The entries, as a journal keeps them, but for those that tell of a resumption: [`Journal::append`] at 0 makes
-    /// another journal of them.
+    /// The entries, without those of resumptions. [`Journal::append`] at place 0 copies them
+    /// to another journal.
     #[must_use]
     pub fn to_entries(&self) -> Vec<RawObject> {
         let begin = Entry::Begin(self.begin.clone());
@@ -98,35 +98,35 @@ impl Recording {
         (0..).zip(all).map(|(n, entry)| entry.write_at(n)).collect()
     }
 
-    /// Whose run it is.
+    /// The agent's id.
     #[must_use]
     pub fn agent_id(&self) -> &str {
         &self.begin.agent_id
     }
 
-    /// The session under which its states are kept.
+    /// The session under which the states are saved.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.begin.session_id.as_deref()
     }
 
-    /// How many answers are recorded, an abort included.
+    /// The number of recorded results, including an abort.
     #[must_use]
     pub fn answers(&self) -> usize {
         let is_answer = |entry: &&Entry| matches!(entry, Entry::Answer(_));
         self.entries.iter().filter(is_answer).count()
     }
 
-    /// Whether the run came to its end.
+    /// Whether the run has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.entries.last(), Some(Entry::End(_)))
     }
 
-    /// All that was asked for, in order.
-    pub fn questions(&self) -> impl Iterator<Item = Question> {
+    /// The requested effects, in order.
+    pub fn effects(&self) -> impl Iterator<Item = RecordedEffect> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Effect(asked) => Some(Question {
+            Entry::Effect(asked) => Some(RecordedEffect {
                 effect: asked.id,
                 kind: asked.kind.as_str(),
             }),
@@ -134,23 +134,25 @@ impl Recording {
         })
     }
 
-    /// The answer that is recorded to a question.
+    /// The recorded result of an effect.
     #[must_use]
-    pub fn answer(&self, effect: EffectId) -> Option<Answer> {
+    pub fn answer(&self, effect: EffectId) -> Option<Input> {
         self.entries.iter().find_map(|entry| match entry {
-            Entry::Answer(told) if told.id == Some(effect) => Some(told.said.answer(effect)),
+            Entry::Answer(answer) if answer.id == Some(effect) => {
+                Some(answer.result.answer(effect))
+            }
             _ => None,
         })
     }
 
-    /// What was asked for and has no answer: when the run is resumed, it is asked for again. A tool among it may have run.
+    /// The effects without a recorded result. A resumed run requests them again. A tool among them may have run.
     #[must_use]
-    pub fn outstanding(&self) -> Vec<Question> {
+    pub fn outstanding(&self) -> Vec<RecordedEffect> {
         let mut asked = BTreeMap::new();
         for entry in &self.entries {
             match entry {
                 Entry::Effect(effect) => drop(asked.insert(effect.id, effect.kind)),
-                Entry::Answer(told) => match told.id {
+                Entry::Answer(answer) => match answer.id {
                     Some(id) => drop(asked.remove(&id)),
                     // An abort ends what is under way.
                     None => asked.clear(),
@@ -159,25 +161,25 @@ impl Recording {
                 Entry::Begin(_) | Entry::Resumed => {}
             }
         }
-        let outstanding = |(effect, kind): (EffectId, Kind)| Question {
+        let outstanding = |(effect, kind): (EffectId, Kind)| RecordedEffect {
             effect,
             kind: kind.as_str(),
         };
         asked.into_iter().map(outstanding).collect()
     }
 
-    /// The run up to an answer, and another answer in its place: resumed, it takes another turn there. What was recorded
-    /// behind is cut off, in this recording and not in its journal.
+    /// The run up to a result, with another result in its place. When it is resumed, it continues from that result. Later
+    /// entries are removed from the returned recording; the journal is not changed.
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use uap_agent::engine::Answer;
+    /// use uap_agent::engine::Input;
     /// use uap_agent::journal::{Journal, MemoryJournal, Recording};
     /// use uap_agent::{AgentOptions, agent};
     /// use upp::{FnTool, Message, Reply, ScriptedModel, Tool, json_text, object};
     ///
     /// # futures::executor::block_on(async {
-    /// // Calls a tool, and repeats what the tool says.
+    /// // Calls a tool, and repeats its result.
     /// let model = ScriptedModel::with(|request| match request.messages.last() {
     ///     Some(Message::ToolResult(said)) => Some(Reply::text(said.results.first()?.text().to_string())),
     ///     _ => Some(Reply::silent().calling("c1", "weather", object("{}").ok()?)),
@@ -190,10 +192,10 @@ impl Recording {
     /// agent.record(journal.clone()).generate("How is the weather?", &state).await.map_err(|e| e.error)?;
     ///
     /// let recording = Recording::load(journal.as_ref()).await?;
-    /// let call = recording.questions().find(|asked| asked.kind == "tool").expect("a tool was called");
-    /// let Some(Answer::Tool(id, mut execution, traces)) = recording.answer(call.effect) else { panic!() };
+    /// let call = recording.effects().find(|effect| effect.kind == "tool").expect("a tool was called");
+    /// let Some(Input::Tool(id, mut execution, traces)) = recording.answer(call.effect) else { panic!() };
     /// execution.result = json_text("sun");
-    /// let forked = recording.fork(&Answer::Tool(id, execution, traces))?;
+    /// let forked = recording.fork(&Input::Tool(id, execution, traces))?;
     ///
     /// let other = Arc::new(MemoryJournal::default());
     /// other.append(0, forked.to_entries()).await?;
@@ -205,26 +207,26 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// No answer to this effect is recorded, or one of another kind.
-    pub fn fork(&self, answer: &Answer) -> Result<Self, JournalError> {
+    /// No result of this effect is recorded, or one of another kind.
+    pub fn fork(&self, answer: &Input) -> Result<Self, JournalError> {
         let refuse = |entry: usize, what| {
             let entry = entry as u64;
             Err(JournalError::Order { entry, what })
         };
-        let Some((Some(id), said)) = Said::of(answer, false) else {
+        let Some((Some(id), result)) = EffectResult::of(answer, false) else {
             return refuse(0, "a whole answer to an effect wanted in its place");
         };
-        let is_it = |entry: &Entry| matches!(entry, Entry::Answer(told) if told.id == Some(id));
+        let is_it = |entry: &Entry| matches!(entry, Entry::Answer(answer) if answer.id == Some(id));
         let Some(place) = self.entries.iter().position(is_it) else {
             return refuse(self.entries.len(), "no answer to this effect is recorded");
         };
         let mut entries: Vec<Entry> = self.entries.iter().take(place).cloned().collect();
         if let Some(Entry::Answer(old)) = self.entries.get(place) {
-            if old.said.kind() != said.kind() {
+            if old.result.kind() != result.kind() {
                 return refuse(place + 1, "an answer to an effect of this kind wanted");
             }
             let (at, id) = (old.at, Some(id));
-            entries.push(Entry::Answer(Told { at, id, said }));
+            entries.push(Entry::Answer(AnswerEntry { at, id, result }));
         }
         Ok(Self {
             begin: self.begin.clone(),
@@ -233,28 +235,28 @@ impl Recording {
         })
     }
 
-    /// Where two runs part, ids and times left aside.
+    /// Compares two runs. Ids and times are ignored.
     #[must_use]
     pub fn diff(&self, other: &Self) -> Diff {
         diff(self, other)
     }
 
-    /// The run again, without a world.
+    /// Repeats the run. No effect is performed.
     ///
     /// # Errors
     ///
-    /// The program is not the one whose run it is, or asks for something else than it did.
+    /// The run was recorded with another program, or the program makes other requests.
     pub fn replay(&self, program: &Program) -> Result<Replay, JournalError> {
-        let mut feed = Feed::new(program, &self.begin, true)?;
+        let mut playback = Playback::new(program, &self.begin, true)?;
         let mut states = vec![self.begin.state.clone()];
         for (n, entry) in (1..).zip(&self.entries) {
-            feed.take(n, entry)?;
-            let state = feed.state();
+            playback.take(n, entry)?;
+            let state = playback.state();
             if states.last().map(AgentState::id) != Some(state.id()) {
                 states.push(state.clone());
             }
         }
-        let (events, result) = feed.finish();
+        let (events, result) = playback.finish();
         Ok(Replay {
             events,
             states,
@@ -262,21 +264,21 @@ impl Recording {
         })
     }
 
-    /// The run at the end of what is recorded, ready to go on.
+    /// A recorder that continues the run at the end of the recording.
     ///
     /// # Errors
     ///
-    /// As [`Recording::replay`]. Nothing has been done then.
+    /// As [`Recording::replay`].
     pub fn resume(&self, program: &Program) -> Result<Recorder, JournalError> {
-        let mut feed = Feed::new(program, &self.begin, false)?;
+        let mut playback = Playback::new(program, &self.begin, false)?;
         for (n, entry) in (1..).zip(&self.entries) {
-            feed.take(n, entry)?;
+            playback.take(n, entry)?;
         }
-        Ok(Recorder::resume(feed, self.written))
+        Ok(Recorder::resume(playback, self.written))
     }
 }
 
-/// What an entry is read with: it holds what a run held in memory.
+/// The limits for reading an entry: it holds what a run held in memory.
 pub(super) fn limits() -> Limits {
     const BYTES: usize = 256 << 20;
     Limits::default()
@@ -287,14 +289,14 @@ pub(super) fn limits() -> Limits {
         .with_max_members(BYTES)
 }
 
-/// Whether entries stand in an order that a run writes.
+/// Checks the order of entries.
 #[derive(Default)]
-struct Order {
+struct EntryOrder {
     asked: BTreeMap<EffectId, Option<Kind>>,
     ended: bool,
 }
 
-impl Order {
+impl EntryOrder {
     fn check(&mut self, n: u64, entry: &Entry) -> Result<(), &'static str> {
         if self.ended {
             return Err("an entry behind the end");
@@ -309,10 +311,10 @@ impl Order {
                     return Err("a second effect of this id");
                 }
             }
-            Entry::Answer(told) => {
-                let Some(id) = told.id else { return Ok(()) };
+            Entry::Answer(answer) => {
+                let Some(id) = answer.id else { return Ok(()) };
                 let kind = self.asked.get_mut(&id).and_then(Option::take);
-                if kind.map(Kind::as_str) != told.said.kind() {
+                if kind.map(Kind::as_str) != answer.result.kind() {
                     return Err("an answer that nothing before it asks for");
                 }
             }

@@ -1,4 +1,4 @@
-//! What an agent may spend.
+//! Budgets of tokens, time and money.
 
 use core::fmt;
 use core::pin::Pin;
@@ -16,17 +16,17 @@ use upp::{
 
 use super::Middleware;
 
-/// What a million tokens cost, in millionths of a unit of money: 3 dollars are 3,000,000.
+/// The price of a million tokens, in millionths of a currency unit: 3 dollars are 3,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 // exhaustive: a table row of four prices
 pub struct Price {
-    /// Tokens that go in, those from the vendor's cache left out.
+    /// Input tokens, without those read from the cache.
     pub input: u64,
-    /// Tokens that come out.
+    /// Output tokens.
     pub output: u64,
-    /// Tokens that the vendor had cached.
+    /// Input tokens read from the cache.
     pub cache_read: u64,
-    /// Tokens that the vendor puts into its cache.
+    /// Input tokens written to the cache.
     pub cache_write: u64,
 }
 
@@ -48,10 +48,10 @@ impl Price {
     }
 }
 
-/// Ends runs, well, once tokens, time or money are spent. Nothing is limited that is not set.
+/// Middleware that ends runs once tokens, time or money are spent. There is no limit by default.
 ///
-/// What is spent is known when the model has answered, so that the last answer may go over. A clone shares what it
-/// counts: give an agent that is called as a tool a clone of its parent's budget, or one of its own, or none.
+/// Costs are known after a response, so the last response may exceed the limit. The run ends with a result. Clones share
+/// their counts: give a sub-agent a clone of its parent's budget, or a budget of its own.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -92,27 +92,27 @@ struct Spent {
 }
 
 impl Budget {
-    /// Without a limit.
+    /// A budget without limits.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the tokens, in and out.
+    /// Sets the maximum of input and output tokens.
     #[must_use]
     pub const fn with_max_tokens(mut self, tokens: u64) -> Self {
         self.limits.tokens = Some(tokens);
         self
     }
 
-    /// Sets the time, from the first question on.
+    /// Sets the maximum time, measured from the first request.
     #[must_use]
     pub const fn with_max_time(mut self, time: Duration) -> Self {
         self.limits.time = Some(time);
         self
     }
 
-    /// Sets the money, in millionths of a unit, and what tokens cost.
+    /// Sets the maximum cost, in millionths of a currency unit, and the prices of tokens.
     #[must_use]
     pub const fn with_max_cost(mut self, micros: u64, price: Price) -> Self {
         self.limits.cost = Some(micros);
@@ -120,13 +120,13 @@ impl Budget {
         self
     }
 
-    /// The tokens that are spent.
+    /// The tokens spent so far.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.spent().tokens
     }
 
-    /// The money that is spent, in millionths of a unit, rounded down.
+    /// The money spent so far, in millionths of a currency unit, rounded down.
     #[must_use]
     pub fn cost(&self) -> u64 {
         u64::try_from(self.spent().pico_cost / MICRO).unwrap_or(u64::MAX)
@@ -181,7 +181,7 @@ impl Middleware for Budget {
     }
 }
 
-/// A model whose answers are charged.
+/// A model whose responses are charged to a budget.
 struct Metered {
     model: ModelReference,
     budget: Budget,

@@ -1,4 +1,4 @@
-//! Lines about runs.
+//! Logging of runs.
 
 use core::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::{Middleware, MiddlewareContext};
 use crate::hooks::HookFuture;
 use crate::result::{AgentError, GenerateResult};
 
-/// How grave a line is.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum LogLevel {
-    /// For who looks for a fault.
+    /// Details for debugging.
     Debug,
-    /// What happens.
+    /// The start and the end of runs.
     Info,
-    /// What should not be so.
+    /// Unexpected conditions.
     Warn,
     /// What went wrong.
     Error,
@@ -35,7 +35,7 @@ impl fmt::Display for LogLevel {
     }
 }
 
-/// Takes one line, without a line break at its end.
+/// Receives a log line without a line break at its end.
 pub type Logger = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
 /// Options of [`logging`].
@@ -51,19 +51,19 @@ pub type Logger = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct LoggingOptions {
-    /// Lines below it are not written.
+    /// Lines below this level are not written.
     pub level: LogLevel,
-    /// Where lines go.
+    /// The destination of lines.
     pub logger: Logger,
-    /// Whether lines tell how many messages there are, and at level debug the beginning of input and answer. Secrets
-    /// in them are written as they are.
+    /// Whether lines contain the number of messages and, at level debug, the start of input and response. Secrets
+    /// in them are not redacted.
     pub include_messages: bool,
-    /// Whether lines tell how long a run took.
+    /// Whether lines contain the duration of a run.
     pub include_timing: bool,
 }
 
 impl LoggingOptions {
-    /// The defaults, with lines to a function.
+    /// The defaults, with a function that receives the lines.
     pub fn new(logger: impl Fn(LogLevel, &str) + Send + Sync + 'static) -> Self {
         Self {
             level: LogLevel::Info,
@@ -73,21 +73,21 @@ impl LoggingOptions {
         }
     }
 
-    /// Sets from which level on lines are written.
+    /// Sets the lowest level that is written.
     #[must_use]
     pub const fn with_level(mut self, level: LogLevel) -> Self {
         self.level = level;
         self
     }
 
-    /// Sets whether lines tell of messages.
+    /// Sets whether lines contain data about messages.
     #[must_use]
     pub const fn with_include_messages(mut self, include: bool) -> Self {
         self.include_messages = include;
         self
     }
 
-    /// Sets whether lines tell how long a run took.
+    /// Sets whether lines contain the duration of a run.
     #[must_use]
     pub const fn with_include_timing(mut self, include: bool) -> Self {
         self.include_timing = include;
@@ -114,7 +114,7 @@ impl fmt::Debug for LoggingOptions {
     }
 }
 
-/// Writes a line when a run begins, and one when it ends.
+/// Middleware that logs the start and the end of each run.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -145,7 +145,7 @@ struct Logging(LoggingOptions);
 
 /// Milliseconds of the monotonic clock, under this key in the request's metadata.
 const START: &str = "_logging_startTime";
-/// Characters of a message at most.
+/// The maximum number of characters of a message.
 const MOST: usize = 200;
 
 impl Logging {
@@ -157,7 +157,7 @@ impl Logging {
         }
     }
 
-    /// Which agent, and how much it knows.
+    /// The agent, and the number of messages.
     fn about(&self, context: &MiddlewareContext, messages: usize, line: &mut String) {
         // Writing to a string does not fail.
         let _ = write!(line, " agent={}", context.agent_id);
@@ -176,7 +176,7 @@ impl Logging {
         }
     }
 
-    /// Milliseconds since the run began.
+    /// Milliseconds since the run started.
     fn took(&self, context: &MiddlewareContext) -> Option<u64> {
         let began: u64 = context.metadata.get(START)?.deserialize().ok()?;
         Some(millis(context.now).saturating_sub(began))
@@ -237,7 +237,7 @@ impl Middleware for Logging {
     }
 }
 
-/// What a message holds must not look like a line of its own.
+/// Escapes line breaks, so that a message cannot look like a log line.
 fn flat(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }

@@ -1,4 +1,4 @@
-//! Asking a model again.
+//! Retries of requests to the model.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use upp::RetryStrategy;
 
 use super::Middleware;
 
-/// Makes the failed requests of an agent's model again, as a strategy says; a stream only until it has given something.
+/// Middleware that retries failed requests to the model, as a strategy decides; a stream only before its first event.
 ///
-/// The run sees the last failure alone. Tools are not run again: a tool that fails is a result for the model.
+/// The run sees the last error only. Tools are not retried: the failure of a tool is a result for the model.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -46,7 +46,7 @@ ubos_common::wire! {
         required subagent_id: Arc<str> = "subagentId", "UAP-8-5";
         /// What kind of agent it was.
         required subagent_type: Arc<str> = "subagentType", "UAP-8-5";
-        /// The call of the parent's model.
+        /// The tool call of the parent's model.
         required parent_tool_call_id: Arc<str> = "parentToolCallId", "UAP-8-5";
         /// What it was asked.
         required prompt: Arc<str> = "prompt", "UAP-8-5";

@@ -9,7 +9,7 @@ use ubos_common::violation::Profile;
 use upp::{ErrorCode, LlmResponse, UppError, object};
 
 use super::{
-    ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
+    Command, ExecutionContext, ExecutionStrategy, Inference, Outcome, StrategyRun, check_limit,
 };
 use crate::event::EventData;
 use crate::repair::embedded;
@@ -63,7 +63,7 @@ impl Default for PlanOptions {
 }
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"steps":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"description":{"type":"string"},"tool":{"type":"string"},"dependsOn":{"type":"array","items":{"type":"string"}}},"required":["id","description","dependsOn"]}}},"required":["steps"]}"#;
-const ASK: &str = "Make a plan for the task above before anything is done. Answer with one JSON object of the form \
+const ASK: &str = "Make a plan for the task above before anything is done. Input with one JSON object of the form \
     {\"steps\":[{\"id\":…,\"description\":…,\"tool\":…,\"dependsOn\":[…]}]}: tool is optional, dependsOn names the ids \
     of steps that must be completed first.";
 
@@ -87,20 +87,20 @@ impl ExecutionStrategy for Plan {
     }
 
     fn begin(&self) -> Box<dyn StrategyRun> {
-        Box::new(Run {
+        Box::new(PlanRun {
             options: self.0.clone(),
             steps: Vec::new(),
-            stage: Stage::Planning,
+            stage: PlanStage::Planning,
             error: None,
             replanned: false,
         })
     }
 }
 
-struct Run {
+struct PlanRun {
     options: PlanOptions,
     steps: Vec<PlanStep>,
-    stage: Stage,
+    stage: PlanStage,
     /// What the next plan must answer.
     error: Option<UppError>,
     /// A plan was bad and this is its one repair.
@@ -113,7 +113,7 @@ struct Run {
 ///    +------------ Failed(n) <-----------+
 /// ```
 #[derive(Clone, Copy)]
-enum Stage {
+enum PlanStage {
     /// The planning call is out, or about to be.
     Planning,
     /// A plan is in the state.
@@ -126,41 +126,45 @@ enum Stage {
     Done(usize),
 }
 
-impl StrategyRun for Run {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+impl StrategyRun for PlanRun {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match (self.stage, outcome) {
-            (_, Outcome::Began) => Move::StartStep(EventData::phase("planning")),
-            (Stage::Planning, Outcome::StepStarted) => Move::Infer(self.ask(context)),
-            (Stage::Planning, Outcome::Inferred { response, .. }) => {
+            (_, Outcome::Started) => Command::StartStep(EventData::phase("planning")),
+            (PlanStage::Planning, Outcome::StepStarted) => Command::Infer(self.ask(context)),
+            (PlanStage::Planning, Outcome::Inferred { response, .. }) => {
                 self.planned(&response, context)
             }
-            (Stage::Planning, Outcome::Failed(error)) => Move::Fail(error),
-            (Stage::Planned, Outcome::Kept) => Move::EndStep(EventData::Phase {
+            (PlanStage::Planning, Outcome::Failed(error)) => Command::Fail(error),
+            (PlanStage::Planned, Outcome::Applied) => Command::EndStep(EventData::Phase {
                 phase: "planning",
                 plan: context.state.plan().map(Into::into),
                 plan_step: None,
             }),
-            (Stage::Planning, Outcome::StepEnded) => Move::StartStep(EventData::phase("planning")),
-            (Stage::Planned | Stage::Done(_), Outcome::StepEnded) => self.choose(),
-            (Stage::Chosen(n), Outcome::Kept) => Move::StartStep(self.phase(n)),
-            (Stage::Chosen(n), Outcome::StepStarted) => {
-                self.stage = Stage::Doing(n);
-                Move::Infer(Inference::action().with_prompt(self.order(n)))
+            (PlanStage::Planning, Outcome::StepEnded) => {
+                Command::StartStep(EventData::phase("planning"))
+            }
+            (PlanStage::Planned | PlanStage::Done(_), Outcome::StepEnded) => self.choose(),
+            (PlanStage::Chosen(n), Outcome::Applied) => Command::StartStep(self.phase(n)),
+            (PlanStage::Chosen(n), Outcome::StepStarted) => {
+                self.stage = PlanStage::Doing(n);
+                Command::Infer(Inference::action().with_prompt(self.order(n)))
             }
             (
-                Stage::Doing(_),
+                PlanStage::Doing(_),
                 Outcome::Inferred {
                     ran_tools: true, ..
                 },
-            ) => Move::Infer(Inference::action()),
-            (Stage::Doing(n), Outcome::Inferred { .. }) => self.mark(n, PlanStepStatus::Completed),
-            (Stage::Doing(n), Outcome::Failed(error)) => {
+            ) => Command::Infer(Inference::action()),
+            (PlanStage::Doing(n), Outcome::Inferred { .. }) => {
+                self.mark(n, PlanStepStatus::Completed)
+            }
+            (PlanStage::Doing(n), Outcome::Failed(error)) => {
                 self.error = Some(error);
                 self.mark(n, PlanStepStatus::Failed)
             }
-            (Stage::Done(n), Outcome::Kept) => Move::EndStep(self.phase(n)),
+            (PlanStage::Done(n), Outcome::Applied) => Command::EndStep(self.phase(n)),
             // No engine says anything else.
-            (_, _) => Move::Fail(UppError::new(
+            (_, _) => Command::Fail(UppError::new(
                 ErrorCode::InvalidRequest,
                 "uap",
                 "a move out of turn",
@@ -169,7 +173,7 @@ impl StrategyRun for Run {
     }
 }
 
-impl Run {
+impl PlanRun {
     fn ask(&self, context: &ExecutionContext<'_>) -> Inference {
         let prompt = match &self.error {
             None => ASK.to_owned(),
@@ -195,7 +199,7 @@ impl Run {
             .collect()
     }
 
-    fn planned(&mut self, response: &LlmResponse, context: &mut ExecutionContext<'_>) -> Move {
+    fn planned(&mut self, response: &LlmResponse, context: &mut ExecutionContext<'_>) -> Command {
         let kept = |step: &PlanStep| {
             matches!(
                 step.status,
@@ -211,28 +215,28 @@ impl Run {
         match read(response, &self.options, &old, context.ids) {
             Ok(new) => {
                 self.steps = old.into_iter().chain(new).collect();
-                (self.stage, self.error, self.replanned) = (Stage::Planned, None, false);
-                Move::Plan(self.steps.clone())
+                (self.stage, self.error, self.replanned) = (PlanStage::Planned, None, false);
+                Command::Plan(self.steps.clone())
             }
             Err(fault) => {
                 let error = UppError::new(ErrorCode::InvalidResponse, "uap", fault);
                 if self.replanned || !self.options.allow_replan {
-                    return Move::Fail(error);
+                    return Command::Fail(error);
                 }
                 (self.error, self.replanned) = (Some(error), true);
-                Move::EndStep(EventData::phase("planning"))
+                Command::EndStep(EventData::phase("planning"))
             }
         }
     }
 
     /// After a step: the next one, a new plan, the end, or the failure.
-    fn choose(&mut self) -> Move {
+    fn choose(&mut self) -> Command {
         if let Some(error) = &self.error {
             if !self.options.allow_replan || error.code == ErrorCode::Cancelled {
-                return Move::Fail(error.clone());
+                return Command::Fail(error.clone());
             }
-            self.stage = Stage::Planning;
-            return Move::StartStep(EventData::phase("planning"));
+            self.stage = PlanStage::Planning;
+            return Command::StartStep(EventData::phase("planning"));
         }
         let done: BTreeSet<&str> = self.ids_of(PlanStepStatus::Completed).into_iter().collect();
         let is_pending = |step: &PlanStep| step.status == PlanStepStatus::Pending;
@@ -241,28 +245,28 @@ impl Run {
         });
         match next {
             Some(n) => {
-                self.stage = Stage::Chosen(n);
+                self.stage = PlanStage::Chosen(n);
                 self.set(n, PlanStepStatus::InProgress)
             }
-            None if self.steps.iter().any(is_pending) => Move::Fail(UppError::new(
+            None if self.steps.iter().any(is_pending) => Command::Fail(UppError::new(
                 ErrorCode::InvalidResponse,
                 "uap",
                 "no step of the plan can be done",
             )),
-            None => Move::Finish,
+            None => Command::Finish,
         }
     }
 
-    fn mark(&mut self, n: usize, status: PlanStepStatus) -> Move {
-        self.stage = Stage::Done(n);
+    fn mark(&mut self, n: usize, status: PlanStepStatus) -> Command {
+        self.stage = PlanStage::Done(n);
         self.set(n, status)
     }
 
-    fn set(&mut self, n: usize, status: PlanStepStatus) -> Move {
+    fn set(&mut self, n: usize, status: PlanStepStatus) -> Command {
         if let Some(step) = self.steps.get_mut(n) {
             step.status = status;
         }
-        Move::Plan(self.steps.clone())
+        Command::Plan(self.steps.clone())
     }
 
     fn phase(&self, n: usize) -> EventData {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use upp::UppError;
 
 use super::{
-    ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
+    Command, ExecutionContext, ExecutionStrategy, Inference, Outcome, StrategyRun, check_limit,
 };
 use crate::event::EventData;
 
@@ -70,7 +70,7 @@ impl ExecutionStrategy for React {
     }
 
     fn begin(&self) -> Box<dyn StrategyRun> {
-        Box::new(Run {
+        Box::new(ReactRun {
             options: self.0.clone(),
             reasons: false,
             goes_on: true,
@@ -78,40 +78,40 @@ impl ExecutionStrategy for React {
     }
 }
 
-struct Run {
+struct ReactRun {
     options: ReactOptions,
     /// Whether the question that is out is the reasoning one.
     reasons: bool,
     goes_on: bool,
 }
 
-impl StrategyRun for Run {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+impl StrategyRun for ReactRun {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => Move::StartStep(EventData::phase("reasoning")),
+            Outcome::Started => Command::StartStep(EventData::phase("reasoning")),
             Outcome::StepStarted => {
                 self.reasons = true;
-                Move::Infer(Inference::aside(
+                Command::Infer(Inference::aside(
                     "reasoning",
                     Arc::clone(&self.options.reasoning_prompt),
                 ))
             }
             Outcome::Inferred { response, .. } if self.reasons => {
                 self.reasons = false;
-                Move::Reason(response.message.text().into())
+                Command::Reason(response.message.text().into())
             }
-            Outcome::Kept => Move::Infer(Inference::action().with_prompt(ACT)),
+            Outcome::Applied => Command::Infer(Inference::action().with_prompt(ACT)),
             Outcome::Inferred { ran_tools, .. } => {
                 self.goes_on = ran_tools
                     && self
                         .options
                         .max_steps
                         .is_none_or(|most| context.step < most);
-                Move::EndStep(EventData::phase("complete"))
+                Command::EndStep(EventData::phase("complete"))
             }
-            Outcome::StepEnded if self.goes_on => Move::StartStep(EventData::phase("reasoning")),
-            Outcome::StepEnded => Move::Finish,
-            Outcome::Failed(error) => Move::Fail(error),
+            Outcome::StepEnded if self.goes_on => Command::StartStep(EventData::phase("reasoning")),
+            Outcome::StepEnded => Command::Finish,
+            Outcome::Failed(error) => Command::Fail(error),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use upp::UppError;
 
 use super::{
-    ExecutionContext, ExecutionStrategy, Inference, Move, Outcome, StrategyRun, check_limit,
+    Command, ExecutionContext, ExecutionStrategy, Inference, Outcome, StrategyRun, check_limit,
 };
 use crate::event::EventData;
 
@@ -48,32 +48,32 @@ impl ExecutionStrategy for ToolLoop {
     }
 
     fn begin(&self) -> Box<dyn StrategyRun> {
-        Box::new(Run {
+        Box::new(ToolLoopRun {
             most: self.0.max_iterations,
             goes_on: true,
         })
     }
 }
 
-struct Run {
+struct ToolLoopRun {
     most: Option<u64>,
     goes_on: bool,
 }
 
-impl StrategyRun for Run {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+impl StrategyRun for ToolLoopRun {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => Move::StartStep(EventData::Iteration(1)),
-            Outcome::StepStarted => Move::Infer(Inference::action()),
+            Outcome::Started => Command::StartStep(EventData::Iteration(1)),
+            Outcome::StepStarted => Command::Infer(Inference::action()),
             Outcome::Inferred { ran_tools, .. } => {
                 self.goes_on = ran_tools && self.most.is_none_or(|most| context.step < most);
-                Move::EndStep(EventData::Iteration(context.step))
+                Command::EndStep(EventData::Iteration(context.step))
             }
             Outcome::StepEnded if self.goes_on => {
-                Move::StartStep(EventData::Iteration(context.step + 1))
+                Command::StartStep(EventData::Iteration(context.step + 1))
             }
-            Outcome::StepEnded | Outcome::Kept => Move::Finish,
-            Outcome::Failed(error) => Move::Fail(error),
+            Outcome::StepEnded | Outcome::Applied => Command::Finish,
+            Outcome::Failed(error) => Command::Fail(error),
         }
     }
 }

@@ -21,7 +21,7 @@ ubos_common::wire! {
         nullable event: RawObject = "event", "UAP-11-3";
         /// The end of a run.
         nullable end: RawObject = "end", "UAP-11-3";
-        /// What is missing.
+        /// LineKind is missing.
         nullable left_out: LeftOut = "leftOut", "UAP-11-3";
     }
 }
@@ -29,21 +29,21 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// How a run ended.
     pub(super) struct End {
-        /// What was asked.
+        /// LineKind was asked.
         nullable input: Arc<str> = "input", "UAP-11-3";
-        /// What was answered.
+        /// LineKind was answered.
         nullable answer: Arc<str> = "answer", "UAP-11-3";
-        /// What it cost; a cycle is an inference.
+        /// LineKind it cost; a cycle is an inference.
         nullable usage: TokenUsage = "usage", "UAP-11-3";
-        /// What went wrong.
+        /// LineKind went wrong.
         nullable error: EndError = "error", "UAP-11-3";
     }
 }
 
 ubos_common::wire! {
-    /// What went wrong.
+    /// LineKind went wrong.
     pub(super) struct EndError {
-        /// What kind of failure.
+        /// LineKind kind of failure.
         required code: ErrorCode = "code", "UAP-11-3";
         /// Whose.
         required provider: Arc<str> = "provider", "UAP-11-3";
@@ -53,11 +53,11 @@ ubos_common::wire! {
 }
 
 ubos_common::words! {
-    /// Whose event it is.
+    /// The agent's id.
     closed pub(super) enum Source {
-        /// The agent's.
+        /// An event of the agent.
         Uap = "uap",
-        /// The model's or a tool's.
+        /// An event of the model or of a tool.
         Upp = "upp",
     }
 }
@@ -67,9 +67,9 @@ ubos_common::wire! {
     pub(super) struct Event {
         /// Which half.
         required source: Source = "source", "UAP-11-3";
-        /// The agent's.
+        /// An event of the agent.
         nullable uap: AgentEvent = "uap", "UAP-11-3";
-        /// The model's or a tool's.
+        /// An event of the model or of a tool.
         nullable upp: StreamEvent = "upp", "UAP-11-3";
     }
 }
@@ -77,7 +77,7 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// An event of the agent.
     pub(super) struct AgentEvent {
-        /// What it tells of.
+        /// LineKind it tells of.
         required event_type: UapEventType = "type", "UAP-11-3";
         /// From 1.
         required step: u64 = "step", "UAP-11-3";
@@ -170,7 +170,7 @@ pub(super) fn lenient<'a, T: Read<'a>>(object: &'a RawObject, limits: &Limits) -
     read.ok().map(|(value, _)| value)
 }
 
-/// What is kept of a result.
+/// LineKind is kept of a result.
 pub(super) fn end_of(result: &Result<GenerateResult, Box<AgentError>>) -> End {
     let mut end = End::new();
     let (state, turn) = match result {

@@ -20,7 +20,7 @@ use uap_agent::event::{SubagentData, SubagentTold};
 use uap_agent::hooks::HookFuture;
 use uap_agent::middleware::retry;
 use uap_agent::repair::{CallVerdict, OutputVerdict};
-use uap_agent::strategy::{Inference, Move, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AbortHandle, Agent, AgentError, AgentOptions, AgentState, AgentStrategy, EventData,
     ExecutionContext, ExecutionStrategy, GenerateResult, MemoryCheckpoints, Middleware,
@@ -205,7 +205,7 @@ fn ten_thousand_calls_of_one_answer_are_put_in_order() {
 }
 
 /// Goes on and on without asking anybody anything.
-struct Spinning(fn(&Outcome) -> Move);
+struct Spinning(fn(&Outcome) -> Command);
 
 impl ExecutionStrategy for Spinning {
     fn name(&self) -> &str {
@@ -217,7 +217,7 @@ impl ExecutionStrategy for Spinning {
 }
 
 impl StrategyRun for Spinning {
-    fn next(&mut self, outcome: Outcome, _: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, _: &mut ExecutionContext<'_>) -> Command {
         (self.0)(&outcome)
     }
 }
@@ -225,10 +225,10 @@ impl StrategyRun for Spinning {
 // spec: UAP-11-1, UAP-5-5
 #[test]
 fn a_strategy_that_asks_for_nothing_lets_others_work_and_can_be_aborted() {
-    let planning = Spinning(|_| Move::Plan(Vec::new()));
+    let planning = Spinning(|_| Command::Plan(Vec::new()));
     let stepping = Spinning(|outcome| match outcome {
-        Outcome::StepStarted => Move::EndStep(EventData::phase("end")),
-        _ => Move::StartStep(EventData::phase("start")),
+        Outcome::StepStarted => Command::EndStep(EventData::phase("end")),
+        _ => Command::StartStep(EventData::phase("start")),
     });
     for (spinning, polls) in [(planning, 20), (stepping, 1_000)] {
         let options = options(&script([])).with_execution(Arc::new(spinning));
@@ -258,18 +258,18 @@ impl ExecutionStrategy for Appending {
 }
 
 impl StrategyRun for Appending {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => Move::StartStep(EventData::phase("append")),
-            Outcome::StepStarted | Outcome::Kept if self.0 > 0 => {
+            Outcome::Started => Command::StartStep(EventData::phase("append")),
+            Outcome::StepStarted | Outcome::Applied if self.0 > 0 => {
                 self.0 -= 1;
                 let stamp = upp::Stamp::new(context.ids, ubos_common::time::Timestamp::EPOCH);
-                Move::Append(vec![upp::Message::user(stamp, "more")])
+                Command::Append(vec![upp::Message::user(stamp, "more")])
             }
-            Outcome::StepStarted | Outcome::Kept => Move::Infer(Inference::action()),
-            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("append")),
-            Outcome::Failed(error) => Move::Fail(error),
-            _ => Move::Finish,
+            Outcome::StepStarted | Outcome::Applied => Command::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Command::EndStep(EventData::phase("append")),
+            Outcome::Failed(error) => Command::Fail(error),
+            _ => Command::Finish,
         }
     }
 }
@@ -281,8 +281,7 @@ fn a_strategy_with_much_to_keep_goes_on_after_its_pauses() {
         agent(options(&script([Reply::text("x")])).with_execution(Arc::new(Appending(600))));
     let turn = block_on(agent.unwrap().query("go")).unwrap();
     assert_eq!(turn.messages.len(), 601);
-    #[cfg(feature = "testing")]
-    uap_agent::testing::check_strategy(&Appending(600)).unwrap();
+    ubos_conformance::uap::check_strategy(&Appending(600)).unwrap();
 }
 
 /// Panics in all that is asked of it.
@@ -298,10 +297,10 @@ impl ExecutionStrategy for Panicking {
 }
 
 impl StrategyRun for Panicking {
-    fn next(&mut self, outcome: Outcome, _: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, _: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => Move::StartStep(EventData::phase("one")),
-            Outcome::StepStarted => Move::Infer(Inference::action()),
+            Outcome::Started => Command::StartStep(EventData::phase("one")),
+            Outcome::StepStarted => Command::Infer(Inference::action()),
             _ => panic!("secret"),
         }
     }
@@ -376,7 +375,8 @@ fn what_the_developers_code_panics_with_is_the_error_of_the_run() {
     let policy = calls().with_repair(Arc::new(Panicking));
     assert_eq!(failed(policy).code, ErrorCode::ProviderError);
     let mut output = options(&script([Reply::text("x")])).with_repair(Arc::new(Panicking));
-    output.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    output =
+        output.map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"type":"object"}"#).unwrap())));
     assert_eq!(failed(output).code, ErrorCode::ProviderError);
 }
 
@@ -387,7 +387,9 @@ fn a_panic_of_who_is_told_does_not_change_what_he_is_told_of() {
         calling("x", "c1", "{}"),
         calling("y", "c2", "{}"),
     ]));
-    rounds.llm.tools = ToolSet::new([echo("echo")], Some(Arc::new(Panicking)));
+    rounds = rounds
+        .with_tools([echo("echo")])
+        .map_llm(|llm| llm.with_tool_strategy(Arc::new(Panicking)));
     assert_eq!(failed(rounds).code, ErrorCode::InvalidRequest);
     let told =
         options(&script([Reply::text("well")])).with_middleware([retry(Arc::new(PanickingRetry))]);

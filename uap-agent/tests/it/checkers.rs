@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::executor::block_on;
 use proptest::prelude::*;
-use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
-use uap_agent::testing::{
-    StrategyBreach, StreamFault, check_strategy, check_strategy_with, check_stream_equals_generate,
-};
+use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, EventData, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan,
     react, tool_loop,
 };
 use ubos_common::json::RawBuf;
+use ubos_conformance::uap::{
+    StrategyBreach, StreamFault, check_strategy, check_strategy_with, check_stream_equals_generate,
+};
 use upp::{ErrorCode, Reply, ScriptedModel};
 
 use crate::support::{Noting, calling, options};
 
 /// A strategy that is a function of what happened and of how often it was asked.
 #[derive(Clone, Copy)]
-struct Made(fn(u64, Outcome, &mut ExecutionContext<'_>) -> Move);
+struct Made(fn(u64, Outcome, &mut ExecutionContext<'_>) -> Command);
 
 impl ExecutionStrategy for Made {
     fn name(&self) -> &str {
@@ -31,10 +31,10 @@ impl ExecutionStrategy for Made {
     }
 }
 
-struct MadeRun(fn(u64, Outcome, &mut ExecutionContext<'_>) -> Move, u64);
+struct MadeRun(fn(u64, Outcome, &mut ExecutionContext<'_>) -> Command, u64);
 
 impl StrategyRun for MadeRun {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         self.1 += 1;
         (self.0)(self.1, outcome, context)
     }
@@ -45,20 +45,20 @@ const fn phase() -> EventData {
 }
 
 /// Asks, reflects on the answer with the tools put away, and asks again while tools are called.
-fn reflect(_: u64, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+fn reflect(_: u64, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
     match outcome {
-        Outcome::Began => Move::StartStep(phase()),
-        Outcome::StepStarted => Move::Infer(Inference::action()),
+        Outcome::Started => Command::StartStep(phase()),
+        Outcome::StepStarted => Command::Infer(Inference::action()),
         Outcome::Inferred {
             ran_tools: true, ..
-        } => Move::Infer(Inference::aside("reflect", "Was it right?")),
+        } => Command::Infer(Inference::aside("reflect", "Was it right?")),
         Outcome::Inferred { response, .. } if context.state.reasoning().len() < 3 => {
-            Move::Reason(response.message.text().into())
+            Command::Reason(response.message.text().into())
         }
-        Outcome::Inferred { .. } | Outcome::Kept => Move::EndStep(phase()),
-        Outcome::StepEnded if context.step < 2 => Move::StartStep(phase()),
-        Outcome::Failed(error) => Move::Fail(error),
-        _ => Move::Finish,
+        Outcome::Inferred { .. } | Outcome::Applied => Command::EndStep(phase()),
+        Outcome::StepEnded if context.step < 2 => Command::StartStep(phase()),
+        Outcome::Failed(error) => Command::Fail(error),
+        _ => Command::Finish,
     }
 }
 
@@ -111,7 +111,7 @@ fn a_script_of_the_authors_reaches_what_is_special() {
     check_strategy_with(strategies()[0].as_ref(), || [Reply::hang()]).unwrap();
 }
 
-fn breach_of(next: fn(u64, Outcome, &mut ExecutionContext<'_>) -> Move) -> StrategyBreach {
+fn breach_of(next: fn(u64, Outcome, &mut ExecutionContext<'_>) -> Command) -> StrategyBreach {
     check_strategy(&Made(next)).unwrap_err().breach
 }
 
@@ -123,8 +123,8 @@ fn strategies_that_do_otherwise_are_found() {
     });
     assert_eq!(panics, StrategyBreach::Panicked);
     let spins = breach_of(|n, outcome, context| match outcome {
-        Outcome::StepStarted if context.step > 1 => Move::EndStep(phase()),
-        Outcome::StepEnded => Move::StartStep(phase()),
+        Outcome::StepStarted if context.step > 1 => Command::EndStep(phase()),
+        Outcome::StepEnded => Command::StartStep(phase()),
         outcome => reflect(n, outcome, context),
     });
     assert!(
@@ -132,7 +132,7 @@ fn strategies_that_do_otherwise_are_found() {
         "{spins}"
     );
     let retries = breach_of(|n, outcome, context| match outcome {
-        Outcome::Failed(_) => Move::Infer(Inference::action()),
+        Outcome::Failed(_) => Command::Infer(Inference::action()),
         outcome => reflect(n, outcome, context),
     });
     assert!(
@@ -140,7 +140,7 @@ fn strategies_that_do_otherwise_are_found() {
         "{retries}"
     );
     let stays = breach_of(|n, outcome, context| match outcome {
-        Outcome::Inferred { .. } => Move::Infer(Inference::action()),
+        Outcome::Inferred { .. } => Command::Infer(Inference::action()),
         outcome => reflect(n, outcome, context),
     });
     assert!(
@@ -148,17 +148,17 @@ fn strategies_that_do_otherwise_are_found() {
         "{stays}"
     );
     let open = breach_of(|n, outcome, context| match outcome {
-        Outcome::Kept => Move::Finish,
+        Outcome::Applied => Command::Finish,
         outcome => reflect(n, outcome, context),
     });
     assert_eq!(open, StrategyBreach::StepOpen { step: 1 });
     let twice = breach_of(|n, outcome, context| match outcome {
-        Outcome::Kept => Move::StartStep(phase()),
+        Outcome::Applied => Command::StartStep(phase()),
         outcome => reflect(n, outcome, context),
     });
     assert_eq!(twice, StrategyBreach::StepOpen { step: 1 });
     let outside = breach_of(|n, outcome, context| match outcome {
-        Outcome::Began => Move::Infer(Inference::action()),
+        Outcome::Started => Command::Infer(Inference::action()),
         outcome => reflect(n, outcome, context),
     });
     assert_eq!(
@@ -167,7 +167,7 @@ fn strategies_that_do_otherwise_are_found() {
             doing: "asking the model"
         }
     );
-    let early = breach_of(|_, _, _| Move::Finish);
+    let early = breach_of(|_, _, _| Command::Finish);
     assert_eq!(early, StrategyBreach::NoAnswer);
 }
 
@@ -175,12 +175,12 @@ fn strategies_that_do_otherwise_are_found() {
 fn a_strategy_whose_runs_share_something_is_found() {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let fault = check_strategy(&Made(|n, outcome, context| match outcome {
-        Outcome::Kept => {
+        Outcome::Applied => {
             let runs = RUNS.fetch_add(1, Ordering::Relaxed);
             if runs.is_multiple_of(2) {
-                Move::EndStep(phase())
+                Command::EndStep(phase())
             } else {
-                Move::Reason("again".into())
+                Command::Reason("again".into())
             }
         }
         outcome => reflect(n, outcome, context),
@@ -207,7 +207,9 @@ fn a_stream_that_comes_to_something_else_is_found() {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let replies = [Reply::text("a"), Reply::text("b")];
     let fickle = Made(|n, outcome, context| match outcome {
-        Outcome::Kept if RUNS.fetch_add(1, Ordering::Relaxed) == 0 => Move::Reason("more".into()),
+        Outcome::Applied if RUNS.fetch_add(1, Ordering::Relaxed) == 0 => {
+            Command::Reason("more".into())
+        }
         outcome => reflect(n, outcome, context),
     });
     let make = || with(&replies).with_execution(Arc::new(fickle));

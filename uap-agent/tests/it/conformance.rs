@@ -6,9 +6,6 @@ use futures::StreamExt as _;
 use futures::executor::block_on;
 use futures::future::ready;
 use uap_agent::checkpoint::StoreFuture;
-use uap_agent::conformance::{
-    FILES, FileVector, Kind, Level, RUNS, Recording, RecordingError, levels, runs, vectors,
-};
 use uap_agent::middleware::{LoggingOptions, logging};
 use uap_agent::state::StateError;
 use uap_agent::{
@@ -16,9 +13,12 @@ use uap_agent::{
     ExecutionStrategy, LoopOptions, PlanOptions, PlanStep, PlanStepStatus, ReactOptions, Runtime,
     SubagentTool, ThreadTree, UapEventType, agent, plan, react, tool_loop,
 };
-use ubos_common::conformance::{prove, run};
 use ubos_common::id::IdSource;
 use ubos_common::json::{DecodeError, Limits, to_string};
+use ubos_conformance::uap::{
+    FileKind, FileVector, Level, Recording, RecordingError, file_kit, levels, run_kit, vectors,
+};
+use ubos_conformance::{Expectations, Report, Validity};
 use upp::{Reply, Tool, object};
 
 use crate::support::{Still, echo, options, script};
@@ -111,6 +111,11 @@ fn recorded(
     (lines, result.state)
 }
 
+fn runs(recording: &Recording, floor: usize) -> Report {
+    let expectations = Expectations::new().with_floor(floor);
+    run_kit().run(&expectations, |_| Ok(Box::new(recording.clone())))
+}
+
 /// Runs of all strategies, and the branches of what they came to.
 fn ours() -> String {
     let calls = Reply::text("two at once")
@@ -160,17 +165,22 @@ fn ours() -> String {
 
 #[test]
 fn the_kits_hold() {
-    prove(FILES).unwrap_or_else(|errors| panic!("{errors:#?}"));
-    prove(RUNS).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let kit = file_kit();
+    kit.prove().unwrap_or_else(|errors| panic!("{errors:#?}"));
+    run_kit()
+        .prove()
+        .unwrap_or_else(|errors| panic!("{errors:#?}"));
     // Every vector is in a case, and every case has some.
     for vector in vectors() {
         assert!(
-            FILES.iter().any(|case| case.clause == vector.clause),
+            kit.cases()
+                .iter()
+                .any(|case| case.clause() == vector.clause),
             "{}",
             vector.name
         );
-        let twins = vectors().iter().filter(|other| other.name == vector.name);
-        assert_eq!(twins.count(), 1, "{}", vector.name);
+        let named = vectors().iter().filter(|other| other.name == vector.name);
+        assert_eq!(named.count(), 1, "{}", vector.name);
     }
 }
 
@@ -180,7 +190,10 @@ fn our_agents_pass_with_every_case_judged() {
     if let Some(file) = std::env::var_os("UAP_RUN_VECTOR") {
         std::fs::write(file, &text).unwrap();
     }
-    let report = runs(&Recording::read_lines(&text).unwrap(), RUNS.len());
+    let report = runs(
+        &Recording::read_lines(&text).unwrap(),
+        run_kit().cases().len(),
+    );
     assert!(report.is_conformant(), "{report}");
     let levels = levels([&report]);
     assert!(
@@ -199,7 +212,7 @@ fn our_agents_pass_with_every_case_judged() {
 fn found(vector: &FileVector) -> Vec<String> {
     let (text, limits) = (vector.text.as_bytes(), Limits::default());
     let report = match vector.kind {
-        Kind::State => match AgentState::from_json(text, &limits) {
+        FileKind::State => match AgentState::from_json(text, &limits) {
             Ok(_) => return Vec::new(),
             Err(StateError::Version { .. }) => return vec!["/version".to_owned()],
             Err(StateError::Invalid(DecodeError::Invalid(report))) => Some(report),
@@ -230,8 +243,8 @@ fn vectors_are_judged_as_they_say() {
 #[test]
 fn what_reads_everything_or_nothing_does_not_conform() {
     for says in [true, false] {
-        let report = run(FILES, FILES.len(), |_| {
-            Ok(Box::new(move |_: Kind, _: &[u8]| says))
+        let report = file_kit().run(&Expectations::new(), |_| {
+            Ok(Box::new(move |_: &FileVector| Some(Validity::of(says))))
         });
         assert!(report.failed() > 3, "{report}");
         let failed = levels([&report])

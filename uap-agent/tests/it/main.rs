@@ -9,12 +9,10 @@
 )]
 
 mod adversity;
-#[cfg(feature = "testing")]
 mod checkers;
-#[cfg(feature = "conformance")]
 mod conformance;
 mod files;
-#[cfg(all(feature = "testing", feature = "canon"))]
+#[cfg(feature = "canon")]
 mod journal;
 #[cfg(feature = "log")]
 mod killed;
@@ -24,10 +22,10 @@ mod middleware;
 mod promises;
 mod repair;
 mod runs;
-#[cfg(all(feature = "testing", feature = "log"))]
+#[cfg(feature = "log")]
 mod seals;
 mod state;
-#[cfg(all(feature = "testing", feature = "log"))]
+#[cfg(feature = "log")]
 mod stores;
 mod stream;
 mod subagent;

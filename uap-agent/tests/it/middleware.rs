@@ -659,7 +659,7 @@ fn failures_that_pass_are_waited_out_as_the_strategy_says() {
     // An answer that was begun is not begun again.
     let model = script([Reply::text("hello"), Reply::text("again")]);
     let mut options = options(&model).with_middleware([retry(Arc::new(LinearBackoff::default()))]);
-    options.llm.model = Arc::new(CutOff(model.clone()));
+    options = options.map_llm(|llm| llm.with_model(Arc::new(CutOff(model.clone()))));
     let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
     assert_eq!(
         (error.error.code, model.requests().len()),
@@ -717,7 +717,9 @@ fn a_retry_strategy_is_told_what_goes_well_and_the_models_own_middleware_is_inne
     ]);
     let mut options =
         options(&model).with_middleware([Arc::new(Counting(notes.clone())) as Arc<dyn Middleware>]);
-    options.llm.middleware = vec![Arc::new(Counting(notes.clone()))];
+    options = options.map_llm(|llm| {
+        llm.with_middleware([Arc::new(Counting(notes.clone())) as Arc<dyn upp::LlmMiddleware>])
+    });
     block_on(agent(options).unwrap().query("go")).unwrap();
     let wanted = [
         "next to it",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use futures::executor::block_on;
 use uap_agent::hooks::HookFuture as AgentHook;
-use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentState, AgentStrategy, CheckpointStore, EventData, ExecutionStrategy, GenerateResult,
     LoopOptions, MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, ThreadTree, agent,
@@ -16,7 +16,7 @@ use ubos_common::json::{RawBuf, RawObject, to_string};
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{
     HookFuture, LlmCall, LlmInput, LlmMiddleware, LlmOptions, Message, ModelReference, Permit,
-    Reply, Stamp, Tool, ToolCall, ToolExecution, ToolSet, ToolUseStrategy, llm, object,
+    Reply, Stamp, Tool, ToolCall, ToolExecution, ToolUseStrategy, llm, object,
 };
 
 use crate::support::{calling, echo, options, script};
@@ -111,9 +111,9 @@ impl ExecutionStrategy for Own {
 }
 
 impl StrategyRun for Own {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => {
+            Outcome::Started => {
                 let state = context.state;
                 self.seen.lock().unwrap().push((
                     state.messages().len(),
@@ -123,19 +123,19 @@ impl StrategyRun for Own {
                 match self.appends {
                     true => {
                         let stamp = Stamp::new(context.ids, Timestamp::EPOCH);
-                        Move::Append(vec![
+                        Command::Append(vec![
                             context.input.clone(),
                             Message::user(stamp, "and more"),
                         ])
                     }
-                    false => Move::StartStep(EventData::phase("own")),
+                    false => Command::StartStep(EventData::phase("own")),
                 }
             }
-            Outcome::Kept => Move::StartStep(EventData::phase("own")),
-            Outcome::StepStarted => Move::Infer(Inference::action()),
-            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("own")),
-            Outcome::Failed(error) => Move::Fail(error),
-            _ => Move::Finish,
+            Outcome::Applied => Command::StartStep(EventData::phase("own")),
+            Outcome::StepStarted => Command::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Command::EndStep(EventData::phase("own")),
+            Outcome::Failed(error) => Command::Fail(error),
+            _ => Command::Finish,
         }
     }
 }
@@ -202,12 +202,17 @@ fn options_reach_the_calls_they_are_meant_for() {
         let mut options = options(&model)
             .with_system("be brief")
             .with_execution(strategy);
-        options.llm.params = Some(Arc::new(object(r#"{"temperature":0.2,"x":[1]}"#).unwrap()));
-        options.llm.structure = Some(Arc::new(object(r#"{"title":"user's"}"#).unwrap()));
-        options.llm.middleware = vec![
-            Arc::new(Wraps("outer", wrapped.clone())),
-            Arc::new(Wraps("inner", wrapped.clone())),
-        ];
+        options = options.map_llm(|llm| {
+            llm.with_params(Arc::new(object(r#"{"temperature":0.2,"x":[1]}"#).unwrap()))
+        });
+        options = options
+            .map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"title":"user's"}"#).unwrap())));
+        options = options.map_llm(|llm| {
+            llm.with_middleware([
+                Arc::new(Wraps("outer", wrapped.clone())) as Arc<dyn LlmMiddleware>,
+                Arc::new(Wraps("inner", wrapped.clone())),
+            ])
+        });
         let turn = block_on(agent(options).unwrap().query("go")).unwrap();
         for (n, request) in model.requests().iter().enumerate() {
             assert_eq!(request.system.as_deref(), Some("be brief"));
@@ -262,7 +267,7 @@ fn the_loop_comes_to_the_turn_that_the_tool_loop_of_upp_comes_to() {
         let agent = agent(options(&script(replies()))).unwrap();
         let ours = block_on(agent.generate("go", &agent.initial_state())).unwrap();
         let mut theirs = LlmOptions::new(script(replies()));
-        theirs.tools = ToolSet::new([echo("echo")], None);
+        theirs = theirs.with_tools([echo("echo")]);
         let call = LlmCall::new(IdSource::seeded(1), || {
             Now::new(Mono::ZERO, Timestamp::EPOCH)
         });
@@ -434,7 +439,7 @@ fn tool_hooks_fire_between_act_and_observe_in_every_strategy() {
         let mut options = options(&model)
             .with_execution(strategy)
             .with_strategy(Arc::new(StepHooks(notes.clone())));
-        options.llm.tools.strategy = Some(Arc::new(ToolHooks(notes.clone())));
+        options = options.map_llm(|llm| llm.with_tool_strategy(Arc::new(ToolHooks(notes.clone()))));
         let turn = block_on(agent(options).unwrap().query("go")).unwrap();
         assert_eq!(
             *notes.lock().unwrap(),

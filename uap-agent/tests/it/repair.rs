@@ -134,10 +134,12 @@ fn structured(
     let mut options = options(&model).with_repair(repair(
         RepairOptions::default().with_output_attempts(attempts),
     ));
-    options.llm.structure = Some(Arc::new(
-        object(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#)
-            .unwrap(),
-    ));
+    options = options.map_llm(|llm| {
+        llm.with_structure(Arc::new(
+            object(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#)
+                .unwrap(),
+        ))
+    });
     let agent = agent(options).unwrap();
     let result = block_on(agent.generate("go", &agent.initial_state()));
     let history = match &result {
@@ -183,7 +185,8 @@ fn repair_works_within_the_step_of_any_strategy() {
     let mut options = options(&model)
         .with_execution(react(ReactOptions::default()).unwrap())
         .with_repair(repair(RepairOptions::default()));
-    options.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    options = options
+        .map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"type":"object"}"#).unwrap())));
     let agent = agent(options).unwrap();
     let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
     assert_eq!((result.state.step(), result.turn.cycles), (1, 3));
@@ -217,7 +220,8 @@ fn attempts_count_for_one_output_and_not_for_the_run() {
     let mut options = options(&script(replies))
         .with_execution(uap_agent::plan(uap_agent::PlanOptions::default()).unwrap())
         .with_repair(repair(RepairOptions::default().with_output_attempts(1)));
-    options.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    options = options
+        .map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"type":"object"}"#).unwrap())));
     let turn = block_on(agent(options).unwrap().query("go")).unwrap();
     assert_eq!(
         (turn.cycles, turn.data.unwrap().as_str()),

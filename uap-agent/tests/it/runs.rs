@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use uap_agent::engine::{Answer, Effect, Engine, EngineConfig};
+use uap_agent::engine::{Engine, EngineConfig, Input, Output, RunStart};
 use uap_agent::hooks::HookAnswer;
-use uap_agent::strategy::{ExecutionContext, Inference, Move, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
     MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
-use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, Message, Reply, ScriptedModel, ToolUseStrategy, object};
 
@@ -122,7 +121,7 @@ impl ToolUseStrategy for Rounds {
 fn a_limit_of_tool_rounds_fails_the_run_and_keeps_what_there_is() {
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("more", "c", "{}"))));
     let mut options = options(&model);
-    options.llm.tools.strategy = Some(Arc::new(Rounds(2)));
+    options = options.map_llm(|llm| llm.with_tool_strategy(Arc::new(Rounds(2))));
     let agent = agent(options).unwrap();
     let error = block_on(agent.generate("go", &agent.initial_state())).unwrap_err();
     assert_eq!(
@@ -478,8 +477,10 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
 fn what_the_options_say_reaches_the_model() {
     let model = script([Reply::text("{}").with_data(RawBuf::parse(r#"{"x":1}"#).unwrap())]);
     let mut options = options(&model).with_system("be brief");
-    options.llm.params = Some(Arc::new(object(r#"{"temperature":0.2}"#).unwrap()));
-    options.llm.structure = Some(Arc::new(object(r#"{"type":"object"}"#).unwrap()));
+    options =
+        options.map_llm(|llm| llm.with_params(Arc::new(object(r#"{"temperature":0.2}"#).unwrap())));
+    options = options
+        .map_llm(|llm| llm.with_structure(Arc::new(object(r#"{"type":"object"}"#).unwrap())));
     let turn = block_on(agent(options).unwrap().query("go")).unwrap();
     assert_eq!(turn.data.unwrap().as_str(), r#"{"x":1}"#);
     let request = &model.requests()[0];
@@ -506,14 +507,14 @@ impl ExecutionStrategy for Twice {
 struct TwiceRun;
 
 impl StrategyRun for TwiceRun {
-    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Move {
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command {
         match outcome {
-            Outcome::Began => Move::StartStep(EventData::phase("twice")),
-            Outcome::StepStarted => Move::Infer(Inference::action()),
-            Outcome::Inferred { .. } => Move::EndStep(EventData::phase("twice")),
-            Outcome::StepEnded if context.step < 2 => Move::StartStep(EventData::phase("twice")),
-            Outcome::Failed(error) => Move::Fail(error),
-            _ => Move::Finish,
+            Outcome::Started => Command::StartStep(EventData::phase("twice")),
+            Outcome::StepStarted => Command::Infer(Inference::action()),
+            Outcome::Inferred { .. } => Command::EndStep(EventData::phase("twice")),
+            Outcome::StepEnded if context.step < 2 => Command::StartStep(EventData::phase("twice")),
+            Outcome::Failed(error) => Command::Fail(error),
+            _ => Command::Finish,
         }
     }
 }
@@ -619,23 +620,24 @@ fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
     let state = AgentState::initial(ids);
     let input = Message::user(upp::Stamp::new(ids, now.wall), "go");
     let run = tool_loop(LoopOptions::default()).unwrap().begin();
-    let config = EngineConfig::new(llm, "agent", IdSource::seeded(3));
-    let mut engine = Engine::new(now, config, run, &state, input);
-    assert!(matches!(engine.poll_effect(), Some(Effect::Event(_))));
-    let Some(Effect::Infer(asked, _)) = engine.poll_effect() else {
+    let start = RunStart::new("agent", state, input);
+    let config = EngineConfig::new(llm);
+    let mut engine = Engine::new(now, config, run, IdSource::seeded(3), start);
+    assert!(matches!(engine.poll_output(), Some(Output::Event(_))));
+    let Some(Output::Infer(asked, _)) = engine.poll_output() else {
         panic!()
     };
-    assert!(engine.poll_effect().is_none());
+    assert!(engine.poll_output().is_none());
     // An answer that nobody waits for is void.
     engine
-        .handle_answer(now, Answer::Hook(asked, Ok(HookAnswer::Stop(true))))
+        .handle_input(now, Input::Hook(asked, Ok(HookAnswer::Stop(true))))
         .unwrap();
-    assert!(engine.poll_effect().is_none());
-    engine.handle_answer(now, Answer::Abort).unwrap();
-    assert!(matches!(engine.poll_effect(), Some(Effect::Cancel(id)) if id == asked));
+    assert!(engine.poll_output().is_none());
+    engine.handle_input(now, Input::Abort).unwrap();
+    assert!(matches!(engine.poll_output(), Some(Output::Cancel(id)) if id == asked));
     assert!(matches!(
-        engine.poll_effect(),
-        Some(Effect::Finished(Err(_)))
+        engine.poll_output(),
+        Some(Output::Finished(Err(_)))
     ));
-    assert!(engine.is_closed() && engine.handle_answer(now, Answer::Abort).is_err());
+    assert!(engine.is_closed() && engine.handle_input(now, Input::Abort).is_err());
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use uap_agent::checkpoint::{StoreFault, StoreFuture, check_history, check_store, check_writers};
+use uap_agent::checkpoint::StoreFuture;
 use uap_agent::{
     AgentState, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
     FileCheckpoints, LogCheckpoints, MemoryCheckpoints,
 };
 use ubos_common::id::Uuid;
+use ubos_conformance::uap::{StoreFault, check_history, check_store, check_writers};
 
 use crate::seals::Toy;
 

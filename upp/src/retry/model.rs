@@ -1,4 +1,4 @@
-//! A model whose failed requests are made again.
+//! A model that retries failed requests.
 
 use core::fmt;
 use core::pin::Pin;
@@ -16,21 +16,21 @@ use crate::model::{
     LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelEvent, ModelReference, ModelStream,
 };
 
-/// Clock, timer and randomness: what waiting needs of the world.
+/// The clock, the timer and the randomness of retries.
 pub trait RetryWorld: Send + Sync {
     /// The clock.
     fn now(&self) -> Mono;
 
-    /// 64 fresh random bits.
+    /// 64 random bits.
     fn random(&self) -> u64;
 
-    /// Ready after a while.
+    /// Ready after a duration.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// A model whose failed requests are made again as a strategy says.
+/// A model that retries failed requests as a strategy decides.
 ///
-/// A stream is begun anew only as long as it has given nothing. Dropping a request, or its stream, ends the waiting.
+/// A stream is retried only before its first event. Dropping a request or its stream ends the wait.
 ///
 /// Spec: UPP-1.3 retry strategies
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub struct RetryModel {
 }
 
 impl RetryModel {
-    /// A model, a strategy, and the world to wait in.
+    /// A model, a strategy, and a clock with a timer.
     pub fn new(
         model: ModelReference,
         strategy: Arc<dyn RetryStrategy>,
@@ -115,7 +115,7 @@ async fn pause(world: &dyn RetryWorld, span: Duration) {
     }
 }
 
-/// A stream that is begun anew until it gives something.
+/// A stream that is retried until its first event.
 struct Retrying {
     retry: RetryModel,
     request: LlmRequest,
@@ -124,21 +124,21 @@ struct Retrying {
 }
 
 enum Phase {
-    /// The next attempt asks when it may begin.
+    /// Before an attempt.
     Before,
     /// Between two attempts.
     Waiting(BoxFuture<'static, ()>),
-    /// The next attempt waits for its turn.
+    /// Waits until the strategy permits the attempt.
     Held(BoxFuture<'static, ()>),
-    /// Nothing has come yet.
+    /// The attempt has given no event.
     Asking(ModelStream),
-    /// Something has come: a failure is final.
+    /// The attempt has given an event: an error is final.
     Begun(ModelStream),
     Ended,
 }
 
 impl Retrying {
-    /// What follows an item of a stream that had given nothing.
+    /// Handles the first item of an attempt.
     fn first(
         &mut self,
         stream: ModelStream,

@@ -1,4 +1,4 @@
-//! The strategies themselves.
+//! Retry strategies.
 
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use ubos_common::time::Mono;
 use super::{Failure, RetryStrategy};
 use crate::error::ErrorCode;
 
-/// Never again.
+/// Never retries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRetry;
 
@@ -18,7 +18,7 @@ impl RetryStrategy for NoRetry {
     }
 }
 
-/// Waits twice as long each time, for failures that may pass by themselves.
+/// Doubles the delay each time. Retries temporary failures only.
 ///
 /// | option | default |
 /// |---|---|
@@ -29,13 +29,13 @@ impl RetryStrategy for NoRetry {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ExponentialBackoff {
-    /// Attempts after the first.
+    /// The number of attempts after the first.
     pub max_attempts: u32,
     /// The first delay.
     pub base_delay: Duration,
-    /// No delay is longer.
+    /// The maximum delay.
     pub max_delay: Duration,
-    /// Whether delays are spread at random.
+    /// Whether delays are randomized.
     pub jitter: bool,
 }
 
@@ -103,7 +103,7 @@ fn share(span: Duration, random: u64) -> Duration {
     Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX))
 }
 
-/// Waits the delay, then twice, then three times the delay, for failures that may pass by themselves.
+/// Adds the delay once more each time. Retries temporary failures only.
 ///
 /// | option | default |
 /// |---|---|
@@ -112,9 +112,9 @@ fn share(span: Duration, random: u64) -> Duration {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct LinearBackoff {
-    /// Attempts after the first.
+    /// The number of attempts after the first.
     pub max_attempts: u32,
-    /// The first delay, and what each further one adds.
+    /// The first delay, and the increment.
     pub delay: Duration,
 }
 
@@ -150,7 +150,7 @@ impl RetryStrategy for LinearBackoff {
     }
 }
 
-/// Waits as long as the vendor asks, where it says that there were too many requests; nothing else is tried again.
+/// Waits as long as the vendor requests after a rate limit. Retries nothing else.
 ///
 /// | option | default |
 /// |---|---|
@@ -159,9 +159,9 @@ impl RetryStrategy for LinearBackoff {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RetryAfter {
-    /// Attempts after the first.
+    /// The number of attempts after the first.
     pub max_attempts: u32,
-    /// The delay where the vendor says none.
+    /// The delay where the vendor requests none.
     pub fallback_delay: Duration,
 }
 

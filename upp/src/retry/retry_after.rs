@@ -1,4 +1,4 @@
-//! What a vendor asks for in its `Retry-After`.
+//! The `Retry-After` header.
 
 use core::time::Duration;
 

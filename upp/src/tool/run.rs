@@ -1,4 +1,4 @@
-//! One tool call, from the model's wish to its result.
+//! One tool call, with its hooks.
 
 use core::fmt;
 use core::future::{Future, poll_fn};
@@ -14,18 +14,18 @@ use super::{
     Permit, Tool, ToolCall, ToolContext, ToolError, ToolExecution, ToolUseStrategy, json_text,
 };
 
-/// The tools of one instance, and the hooks around them. A clone shares them.
+/// The tools of an instance, and the hooks around their calls. A clone shares them.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ToolSet {
     /// What the model may call.
     pub tools: Arc<[Arc<dyn Tool>]>,
-    /// Hooks around each call.
+    /// The hooks around tool calls.
     pub strategy: Option<Arc<dyn ToolUseStrategy>>,
 }
 
 impl ToolSet {
-    /// Tools, and the hooks around their calls.
+    /// Tools, and the hooks around tool calls.
     #[must_use]
     pub fn new(
         tools: impl Into<Arc<[Arc<dyn Tool>]>>,
@@ -37,7 +37,7 @@ impl ToolSet {
         }
     }
 
-    /// The tool of a name.
+    /// The tool with a name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.iter().find(|tool| tool.name() == name)
@@ -51,7 +51,7 @@ impl fmt::Debug for ToolSet {
     }
 }
 
-/// Runs one call with the hooks around it; whatever goes wrong, a panic included, is an execution that says so.
+/// Runs one call with its hooks. Every failure, a panic included, becomes an execution with an error result.
 ///
 /// Spec: UPP-1.3 tools
 // impl: UPP-4
@@ -88,7 +88,7 @@ pub async fn run_call(
     record(call, course.arguments, result, millis, course.approved)
 }
 
-/// A call on its way.
+/// A call while it runs.
 struct Course<'a> {
     tool: &'a dyn Tool,
     strategy: Option<&'a dyn ToolUseStrategy>,
@@ -97,7 +97,7 @@ struct Course<'a> {
     ended: Option<Mono>,
 }
 
-/// What went wrong, and whether the error hook is told.
+/// The error of a call, and whether the error hook is called.
 struct Fault {
     error: ToolError,
     tell: bool,
@@ -169,7 +169,7 @@ fn record(
     execution
 }
 
-/// Runs a future of the user's; a panic in it is an error that says no more than that, for it may hold secrets.
+/// Runs a future of the user. A panic becomes an error without the panic's text, which may hold secrets.
 pub(crate) async fn guard<F: Future + Unpin>(mut future: F) -> Result<F::Output, ToolError> {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| {

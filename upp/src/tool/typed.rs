@@ -11,8 +11,8 @@ use ubos_common::json::{RawBuf, RawObject};
 use super::{FnTool, ToolContext, ToolError};
 
 impl FnTool {
-    /// A tool whose arguments are a Rust type: the model is shown the type's schema, and arguments that do not fit the
-    /// type are an error result that says why, so that the model can try again.
+    /// A tool whose arguments are a Rust type. The model receives the schema of the type, and arguments that do not fit the
+    /// type give an error result, so that the model can try again.
     ///
     /// ```
     /// use schemars::JsonSchema;
@@ -34,7 +34,7 @@ impl FnTool {
     ///
     /// # Errors
     ///
-    /// The type's schema is none of an object.
+    /// The schema of the type is not an object.
     pub fn typed<A, T, F, R>(
         name: impl Into<Box<str>>,
         description: impl Into<Box<str>>,

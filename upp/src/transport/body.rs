@@ -1,4 +1,4 @@
-//! What the bodies of all vendors' requests have in common.
+//! The common parts of request bodies.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Write for Text<'_> {
     }
 }
 
-/// An object of these members.
+/// The text of an object with these members.
 pub(super) fn object_text(members: impl FnOnce(&mut MemberWriter<'_>)) -> String {
     let mut out = Vec::new();
     let mut object = MemberWriter::begin(&mut out);
@@ -27,7 +27,7 @@ pub(super) fn object_text(members: impl FnOnce(&mut MemberWriter<'_>)) -> String
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The user's parameters; one that would stand twice in the body is refused, for it could not arrive unaltered.
+/// The user's parameters. One that the request sets itself is refused, because it could not be sent unaltered.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub(super) fn params(
     Ok(read)
 }
 
-/// Writes what a tool's metadata says for one vendor; members that the adapter writes itself stay the tool's.
+/// Writes a tool's metadata for one vendor, without the members that the adapter writes itself.
 pub(super) fn tool_metadata(
     object: &mut MemberWriter<'_>,
     tool: &dyn Tool,
@@ -71,7 +71,7 @@ pub(super) enum Place {
     Base64(String),
 }
 
-/// Where a source's bytes are.
+/// The bytes of a source, or their URL.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(super) fn place(source: &Source) -> Result<Place, &'static str> {
     }
 }
 
-/// What is refused where a vendor takes no such block.
+/// The error for a block that the vendor does not accept.
 pub(super) const fn untaken(_: &ContentBlock) -> &'static str {
     "content that this model does not take"
 }

@@ -1,4 +1,4 @@
-//! How a vendor is reached.
+//! The configuration of an adapter.
 
 use core::fmt;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use crate::key::{KeyStrategy, OneKey};
 use crate::model::LlmCapabilities;
 use crate::retry::RetryStrategy;
 
-/// How a vendor is reached. What is absent is the adapter's own.
+/// The configuration of an adapter.
 ///
 /// | option | default |
 /// |---|---|
@@ -27,28 +27,27 @@ use crate::retry::RetryStrategy;
 ///
 /// Spec: UPP-1.3 ProviderConfig
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct ProviderConfig {
-    /// Where the vendor's paths begin, its version included.
-    pub base_url: Option<String>,
-    /// The key of each request, sent to the base URL alone.
-    pub keys: Option<Arc<dyn KeyStrategy>>,
-    /// How long one attempt may take in all.
-    pub timeout: Option<Duration>,
-    /// How long the vendor may be silent within an answer.
-    pub idle_timeout: Option<Duration>,
-    /// When a failed request is made again.
-    pub retry: Option<Arc<dyn RetryStrategy>>,
-    /// The longest wait that a vendor may ask for.
-    pub retry_after_max: Duration,
-    /// Headers of the caller's; their values may be secrets.
-    pub headers: Vec<(String, Secret<String>)>,
-    /// Lets keys and conversations travel unencrypted to other hosts than this one.
-    pub allow_plain_http: bool,
+    /// The base URL, including the version.
+    pub(super) base_url: Option<String>,
+    /// The keys. They are sent to the base URL only.
+    pub(super) keys: Option<Arc<dyn KeyStrategy>>,
+    /// The timeout of one attempt.
+    pub(super) timeout: Option<Duration>,
+    /// The timeout between two parts of a response.
+    pub(super) idle_timeout: Option<Duration>,
+    /// The retry strategy.
+    pub(super) retry: Option<Arc<dyn RetryStrategy>>,
+    /// The maximum wait that a vendor may request.
+    pub(super) retry_after_max: Duration,
+    /// Additional headers. Their values may be secrets.
+    pub(super) headers: Vec<(String, Secret<String>)>,
+    /// Whether keys and conversations may be sent unencrypted to other hosts.
+    pub(super) allow_plain_http: bool,
     /// The name in errors and metadata.
-    pub provider: Option<Arc<str>>,
-    /// What the model can do, where it is less or more than the adapter's vendor can.
-    pub capabilities: Option<LlmCapabilities>,
+    pub(super) provider: Option<Arc<str>>,
+    /// The capabilities of the model, where they differ from the adapter's default.
+    pub(super) capabilities: Option<LlmCapabilities>,
 }
 
 impl Default for ProviderConfig {
@@ -157,7 +156,7 @@ impl ProviderConfig {
         self
     }
 
-    /// Lets requests go unencrypted to any host.
+    /// Permits unencrypted requests to any host.
     #[must_use]
     pub const fn with_plain_http_allowed(mut self) -> Self {
         self.allow_plain_http = true;

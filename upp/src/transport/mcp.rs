@@ -10,7 +10,7 @@
 //! | a result marked as an error, a refusal | an error result |
 //! | the call is cancelled, or its future dropped | the request is cancelled |
 //!
-//! The caller connects with `rmcp`, over any transport, and keeps the connection: when it ends, calls are error results.
+//! The caller connects with `rmcp`, over any transport, and keeps the connection. After its end, calls give error results.
 
 use core::fmt;
 
@@ -30,11 +30,11 @@ const MAX_TOOLS: usize = 1_024;
 /// Characters of a server's error that go on.
 const ERROR_CHARS: usize = 2_000;
 
-/// Why there are no tools of a server.
+/// The error of listing a server's tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {
-    /// The server does not say what tools it has.
+    /// The server could not list its tools.
     #[error("the MCP server does not list its tools")]
     List(#[source] Box<ServiceError>),
     /// The server has more than 1,024 tools, or as many pages of them.

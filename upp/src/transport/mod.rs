@@ -1,15 +1,15 @@
-//! Adapters that reach a model over a network, one feature each, on one HTTP client; and tools of MCP servers.
+//! Adapters for models over HTTP, one feature each, and for tools of MCP servers.
 
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-mod answer;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod body;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod builder;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod config;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-mod http;
+mod failure;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-mod refusal;
+mod http;
 #[cfg(any(
     feature = "openai",
     feature = "anthropic",
@@ -50,8 +50,8 @@ macro_rules! vendor_model {
             ///
             /// # Errors
             ///
-            /// `INVALID_REQUEST` where the base URL is none, or plain HTTP to another host without leave for it, or
-            /// where a header cannot be sent; `PROVIDER_ERROR` where no TLS is to be had.
+            /// `INVALID_REQUEST` where a timeout is zero, where the base URL is not a URL, or plain HTTP to another host without
+            /// permission, or where a header is not valid; `PROVIDER_ERROR` where TLS is not available.
             pub fn new(
                 model_id: impl Into<::std::sync::Arc<str>>,
                 config: $crate::transport::ProviderConfig,

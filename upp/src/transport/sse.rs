@@ -1,4 +1,4 @@
-//! Server-sent events, read as their bytes come.
+//! A reader of server-sent events.
 
 use core::mem;
 

@@ -211,3 +211,21 @@ fn every_preset_is_a_model_of_its_name() {
     }
     assert_eq!(preset("nobody"), None);
 }
+
+#[test]
+fn a_timeout_of_zero_is_refused_by_name() {
+    for (config, setting) in [
+        (
+            ProviderConfig::default().with_timeout(Duration::ZERO),
+            "timeout",
+        ),
+        (
+            ProviderConfig::default().with_idle_timeout(Duration::ZERO),
+            "idle_timeout",
+        ),
+    ] {
+        let error = OpenAiModel::new("m", config).unwrap_err();
+        let wanted = format!("{setting} is 0 s, but a request needs more than 0 s");
+        assert_eq!(&*error.message, wanted);
+    }
+}

@@ -200,8 +200,8 @@ fn what_a_model_cannot_do_is_refused_before_it_is_asked() {
     let mut none = upp::LlmCapabilities::text();
     (none.tools, none.structured_output) = (false, false);
     let model: upp::ModelReference = Arc::new(ScriptedModel::new([]).with_capabilities(none));
-    let mut options = upp::LlmOptions::new(Arc::clone(&model));
-    options.structure = Some(Arc::new(object("{}").unwrap()));
+    let options = upp::LlmOptions::new(Arc::clone(&model));
+    let options = options.with_structure(object("{}").unwrap());
     assert_eq!(llm(options).unwrap_err().code, ErrorCode::InvalidRequest);
     assert!(llm(upp::LlmOptions::new(model)).is_ok());
 }

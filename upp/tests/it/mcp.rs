@@ -16,8 +16,7 @@ use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::transport::mcp;
 use upp::{
-    CancelToken, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, ToolContext, ToolSet, llm,
-    object,
+    CancelToken, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, ToolContext, llm, object,
 };
 
 #[derive(Clone, Default)]
@@ -143,8 +142,8 @@ async fn a_model_calls_the_tools_of_a_server() {
         Reply::silent().calling("c", "data", object("{}").unwrap()),
         Reply::text("three"),
     ]);
-    let mut options = LlmOptions::new(Arc::new(model));
-    options.tools = ToolSet::new(mcp::tools(&client).await.unwrap(), None);
+    let options = LlmOptions::new(Arc::new(model));
+    let options = options.with_tools(mcp::tools(&client).await.unwrap());
     let call = LlmCall::new(IdSource::seeded(1), || {
         Now::new(Mono::ZERO, Timestamp::EPOCH)
     });

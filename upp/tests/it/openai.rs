@@ -187,13 +187,13 @@ async fn a_refusal_is_the_error_that_its_status_says() {
             "200 OK",
             "[]".to_owned(),
             ErrorCode::InvalidResponse,
-            "another shape",
+            "not a chat completion",
         ),
         (
             "200 OK",
             "{}".to_owned(),
             ErrorCode::InvalidResponse,
-            "before its end",
+            "without a stop reason",
         ),
     ] {
         let (url, _server) = serve(answer(status, &body)).await;

@@ -11,8 +11,7 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{
     CancelToken, ContentBlock, ErrorCode, Extensions, FnTool, HookFuture, List, LlmCall,
     LlmCapabilities, LlmInput, LlmInstance, LlmOptions, Message, Reply, ScriptedModel, Source,
-    StreamEvent, Tool, ToolContext, ToolSet, ToolUseStrategy, Turn, UppError, json_text, llm,
-    object,
+    StreamEvent, Tool, ToolContext, ToolUseStrategy, Turn, UppError, json_text, llm, object,
 };
 
 fn call() -> LlmCall {
@@ -37,8 +36,10 @@ fn instance(
     strategy: Option<Arc<dyn ToolUseStrategy>>,
 ) -> (LlmInstance, Arc<ScriptedModel>) {
     let model = Arc::new(ScriptedModel::new(replies.into_iter().collect::<Vec<_>>()));
-    let mut options = LlmOptions::new(model.clone());
-    options.tools = ToolSet::new(tools, strategy);
+    let mut options = LlmOptions::new(model.clone()).with_tools(tools);
+    if let Some(strategy) = strategy {
+        options = options.with_tool_strategy(strategy);
+    }
     (llm(options).unwrap(), model)
 }
 

@@ -16,7 +16,9 @@ ubos_common::wire! {
         required checkpoint: Uuid = "c", "UAP-12-4";
         /// Seconds since 1970.
         required at: i64 = "t", "UAP-12-4";
-        /// As the metadata says.
+        /// Nanoseconds within that second; absent where there are none.
+        nullable nanos: u32 = "n", "UAP-12-4";
+        /// The state's step.
         required step: u64 = "s", "UAP-12-4";
         /// The agent; absent where it is that of the record before.
         nullable agent: String = "a", "UAP-12-4";
@@ -63,6 +65,7 @@ impl Record {
     fn of(metadata: &CheckpointMetadata) -> Self {
         let at = metadata.timestamp.unix();
         let mut record = Self::new(metadata.checkpoint_id, at, metadata.step);
+        record.nanos = Some(metadata.timestamp.subsec_nanos()).filter(|nanos| *nanos > 0);
         if !metadata.extra.is_empty() {
             let mut known = Vec::new();
             let mut object = json::MemberWriter::begin(&mut known);
@@ -81,7 +84,8 @@ impl Record {
         agent: &str,
         limits: &Limits,
     ) -> Result<CheckpointMetadata, CheckpointError> {
-        let at = Timestamp::from_unix(self.at).ok_or_else(|| damaged("a time that is none"))?;
+        let at = Timestamp::new(self.at, self.nanos.unwrap_or(0));
+        let at = at.ok_or_else(|| damaged("the time is out of range"))?;
         let mut metadata = CheckpointMetadata::new(
             session.to_owned(),
             self.checkpoint,

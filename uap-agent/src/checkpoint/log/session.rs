@@ -8,8 +8,8 @@ use ubos_common::log::Log;
 use super::past::{Last, Past};
 use super::record::Record;
 use super::{Options, generation};
-use crate::checkpoint::held::Hold;
-use crate::checkpoint::writers::Writers;
+use crate::checkpoint::held::SessionLock;
+use crate::checkpoint::writers::WriterHistory;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 use crate::state::delta::Delta;
@@ -17,15 +17,15 @@ use crate::state::delta::Delta;
 /// Bytes of differences that are always borne, however small the state is.
 const SLACK: usize = 64 << 10;
 
-pub(super) struct Session {
-    hold: Hold,
+pub(super) struct LogSession {
+    hold: SessionLock,
     folder: PathBuf,
     /// None before the first save.
     log: Option<Log>,
     head: Option<Head>,
-    writers: Writers,
+    writers: WriterHistory,
     is_sound: bool,
-    /// A save that failed, and may have come through.
+    /// A save that failed, and may have been written.
     attempted: Option<Uuid>,
 }
 
@@ -41,10 +41,10 @@ struct Head {
     live: usize,
 }
 
-impl Session {
+impl LogSession {
     /// Opens what is there; tells how much of it a crash had cut short.
     pub(super) fn open(
-        hold: Hold,
+        hold: SessionLock,
         folder: PathBuf,
         name: &str,
         options: &Options,
@@ -55,7 +55,7 @@ impl Session {
             folder,
             log: None,
             head: None,
-            writers: Writers::default(),
+            writers: WriterHistory::default(),
             is_sound: true,
             attempted: None,
         };
@@ -98,7 +98,7 @@ impl Session {
         self.hold.is_of(folder)
     }
 
-    pub(super) fn into_hold(self) -> Hold {
+    pub(super) fn into_hold(self) -> SessionLock {
         self.hold
     }
 

@@ -10,7 +10,7 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::{Level, Report, Violation};
 use upp::{CycleUsage, ErrorCode, LlmResponse, Message, ToolExecution, Turn, UppError};
 
-use super::Said;
+use super::EffectResult;
 use crate::engine::EffectId;
 use crate::hooks::HookAnswer;
 use crate::middleware::MiddlewareContext;
@@ -22,41 +22,41 @@ ubos_common::wire! {
     pub(in crate::journal) struct AnswerJson {
         /// The effect; an abort has none.
         nullable id: u64 = "id", "UAP-12-5";
-        /// The model's whole answer.
+        /// The response of the model.
         nullable model: ResponseJson = "model", "UAP-12-5";
         /// The model's failure.
         nullable failed: ErrorJson = "failed", "UAP-12-5";
-        /// The model said nothing.
+        /// The model's stream ended without a response.
         nullable silent: bool = "silent", "UAP-12-5";
-        /// Whether a piece of an answer had come before a failure or silence.
+        /// Whether a part of the response was received before the failure.
         nullable heard: bool = "heard", "UAP-12-5";
-        /// The model was not asked.
+        /// The request was not sent.
         nullable stopped: bool = "stopped", "UAP-12-5";
-        /// What a call came to.
+        /// The execution of a tool.
         nullable tool: ToolExecution = "tool", "UAP-12-5";
-        /// Agents that ran inside of it.
+        /// The traces of sub-agents that the tool ran.
         nullable traces: Vec<SubagentExecutionTrace> = "traces", "UAP-12-5";
-        /// The time is over.
+        /// The wait is over.
         nullable slept: bool = "slept", "UAP-12-5";
-        /// What a hook came to.
+        /// The outcome of a hook.
         nullable hook: HookJson = "hook", "UAP-12-5";
         /// A save is done.
         nullable saved: bool = "saved", "UAP-12-5";
-        /// Why a save is not done.
+        /// Why a save failed.
         nullable unsaved: Box<str> = "unsaved", "UAP-12-5";
-        /// The caller ended the run.
+        /// The caller aborted the run.
         nullable abort: bool = "abort", "UAP-12-5";
     }
 }
 
 ubos_common::wire! {
-    /// A model's whole answer.
+    /// A response of the model.
     pub(in crate::journal) struct ResponseJson {
-        /// An assistant's.
+        /// The assistant's message.
         required message: Message = "message", "UAP-12-5";
-        /// What it cost.
+        /// Token counts.
         required usage: CycleUsage = "usage", "UAP-12-5";
-        /// The vendor's word.
+        /// The vendor's stop reason.
         required stop_reason: Box<str> = "stopReason", "UAP-12-5";
         /// Structured output.
         nullable data: RawBuf = "data", "UAP-12-5";
@@ -64,17 +64,17 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// An error: what `upp` writes, and how long the vendor asked to wait.
+    /// An error: the members that `upp` writes, and the vendor's requested wait.
     pub(in crate::journal) struct ErrorJson {
-        /// For a person.
+        /// The message.
         required message: Box<str> = "message", "UAP-12-5";
-        /// What kind of failure.
+        /// The code.
         required code: ErrorCode = "code", "UAP-12-5";
-        /// Whose.
+        /// The provider.
         required provider: Arc<str> = "provider", "UAP-12-5";
-        /// HTTP.
+        /// The HTTP status.
         nullable status_code: u16 = "statusCode", "UAP-12-5";
-        /// In words.
+        /// The text of the cause.
         nullable cause: Box<str> = "cause", "UAP-12-5";
         /// Milliseconds.
         nullable retry_after_ms: u64 = "retryAfterMs", "UAP-12-5";
@@ -82,15 +82,15 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// What a hook came to: exactly one of these.
+    /// The outcome of a hook: exactly one of these.
     pub(in crate::journal) struct HookJson {
-        /// It was told.
+        /// The hook has returned, and has no other outcome.
         nullable told: bool = "told", "UAP-12-5";
-        /// The stop condition's answer.
+        /// Whether the run stops.
         nullable stop: bool = "stop", "UAP-12-5";
-        /// Whether and when a question is asked.
+        /// If and when a request is sent.
         nullable ask: AskJson = "ask", "UAP-12-5";
-        /// What an error hook recovers with.
+        /// The result with which an error hook recovers.
         nullable recovered: ResultJson = "recovered", "UAP-12-5";
         /// A layer of middleware.
         nullable layer: LayerJson = "layer", "UAP-12-5";
@@ -100,37 +100,37 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// Whether and when a question is asked.
+    /// If and when a request is sent.
     pub(in crate::journal) struct AskJson {
-        /// Nanoseconds; absent where it is not asked again.
+        /// Nanoseconds; absent where the request is not sent again.
         nullable wait: u64 = "wait", "UAP-12-5";
     }
 }
 
 ubos_common::wire! {
-    /// What a layer of middleware came to.
+    /// The outcome of a layer of middleware.
     pub(in crate::journal) struct LayerJson {
-        /// As the layer left it.
+        /// The context after the layer.
         required context: ContextJson = "context", "UAP-12-5";
-        /// What it gave back.
+        /// The returned result.
         nullable result: ResultJson = "result", "UAP-12-5";
-        /// What it failed with.
+        /// The error.
         nullable error: ErrorJson = "error", "UAP-12-5";
     }
 }
 
 ubos_common::wire! {
-    /// A middleware's context, without what the engine makes anew for each layer.
+    /// A middleware's context, without the members that the engine sets for each layer.
     pub(in crate::journal) struct ContextJson {
-        /// Whose run it is.
+        /// The agent's id.
         required agent_id: Arc<str> = "agentId", "UAP-12-5";
-        /// What the model is told.
+        /// The system prompt.
         nullable system: Arc<str> = "system", "UAP-12-5";
-        /// What the user says.
+        /// The input.
         required input: Message = "input", "UAP-12-5";
-        /// Without the input.
+        /// The state, without the input.
         required state: RawObject = "state", "UAP-12-5";
-        /// What the layers tell each other.
+        /// The data that layers share.
         required metadata: BTreeMap<String, RawBuf> = "metadata", "UAP-12-5";
     }
 }
@@ -138,22 +138,22 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// A result.
     pub(in crate::journal) struct ResultJson {
-        /// What the run added.
+        /// The turn.
         required turn: Turn = "turn", "UAP-12-5";
-        /// The state after it.
+        /// The state after the run.
         required state: RawObject = "state", "UAP-12-5";
     }
 }
 
 impl AnswerJson {
-    /// The answer, or what is wrong with it: pointers begin at the answer.
+    /// Reads the answer. Pointers in findings are relative to the answer.
     pub(in crate::journal) fn read(
         self,
         limits: &Limits,
-    ) -> Result<(Option<EffectId>, Said), DecodeError> {
+    ) -> Result<(Option<EffectId>, EffectResult), DecodeError> {
         let mut findings = Findings::new(limits);
         let said = self.said(&mut findings);
-        let is_abort = matches!(said, Some(Said::Abort));
+        let is_abort = matches!(said, Some(EffectResult::Abort));
         if said.is_some() && is_abort == self.id.is_some() {
             findings.refuse(
                 "/id",
@@ -166,24 +166,24 @@ impl AnswerJson {
         }
     }
 
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let was_heard = self.heard == Some(true);
         let yes = |told: Option<bool>, said| told.filter(|told| *told).map(|_| said);
         let kinds = [
             self.model.as_ref().and_then(|model| model.said(findings)),
             self.failed
                 .as_ref()
-                .map(|error| Said::Failed(error.error(), was_heard)),
-            yes(self.silent, Said::Silent(was_heard)),
-            yes(self.slept, Said::Slept),
-            yes(self.stopped, Said::Stopped),
+                .map(|error| EffectResult::Failed(error.error(), was_heard)),
+            yes(self.silent, EffectResult::NoResponse(was_heard)),
+            yes(self.slept, EffectResult::Slept),
+            yes(self.stopped, EffectResult::Stopped),
             self.tool
                 .clone()
-                .map(|tool| Said::Tool(tool, self.traces.clone().unwrap_or_default())),
+                .map(|tool| EffectResult::Tool(tool, self.traces.clone().unwrap_or_default())),
             self.hook.as_ref().and_then(|hook| hook.said(findings)),
-            yes(self.saved, Said::Saved),
-            self.unsaved.clone().map(Said::Unsaved),
-            yes(self.abort, Said::Abort),
+            yes(self.saved, EffectResult::Saved),
+            self.unsaved.clone().map(EffectResult::SaveFailed),
+            yes(self.abort, EffectResult::Abort),
         ];
         one_of(kinds, "", findings)
     }
@@ -198,7 +198,7 @@ impl ResponseJson {
         json
     }
 
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let Message::Assistant(message) = &self.message else {
             findings.refuse("/model/message/type", "an assistant's message wanted");
             return None;
@@ -206,14 +206,14 @@ impl ResponseJson {
         let stop_reason = self.stop_reason.clone();
         let mut response = LlmResponse::new(Arc::clone(message), self.usage.clone(), stop_reason);
         response.data.clone_from(&self.data);
-        Some(Said::Response(Box::new(response)))
+        Some(EffectResult::Response(Box::new(response)))
     }
 }
 
-/// What lay behind an error that was recorded.
+/// The cause of a recorded error, as text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Cause(Box<str>);
+struct CauseText(Box<str>);
 
 impl ErrorJson {
     pub(in crate::journal) fn of(error: &UppError) -> Self {
@@ -232,7 +232,7 @@ impl ErrorJson {
         error.status_code = self.status_code;
         error.retry_after = self.retry_after_ms.map(Duration::from_millis);
         match &self.cause {
-            Some(cause) => error.with_cause(Cause(cause.clone())),
+            Some(cause) => error.with_cause(CauseText(cause.clone())),
             None => error,
         }
     }
@@ -242,7 +242,7 @@ impl HookJson {
     pub(super) fn of(answer: &HookAnswer) -> Self {
         let mut json = Self::new();
         match answer {
-            HookAnswer::Told => json.told = Some(true),
+            HookAnswer::Done => json.told = Some(true),
             HookAnswer::Stop(stop) => json.stop = Some(*stop),
             HookAnswer::Ask(wait) => {
                 let mut ask = AskJson::new();
@@ -263,31 +263,34 @@ impl HookJson {
         json
     }
 
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let recovered = |json: &ResultJson, findings: &mut Findings<'_>| {
             let result = json.result("/hook/recovered", findings)?;
-            Some(Said::Hook(HookAnswer::Recovered(Box::new(result))))
+            Some(EffectResult::Hook(HookAnswer::Recovered(Box::new(result))))
         };
         let kinds = [
             self.told
                 .filter(|told| *told)
-                .map(|_| Said::Hook(HookAnswer::Told)),
-            self.stop.map(|stop| Said::Hook(HookAnswer::Stop(stop))),
+                .map(|_| EffectResult::Hook(HookAnswer::Done)),
+            self.stop
+                .map(|stop| EffectResult::Hook(HookAnswer::Stop(stop))),
             self.ask
                 .as_ref()
-                .map(|ask| Said::Hook(HookAnswer::Ask(ask.wait.map(Duration::from_nanos)))),
+                .map(|ask| EffectResult::Hook(HookAnswer::Ask(ask.wait.map(Duration::from_nanos)))),
             self.recovered
                 .as_ref()
                 .and_then(|json| recovered(json, findings)),
             self.layer.as_ref().and_then(|layer| layer.said(findings)),
-            self.error.as_ref().map(|error| Said::Threw(error.error())),
+            self.error
+                .as_ref()
+                .map(|error| EffectResult::HookFailed(error.error())),
         ];
         one_of(kinds, "/hook", findings)
     }
 }
 
 impl LayerJson {
-    fn said(&self, findings: &mut Findings<'_>) -> Option<Said> {
+    fn said(&self, findings: &mut Findings<'_>) -> Option<EffectResult> {
         let context = self.context.context("/hook/layer/context", findings);
         let came_to = match (&self.result, &self.error) {
             (Some(_), Some(_)) => {
@@ -300,7 +303,10 @@ impl LayerJson {
                 result.result("/hook/layer/result", findings)?,
             ))),
         };
-        Some(Said::Hook(HookAnswer::Layer(Box::new(context?), came_to)))
+        Some(EffectResult::Hook(HookAnswer::Layer(
+            Box::new(context?),
+            came_to,
+        )))
     }
 }
 
@@ -340,7 +346,7 @@ impl ResultJson {
     }
 }
 
-/// What was found wrong, and with which limits it was read.
+/// Findings, and the limits that apply while reading.
 pub(in crate::journal) struct Findings<'a> {
     pub(in crate::journal) report: Report,
     limits: &'a Limits,
@@ -382,7 +388,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// The one kind that is there.
+/// The one member that is present.
 fn one_of<T, const N: usize>(
     kinds: [Option<T>; N],
     at: &str,
@@ -397,7 +403,7 @@ fn one_of<T, const N: usize>(
     first
 }
 
-/// A value that writes an object, as one.
+/// The JSON object that a value writes.
 pub(in crate::journal) fn object(value: &impl Write) -> RawObject {
     RawObject::new(RawBuf::assume_sound(to_string(value))).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What events of the agent bring.
+//! LineKind events of the agent bring.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use upp::{TokenUsage, ToolCall, ToolExecution};
 use crate::state::PlanStep;
 
 ubos_common::wire! {
-    /// What an event of the agent may bring; each brings a part of it.
+    /// LineKind an event of the agent may bring; each brings a part of it.
     pub(super) struct Data {
         /// Step of a loop.
         nullable iteration: u64 = "iteration", "UAP-11-3";

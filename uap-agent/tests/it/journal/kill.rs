@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use uap_agent::journal::{
-    FileJournal, Journal, JournalError, JournalFuture, MemoryJournal, Recording, check_journal,
+    FileJournal, Journal, JournalError, JournalFuture, MemoryJournal, Recording,
 };
 use uap_agent::{AgentOptions, GenerateResult, agent};
 use ubos_common::json::RawObject;
 use ubos_common::log::{Config, Log, LogId, SimDisk};
+use ubos_conformance::uap::check_journal;
 use upp::{FnTool, Tool, object};
 
 use super::{everything, strategies};

@@ -3,7 +3,7 @@
 use ubos_common::json::{MemberWriter, RawBuf, to_string};
 
 use super::ANSWER_TOOL;
-use super::response::Thought;
+use super::response::ThinkingBlock;
 use crate::content::{ContentBlock, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
@@ -161,17 +161,17 @@ fn assistant_blocks(answer: &AssistantMessage, provider: &str) -> Vec<String> {
         _ => None,
     });
     let mut blocks = Vec::new();
-    for thought in Thought::of(answer, provider) {
+    for thought in ThinkingBlock::of(answer, provider) {
         match thought {
-            Thought::Signed(signature) => blocks.extend(reasoning.next().map(|thinking| {
+            ThinkingBlock::Signed(signature) => blocks.extend(reasoning.next().map(|thinking| {
                 object_text(|object| {
                     object.member("type", "thinking");
                     object.member("thinking", &**thinking);
                     object.member("signature", &*signature);
                 })
             })),
-            Thought::Unsigned => drop(reasoning.next()),
-            Thought::Redacted(data) => blocks.push(object_text(|object| {
+            ThinkingBlock::Unsigned => drop(reasoning.next()),
+            ThinkingBlock::Redacted(data) => blocks.push(object_text(|object| {
                 object.member("type", "redacted_thinking");
                 object.member("data", &*data);
             })),
@@ -201,7 +201,7 @@ fn tool_result(result: &ToolResult) -> String {
     })
 }
 
-impl Thought {
+impl ThinkingBlock {
     /// What the vendor said of the thoughts of a message, in their order.
     fn of(answer: &AssistantMessage, provider: &str) -> Vec<Self> {
         let said = answer.metadata.as_ref().and_then(|all| all.get(provider));

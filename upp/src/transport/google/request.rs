@@ -94,7 +94,7 @@ fn contents(request: &LlmRequest, provider: &str) -> Result<String, &'static str
                 ("user", parts?)
             }
             Message::Assistant(answer) => {
-                let said = Said::of(answer, provider);
+                let said = VendorMetadata::of(answer, provider);
                 for (call, said) in answer.calls().iter().zip(said.for_calls(answer)) {
                     let known = (Arc::clone(&call.tool_name), said.get("id").cloned());
                     names.insert(Arc::clone(&call.tool_call_id), known);
@@ -163,7 +163,7 @@ fn inline(mime_type: &str, data: &str) -> String {
 }
 
 /// Thoughts stay here; what the vendor signed goes back with its signature.
-fn model_parts(answer: &AssistantMessage, said: &Said) -> Vec<String> {
+fn model_parts(answer: &AssistantMessage, said: &VendorMetadata) -> Vec<String> {
     let mut parts = Vec::new();
     for block in &answer.content {
         match block {
@@ -216,13 +216,13 @@ fn response(result: &ToolResult, name: &str, id: Option<&str>) -> String {
 
 /// What the vendor said beside a message, as [`super::response`] kept it.
 #[derive(Default)]
-struct Said {
+struct VendorMetadata {
     signature: Option<String>,
     /// One for each call: its id at the vendor, its signature.
     calls: Vec<BTreeMap<String, String>>,
 }
 
-impl Said {
+impl VendorMetadata {
     fn of(answer: &AssistantMessage, provider: &str) -> Self {
         let said = answer.metadata.as_ref().and_then(|all| all.get(provider));
         let said: BTreeMap<String, RawBuf> = said

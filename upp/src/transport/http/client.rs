@@ -1,4 +1,4 @@
-//! Where requests go, and over what.
+//! The URL and the HTTP client of requests.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -6,27 +6,27 @@ use std::sync::Arc;
 use super::ProviderConfig;
 use crate::error::{ErrorCode, UppError};
 
-/// Where the vendor's paths begin.
+/// The base URL.
 ///
 /// # Errors
 ///
-/// The URL is none, or leads over plain HTTP to another host without leave for it.
+/// The text is not a URL, or plain HTTP to another host without permission.
 pub(super) fn base_url(
     config: &ProviderConfig,
     vendor: &str,
 ) -> Result<reqwest::Url, &'static str> {
     let text = config.base_url.as_deref().unwrap_or(vendor);
     // The text itself stays out of the error: it may hold a password.
-    let url: reqwest::Url = text.parse().map_err(|_| "the base URL is none")?;
+    let url: reqwest::Url = text.parse().map_err(|_| "base_url is not a URL")?;
     match url.scheme() {
         "https" => Ok(url),
         "http" if config.allow_plain_http || is_loopback(&url) => Ok(url),
-        "http" => Err("plain HTTP to another host than this one"),
-        _ => Err("a base URL that is neither HTTPS nor HTTP"),
+        "http" => Err("base_url is plain HTTP to another host; use HTTPS, or allow plain HTTP"),
+        _ => Err("base_url is neither HTTPS nor HTTP"),
     }
 }
 
-/// Whether a URL names this very machine.
+/// Whether the host of a URL is this machine.
 fn is_loopback(url: &reqwest::Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host
@@ -36,7 +36,7 @@ fn is_loopback(url: &reqwest::Url) -> bool {
     address.map_or(host == "localhost", |address| address.is_loopback())
 }
 
-/// A client with a TLS provider of its own: nothing needs to be installed for the process.
+/// A client with its own TLS provider, so that none has to be installed for the process.
 pub(super) fn client(config: &ProviderConfig) -> Result<reqwest::Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?;
@@ -58,7 +58,7 @@ pub(super) fn client(config: &ProviderConfig) -> Result<reqwest::Client, ClientE
     Ok(builder.build()?)
 }
 
-/// The vendor was not reached, or left in the middle. The error's own text names the URL, so it is not kept.
+/// The error of a failed connection. The text of `error` contains the URL and is dropped.
 pub(super) fn transport(error: &reqwest::Error, provider: &Arc<str>) -> UppError {
     let (code, text) = if error.is_timeout() {
         (ErrorCode::Timeout, "no answer in time")
@@ -70,7 +70,7 @@ pub(super) fn transport(error: &reqwest::Error, provider: &Arc<str>) -> UppError
     UppError::new(code, Arc::clone(provider), text)
 }
 
-/// Why there is no client.
+/// The error of creating a client.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error("no TLS")]

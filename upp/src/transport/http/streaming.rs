@@ -1,4 +1,4 @@
-//! A streamed answer on its way.
+//! A streamed response while it is read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::client::transport;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{ModelEvent, ModelStream};
 use crate::stream::{StreamEvent, StreamEventType};
-use crate::transport::answer::Reading;
+use crate::transport::builder::ResponseReader;
 use crate::transport::sse::{SseError, SseReader};
 
 pub(super) struct Streaming {
     answer: reqwest::Response,
     sse: SseReader,
-    reading: Box<dyn Reading>,
+    reading: Box<dyn ResponseReader>,
     ready: VecDeque<ModelEvent>,
     provider: Arc<str>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Streaming {
 impl Streaming {
     pub(super) fn new(
         answer: reqwest::Response,
-        reading: Box<dyn Reading>,
+        reading: Box<dyn ResponseReader>,
         provider: Arc<str>,
     ) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Streaming {
         }
     }
 
-    /// Events, then the answer or an error, and no more.
+    /// The stream: events, and then the response or an error.
     pub(super) fn into_stream(self) -> ModelStream {
         stream::unfold(Some(self), |state| async {
             let mut state = state?;
@@ -55,7 +55,7 @@ impl Streaming {
             if !self.ready.is_empty() {
                 continue;
             }
-            if self.reading.answer().ended {
+            if self.reading.builder().ended {
                 // Some vendors keep the connection open after their last word.
                 self.end()?;
                 continue;
@@ -76,22 +76,22 @@ impl Streaming {
         }
     }
 
-    /// Takes the events that have been read, up to the last that counts.
+    /// Takes the events that were read, up to the end marker.
     fn take(&mut self) -> Result<(), UppError> {
-        while !self.reading.answer().ended {
+        while !self.reading.builder().ended {
             let Some(data) = self.sse.next_data() else {
                 break;
             };
-            self.reading.event(&data)?;
-            let events = self.reading.answer().take_events();
+            self.reading.read_event(&data)?;
+            let events = self.reading.builder().take_events();
             self.ready.extend(events.into_iter().map(ModelEvent::Event));
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), UppError> {
-        self.reading.close()?;
-        let answer = self.reading.answer();
+        self.reading.check_end()?;
+        let answer = self.reading.builder();
         let response = answer.finish()?;
         let events = answer.take_events();
         self.ready.extend(events.into_iter().map(ModelEvent::Event));

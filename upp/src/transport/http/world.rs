@@ -1,4 +1,4 @@
-//! Time and randomness of the machine that the client runs on.
+//! The operating system's clock and randomness.
 
 use core::time::Duration;
 

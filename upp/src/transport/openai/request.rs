@@ -68,14 +68,14 @@ fn tools(request: &LlmRequest, provider: &str) -> String {
     format!("[{}]", declared.join(","))
 }
 
-fn messages(request: &LlmRequest) -> Result<Vec<Entry>, &'static str> {
+fn messages(request: &LlmRequest) -> Result<Vec<ChatMessage>, &'static str> {
     let mut entries = Vec::with_capacity(request.messages.len() + 1);
     if let Some(system) = &request.system {
-        entries.push(Entry::plain("system", system));
+        entries.push(ChatMessage::plain("system", system));
     }
     for message in &request.messages {
         match message {
-            Message::User(user) => entries.push(Entry {
+            Message::User(user) => entries.push(ChatMessage {
                 role: "user",
                 content: Some(parts(&user.content)?),
                 calls: None,
@@ -83,9 +83,9 @@ fn messages(request: &LlmRequest) -> Result<Vec<Entry>, &'static str> {
             }),
             Message::Assistant(answer) => entries.push(assistant(answer)),
             Message::ToolResult(results) => {
-                entries.extend(results.results.iter().map(|result| Entry {
+                entries.extend(results.results.iter().map(|result| ChatMessage {
                     call_id: Some(Arc::clone(&result.tool_call_id)),
-                    ..Entry::plain("tool", &result.text())
+                    ..ChatMessage::plain("tool", &result.text())
                 }))
             }
         }
@@ -93,10 +93,10 @@ fn messages(request: &LlmRequest) -> Result<Vec<Entry>, &'static str> {
     Ok(entries)
 }
 
-fn assistant(answer: &Arc<AssistantMessage>) -> Entry {
+fn assistant(answer: &Arc<AssistantMessage>) -> ChatMessage {
     // Reasoning is the model's own and goes back to no vendor.
     let text = answer.text();
-    Entry {
+    ChatMessage {
         role: "assistant",
         content: (!text.is_empty() || !answer.has_tool_calls()).then(|| to_string(&text)),
         calls: answer.has_tool_calls().then(|| Arc::clone(answer)),
@@ -174,7 +174,7 @@ fn part(block: &ContentBlock) -> Result<String, &'static str> {
 }
 
 /// One message as the vendor reads it.
-struct Entry {
+struct ChatMessage {
     role: &'static str,
     /// Written already.
     content: Option<String>,
@@ -182,7 +182,7 @@ struct Entry {
     call_id: Option<Arc<str>>,
 }
 
-impl Entry {
+impl ChatMessage {
     fn plain(role: &'static str, text: &str) -> Self {
         Self {
             role,
@@ -193,7 +193,7 @@ impl Entry {
     }
 }
 
-impl Write for Entry {
+impl Write for ChatMessage {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
         object.member("role", self.role);

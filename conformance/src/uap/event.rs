@@ -1,0 +1,110 @@
+//! Events of anybody's agent.
+
+use std::sync::Arc;
+
+use ubos_common::json::{RawBuf, RawObject, decode};
+use ubos_common::violation::Profile;
+use upp::{StreamEvent, ToolCall, ToolExecution};
+
+use super::recording::limits;
+use uap_agent::event::UapEventType;
+
+/// An event as it was seen.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RecordedEvent {
+    /// As it stood there.
+    pub text: Box<[u8]>,
+    /// What it is, or why it is none.
+    pub read: Result<ReadEvent, String>,
+}
+
+/// What an event tells.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadEvent {
+    /// The agent's.
+    Uap(AgentEvent),
+    /// The model's or a tool's.
+    Upp(StreamEvent),
+}
+
+ubos_common::wire! {
+    /// An event of an agent.
+    pub struct AgentEvent {
+        /// What it tells of.
+        required event_type: UapEventType = "type", "UAP-11-3";
+        /// The step.
+        required step: u64 = "step", "UAP-11-3";
+        /// Whose it is.
+        required agent_id: Arc<str> = "agentId", "UAP-11-3";
+        /// What it brings.
+        required data: RawObject = "data", "UAP-11-3";
+    }
+}
+
+ubos_common::wire! {
+    /// An event before one looks at what it brings.
+    struct EventEnvelope {
+        /// `uap` or `upp`.
+        required source: Arc<str> = "source", "UAP-11-3";
+        /// With source `uap`.
+        nullable uap: RawBuf = "uap", "UAP-11-3";
+        /// With source `upp`.
+        nullable upp: RawBuf = "upp", "UAP-11-3";
+    }
+}
+
+ubos_common::wire! {
+    /// What the data of an event may hold that judges look at.
+    pub(super) struct JudgedData {
+        /// Of a step.
+        nullable phase: Arc<str> = "phase", "UAP-11-3";
+        /// Of an action.
+        nullable tool_calls: Vec<ToolCall> = "toolCalls", "UAP-11-3";
+        /// Of an observation.
+        nullable observations: Vec<ToolExecution> = "observations", "UAP-11-3";
+        /// Of a sub-agent.
+        nullable subagent_id: Arc<str> = "subagentId", "UAP-8-3";
+        /// Of a sub-agent.
+        nullable parent_tool_call_id: Arc<str> = "parentToolCallId", "UAP-8-3";
+        /// Of a sub-agent.
+        nullable inner_event: RawBuf = "innerEvent", "UAP-8-3";
+        /// Of a sub-agent's end.
+        nullable success: bool = "success", "UAP-8-3";
+    }
+}
+
+impl RecordedEvent {
+    pub(super) fn read(text: &[u8]) -> Self {
+        Self {
+            text: text.into(),
+            read: told(text),
+        }
+    }
+}
+
+fn told(text: &[u8]) -> Result<ReadEvent, String> {
+    let outer = decode::<EventEnvelope>(text, &limits(), Profile::Strict);
+    let (outer, _) = outer.map_err(|error| error.to_string())?;
+    match (&*outer.source, &outer.uap, &outer.upp) {
+        ("uap", Some(uap), None) => part(uap).map(ReadEvent::Uap),
+        ("upp", None, Some(upp)) => part(upp).map(ReadEvent::Upp),
+        ("uap" | "upp", Some(_), Some(_)) => Err("both uap and upp".to_owned()),
+        ("uap" | "upp", ..) => Err("without the member that its source names".to_owned()),
+        _ => Err("a source that is neither uap nor upp".to_owned()),
+    }
+}
+
+fn part<T: for<'a> ubos_common::json::Read<'a>>(raw: &RawBuf) -> Result<T, String> {
+    let read = decode::<T>(raw.as_str().as_bytes(), &limits(), Profile::Strict);
+    read.map(|(part, _)| part)
+        .map_err(|error| error.to_string())
+}
+
+impl AgentEvent {
+    /// What judges look at; nothing where it has another shape.
+    pub(super) fn judged_data(&self) -> Result<JudgedData, String> {
+        part(&RawBuf::from(self.data.clone()))
+    }
+}

@@ -1,0 +1,162 @@
+//! The queue of events between a run and its reader.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use upp::CancelToken;
+
+use crate::event::AgentStreamEvent;
+use crate::result::RunResult;
+
+/// The number of queued events from which on no further effect starts.
+const CAPACITY: usize = 64;
+
+/// What a run and its reader share.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) cancel: CancelToken,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    events: VecDeque<AgentStreamEvent>,
+    /// Wakers of effects and tools that wait for capacity, by number. An entry is removed when its future is dropped.
+    waiting: BTreeMap<u64, Waker>,
+    /// The number of the last future that waited.
+    last_waiter: u64,
+    /// The reader's waker: events may come from another thread.
+    reader: Option<Waker>,
+    /// Whether the run has ended or its reader is gone: events are dropped, and nothing waits for capacity.
+    has_ended: bool,
+    result: Option<RunResult>,
+}
+
+impl Inner {
+    fn has_capacity(&self) -> bool {
+        self.has_ended || self.events.len() < CAPACITY
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an event of the engine, whatever the capacity: the engine must not be interrupted between two outputs.
+    pub(super) fn push(&self, event: AgentStreamEvent) {
+        self.lock().events.push_back(event);
+    }
+
+    pub(super) fn pop(&self) -> Option<AgentStreamEvent> {
+        let mut inner = self.lock();
+        let event = inner.events.pop_front();
+        if inner.has_capacity() {
+            Self::wake_waiting(inner);
+        }
+        event
+    }
+
+    /// Wakes the futures that wait for capacity, after the lock is released: a waker is foreign code.
+    fn wake_waiting(mut inner: MutexGuard<'_, Inner>) {
+        let waiting = core::mem::take(&mut inner.waiting);
+        drop(inner);
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Sets the waker for events from another thread.
+    pub(super) fn set_reader(&self, waker: &Waker) {
+        let mut inner = self.lock();
+        if !inner
+            .reader
+            .as_ref()
+            .is_some_and(|known| known.will_wake(waker))
+        {
+            let former = inner.reader.replace(waker.clone());
+            drop(inner);
+            drop(former);
+        }
+    }
+
+    pub(super) fn end(&self) {
+        let mut inner = self.lock();
+        inner.has_ended = true;
+        Self::wake_waiting(inner);
+    }
+
+    pub(super) fn set_result(&self, result: RunResult) {
+        self.lock().result = Some(result);
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "the driver ends with the engine, whose last output is the result"
+    )]
+    pub(super) fn take_result(&self) -> RunResult {
+        self.lock()
+            .result
+            .take()
+            .expect("a run that has ended has a result")
+    }
+
+    /// Ready once the queue has capacity.
+    pub(super) fn capacity(&self) -> WaitCapacity<'_> {
+        let mut inner = self.lock();
+        inner.last_waiter += 1;
+        WaitCapacity {
+            shared: self,
+            number: inner.last_waiter,
+        }
+    }
+}
+
+/// Waits until the queue has capacity.
+pub(super) struct WaitCapacity<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Future for WaitCapacity<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.shared.lock();
+        if inner.has_capacity() {
+            return Poll::Ready(());
+        }
+        inner.waiting.insert(self.number, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for WaitCapacity<'_> {
+    fn drop(&mut self) {
+        // The waker is dropped after the lock is released: its drop is foreign code, too.
+        let waker = self.shared.lock().waiting.remove(&self.number);
+        drop(waker);
+    }
+}
+
+/// Adds events of a tool to those of the run.
+#[derive(Clone)]
+pub(crate) struct Emitter(pub(super) Arc<Shared>);
+
+impl Emitter {
+    /// Adds an event, once the queue has capacity. After the end of the run it is dropped.
+    pub(crate) async fn emit(&self, event: AgentStreamEvent) {
+        self.0.capacity().await;
+        let mut inner = self.0.lock();
+        if inner.has_ended {
+            return;
+        }
+        inner.events.push_back(event);
+        let reader = inner.reader.take();
+        drop(inner);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The options of an agent, and the input of a run.
+
+use core::fmt;
+use std::sync::Arc;
+
+use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
+use ubos_common::time::Now;
+use upp::{LlmOptions, Message, ModelReference, Stamp, Tool};
+
+use super::Runtime;
+use crate::checkpoint::{CheckpointError, CheckpointStore};
+use crate::hooks::AgentStrategy;
+use crate::middleware::Middleware;
+use crate::repair::RepairPolicy;
+use crate::strategy::{ExecutionStrategy, LoopOptions, ToolLoop};
+
+/// A callback for checkpoints that could not be saved.
+pub(super) type OnSaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
+
+/// The options of an agent. Only the model is required.
+///
+/// | option | default |
+/// |---|---|
+/// | `execution` | [`tool_loop`](crate::tool_loop) without a limit |
+/// | `middleware` | none |
+/// | `strategy` | no hooks |
+/// | `checkpoints` | none |
+/// | `session_id` | a new UUIDv4, where there are checkpoints |
+/// | `runtime` | the operating system's, with feature `os`; required without it |
+/// | `repair` | none: wrong calls and outputs are left as they are |
+/// | `plan_events` | off |
+///
+/// Spec: UAP-1.1 4.2
+pub struct AgentOptions {
+    pub(super) llm: LlmOptions,
+    pub(super) execution: Arc<dyn ExecutionStrategy>,
+    pub(super) middleware: Vec<Arc<dyn Middleware>>,
+    pub(super) strategy: Option<Arc<dyn AgentStrategy>>,
+    pub(super) checkpoints: Option<Arc<dyn CheckpointStore>>,
+    pub(super) session_id: Option<Arc<str>>,
+    pub(super) runtime: Option<Runtime>,
+    pub(super) on_save_failed: Option<OnSaveFailed>,
+    pub(super) repair: Option<Arc<dyn RepairPolicy>>,
+    pub(super) plan_events: bool,
+}
+
+impl AgentOptions {
+    /// A model, and the default for every other option.
+    #[must_use]
+    pub fn new(model: ModelReference) -> Self {
+        Self {
+            llm: LlmOptions::new(model),
+            execution: Arc::new(ToolLoop(LoopOptions::default())),
+            middleware: Vec::new(),
+            strategy: None,
+            checkpoints: None,
+            session_id: None,
+            runtime: None,
+            on_save_failed: None,
+            repair: None,
+            plan_events: false,
+        }
+    }
+
+    /// The options of the model.
+    #[must_use]
+    pub const fn llm(&self) -> &LlmOptions {
+        &self.llm
+    }
+
+    /// Changes the options of the model, such as its structure, its own middleware or the hooks of its tools.
+    ///
+    /// The model's middleware is nearer to the model than what the agent's middleware adds.
+    #[must_use]
+    pub fn map_llm(mut self, change: impl FnOnce(LlmOptions) -> LlmOptions) -> Self {
+        self.llm = change(self.llm);
+        self
+    }
+
+    /// Sets the tools.
+    #[must_use]
+    pub fn with_tools(self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.map_llm(|llm| llm.with_tools(tools))
+    }
+
+    /// Sets the system prompt.
+    #[must_use]
+    pub fn with_system(self, system: impl Into<Arc<str>>) -> Self {
+        self.map_llm(|llm| llm.with_system(system))
+    }
+
+    /// Sets the vendor's parameters. They are sent unaltered.
+    #[must_use]
+    pub fn with_params(self, params: impl Into<Arc<RawObject>>) -> Self {
+        self.map_llm(|llm| llm.with_params(params))
+    }
+
+    /// Sets the execution strategy.
+    #[must_use]
+    pub fn with_execution(mut self, execution: Arc<dyn ExecutionStrategy>) -> Self {
+        self.execution = execution;
+        self
+    }
+
+    /// Sets the middleware around each run, outermost first.
+    #[must_use]
+    pub fn with_middleware(
+        mut self,
+        middleware: impl IntoIterator<Item = Arc<dyn Middleware>>,
+    ) -> Self {
+        self.middleware = middleware.into_iter().collect();
+        self
+    }
+
+    /// Sets the policy for wrong tool calls and outputs.
+    #[must_use]
+    pub fn with_repair(mut self, policy: Arc<dyn RepairPolicy>) -> Self {
+        self.repair = Some(policy);
+        self
+    }
+
+    /// Sets whether plans have events of their own (`plan_created`, `plan_step_start`, `plan_step_end`), which are not
+    /// in the specification's list.
+    #[must_use]
+    pub const fn with_plan_events(mut self, enabled: bool) -> Self {
+        self.plan_events = enabled;
+        self
+    }
+
+    /// Sets the hooks at the boundaries of steps.
+    #[must_use]
+    pub fn with_strategy(mut self, hooks: Arc<dyn AgentStrategy>) -> Self {
+        self.strategy = Some(hooks);
+        self
+    }
+
+    /// Sets the store in which the state is saved after each step.
+    #[must_use]
+    pub fn with_checkpoints(mut self, store: Arc<dyn CheckpointStore>) -> Self {
+        self.checkpoints = Some(store);
+        self
+    }
+
+    /// Sets the session under which states are saved.
+    #[must_use]
+    pub fn with_session_id(mut self, session: impl Into<Arc<str>>) -> Self {
+        self.session_id = Some(session.into());
+        self
+    }
+
+    /// Sets the clock and the source of ids.
+    #[must_use]
+    pub fn with_runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Sets a callback for saves that fail. The run continues.
+    #[must_use]
+    pub fn with_on_save_failed(
+        mut self,
+        callback: impl Fn(&CheckpointError) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_save_failed = Some(Arc::new(callback));
+        self
+    }
+}
+
+impl fmt::Debug for AgentOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentOptions")
+            .field("llm", &self.llm)
+            .field("execution", &self.execution.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The input of a run: a text, or a message.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AgentInput {
+    /// Becomes a user message with one text block.
+    Text(String),
+    /// Is used unchanged. A run from a state that holds a message with its id fails with `INVALID_REQUEST`.
+    Message(Message),
+}
+
+impl AgentInput {
+    pub(super) fn into_message(self, now: Now, ids: &mut IdSource) -> Message {
+        match self {
+            Self::Text(text) => Message::user(Stamp::new(ids, now.wall), text),
+            Self::Message(message) => message,
+        }
+    }
+}
+
+impl From<&str> for AgentInput {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for AgentInput {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Message> for AgentInput {
+    fn from(message: Message) -> Self {
+        Self::Message(message)
+    }
+}

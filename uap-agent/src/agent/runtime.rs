@@ -1,0 +1,68 @@
+//! The clock and the ids of an agent.
+
+use core::fmt;
+use std::sync::Arc;
+
+#[cfg(feature = "os")]
+use futures_core::future::BoxFuture;
+use ubos_common::driver::Sleep;
+use ubos_common::id::IdSource;
+#[cfg(feature = "os")]
+use ubos_common::os::{Clock, OsError};
+#[cfg(feature = "os")]
+use ubos_common::time::{Mono, Now};
+
+#[cfg(feature = "os")]
+use super::timer;
+
+/// The clock and the source of ids of an agent.
+pub struct Runtime {
+    pub(super) clock: Arc<dyn Sleep + Send + Sync>,
+    pub(super) ids: IdSource,
+}
+
+impl Runtime {
+    /// A clock and a source of ids; with a seeded source a run can be repeated.
+    ///
+    /// Agents that share a budget or a retry strategy need the same clock, or clocks that start at the same time.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Sleep + Send + Sync>, ids: IdSource) -> Self {
+        Self { clock, ids }
+    }
+
+    /// The operating system's clock and randomness. All such runtimes share one clock.
+    ///
+    /// # Errors
+    ///
+    /// The operating system provided no randomness.
+    #[cfg(feature = "os")]
+    pub fn system() -> Result<Self, OsError> {
+        Ok(Self::new(Arc::new(SystemClock), IdSource::from_os()?))
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("ids", &self.ids)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One clock for all agents: a shared budget or retry strategy compares times of different agents.
+#[cfg(feature = "os")]
+static CLOCK: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::start);
+
+#[cfg(feature = "os")]
+struct SystemClock;
+
+#[cfg(feature = "os")]
+impl Sleep for SystemClock {
+    fn now(&self) -> Now {
+        CLOCK.now()
+    }
+
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        timer::sleep(deadline.saturating_since(CLOCK.now().mono))
+    }
+}

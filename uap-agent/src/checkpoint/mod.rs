@@ -1,0 +1,150 @@
+//! Stores for the states of agents.
+//!
+//! ```text
+//! CheckpointStore      the last state of each session      UAP-1.1 12.2
+//! CheckpointHistory    and the ones before it: look back, fork, prune
+//!
+//! MemoryCheckpoints    both, for as long as the process lives
+//! FileCheckpoints      the last state, in the layout that other implementations read
+//! LogCheckpoints       both, in files that only grow: a step costs what the step added    feature `log`
+//! Seal                 what a store in files writes, encrypted by the developer
+//! ```
+//!
+//! A session has one writer at a time. A store that has saved a session locks it, so that another store, in this process or
+//! another, is told [`CheckpointError::InUse`]; one that comes back after another has saved is told
+//! [`CheckpointError::Conflict`] until it loads what is there. So is an agent, or a run, that goes on from an earlier state
+//! while another has taken over. Nothing is overwritten by either.
+
+#[cfg(all(feature = "driver", feature = "os"))]
+mod files;
+#[cfg(all(feature = "driver", feature = "os"))]
+mod held;
+mod history;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod log;
+mod memory;
+#[cfg(all(feature = "driver", feature = "os"))]
+mod name;
+mod seal;
+#[cfg(all(feature = "driver", feature = "os"))]
+mod worker;
+mod writers;
+
+use futures_core::future::BoxFuture;
+use ubos_common::id::Uuid;
+use ubos_common::time::Timestamp;
+
+use crate::state::AgentState;
+
+#[cfg(all(feature = "driver", feature = "os"))]
+pub use files::{CorruptFile, FileCheckpoints};
+pub use history::CheckpointHistory;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use log::{CutTail, LogCheckpoints};
+pub use memory::MemoryCheckpoints;
+pub use seal::{Seal, SealError};
+
+ubos_common::wire! {
+    /// The metadata of a checkpoint.
+    ///
+    /// Spec: UAP-1.1 12.2
+    pub struct CheckpointMetadata {
+        /// The session.
+        required session_id: String = "sessionId", "UAP-12-7";
+        /// The checkpoint's id, a new UUIDv4 for each save.
+        required checkpoint_id: Uuid = "checkpointId", "UAP-12-7";
+        /// The time of the save.
+        required timestamp: Timestamp = "timestamp", "UAP-12-7";
+        /// The state's step.
+        required step: u64 = "step", "UAP-12-7";
+        /// The agent's id.
+        required agent_id: String = "agentId", "UAP-12-7";
+    }
+}
+
+/// An error of a checkpoint store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The store is full. Its contents are unchanged.
+    #[error("{limit} sessions are the most this store holds")]
+    Full {
+        /// The maximum number of sessions.
+        limit: usize,
+    },
+    /// The store does not accept the name of the session.
+    #[error("no session of this name can be kept: {0}")]
+    Session(&'static str),
+    /// Another store, in this process or another, has locked the session. The checkpoint is unchanged.
+    #[error("another store is writing this session")]
+    InUse,
+    /// Another writer has saved since this one last read the session. The checkpoint is unchanged. After a load this writer
+    /// can continue from it.
+    #[error("checkpoint {found} was saved by another writer since this one last saw the session")]
+    Conflict {
+        /// The last checkpoint.
+        found: Uuid,
+    },
+    /// A session with this name exists. It is unchanged.
+    #[error("a session of this name is there already")]
+    Exists,
+    /// The session has no such checkpoint.
+    #[error("the session has no checkpoint {checkpoint}")]
+    Unknown {
+        /// The requested checkpoint.
+        checkpoint: Uuid,
+    },
+    /// The state exceeds the limit of the store. Nothing was written.
+    #[error("a state of {bytes} bytes, where {limit} are the most")]
+    TooLarge {
+        /// The size of its JSON, in bytes.
+        bytes: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The state could not be read back. Nothing was written.
+    #[error("a state that could not be read back: {0}")]
+    Unreadable(Box<str>),
+    /// A file could not be sealed or opened. The files are unchanged.
+    #[error("what is kept of this session: {0}")]
+    Sealed(#[from] SealError),
+    /// A file was changed or is damaged. It is left in place.
+    #[error("what is kept of this session is damaged: {0}")]
+    Damaged(Box<str>),
+    /// The storage failed.
+    #[error("the store failed: {0}")]
+    Failed(Box<str>),
+}
+
+/// The future of a store operation.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, CheckpointError>>;
+
+/// A store that keeps the last state of each session.
+///
+/// The package `ubos-conformance` checks a store with `uap::check_store`.
+///
+/// Spec: UAP-1.1 12.2
+pub trait CheckpointStore: Send + Sync {
+    /// Checks the name of a session, before a run starts. The default accepts every name.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Session`] where it cannot.
+    fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
+        let _ = session_id;
+        Ok(())
+    }
+    /// Saves a state as the last one of its session.
+    fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()>;
+    /// The last state of a session; `None` where there is none.
+    fn load<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Option<AgentState>>;
+    /// The metadata of the last state of a session.
+    fn load_metadata<'a>(
+        &'a self,
+        session_id: &'a str,
+    ) -> StoreFuture<'a, Option<CheckpointMetadata>>;
+    /// Deletes a session. A session that does not exist is not an error.
+    fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()>;
+    /// The names of all sessions, in order.
+    fn list(&self) -> StoreFuture<'_, Vec<String>>;
+}

@@ -1,0 +1,158 @@
+//! The results of effects, as they are recorded in a journal.
+
+mod json;
+
+use ubos_common::json::to_string;
+use upp::{LlmResponse, ModelEvent, ToolExecution, UppError};
+
+pub(super) use json::{AnswerJson, ErrorJson, Findings, object};
+use json::{HookJson, ResponseJson};
+
+use crate::checkpoint::CheckpointError;
+use crate::engine::{EffectId, Input};
+use crate::hooks::HookAnswer;
+use crate::state::SubagentExecutionTrace;
+
+/// The result of an effect, without the effect's id. Of a streamed response only the whole is recorded.
+#[derive(Clone, Debug)]
+pub(super) enum EffectResult {
+    Response(Box<LlmResponse>),
+    /// The model failed, and whether a part of its response was received before.
+    Failed(UppError, bool),
+    /// The model's stream ended without a response, and whether a part was received before.
+    NoResponse(bool),
+    /// The request was not sent.
+    Stopped,
+    Tool(ToolExecution, Vec<SubagentExecutionTrace>),
+    /// The wait is over.
+    Slept,
+    Hook(HookAnswer),
+    /// The hook failed.
+    HookFailed(UppError),
+    Saved,
+    /// The save failed.
+    SaveFailed(Box<str>),
+    Abort,
+}
+
+impl EffectResult {
+    /// The result of an input and its effect; `None` for a part of a response. `is_partial`: a part was received before.
+    pub(super) fn of(answer: &Input, was_heard: bool) -> Option<(Option<EffectId>, Self)> {
+        let (id, result) = match answer {
+            Input::Model(_, Some(Ok(ModelEvent::Event(_)))) => return None,
+            Input::Model(id, Some(Ok(ModelEvent::Done(response)))) => {
+                (*id, Self::Response(response.clone()))
+            }
+            Input::Model(id, Some(Err(error))) => (*id, Self::Failed(error.clone(), was_heard)),
+            Input::Model(id, None) => (*id, Self::NoResponse(was_heard)),
+            Input::Model(_, Some(Ok(_))) => return None,
+            Input::Stop(id) => (*id, Self::Stopped),
+            Input::Slept(id) => (*id, Self::Slept),
+            Input::Tool(id, execution, traces) => {
+                (*id, Self::Tool(execution.clone(), traces.clone()))
+            }
+            Input::Hook(id, Ok(answer)) => (*id, Self::Hook(answer.clone())),
+            Input::Hook(id, Err(error)) => (*id, Self::HookFailed(error.clone())),
+            Input::Saved(id, Ok(())) => (*id, Self::Saved),
+            Input::Saved(id, Err(error)) => (*id, Self::SaveFailed(error.to_string().into())),
+            Input::Abort => return Some((None, Self::Abort)),
+        };
+        Some((Some(id), result))
+    }
+
+    /// The input that hands the result to the engine.
+    pub(super) fn answer(&self, id: EffectId) -> Input {
+        match self.clone() {
+            Self::Response(response) => Input::Model(id, Some(Ok(ModelEvent::Done(response)))),
+            Self::Failed(error, _) => Input::Model(id, Some(Err(error))),
+            Self::NoResponse(_) => Input::Model(id, None),
+            Self::Stopped => Input::Stop(id),
+            Self::Slept => Input::Slept(id),
+            Self::Tool(execution, traces) => Input::Tool(id, execution, traces),
+            Self::Hook(answer) => Input::Hook(id, Ok(answer)),
+            Self::HookFailed(error) => Input::Hook(id, Err(error)),
+            Self::Saved => Input::Saved(id, Ok(())),
+            Self::SaveFailed(why) => Input::Saved(id, Err(CheckpointError::Failed(why))),
+            Self::Abort => Input::Abort,
+        }
+    }
+
+    /// The kind of the effect; `None` for an abort.
+    pub(super) const fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Response(_) | Self::Failed(..) | Self::NoResponse(_) | Self::Stopped => {
+                Some("infer")
+            }
+            Self::Tool(..) => Some("tool"),
+            Self::Slept => Some("sleep"),
+            Self::Hook(_) | Self::HookFailed(_) => Some("hook"),
+            Self::Saved | Self::SaveFailed(_) => Some("save"),
+            Self::Abort => None,
+        }
+    }
+
+    /// The content without ids and times. It is equal where two runs received the same result.
+    pub(super) fn content(&self) -> String {
+        match self {
+            Self::Response(response) => {
+                let message = &response.message;
+                let said = (&message.content, &message.tool_calls, &response.data);
+                let (content, calls) = (to_string(said.0), to_string(said.1));
+                format!("{content}{calls}{}", to_string(said.2))
+            }
+            Self::Tool(execution, _) => {
+                let ran = (
+                    &execution.tool_name,
+                    &execution.arguments,
+                    &execution.result,
+                );
+                format!(
+                    "{}{}{}{}",
+                    ran.0,
+                    ran.1.as_str(),
+                    ran.2.as_str(),
+                    execution.is_error
+                )
+            }
+            Self::Hook(HookAnswer::Layer(context, came_to)) => match came_to {
+                Ok(_) => format!("{}{}", context.input.text(), context.state.messages().len()),
+                Err(error) => to_string(&ErrorJson::of(error)),
+            },
+            Self::Hook(HookAnswer::Recovered(result)) => result.turn.response.text(),
+            _ => to_string(&self.json(None)),
+        }
+    }
+
+    /// The JSON of the result.
+    pub(super) fn json(&self, id: Option<EffectId>) -> AnswerJson {
+        let mut json = AnswerJson::new();
+        json.id = id;
+        match self {
+            Self::Response(response) => json.model = Some(ResponseJson::of(response)),
+            Self::Failed(error, was_heard) => {
+                json.failed = Some(ErrorJson::of(error));
+                json.heard = was_heard.then_some(true);
+            }
+            Self::NoResponse(was_heard) => {
+                json.silent = Some(true);
+                json.heard = was_heard.then_some(true);
+            }
+            Self::Slept => json.slept = Some(true),
+            Self::Stopped => json.stopped = Some(true),
+            Self::Tool(execution, traces) => {
+                json.tool = Some(execution.clone());
+                json.traces = Some(traces.clone()).filter(|traces| !traces.is_empty());
+            }
+            Self::Hook(answer) => json.hook = Some(HookJson::of(answer)),
+            Self::HookFailed(error) => {
+                let mut hook = HookJson::new();
+                hook.error = Some(ErrorJson::of(error));
+                json.hook = Some(hook);
+            }
+            Self::Saved => json.saved = Some(true),
+            Self::SaveFailed(why) => json.unsaved = Some(why.clone()),
+            Self::Abort => json.abort = Some(true),
+        }
+        json
+    }
+}

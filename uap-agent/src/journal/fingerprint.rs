@@ -1,0 +1,278 @@
+//! Fingerprints of requests: they show whether a program still makes the requests that were recorded.
+
+use std::sync::Arc;
+
+use ubos_common::canon::Digest;
+use ubos_common::json::{MemberWriter, Write, to_vec};
+use upp::{LlmInstance, LlmRequest, Message, Tool, Turn};
+
+use super::answer::{ErrorJson, object};
+use super::entry::{EffectEntry, Kind};
+use crate::engine::Output;
+use crate::hooks::HookCall;
+use crate::result::{AgentError, GenerateResult};
+use crate::state::AgentState;
+
+/// The fingerprint of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    /// Of the whole request.
+    pub(super) whole: Digest,
+    /// Of its content without ids and times: equal in two runs that make the same request.
+    pub(super) content: Digest,
+}
+
+/// Takes the fingerprints of a run's requests, in order.
+///
+/// The history grows between two requests of a run, so a fingerprint covers the new messages only; earlier fingerprints
+/// cover the rest. The cost is therefore linear in the length of the run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fingerprinter {
+    /// The number of messages in the last request to the model.
+    known: usize,
+}
+
+impl Fingerprinter {
+    /// The entry of an output that has a result; `None` for others.
+    pub(super) fn request(&mut self, effect: &Output) -> Option<EffectEntry> {
+        let mut sum = FingerprintBuilder::default();
+        let (id, kind) = match effect {
+            Output::Infer(id, request) => {
+                self.inference(request, &mut sum);
+                (*id, Kind::Infer)
+            }
+            Output::Tool(id, call, scope) => {
+                sum.content.push(("call", to_vec(call)));
+                sum.content.push(("step", to_vec(&scope.step)));
+                sum.rest.push(to_vec(&scope.state_id));
+                (*id, Kind::Tool)
+            }
+            Output::Hook(id, call) => {
+                hook(call, &mut sum);
+                (*id, Kind::Hook)
+            }
+            Output::Sleep(id, span) => {
+                sum.value(&u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+                (*id, Kind::Sleep)
+            }
+            Output::Save(id, metadata, state) => {
+                sum.state(state);
+                sum.rest.push(to_vec(metadata));
+                (*id, Kind::Save)
+            }
+            _ => return None,
+        };
+        let fingerprint = sum.finish();
+        Some(EffectEntry {
+            id,
+            kind,
+            fingerprint,
+        })
+    }
+
+    fn inference(&mut self, request: &LlmRequest, sum: &mut FingerprintBuilder) {
+        let count = request.messages.len();
+        // The last message that was known may have been a prompt that did not stay.
+        let from = self.known.min(count).saturating_sub(1);
+        self.known = count;
+        for message in request.messages.iter_from(from) {
+            sum.message(message);
+        }
+        sum.content.push(("messages", to_vec(&count)));
+        sum.content.push(("system", to_vec(&request.system)));
+        sum.content.push(("params", to_vec(&request.params)));
+        sum.content.push(("structure", to_vec(&request.structure)));
+        let tools = request.tools.iter().map(|tool| tool.name().to_owned());
+        sum.content
+            .push(("tools", to_vec(&tools.collect::<Vec<_>>())));
+        let stamp = (&*request.stamp.id, request.stamp.timestamp.as_str());
+        sum.rest.extend([to_vec(stamp.0), to_vec(stamp.1)]);
+    }
+}
+
+fn hook(call: &HookCall, sum: &mut FingerprintBuilder) {
+    match call {
+        HookCall::StopCondition(state) => sum.named("stopCondition").state(state),
+        HookCall::StepStart(state) => sum.named("stepStart").state(state),
+        HookCall::Reason(step, text) => sum.named("reason").value(step).value(text),
+        HookCall::Act(step, message) => sum.named("act").value(step).value(message.calls()),
+        HookCall::Observe(step, executions) => {
+            sum.named("observe").value(step);
+            for execution in executions.iter() {
+                let ran = (&execution.tool_name, &execution.result);
+                sum.value(ran.0).value(ran.1).value(&execution.is_error);
+            }
+            sum
+        }
+        HookCall::StepEnd(step, result) => sum.named("stepEnd").value(step).result(result),
+        HookCall::Complete(result) => sum.named("complete").result(result),
+        HookCall::Error(error) => sum.named("error").error(error),
+        HookCall::MaxIterations(most) => sum.named("maxIterations").value(most),
+        HookCall::Attempt(attempt, failure, random) => {
+            sum.rest.push(to_vec(random));
+            let failure = failure.as_deref().map(ErrorJson::of);
+            sum.named("attempt").value(attempt).value(&failure)
+        }
+        HookCall::Before(layer, context) => {
+            sum.named("before").value(layer);
+            sum.message(&context.input)
+                .state(&context.state)
+                .value(&context.metadata)
+        }
+        HookCall::After(layer, context, result) => sum
+            .named("after")
+            .value(layer)
+            .value(&context.metadata)
+            .result(result),
+        HookCall::Caught(layer, context, error) => sum
+            .named("caught")
+            .value(layer)
+            .value(&context.metadata)
+            .error(error),
+    };
+}
+
+/// Collects the parts of a fingerprint.
+#[derive(Default)]
+struct FingerprintBuilder {
+    content: Vec<(&'static str, Vec<u8>)>,
+    /// Ids and times.
+    rest: Vec<Vec<u8>>,
+}
+
+impl FingerprintBuilder {
+    fn named(&mut self, name: &str) -> &mut Self {
+        self.content.push(("name", to_vec(name)));
+        self
+    }
+
+    fn value<T: Write + ?Sized>(&mut self, value: &T) -> &mut Self {
+        self.content.push(("value", to_vec(value)));
+        self
+    }
+
+    fn message(&mut self, message: &Message) -> &mut Self {
+        self.value(&message.message_type()).value(message.content());
+        self.content.push(("metadata", to_vec(&message.metadata())));
+        let timestamp = match message {
+            Message::User(message) => &message.timestamp,
+            Message::Assistant(message) => {
+                self.content.push(("calls", to_vec(&message.tool_calls)));
+                &message.timestamp
+            }
+            Message::ToolResult(message) => {
+                self.content.push(("results", to_vec(&message.results)));
+                &message.timestamp
+            }
+            _ => return self,
+        };
+        self.rest.push(to_vec(timestamp));
+        self.rest.push(to_vec(message.id()));
+        self
+    }
+
+    /// Adds a state. The messages themselves are covered by the fingerprints of inferences.
+    fn state(&mut self, state: &AgentState) -> &mut Self {
+        self.rest.push(to_vec(&state.id()));
+        self.value(&state.messages().len()).value(&state.step());
+        self.content
+            .push(("plan", to_vec(&state.plan().map(<[_]>::to_vec))));
+        self
+    }
+
+    fn turn(&mut self, turn: &Turn) -> &mut Self {
+        self.value(&turn.messages.len())
+            .value(&turn.cycles)
+            .value(&turn.usage.total_tokens)
+    }
+
+    fn result(&mut self, result: &GenerateResult) -> &mut Self {
+        self.turn(&result.turn).state(&result.state)
+    }
+
+    fn error(&mut self, error: &AgentError) -> &mut Self {
+        if let Some(turn) = &error.turn {
+            self.turn(turn);
+        }
+        self.value(&object(&ErrorJson::of(&error.error)))
+            .state(&error.state)
+    }
+
+    fn finish(&self) -> Fingerprint {
+        let mut bytes = Vec::new();
+        for (name, value) in &self.content {
+            // A name has no length of its own that a value could reach into: values are whole JSON texts.
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(value);
+            bytes.push(b'\n');
+        }
+        let content = Digest::of_bytes(&bytes);
+        for value in &self.rest {
+            bytes.extend_from_slice(value);
+            bytes.push(b'\n');
+        }
+        let whole = Digest::of_bytes(&bytes);
+        Fingerprint { whole, content }
+    }
+}
+
+/// The fingerprint of a run's result.
+pub(super) fn end(result: &Result<GenerateResult, Box<AgentError>>) -> Fingerprint {
+    let mut sum = FingerprintBuilder::default();
+    let (state, turn) = match result {
+        Ok(result) => (&result.state, Some(&result.turn)),
+        Err(error) => {
+            sum.error(error);
+            (&error.state, error.turn.as_ref())
+        }
+    };
+    sum.state(state);
+    if let Some(turn) = turn {
+        sum.turn(turn);
+    }
+    // The end is whole: what a sum of parts has overlooked shows here.
+    sum.rest.push(to_vec(state));
+    sum.rest.push(to_vec(&turn.cloned()));
+    sum.finish()
+}
+
+/// The fingerprints of the options of the model.
+pub(super) fn program(llm: &LlmInstance) -> Vec<(&'static str, Digest)> {
+    let options = llm.options();
+    let tools: Vec<_> = options.tools().tools.iter().map(ToolText).collect();
+    let limit = options
+        .tools()
+        .strategy
+        .as_ref()
+        .and_then(|strategy| strategy.max_iterations());
+    let of = |bytes: Vec<u8>| Digest::of_bytes(&bytes);
+    vec![
+        (
+            "model",
+            of(to_vec(&format!(
+                "{}/{}",
+                options.model().provider(),
+                options.model().model_id()
+            ))),
+        ),
+        ("tools", of(to_vec(&tools))),
+        ("toolRounds", of(to_vec(&limit))),
+        ("system", of(to_vec(&options.system()))),
+        ("params", of(to_vec(&options.params()))),
+        ("structure", of(to_vec(&options.structure()))),
+    ]
+}
+
+/// The parts of a tool that the model and the order of calls depend on.
+struct ToolText<'a>(&'a Arc<dyn Tool>);
+
+impl Write for ToolText<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("name", self.0.name());
+        object.member("description", self.0.description());
+        object.member("parameters", self.0.parameters());
+        object.optional("metadata", self.0.metadata());
+        object.end();
+    }
+}

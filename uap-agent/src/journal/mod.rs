@@ -1,0 +1,216 @@
+//! The journal of a run: the requests that it made, and their results.
+//!
+//! A state machine without IO decides a run ([`crate::engine`]): its start and the results of its effects determine it.
+//! From these a run can be resumed after its process was killed, replayed without a model, forked with another result,
+//! and compared with another run.
+//!
+//! ```text
+//! Agent::record(journal).generate(…)   writes the beginning, each question before it is asked,
+//!                                      each answer before the run goes on from it
+//! Agent::resume(journal)               what is recorded is not asked again; then the run goes on, and is recorded
+//! Agent::replay(&recording)            the same run, without a world: no model, tool, hook or store is touched
+//! Recording::fork, Recording::diff     another answer, and what follows from it; the first difference of two runs
+//! Journal                              where entries are kept: MemoryJournal, FileJournal, yours
+//! ```
+//!
+//! A run is resumed by a program that makes the same requests. A different request (because a prompt, a tool or a schema
+//! has changed) is an error that names it, and nothing is done. A request without a recorded result is made again: a
+//! tool that was running when the process died runs a second time, and one whose result was recorded does not. The
+//! resumption itself is recorded first: of two processes that resume one run, one continues, and the run of the other
+//! ends with [`JournalError::Conflict`] before it has done anything.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use uap_agent::journal::{MemoryJournal, Recording};
+//! use uap_agent::{AgentOptions, agent};
+//! use upp::{FnTool, Reply, ScriptedModel, Tool, json_text, object};
+//!
+//! # futures::executor::block_on(async {
+//! let model = ScriptedModel::new([
+//!     Reply::silent().calling("c1", "weather", object("{}")?),
+//!     Reply::text("Take an umbrella."),
+//! ]);
+//! let weather = FnTool::new("weather", "", object("{}")?, |_, _| async { Ok(json_text("rain")) });
+//! let options = AgentOptions::new(Arc::new(model)).with_tools([Arc::new(weather) as Arc<dyn Tool>]);
+//! let agent = agent(options)?;
+//!
+//! let journal = Arc::new(MemoryJournal::default());
+//! let state = agent.initial_state();
+//! let result = agent.record(journal.clone()).generate("Do I need an umbrella?", &state).await.map_err(|e| e.error)?;
+//!
+//! // The script has no more replies, and none is asked for: everything is in the journal.
+//! let again = agent.resume(journal.clone()).await?.result().await.map_err(|e| e.error)?;
+//! assert_eq!(again, result);
+//! let replay = agent.replay(&Recording::load(journal.as_ref()).await?)?;
+//! assert_eq!(replay.result.expect("it has ended").map_err(|e| e.error)?, result);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! Responses are recorded as a whole: neither the parts of a streamed response nor the events of sub-agents are kept.
+//! A replay gives each response in one event. Entries hold responses and tool results in plain text: protect them as
+//! you protect states.
+
+mod answer;
+mod diff;
+mod entry;
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+mod files;
+mod fingerprint;
+mod playback;
+mod program;
+pub mod recorder;
+mod recording;
+
+use std::sync::{Mutex, PoisonError};
+
+use futures_core::future::BoxFuture;
+use ubos_common::json::{DecodeError, RawObject};
+
+pub use diff::{Diff, Difference};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use files::FileJournal;
+pub use program::Program;
+pub use recorder::Recorder;
+pub use recording::{RecordedEffect, Recording, Replay};
+
+use crate::engine::EffectId;
+
+/// An error of a journal.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The journal holds no run.
+    #[error("the journal is empty")]
+    Empty,
+    /// The journal is full. Its entries are unchanged.
+    #[error("the journal holds at most {limit} {unit}")]
+    Full {
+        /// The limit.
+        limit: usize,
+        /// The unit of the limit: entries or bytes.
+        unit: &'static str,
+    },
+    /// Another writer has appended entries, or the journal holds a run already.
+    #[error("the journal has {seen} entries where {wanted} were wanted: another run writes to it")]
+    Conflict {
+        /// The number of entries that the writer expected.
+        wanted: u64,
+        /// The number of entries.
+        seen: u64,
+    },
+    /// The storage failed.
+    #[error("the journal failed: {0}")]
+    Failed(Box<str>),
+    /// An entry is not valid.
+    #[error("entry {entry}: {error}")]
+    Entry {
+        /// The place of the entry, from 0.
+        entry: u64,
+        /// The error, with its pointer.
+        #[source]
+        error: DecodeError,
+    },
+    /// An entry is out of order.
+    #[error("entry {entry}: {what}")]
+    Order {
+        /// The place of the entry, from 0.
+        entry: u64,
+        /// What was expected.
+        what: &'static str,
+    },
+    /// The program is not the one that was recorded.
+    #[error("the agent's {what} is not the one that was recorded")]
+    Program {
+        /// The part that differs.
+        what: Box<str>,
+    },
+    /// The program makes another request than the one that was recorded.
+    #[error(
+        "effect {effect} ({kind}): the agent asks for something else than it did when it was recorded"
+    )]
+    Differs {
+        /// The effect; 0 is the end of the run.
+        effect: EffectId,
+        /// The kind of the recorded effect.
+        kind: &'static str,
+    },
+}
+
+/// The future of a journal operation.
+pub type JournalFuture<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
+
+/// The storage for the entries of one run.
+///
+/// A run waits for each [`Journal::append`]. When it returns, the entries must survive a crash. A journal that loses its
+/// last entries loses work: the requests in them are made again.
+pub trait Journal: Send + Sync {
+    /// Appends entries: all of them, or none.
+    ///
+    /// `first` is the place of the first entry, from 0. Where it is not the number of present entries, there is another
+    /// writer, and the result is [`JournalError::Conflict`].
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()>;
+
+    /// All entries, in order.
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>>;
+}
+
+/// A journal in memory.
+#[derive(Debug)]
+pub struct MemoryJournal {
+    max_bytes: usize,
+    inner: Mutex<(Vec<RawObject>, usize)>,
+}
+
+impl MemoryJournal {
+    /// The limit of [`MemoryJournal::default`], in bytes: 256 MiB.
+    pub const DEFAULT_BYTES: usize = 256 << 20;
+
+    /// A journal with a limit in bytes. An entry beyond it is refused, and ends the run.
+    #[must_use]
+    pub const fn with_max_bytes(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            inner: Mutex::new((Vec::new(), 0)),
+        }
+    }
+
+    fn add(&self, first: u64, entries: Vec<RawObject>) -> Result<(), JournalError> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, bytes) = &mut *inner;
+        let seen = kept.len() as u64;
+        if seen != first {
+            return Err(JournalError::Conflict {
+                wanted: first,
+                seen,
+            });
+        }
+        let more: usize = entries.iter().map(|entry| entry.as_str().len()).sum();
+        if bytes.saturating_add(more) > self.max_bytes {
+            return Err(JournalError::Full {
+                limit: self.max_bytes,
+                unit: "bytes",
+            });
+        }
+        *bytes += more;
+        kept.extend(entries);
+        Ok(())
+    }
+}
+
+impl Default for MemoryJournal {
+    fn default() -> Self {
+        Self::with_max_bytes(Self::DEFAULT_BYTES)
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn append(&self, first: u64, entries: Vec<RawObject>) -> JournalFuture<'_, ()> {
+        Box::pin(core::future::ready(self.add(first, entries)))
+    }
+
+    fn read(&self) -> JournalFuture<'_, Vec<RawObject>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(core::future::ready(Ok(inner.0.clone())))
+    }
+}

@@ -1,0 +1,185 @@
+//! How an agent goes about its work: a strategy decides, the engine does.
+//!
+//! A strategy does nothing itself. For each run it gives a [`StrategyRun`], which is told what happened and says what
+//! is next: begin a step, ask the model, keep some reasoning or a plan, end the step, finish. The engine does the
+//! rest, so that every strategy, also one from outside this crate, has streaming, hooks, checkpoints, tools and abort
+//! without work of its own.
+
+mod plan;
+mod react;
+mod tool_loop;
+
+use std::sync::Arc;
+
+use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
+use upp::{LlmCapabilities, LlmInstance, LlmResponse, Message, UppError};
+
+pub use plan::{PlanOptions, plan};
+pub use react::{ReactOptions, react};
+#[cfg(feature = "driver")]
+pub(crate) use tool_loop::ToolLoop;
+pub use tool_loop::{LoopOptions, tool_loop};
+
+use crate::event::EventData;
+use crate::state::{AgentState, PlanStep};
+
+/// How agents go about their work.
+///
+/// Spec: UAP-1.1 5.1
+pub trait ExecutionStrategy: Send + Sync {
+    /// The name of the layer.
+    fn name(&self) -> &str;
+
+    /// A run from its beginning.
+    fn begin(&self) -> Box<dyn StrategyRun>;
+}
+
+/// One run of a strategy. It is deterministic: the same outcomes give the same moves.
+pub trait StrategyRun: Send + Sync {
+    /// What is next, after what happened.
+    fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command;
+}
+
+/// What a strategy sees of the run.
+///
+/// Spec: UAP-1.1 5.1
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ExecutionContext<'a> {
+    /// Whose run it is.
+    pub agent_id: &'a str,
+    /// What the user says. It joins the state when the first step begins, unless the strategy has put it there with
+    /// [`Command::Append`].
+    pub input: &'a Message,
+    /// The state as it stands; when the run begins, as it was given.
+    pub state: &'a AgentState,
+    /// The step, from 1; 0 before the first.
+    pub step: u64,
+    /// The session under which states are kept, where they are.
+    pub session_id: Option<&'a str>,
+    /// The model's options: its tools, what it is told about itself, and what it can do.
+    pub llm: &'a LlmInstance,
+    /// Makes ids.
+    pub ids: &'a mut IdSource,
+}
+
+impl ExecutionContext<'_> {
+    /// What the model can do.
+    #[must_use]
+    pub fn capabilities(&self) -> LlmCapabilities {
+        self.llm.options().model().capabilities()
+    }
+}
+
+/// What the last command of a strategy led to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The run has started. The state is the one it starts from, without the input.
+    Started,
+    /// The step has started.
+    StepStarted,
+    /// The model has responded.
+    #[non_exhaustive]
+    Inferred {
+        /// The response.
+        response: Box<LlmResponse>,
+        /// Whether the response called tools, which have run.
+        ran_tools: bool,
+    },
+    /// The inference failed. A strategy that needs the response returns [`Command::Fail`].
+    Failed(UppError),
+    /// Messages, reasoning or a plan were added to the state.
+    Applied,
+    /// The step has ended: hooks were called, the state is saved, and the stop condition does not hold.
+    StepEnded,
+}
+
+/// What a strategy does next.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Command {
+    /// Start the next step. The data becomes part of its event.
+    StartStep(EventData),
+    /// Send a request to the model. Tools that it calls are run.
+    Infer(Inference),
+    /// Add messages to the state. All but the run's input become part of its turn.
+    Append(Vec<Message>),
+    /// Add reasoning to the state.
+    Reason(Arc<str>),
+    /// Set the plan of the state.
+    Plan(Vec<PlanStep>),
+    /// End the step. The data becomes part of its event.
+    EndStep(EventData),
+    /// End the run with its result.
+    Finish,
+    /// End the run with an error.
+    Fail(UppError),
+}
+
+/// One request of a strategy to the model.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Inference {
+    /// The purpose of the request, recorded in the metadata of the messages that the strategy adds.
+    pub phase: &'static str,
+    /// A prompt that is sent after the conversation.
+    pub prompt: Option<Arc<str>>,
+    /// Whether the request is an action: tools are offered, and the response may be the result of the run.
+    pub is_action: bool,
+    /// A schema of the response, instead of the schema in the options, which applies to actions only.
+    pub structure: Option<Arc<RawObject>>,
+}
+
+impl Inference {
+    /// An action: with tools and the structure of the options, and without a prompt.
+    #[must_use]
+    pub const fn action() -> Self {
+        Self {
+            phase: "action",
+            prompt: None,
+            is_action: true,
+            structure: None,
+        }
+    }
+
+    /// A request of the strategy itself: with a prompt, and without tools.
+    pub fn aside(phase: &'static str, prompt: impl Into<Arc<str>>) -> Self {
+        Self {
+            phase,
+            prompt: Some(prompt.into()),
+            is_action: false,
+            structure: None,
+        }
+    }
+
+    /// The same question, behind what was wrong with its answer.
+    pub(crate) fn asked_again(mut self, text: Box<str>) -> Self {
+        (self.phase, self.prompt) = ("repair", Some(text.into()));
+        self
+    }
+
+    /// With something said to the model.
+    #[must_use]
+    pub fn with_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.prompt = Some(prompt.into());
+        self
+    }
+
+    /// With a schema for the answer.
+    #[must_use]
+    pub fn with_structure(mut self, schema: Arc<RawObject>) -> Self {
+        self.structure = Some(schema);
+        self
+    }
+}
+
+/// A limit of 0 would be an agent that never begins.
+fn check_limit(limit: Option<u64>, name: &'static str) -> Result<(), UppError> {
+    if limit == Some(0) {
+        let text = format!("{name} of 0");
+        return Err(UppError::new(upp::ErrorCode::InvalidRequest, "uap", text));
+    }
+    Ok(())
+}

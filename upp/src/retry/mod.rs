@@ -1,0 +1,131 @@
+//! Retry policies. They take time and randomness as arguments.
+
+mod model;
+mod policy;
+mod retry_after;
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use ubos_common::time::Mono;
+
+pub use model::{RetryModel, RetryWorld};
+pub use policy::{ExponentialBackoff, LinearBackoff, NoRetry, RetryAfter, TokenBucket};
+pub use retry_after::retry_after;
+
+use crate::error::{ErrorCode, UppError};
+
+/// One failed attempt, as a strategy sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Failure<'a> {
+    /// The time of the failure.
+    pub now: Mono,
+    /// The error.
+    pub error: &'a UppError,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// 64 random bits.
+    pub random: u64,
+}
+
+impl<'a> Failure<'a> {
+    /// A failed attempt.
+    #[must_use]
+    pub const fn new(now: Mono, error: &'a UppError, attempt: u32, random: u64) -> Self {
+        Self {
+            now,
+            error,
+            attempt,
+            random,
+        }
+    }
+
+    /// Whether the failure may be temporary: a rate limit, a network error, a timeout, or an error of the vendor.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(
+            self.error.code,
+            ErrorCode::RateLimited
+                | ErrorCode::NetworkError
+                | ErrorCode::Timeout
+                | ErrorCode::ProviderError
+        )
+    }
+}
+
+/// Decides how long to wait before and between the attempts of a request. A strategy may serve many requests at once.
+///
+/// Spec: UPP-1.3 retry strategies
+// impl: UPP-9
+pub trait RetryStrategy: Send + Sync {
+    /// How long to wait before a request is sent, the first attempt included.
+    fn before_request(&self, _now: Mono) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How long to wait before the next attempt; `None` returns the error to the caller.
+    fn on_retry(&self, failure: Failure<'_>) -> Option<Duration>;
+
+    /// A request succeeded.
+    fn reset(&self) {}
+}
+
+/// The attempts of one request.
+///
+/// ```
+/// use core::time::Duration;
+/// use std::sync::Arc;
+/// use ubos_common::time::Mono;
+/// use upp::{Attempts, ErrorCode, LinearBackoff, UppError};
+///
+/// let mut attempts = Attempts::new(Arc::new(LinearBackoff::default().with_max_attempts(2)));
+/// let error = UppError::new(ErrorCode::RateLimited, "example", "slow down");
+/// let waits: Vec<_> = (0..3).map(|_| attempts.failed(Mono::ZERO, &error, 0)).collect();
+/// assert_eq!(waits, [Some(Duration::from_secs(1)), Some(Duration::from_secs(2)), None]);
+/// ```
+#[derive(Clone)]
+pub struct Attempts {
+    strategy: Arc<dyn RetryStrategy>,
+    failed: u32,
+}
+
+impl Attempts {
+    /// No attempts yet.
+    #[must_use]
+    pub fn new(strategy: Arc<dyn RetryStrategy>) -> Self {
+        Self {
+            strategy,
+            failed: 0,
+        }
+    }
+
+    /// How long to wait before the next attempt is sent.
+    #[must_use]
+    pub fn before(&self, now: Mono) -> Duration {
+        self.strategy.before_request(now)
+    }
+
+    /// An attempt failed: how long to wait before the next, `None` where there is to be none. A cancelled request is
+    /// never made again, whatever the strategy says.
+    pub fn failed(&mut self, now: Mono, error: &UppError, random: u64) -> Option<Duration> {
+        self.failed = self.failed.saturating_add(1);
+        if error.code == ErrorCode::Cancelled {
+            return None;
+        }
+        self.strategy
+            .on_retry(Failure::new(now, error, self.failed, random))
+    }
+
+    /// The request succeeded.
+    pub fn succeeded(&mut self) {
+        self.failed = 0;
+        self.strategy.reset();
+    }
+}
+
+impl core::fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Attempts(failed: {})", self.failed)
+    }
+}

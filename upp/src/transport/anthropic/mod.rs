@@ -1,0 +1,83 @@
+//! The messages API of Anthropic.
+//!
+//! The vendor wants `max_tokens` with every request: give it among the parameters, for no default is added here.
+//! Structured output is a tool that the model must call in the end; its input is the answer, and no call of it is seen.
+
+mod request;
+mod response;
+
+use std::sync::Arc;
+
+use super::ProviderConfig;
+use super::builder::ResponseReader;
+use super::http::Vendor;
+use crate::model::{LlmCapabilities, LlmRequest};
+use response::MessageReader;
+
+/// How Anthropic is reached.
+pub type AnthropicConfig = ProviderConfig;
+
+/// The tool whose input is the structured output.
+const ANSWER_TOOL: &str = "json_response";
+
+super::vendor_model! {
+    /// A model behind Anthropic's messages API; `https://api.anthropic.com/v1` unless the configuration says
+    /// otherwise. It runs on tokio.
+    ///
+    /// ```
+    /// use upp::LlmModel;
+    /// use upp::transport::anthropic::{AnthropicConfig, AnthropicModel};
+    ///
+    /// let config = AnthropicConfig::default().with_key("from a vault".to_owned());
+    /// let model = AnthropicModel::new("claude-sonnet-4-5", config)?;
+    /// assert_eq!(model.provider(), "anthropic");
+    /// # Ok::<(), upp::UppError>(())
+    /// ```
+    AnthropicModel, Anthropic
+}
+
+struct Anthropic;
+
+impl Vendor for Anthropic {
+    fn name(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn base_url(&self) -> &'static str {
+        "https://api.anthropic.com/v1"
+    }
+
+    fn capabilities(&self) -> LlmCapabilities {
+        LlmCapabilities {
+            image_input: true,
+            document_input: true,
+            ..LlmCapabilities::text()
+        }
+    }
+
+    fn path(&self, _: &str, _: bool) -> (Vec<String>, Option<&'static str>) {
+        (vec!["messages".into()], None)
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        ("x-api-key", "")
+    }
+
+    fn body(
+        &self,
+        model: &str,
+        provider: &str,
+        request: &LlmRequest,
+        streams: bool,
+    ) -> Result<Vec<u8>, &'static str> {
+        request::body(model, provider, request, streams)
+    }
+
+    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
+        Box::new(MessageReader::new(request, provider))
+    }
+}

@@ -1,0 +1,98 @@
+//! Maps a vendor's error responses to [`UppError`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ubos_common::json::Kind;
+use ubos_common::secret::redact_text;
+
+use super::builder::{Json, parse};
+use crate::error::{ErrorCode, UppError};
+
+type Object = BTreeMap<String, Json>;
+
+/// The error of a response with this status and body.
+// impl: UPP-3
+pub(super) fn http_error(status: u16, body: &[u8], provider: &Arc<str>) -> UppError {
+    let body_object = parse::<Object>(body).unwrap_or_default();
+    let error = body_object.get("error").and_then(object);
+    let message = error
+        .as_ref()
+        .and_then(|error| text(error, "message"))
+        .or_else(|| text(&body_object, "message"))
+        .or_else(|| text(&body_object, "error"))
+        .or_else(|| text(&body_object, "detail"));
+    // A vendor may repeat the key, or a part of it, in its message.
+    let message = match &message {
+        Some(message) => redact_text(message, 500).into_owned(),
+        None => format!("HTTP status {status}"),
+    };
+    let error_object = error.as_ref().unwrap_or(&body_object);
+    let code = code(status, error_object, body);
+    UppError::new(code, Arc::clone(provider), message).with_status(status)
+}
+
+/// The error reported inside of a stream, where the status was 200.
+pub(super) fn within_stream(data: &str, provider: &Arc<str>) -> UppError {
+    let mut error = http_error(200, data.as_bytes(), provider);
+    error.status_code = None;
+    error
+}
+
+/// The vendor's own error code is more precise than the status; the status is used where there is none.
+fn code(status: u16, error: &Object, body: &[u8]) -> ErrorCode {
+    let word = |name: &str| text(error, name).unwrap_or_default();
+    if word("code") == "insufficient_quota" || word("type") == "insufficient_quota" {
+        return ErrorCode::QuotaExceeded;
+    }
+    if matches!(status, 200 | 400) && is_about_length(body) {
+        return ErrorCode::ContextLengthExceeded;
+    }
+    if status == 400 && contains(body, "API_KEY_INVALID") {
+        return ErrorCode::AuthenticationFailed;
+    }
+    if status != 200 {
+        return ErrorCode::of_status(status);
+    }
+    match word("type").as_str() {
+        "authentication_error" | "permission_error" => ErrorCode::AuthenticationFailed,
+        "billing_error" => ErrorCode::QuotaExceeded,
+        "rate_limit_error" => ErrorCode::RateLimited,
+        "not_found_error" => ErrorCode::ModelNotFound,
+        "request_too_large" => ErrorCode::ContextLengthExceeded,
+        "invalid_request_error" => ErrorCode::InvalidRequest,
+        "timeout_error" => ErrorCode::Timeout,
+        // Google repeats the status as a number.
+        _ => error
+            .get("code")
+            .and_then(|code| code.0.deserialize().ok())
+            .map_or(ErrorCode::ProviderError, ErrorCode::of_status),
+    }
+}
+
+fn is_about_length(body: &[u8]) -> bool {
+    let body = String::from_utf8_lossy(body).to_ascii_lowercase();
+    [
+        "context_length_exceeded",
+        "maximum context length",
+        "context window",
+        "prompt is too long",
+        "exceeds the maximum number of tokens",
+    ]
+    .iter()
+    .any(|sign| body.contains(sign))
+}
+
+fn contains(body: &[u8], word: &str) -> bool {
+    body.windows(word.len()).any(|part| part == word.as_bytes())
+}
+
+fn object(value: &Json) -> Option<Object> {
+    (value.0.kind() == Kind::Object)
+        .then(|| value.0.deserialize().ok())
+        .flatten()
+}
+
+fn text(object: &Object, name: &str) -> Option<String> {
+    object.get(name)?.0.deserialize().ok()
+}

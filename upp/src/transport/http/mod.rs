@@ -1,0 +1,305 @@
+//! The HTTP client of the adapters. It runs on tokio.
+
+mod client;
+mod streaming;
+mod world;
+
+use core::fmt;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt};
+use futures_core::future::BoxFuture;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use ubos_common::secret::Secret;
+
+use super::builder::ResponseReader;
+use super::config::ProviderConfig;
+use super::failure::http_error;
+use crate::error::{ErrorCode, UppError};
+use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream};
+use crate::retry::{RetryModel, RetryWorld, retry_after};
+use streaming::Streaming;
+use world::TokioWorld;
+
+/// The maximum size of a response body, in bytes.
+pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
+
+/// The differences between vendors.
+pub(super) trait Vendor: Send + Sync {
+    fn name(&self) -> &'static str;
+
+    fn base_url(&self) -> &'static str;
+
+    fn capabilities(&self) -> LlmCapabilities;
+
+    /// The path below the base URL, its segments unescaped, and the query.
+    fn path(&self, model: &str, streams: bool) -> (Vec<String>, Option<&'static str>);
+
+    /// The headers of every request.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// The header of the key, and the prefix of its value.
+    fn key_header(&self) -> (&'static str, &'static str);
+
+    /// The body of a request.
+    fn body(
+        &self,
+        model: &str,
+        provider: &str,
+        request: &LlmRequest,
+        streams: bool,
+    ) -> Result<Vec<u8>, &'static str>;
+
+    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader>;
+}
+
+/// A model of a vendor. Clones share connections.
+#[derive(Clone)]
+pub(super) struct HttpModel {
+    client: reqwest::Client,
+    base: reqwest::Url,
+    headers: HeaderMap,
+    model_id: Arc<str>,
+    provider: Arc<str>,
+    config: Arc<ProviderConfig>,
+    vendor: &'static dyn Vendor,
+    world: Arc<TokioWorld>,
+    /// Whether requests are retried. The retrying model sends its attempts through a clone that does not retry.
+    retries: bool,
+}
+
+impl HttpModel {
+    // impl: UPP-8
+    pub(super) fn new(
+        model_id: Arc<str>,
+        config: ProviderConfig,
+        vendor: &'static dyn Vendor,
+    ) -> Result<Self, UppError> {
+        let provider = config
+            .provider
+            .clone()
+            .unwrap_or_else(|| vendor.name().into());
+        for (setting, span) in [
+            ("timeout", config.timeout),
+            ("idle_timeout", config.idle_timeout),
+        ] {
+            if span.is_some_and(|span| span.is_zero()) {
+                let text = format!("{setting} is 0 s, but a request needs more than 0 s");
+                return Err(refuse(&provider, &text));
+            }
+        }
+        let base = client::base_url(&config, vendor.base_url()).map_err(|what| {
+            UppError::new(ErrorCode::InvalidRequest, Arc::clone(&provider), what)
+        })?;
+        let headers = headers(&config, vendor)
+            .ok_or_else(|| refuse(&provider, "a header that cannot be sent"))?;
+        let client = client::client(&config)
+            .map_err(|error| UppError::wrap(Arc::clone(&provider), error))?;
+        Ok(Self {
+            client,
+            base,
+            headers,
+            model_id,
+            provider,
+            retries: config.retry.is_some(),
+            config: Arc::new(config),
+            vendor,
+            world: Arc::new(TokioWorld::new()),
+        })
+    }
+
+    pub(super) fn describe(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("model_id", &self.model_id)
+            .field("host", &self.base.host_str())
+            .finish_non_exhaustive()
+    }
+
+    /// This model with its retry strategy, where there is one.
+    fn retrying(&self) -> Option<RetryModel> {
+        let strategy = self.config.retry.as_ref().filter(|_| self.retries)?;
+        let mut plain = self.clone();
+        plain.retries = false;
+        let world: Arc<dyn RetryWorld> = Arc::clone(&self.world) as _;
+        Some(RetryModel::new(
+            Arc::new(plain),
+            Arc::clone(strategy),
+            world,
+        ))
+    }
+
+    fn url(&self, streams: bool) -> reqwest::Url {
+        let mut url = self.base.clone();
+        let (path, query) = self.vendor.path(&self.model_id, streams);
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url.set_query(query);
+        url
+    }
+
+    /// Sends a request. A status that is not a success becomes an error.
+    async fn open(
+        &self,
+        request: &LlmRequest,
+        streams: bool,
+    ) -> Result<reqwest::Response, UppError> {
+        let body = self
+            .vendor
+            .body(&self.model_id, &self.provider, request, streams)
+            .map_err(|what| refuse(&self.provider, what))?;
+        let mut headers = self.headers.clone();
+        let key = self.key().await?;
+        if let Some(key) = &key {
+            let (name, before) = self.vendor.key_header();
+            let value = secret_value(&format!("{before}{}", key.expose())).ok_or_else(|| {
+                self.error(ErrorCode::AuthenticationFailed, "a key that cannot be sent")
+            })?;
+            // A header of the caller's own wins.
+            headers.entry(name).or_insert(value);
+        }
+        let sent = self.client.post(self.url(streams)).headers(headers);
+        let answer = sent.body(body).send().await;
+        let answer = answer.map_err(|error| client::transport(&error, &self.provider))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        Err(self.refused(answer, key.as_ref()).await)
+    }
+
+    async fn key(&self) -> Result<Option<Secret<String>>, UppError> {
+        let Some(keys) = &self.config.keys else {
+            return Ok(None);
+        };
+        let key = keys.key(self.world.random()).await.map_err(|error| {
+            self.error(ErrorCode::AuthenticationFailed, "no key")
+                .with_cause(error)
+        })?;
+        Ok(Some(key))
+    }
+
+    async fn refused(&self, answer: reqwest::Response, key: Option<&Secret<String>>) -> UppError {
+        let status = answer.status().as_u16();
+        let header = answer.headers().get("retry-after");
+        let max = self.config.retry_after_max;
+        let wait = header
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| retry_after(self.world.wall(), value, max));
+        let body = collect(answer, &self.provider).await.unwrap_or_default();
+        let mut error = http_error(status, &body, &self.provider);
+        error.retry_after = wait;
+        hide(error, key)
+    }
+
+    fn error(&self, code: ErrorCode, text: &str) -> UppError {
+        UppError::new(code, Arc::clone(&self.provider), text)
+    }
+}
+
+impl LlmModel for HttpModel {
+    fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    fn model_id(&self) -> &str {
+        &self.model_id
+    }
+
+    fn capabilities(&self) -> LlmCapabilities {
+        self.config
+            .capabilities
+            .unwrap_or_else(|| self.vendor.capabilities())
+    }
+
+    fn complete(&self, request: LlmRequest) -> BoxFuture<'static, Result<LlmResponse, UppError>> {
+        if let Some(retrying) = self.retrying() {
+            return retrying.complete(request);
+        }
+        let this = self.clone();
+        Box::pin(async move {
+            let answer = this.open(&request, false).await?;
+            let body = collect(answer, &this.provider).await?;
+            let mut reading = this
+                .vendor
+                .response_reader(&request, Arc::clone(&this.provider));
+            reading.read_body(&body)?;
+            reading.check_end()?;
+            reading.builder().finish()
+        })
+    }
+
+    fn stream(&self, request: LlmRequest) -> ModelStream {
+        if let Some(retrying) = self.retrying() {
+            return retrying.stream(request);
+        }
+        let this = self.clone();
+        let opened = async move {
+            let answer = this.open(&request, true).await?;
+            let reading = this
+                .vendor
+                .response_reader(&request, Arc::clone(&this.provider));
+            Ok(Streaming::new(answer, reading, this.provider).into_stream())
+        };
+        stream::once(opened)
+            .flat_map(|opened: Result<ModelStream, UppError>| match opened {
+                Ok(events) => events,
+                Err(error) => stream::once(async { Err(error) }).boxed(),
+            })
+            .boxed()
+    }
+}
+
+/// The headers of every request. The caller's replace the adapter's.
+fn headers(config: &ProviderConfig, vendor: &dyn Vendor) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    for &(name, value) in vendor.headers() {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    for (name, value) in &config.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        headers.insert(name, secret_value(value.expose())?);
+    }
+    Some(headers)
+}
+
+fn secret_value(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Removes the key from an error, because a vendor may repeat it.
+fn hide(mut error: UppError, key: Option<&Secret<String>>) -> UppError {
+    let key = key.map_or("", |key| key.expose().trim());
+    if !key.is_empty() && error.message.contains(key) {
+        error.message = error
+            .message
+            .replace(key, ubos_common::secret::PLACEHOLDER)
+            .into();
+    }
+    error
+}
+
+fn refuse(provider: &Arc<str>, what: &str) -> UppError {
+    UppError::new(ErrorCode::InvalidRequest, Arc::clone(provider), what)
+}
+
+async fn collect(mut answer: reqwest::Response, provider: &Arc<str>) -> Result<Vec<u8>, UppError> {
+    let mut body = Vec::new();
+    while let Some(bytes) = answer
+        .chunk()
+        .await
+        .map_err(|error| client::transport(&error, provider))?
+    {
+        if body.len() + bytes.len() > MAX_BODY_BYTES {
+            let text = "an answer of more than 64 MiB";
+            let code = ErrorCode::InvalidResponse;
+            return Err(UppError::new(code, Arc::clone(provider), text));
+        }
+        body.extend_from_slice(&bytes);
+    }
+    Ok(body)
+}
