@@ -238,8 +238,8 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     }
 
     fn on_shutdown(&mut self, request: Option<()>) {
-        self.abandoned = order.is_none();
-        let reason = match order {
+        self.abandoned = request.is_none();
+        let reason = match request {
             Some(()) => "shutdown",
             None => "the core has no more use for it",
         };
