@@ -312,7 +312,7 @@ impl<'p> Run<'p> {
             return;
         };
         // Only what may be sent is kept.
-        if !crate::validate::check_result(&result).is_valid() {
+        if !crate::validate::check_result(result).is_valid() {
             return;
         }
         let record = CacheRecord::new(
