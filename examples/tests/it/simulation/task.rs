@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sap::role::consumer::{self, Work as ReceivedTask};
-use sap::role::producer::{self, Orders as SentTasks};
+use sap::role::consumer::{self, ReceivedTask};
+use sap::role::producer::{self, SentTasks};
 use sap::validate::{Options, decode_result, decode_task};
 use sap::{
     Ack, AgentKind, Alignment, ConstitutionalContext, ConstitutionalEvidence, Issuer,
