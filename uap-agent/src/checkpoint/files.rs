@@ -78,9 +78,9 @@ pub struct FileCheckpoints {
 
 impl FileCheckpoints {
     /// The default folder of the specification.
-    pub const DEFAULT_FOLDER: &str = ".checkpoints";
+    const DEFAULT_FOLDER: &str = ".checkpoints";
     /// The default limit of a state, in bytes.
-    pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
+    const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
     /// Opens a store in a folder, which is created where it does not exist.
     ///

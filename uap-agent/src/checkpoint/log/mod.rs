@@ -83,9 +83,9 @@ pub struct LogCheckpoints {
 
 impl LogCheckpoints {
     /// The default limit of a state, in bytes.
-    pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
+    const DEFAULT_MAX_BYTES: usize = 256 << 20;
     /// The default number of checkpoints per session.
-    pub const DEFAULT_HISTORY: usize = 100_000;
+    const DEFAULT_HISTORY: usize = 100_000;
 
     /// Opens a store in a folder, which is created where it does not exist.
     ///
