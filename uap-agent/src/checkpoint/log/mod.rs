@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use ubos_common::id::Uuid;
 
-use super::files::{failed, list};
+use super::disk::failed;
+use super::files::list;
 use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
