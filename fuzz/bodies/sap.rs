@@ -59,12 +59,12 @@ fn result(text: &[u8]) {
 fn generated(bytes: &[u8]) {
     let mut source = Unstructured::new(bytes);
     if let Ok(made) = Task::arbitrary(&mut source) {
-        let report = made.check();
+        let report = sap::validate::check_task(&made);
         assert!(report.is_valid(), "{report}");
         task(&made.encode());
     }
     if let Ok(made) = TaskResult::arbitrary(&mut source) {
-        let report = made.check();
+        let report = sap::validate::check_result(&made);
         assert!(report.is_valid(), "{report}");
         result(&made.encode());
     }

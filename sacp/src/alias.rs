@@ -55,7 +55,7 @@ pub enum AliasError {
     /// A name is empty.
     #[error("an alias or a meaning is empty")]
     Empty,
-    /// More entries than [`MAX_ALIASES`].
+    /// More than 1,000 entries.
     #[error("more than {MAX_ALIASES} aliases")]
     TooMany,
     /// An object has a key in both spellings.

@@ -33,7 +33,7 @@ impl Edition {
     ///
     /// Spec: SACP 5
     #[must_use]
-    pub fn of_version(proto_ver: &str) -> Option<Self> {
+    pub(crate) fn of_version(proto_ver: &str) -> Option<Self> {
         match proto_ver {
             "0.1" => Some(Self::V01),
             later if v1::Version::fits(later) => Some(Self::V10),

@@ -201,7 +201,7 @@ impl Graph {
 
     /// Whether a step starts only when it is called for: as a fallback step, or when all others have ended.
     #[must_use]
-    pub fn is_deferred(&self, number: usize) -> bool {
+    pub(crate) fn is_deferred(&self, number: usize) -> bool {
         let scope = |step: &Step| self.scopes.get(step.scope).and_then(|scope| scope.last);
         self.step(number)
             .is_some_and(|step| step.policy.replaces.is_some() || scope(step) == Some(number))

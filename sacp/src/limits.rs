@@ -1,28 +1,28 @@
 //! Limits of this crate. Limits of JSON are [`ubos_common::json::Limits`].
 
 /// The depth of subtasks. Section 5.
-pub const MAX_SUBTASK_DEPTH: usize = 8;
+pub(crate) const MAX_SUBTASK_DEPTH: usize = 8;
 
 /// The depth of groups.
-pub const MAX_GROUP_DEPTH: usize = 8;
+pub(crate) const MAX_GROUP_DEPTH: usize = 8;
 
 /// Acts in one plan, without groups and subtasks.
-pub const MAX_ACTS: usize = 10_000;
+pub(crate) const MAX_ACTS: usize = 10_000;
 
 /// Agents, verbs and tools in a [`MemoryRegistry`](crate::registry::MemoryRegistry), each.
-pub const MAX_REGISTERED: usize = 1_000_000;
+pub(crate) const MAX_REGISTERED: usize = 1_000_000;
 
 /// Spawns for one message.
-pub const MAX_SPAWNS: usize = 8;
+pub(crate) const MAX_SPAWNS: usize = 8;
 
 /// Short names in one alias table.
-pub const MAX_ALIASES: usize = 1_000;
+pub(crate) const MAX_ALIASES: usize = 1_000;
 
 /// The length of a chain of spawns: an agent spawned for a plan of a spawned agent, and so on.
-pub const MAX_SPAWN_DEPTH: usize = 4;
+pub(crate) const MAX_SPAWN_DEPTH: usize = 4;
 
 /// Findings of one plan check.
-pub const MAX_CHECK_FINDINGS: usize = 1_000;
+pub(crate) const MAX_CHECK_FINDINGS: usize = 1_000;
 
 /// Dependencies of a plan of 0.1 in 1.0, which lists each one.
-pub const MAX_DEPENDENCIES: usize = 250_000;
+pub(crate) const MAX_DEPENDENCIES: usize = 250_000;

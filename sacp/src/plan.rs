@@ -56,7 +56,7 @@ pub struct Group {
 /// An act of the plan with its dependencies.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Step<'a> {
+pub struct PlanStep<'a> {
     /// Its number in document order, from 1.
     pub number: usize,
     /// Its pointer in the message.
@@ -89,7 +89,7 @@ impl Plan {
     ///
     /// Spec: SACP 3
     #[must_use]
-    pub fn steps(&self) -> Vec<Step<'_>> {
+    pub fn steps(&self) -> Vec<PlanStep<'_>> {
         let mut steps = Vec::new();
         let mut before = Arc::default();
         for (n, item) in self.items.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Plan {
 
 /// Adds the steps of an entry that starts after `before`; returns the numbers that the next entry waits for.
 fn add_steps<'a>(
-    steps: &mut Vec<Step<'a>>,
+    steps: &mut Vec<PlanStep<'a>>,
     item: &'a Item,
     pointer: String,
     before: &Arc<[usize]>,
@@ -109,7 +109,7 @@ fn add_steps<'a>(
     match item {
         Item::Act(act) => {
             let number = steps.len() + 1;
-            steps.push(Step {
+            steps.push(PlanStep {
                 number,
                 pointer,
                 act,

@@ -138,7 +138,7 @@ pub fn answer(refused: &DecodeError) -> Reply {
 
 /// As [`answer`], with the id of the refused message if it can be read.
 #[must_use]
-pub fn answer_to(bytes: &[u8], refused: &DecodeError) -> Reply {
+pub(crate) fn answer_to(bytes: &[u8], refused: &DecodeError) -> Reply {
     let mut reply = answer(refused);
     if let Reply::Err(error) = &mut reply {
         let peek = Peek::whole(bytes, &Limits::default()).unwrap_or_default();
@@ -153,7 +153,7 @@ pub fn answer_to(bytes: &[u8], refused: &DecodeError) -> Reply {
 /// Spec: SACP 8
 // impl: SACP-8-4
 #[must_use]
-pub fn code_of(finding: &Violation) -> Code {
+pub(crate) fn code_of(finding: &Violation) -> Code {
     if let Some(code) = Code::from_word(&finding.code) {
         return code;
     }

@@ -2,12 +2,13 @@
 //!
 //! ```
 //! use arbitrary::{Arbitrary as _, Unstructured};
+//! use sap::validate::{check_result, check_task};
 //! use sap::{Task, TaskResult};
 //!
 //! let bytes: Vec<u8> = (0..=255).cycle().take(4_096).collect();
 //! let mut source = Unstructured::new(&bytes);
-//! assert!(Task::arbitrary(&mut source)?.check().is_valid());
-//! assert!(TaskResult::arbitrary(&mut source)?.check().is_valid());
+//! assert!(check_task(&Task::arbitrary(&mut source)?).is_valid());
+//! assert!(check_result(&TaskResult::arbitrary(&mut source)?).is_valid());
 //! # Ok::<(), arbitrary::Error>(())
 //! ```
 

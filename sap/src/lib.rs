@@ -21,7 +21,7 @@
 //!
 //! ```
 //! use sap::validate::{Options, decode_task};
-//! use ubos_common::json::DecodeError;
+//! use sap::ubos_common::json::DecodeError;
 //!
 //! let text = br#"{"protocolVersion":"2.0","taskId":"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
 //!     "correlationId":"a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11","issuedAt":"2025-09-28T10:15:23Z",
@@ -49,7 +49,7 @@
 //! use sap::store::{MemoryCache, MemoryTranscript};
 //! use sap::transport::{SharedClock, bus::Bus};
 //! use sap::{Producer, ProducerKind};
-//! use ubos_common::json::RawBuf;
+//! use sap::ubos_common::json::RawBuf;
 //!
 //! async fn consult(cx: Context) -> Result<Outcome, HandlerError> {
 //!     cx.spend("tokens", 120.0)?;
@@ -81,7 +81,7 @@
 #![cfg_attr(not(feature = "driver"), doc = "```ignore")]
 //! use sap::transport::{Message, bus::Bus};
 //! use sap::{AgentKind, CacheMode, CachePolicy, ConstitutionalContext, Issuer, PressureLevel, Target, Task};
-//! use ubos_common::{id::IdSource, json::{RawBuf, RawObject}, time::Timestamp};
+//! use sap::ubos_common::{id::IdSource, json::{RawBuf, RawObject}, time::Timestamp};
 //!
 //! async fn ask(bus: &Bus, ids: &mut IdSource, now: Timestamp) -> Result<(), Box<dyn std::error::Error>> {
 //!     let mut context = ConstitutionalContext::new(PressureLevel::Consulted);
@@ -198,6 +198,7 @@ pub use receipt::{Ack, Nack};
 pub use result::{Producer, ProducerKind, TaskResult};
 pub use status::Status;
 pub use task::{AgentKind, Issuer, Target, Task};
+pub use ubos_common;
 
 /// The README's examples.
 #[cfg(all(doctest, feature = "driver"))]

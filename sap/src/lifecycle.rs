@@ -15,7 +15,7 @@ use crate::task::Task;
 /// ```
 /// use sap::lifecycle::{Accepted, Lifecycle, LifecycleError};
 /// # use sap::*;
-/// # use ubos_common::{id::IdSource, json::RawObject, time::Timestamp, violation::Profile};
+/// # use sap::ubos_common::{id::IdSource, json::RawObject, time::Timestamp, violation::Profile};
 /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// # let result = |status| TaskResult::of(&task, Timestamp::EPOCH,

@@ -5,7 +5,7 @@ use ubos_common::violation::{Level, Report};
 use crate::result::TaskResult;
 use crate::secrets::{CLAUSE, SecretPolicy, scan};
 use crate::task::Task;
-use crate::validate::{Options, decode_task, findings};
+use crate::validate::{Options, check_result, decode_task, findings};
 
 /// A task that may be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +61,7 @@ pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<Dispatch, Dispatch
 ///
 /// [`DispatchError::Invalid`]. Spec: SAP 5
 pub fn report(result: &TaskResult) -> Result<Dispatch, DispatchError> {
-    let advice = result.check();
+    let advice = check_result(result);
     if !advice.is_valid() {
         return Err(DispatchError::Invalid(advice));
     }

@@ -2,7 +2,6 @@
 
 use ubos_common::json::{RawBuf, RawObject, to_vec};
 use ubos_common::time::{Timestamp, WholeSecond};
-use ubos_common::violation::Report;
 
 use crate::error::{ErrorCode, ErrorObject};
 use crate::evidence::ConstitutionalEvidence;
@@ -100,14 +99,5 @@ impl TaskResult {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         to_vec(self)
-    }
-
-    /// All findings about the result as it would be written, under the strict profile.
-    #[must_use]
-    pub fn check(&self) -> Report {
-        crate::validate::findings(&crate::validate::decode_result(
-            &self.encode(),
-            &crate::validate::Options::default(),
-        ))
     }
 }

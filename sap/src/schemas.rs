@@ -8,7 +8,7 @@
 //! The same files stand in the folder `schemas` of this crate.
 //!
 //! ```
-//! use ubos_common::json::RawBuf;
+//! use sap::ubos_common::json::RawBuf;
 //!
 //! for schema in [sap::schemas::TASK, sap::schemas::RESULT, sap::schemas::CACHE_RECORD] {
 //!     assert!(RawBuf::parse(schema)?.as_str().contains("urn:sap:2.0:"));

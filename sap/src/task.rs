@@ -3,7 +3,6 @@
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, to_vec};
 use ubos_common::time::{Timestamp, WholeSecond};
-use ubos_common::violation::Report;
 
 use crate::context::ConstitutionalContext;
 use crate::ident::{AgentId, Capability, CorrelationId, TaskId, Version};
@@ -122,9 +121,9 @@ ubos_common::wire! {
     ///
     /// ```
     /// use sap::{AgentKind, ConstitutionalContext, Issuer, PressureLevel, Target, Task};
-    /// use ubos_common::id::IdSource;
-    /// use ubos_common::json::RawObject;
-    /// use ubos_common::time::{Timestamp, WholeSecond};
+    /// use sap::ubos_common::id::IdSource;
+    /// use sap::ubos_common::json::RawObject;
+    /// use sap::ubos_common::time::{Timestamp, WholeSecond};
     ///
     /// let mut task = Task::draft(
     ///     &mut IdSource::seeded(1),
@@ -135,7 +134,7 @@ ubos_common::wire! {
     ///     RawObject::empty(),
     /// );
     /// task.constitutional_context.territory = Some("EUFM".into());
-    /// assert!(task.check().is_valid());
+    /// assert!(sap::validate::check_task(&task).is_valid());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -220,14 +219,5 @@ impl Task {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         to_vec(self)
-    }
-
-    /// All findings about the task as it would be written, under the strict profile.
-    #[must_use]
-    pub fn check(&self) -> Report {
-        crate::validate::findings(&crate::validate::decode_task(
-            &self.encode(),
-            &crate::validate::Options::default(),
-        ))
     }
 }

@@ -69,7 +69,7 @@ impl Options {
 ///
 /// ```
 /// use sap::validate::{Options, decode_task};
-/// use ubos_common::json::DecodeError;
+/// use sap::ubos_common::json::DecodeError;
 ///
 /// let Err(DecodeError::Invalid(report)) = decode_task(b"{\"protocolVersion\":\"1\"}", &Options::default()) else {
 ///     panic!("refused")
@@ -146,6 +146,18 @@ pub fn decode_result(bytes: &[u8], options: &Options) -> Result<(TaskResult, Rep
         }
         Err(other) => Err(other),
     }
+}
+
+/// All findings about a task as it would be written, under the strict profile.
+#[must_use]
+pub fn check_task(task: &Task) -> Report {
+    findings(&decode_task(&task.encode(), &Options::default()))
+}
+
+/// All findings about a result as it would be written, under the strict profile.
+#[must_use]
+pub fn check_result(result: &TaskResult) -> Report {
+    findings(&decode_result(&result.encode(), &Options::default()))
 }
 
 /// The findings of a decode, whichever way it went; a text that is no sound JSON is one finding.

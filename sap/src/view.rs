@@ -18,7 +18,7 @@ ubos_common::wire! {
     ///
     /// ```
     /// use sap::view::TaskView;
-    /// use ubos_common::json::Limits;
+    /// use sap::ubos_common::json::Limits;
     ///
     /// let text = br#"{"protocolVersion":"2.0","taskId":"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
     ///     "correlationId":"a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11","issuedAt":"2025-09-28T10:15:23Z",

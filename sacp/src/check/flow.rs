@@ -6,8 +6,8 @@ use ubos_common::json::RawBuf;
 use ubos_common::violation::Level;
 
 use super::repair::Repair;
+use super::subject::{Finding, Subject, distance, is_full};
 use super::types::{Absence, Input, Outputs, Type, inputs, outputs};
-use super::{Finding, Plan, distance, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::limits::MAX_CHECK_FINDINGS;
@@ -16,7 +16,7 @@ use crate::limits::MAX_CHECK_FINDINGS;
 pub(super) type Writers = BTreeMap<(usize, String), Vec<(usize, Type)>>;
 
 // impl: SACP-8-2
-pub(super) fn check(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let writers = writers(plan);
     for step in plan.acts() {
         if is_full(findings) {
@@ -47,7 +47,7 @@ pub(super) fn check(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Every name that a step gives.
-pub(super) fn writers(plan: &Plan<'_>) -> Writers {
+pub(super) fn writers(plan: &Subject<'_>) -> Writers {
     let mut writers = Writers::new();
     for step in plan.acts() {
         let gives = gives(plan, step);
@@ -65,7 +65,7 @@ pub(super) fn writers(plan: &Plan<'_>) -> Writers {
     writers
 }
 
-fn gives(plan: &Plan<'_>, step: &Step) -> Outputs {
+fn gives(plan: &Subject<'_>, step: &Step) -> Outputs {
     let def = plan
         .registry
         .and_then(|registry| registry.verb(&step.act.verb));
@@ -84,7 +84,7 @@ fn last_part(name: &str) -> &str {
 }
 
 struct Flow<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a Subject<'a>,
     step: &'a Step,
     writers: &'a Writers,
     params: &'a BTreeMap<String, RawBuf>,

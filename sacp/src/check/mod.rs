@@ -23,62 +23,27 @@ mod flow;
 mod order;
 mod repair;
 mod shape;
+mod subject;
 mod types;
 mod widen;
 
-use std::collections::BTreeMap;
-
-use ubos_common::json::RawBuf;
 use ubos_common::violation::{Level, Report, Violation};
 
 use crate::any::AnyMessage;
 use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
-use crate::message::{Message, OutFmt};
+use crate::message::Message;
 use crate::registry::{Registry, look_up};
 
 pub use repair::{Repair, RepairError, repair};
-
-/// What a check takes for too much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Config {
-    /// Steps that may be ready at the same time.
-    max_fan_out: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { max_fan_out: 64 }
-    }
-}
-
-impl Config {
-    /// Sets how many steps may be ready at the same time.
-    #[must_use]
-    pub const fn with_max_fan_out(mut self, steps: usize) -> Self {
-        self.max_fan_out = steps;
-        self
-    }
-}
-
-/// What is wrong with a plan, and what would mend it.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Finding {
-    /// Where, how much it matters, and in words.
-    pub violation: Violation,
-    /// The step's number in the graph.
-    pub step: Option<usize>,
-    /// What would mend it, best first.
-    pub repairs: Vec<Repair>,
-}
+pub use subject::{Config, Finding};
+use subject::{SHOWN, Subject, distance, is_full, is_served};
 
 /// Everything that can be known to be wrong with a plan before it runs, in the order of the graph.
 ///
 /// Without a registry only what the message says of itself is looked at. At most
-/// [`MAX_CHECK_FINDINGS`] are told.
+/// 1,000 are reported.
 ///
 /// Spec: SACP 8, 10, 11
 #[must_use]
@@ -88,7 +53,7 @@ pub fn check_plan(
     config: &Config,
 ) -> Vec<Finding> {
     let graph = message.graph();
-    let plan = Plan::new(message, &graph, registry);
+    let plan = Subject::new(message, &graph, registry);
     let mut findings = Vec::new();
     if registry.is_some() {
         served(&plan, &mut findings);
@@ -101,11 +66,6 @@ pub fn check_plan(
     findings
 }
 
-/// Whether enough has been found.
-const fn is_full(findings: &[Finding]) -> bool {
-    findings.len() >= MAX_CHECK_FINDINGS
-}
-
 /// The findings as a report.
 #[must_use]
 pub fn report(findings: &[Finding]) -> Report {
@@ -116,188 +76,9 @@ pub fn report(findings: &[Finding]) -> Report {
     report
 }
 
-impl Finding {
-    fn new(
-        pointer: impl Into<String>,
-        code: &'static str,
-        clause: &'static str,
-        level: Level,
-        what: String,
-    ) -> Self {
-        Self {
-            violation: Violation::new(pointer, code, clause, level, what),
-            step: None,
-            repairs: Vec::new(),
-        }
-    }
-
-    fn of_step(
-        step: &Node,
-        code: &'static str,
-        clause: &'static str,
-        level: Level,
-        what: &str,
-    ) -> Self {
-        let what = format!("act {}: {what}", step.number);
-        let mut finding = Self::new(step.pointer.clone(), code, clause, level, what);
-        finding.step = Some(step.number);
-        finding
-    }
-
-    fn at(mut self, pointer: String) -> Self {
-        self.violation.pointer = pointer;
-        self
-    }
-
-    fn mended_by(mut self, repairs: impl IntoIterator<Item = Repair>) -> Self {
-        self.repairs.extend(repairs);
-        self
-    }
-}
-
-/// What the checks look at.
-struct Plan<'a> {
-    message: &'a AnyMessage,
-    graph: &'a Graph,
-    registry: Option<&'a dyn Registry>,
-    order: order::Order,
-    /// By number, whether a step is waited for.
-    taken: Vec<bool>,
-}
-
-impl<'a> Plan<'a> {
-    fn new(message: &'a AnyMessage, graph: &'a Graph, registry: Option<&'a dyn Registry>) -> Self {
-        Self {
-            message,
-            graph,
-            registry,
-            order: order::Order::of(graph),
-            taken: taken(graph),
-        }
-    }
-
-    fn is_taken(&self, number: usize) -> bool {
-        self.taken.get(number).copied().unwrap_or(false)
-    }
-
-    /// Steps with a verb and tool of their own: not those that stand for a subtask at the top of its message.
-    fn acts(&self) -> impl Iterator<Item = &'a Node> {
-        let graph = self.graph;
-        let last: Vec<usize> = graph
-            .scopes()
-            .iter()
-            .filter_map(|scope| scope.last)
-            .collect();
-        let steps = graph.steps().iter();
-        steps.filter(move |step| {
-            last.binary_search(&step.number).is_err() && !last.contains(&step.number)
-        })
-    }
-
-    /// The context of a scope.
-    fn context(&self, scope: usize) -> Option<&'a BTreeMap<String, RawBuf>> {
-        match (
-            self.graph.scopes().get(scope)?.message.as_deref(),
-            self.message,
-        ) {
-            (Some(nested), _) => nested.context.as_ref(),
-            (None, AnyMessage::V01(message)) if scope == 0 => message.context.as_ref(),
-            (None, AnyMessage::V10(message)) if scope == 0 => message.ctx.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// How the answer of a scope is wanted.
-    fn out_fmt(&self, scope: usize) -> Option<&'a OutFmt> {
-        match (
-            self.graph.scopes().get(scope)?.message.as_deref(),
-            self.message,
-        ) {
-            (Some(nested), _) => nested.out_fmt.as_ref(),
-            (None, AnyMessage::V01(message)) => message.out_fmt.as_ref(),
-            (None, AnyMessage::V10(message)) => message.out_fmt.as_ref(),
-        }
-    }
-
-    /// The pointer of a scope's message.
-    fn root(&self, scope: usize) -> String {
-        let parent = self
-            .graph
-            .scopes()
-            .get(scope)
-            .and_then(|scope| scope.parent);
-        let parent = parent.and_then(|number| self.graph.step(number));
-        parent.map(Node::subtask_pointer).unwrap_or_default()
-    }
-
-    /// The pointer of a step's parameter.
-    fn param(&self, step: &Node, name: &str) -> String {
-        let params = match self.message {
-            AnyMessage::V01(_) => "2",
-            AnyMessage::V10(_) => "params",
-        };
-        let name = name.replace('~', "~0").replace('/', "~1");
-        format!("{}/{params}/{name}", step.pointer)
-    }
-
-    /// Taking a step away, where the message can do without it.
-    fn removal(&self, step: &Node) -> Option<Repair> {
-        let only = matches!(self.message, AnyMessage::V10(m) if m.plan.len() == 1);
-        (!only).then(|| Repair::RemoveStep {
-            at: step.pointer.clone(),
-        })
-    }
-
-    /// Tools other than a step's own with which an agent carries out a verb, most like the given one first.
-    fn tools_for(&self, verb: &str, like: &str) -> Vec<String> {
-        let Some(registry) = self.registry else {
-            return Vec::new();
-        };
-        let agents = registry.query(&crate::registry::Query::default().with_verb(verb));
-        let mut tools: Vec<String> = agents
-            .iter()
-            .take(CANDIDATES)
-            .flat_map(|agent| agent.supported_tools.iter().cloned())
-            .filter(|tool| tool != like && is_served(registry, verb, tool))
-            .collect();
-        tools.sort_by_cached_key(|tool| (distance(tool, like), tool.clone()));
-        tools.dedup();
-        tools.truncate(SHOWN);
-        tools
-    }
-}
-
-fn taken(graph: &Graph) -> Vec<bool> {
-    let mut taken = vec![false; graph.steps().len() + 1];
-    let mut last = core::ptr::null();
-    for step in graph.steps() {
-        // Members of a group share one list, which is looked at once.
-        if core::mem::replace(&mut last, step.after.as_ptr()) == step.after.as_ptr() {
-            continue;
-        }
-        for number in step.after.iter() {
-            if let Some(slot) = taken.get_mut(*number) {
-                *slot = true;
-            }
-        }
-    }
-    taken
-}
-
-/// Agents that are looked at for repairs.
-const CANDIDATES: usize = 64;
-/// Repairs of one sort that are offered.
-const SHOWN: usize = 3;
-
-fn is_served(registry: &dyn Registry, verb: &str, tool: &str) -> bool {
-    look_up(registry, verb, tool).is_ok()
-        && (crate::registry::KNOWN_VERBS.contains(&verb)
-            || !registry.agents_for(verb, tool).is_empty())
-}
-
 /// Acts that nobody serves.
 // impl: SACP-10-1, SACP-11-6
-fn served(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let Some(registry) = plan.registry else {
         return;
     };
@@ -341,29 +122,6 @@ fn why_unserved(registry: &dyn Registry, verb: &str, tool: &str) -> Option<Code>
     }
 }
 
-/// How many letters must change to make one word of the other; long words are as far apart as they are long.
-fn distance(a: &str, b: &str) -> usize {
-    /// Letters that are compared.
-    const LONGEST: usize = 64;
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    if a.len() > LONGEST || b.len() > LONGEST {
-        return a.len().max(b.len());
-    }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (n, letter) in a.chars().enumerate() {
-        let mut diagonal = core::mem::replace(&mut row, vec![n + 1]);
-        diagonal.push(0);
-        for (m, other) in b.iter().enumerate() {
-            let at = |index: usize| diagonal.get(index).copied().unwrap_or(usize::MAX / 2);
-            let left = row.last().copied().unwrap_or(0);
-            let change = at(m) + usize::from(letter != *other);
-            row.push(change.min(at(m + 1) + 1).min(left + 1));
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 /// An act that the registry cannot serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -383,7 +141,7 @@ pub struct Gap {
 impl Gap {
     /// Whether a spawn can close it: a mismatched pair is a mistake of the plan.
     #[must_use]
-    pub const fn can_be_spawned(&self) -> bool {
+    pub(crate) const fn can_be_spawned(&self) -> bool {
         matches!(
             self.code,
             Code::UnknownVerb | Code::UnknownTool | Code::NoAgentFound

@@ -132,19 +132,7 @@ fn apply(tree: &mut Node, change: &Repair) -> Option<()> {
         Repair::InSequence { at } => regroup(tree, at, |members| {
             members.into_iter().map(|member| vec![member]).collect()
         }),
-        Repair::Split { at, most } => regroup(tree, at, |members| {
-            let mut acts = Vec::new();
-            members
-                .into_iter()
-                .for_each(|member| flatten(member, &mut acts));
-            let most = (*most).max(1);
-            let mut groups = Vec::new();
-            while !acts.is_empty() {
-                let rest = acts.split_off(most.min(acts.len()));
-                groups.push(core::mem::replace(&mut acts, rest));
-            }
-            groups
-        }),
+        Repair::Split { at, most } => regroup(tree, at, |members| split(members, (*most).max(1))),
         Repair::DependOn { at, id } => depend_on(tree.at_mut(at)?, id),
         Repair::Stagger { at, most } => stagger(tree, at, (*most).max(1)),
         Repair::Release { at, id } => {
@@ -163,6 +151,20 @@ fn apply(tree: &mut Node, change: &Repair) -> Option<()> {
         }
         Repair::SetRaw { at } => tree.at_mut(at)?.set("out_fmt", Node::text("raw")),
     }
+}
+
+/// The acts of a group, divided into groups of at most `most`.
+fn split(members: Vec<Node>, most: usize) -> Vec<Vec<Node>> {
+    let mut acts = Vec::new();
+    members
+        .into_iter()
+        .for_each(|member| flatten(member, &mut acts));
+    let mut groups = Vec::new();
+    while !acts.is_empty() {
+        let rest = acts.split_off(most.min(acts.len()));
+        groups.push(core::mem::replace(&mut acts, rest));
+    }
+    groups
 }
 
 /// Sets a part of an act, or a member of a step.

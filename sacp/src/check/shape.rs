@@ -6,12 +6,12 @@ use ubos_common::violation::Level;
 
 use super::flow::writers;
 use super::repair::Repair;
+use super::subject::{Config, Finding, Subject, is_full};
 use super::types::inputs;
-use super::{Config, Finding, Plan, is_full};
 use crate::any::Edition;
 use crate::graph::{OnError, Step};
 
-pub(super) fn check(plan: &Plan<'_>, config: &Config, findings: &mut Vec<Finding>) {
+pub(super) fn check(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
     conflicts(plan, findings);
     unreachable(plan, findings);
     unjoined(plan, findings);
@@ -19,7 +19,7 @@ pub(super) fn check(plan: &Plan<'_>, config: &Config, findings: &mut Vec<Finding
 }
 
 /// Two steps that may run at once, of which both give a name that a later one takes.
-fn conflicts(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+fn conflicts(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     /// Writers of one name that are compared.
     const COMPARED: usize = 64;
     let writers = writers(plan);
@@ -61,7 +61,7 @@ fn conflicts(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Whether two steps may run at once. One that stands in for the other never does.
-fn are_unordered(plan: &Plan<'_>, first: usize, second: usize) -> bool {
+fn are_unordered(plan: &Subject<'_>, first: usize, second: usize) -> bool {
     let replaces = |a: usize, b: usize| {
         plan.graph
             .step(a)
@@ -74,7 +74,7 @@ fn are_unordered(plan: &Plan<'_>, first: usize, second: usize) -> bool {
 }
 
 fn conflict(
-    plan: &Plan<'_>,
+    plan: &Subject<'_>,
     first: usize,
     second: usize,
     name: &str,
@@ -96,7 +96,7 @@ fn conflict(
 }
 
 /// Makes one wait for the other: the second for the first, where a fallback does not make that a cycle.
-fn in_order(plan: &Plan<'_>, first: &Step, second: &Step) -> Option<Repair> {
+fn in_order(plan: &Subject<'_>, first: &Step, second: &Step) -> Option<Repair> {
     if plan.message.edition() == Edition::V10 {
         let ways = [(first, second), (second, first)];
         let (first, second) = ways
@@ -123,7 +123,7 @@ fn in_order(plan: &Plan<'_>, first: &Step, second: &Step) -> Option<Repair> {
 
 /// Whether who waits for a step may wait for another, also by way of fallbacks. Where too much would have to be looked at,
 /// it may.
-fn may_wait_for(plan: &Plan<'_>, step: usize, other: usize) -> bool {
+fn may_wait_for(plan: &Subject<'_>, step: usize, other: usize) -> bool {
     /// Dependencies that are looked at.
     const FOLLOWED: usize = 20_000;
     let (mut seen, mut stack, mut left) = (BTreeSet::new(), vec![step], FOLLOWED);
@@ -159,7 +159,7 @@ fn top_group(pointer: &str) -> Option<&str> {
 
 /// A fallback that waits for the step it stands in for. By way of a third step it is a cycle, which is
 /// refused when the message is read.
-fn unreachable(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+fn unreachable(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     for step in plan.graph.steps() {
         let Some(OnError::Fallback(fallback)) = step.policy.on_error else {
             continue;
@@ -177,7 +177,7 @@ fn unreachable(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Outputs that nothing takes: of 1.0, ends without a name; of 0.1, a group at the end without a join.
-fn unjoined(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+fn unjoined(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let is_end = |step: &&Step| !plan.is_taken(step.number) && step.policy.replaces.is_none();
     for (scope, known) in plan.graph.scopes().iter().enumerate() {
         let steps = known
@@ -197,7 +197,7 @@ fn unjoined(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn nameless_end(plan: &Plan<'_>, step: &Step) -> Option<Finding> {
+fn nameless_end(plan: &Subject<'_>, step: &Step) -> Option<Finding> {
     if step.policy.output_key.is_some() {
         return None;
     }
@@ -217,7 +217,7 @@ fn nameless_end(plan: &Plan<'_>, step: &Step) -> Option<Finding> {
     Some(finding.mended_by([Repair::SetOutputKey { at, key }]))
 }
 
-fn open_group(plan: &Plan<'_>, scope: usize, ends: &[&Step]) -> Option<Finding> {
+fn open_group(plan: &Subject<'_>, scope: usize, ends: &[&Step]) -> Option<Finding> {
     let first = ends.first()?;
     let group = top_group(&first.pointer)?;
     let what = format!(
@@ -244,7 +244,7 @@ fn open_group(plan: &Plan<'_>, scope: usize, ends: &[&Step]) -> Option<Finding> 
 }
 
 /// More steps that become ready together than are allowed.
-fn fan_out(plan: &Plan<'_>, config: &Config, findings: &mut Vec<Finding>) {
+fn fan_out(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
     let mut together: BTreeMap<(usize, &[usize]), Vec<&Step>> = BTreeMap::new();
     let shared: BTreeMap<*const usize, &[usize]> = plan
         .graph

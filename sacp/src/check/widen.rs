@@ -6,7 +6,7 @@ use ubos_common::json::RawBuf;
 use ubos_common::violation::Level;
 
 use super::repair::Repair;
-use super::{Finding, Plan, is_full};
+use super::subject::{Finding, Subject, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::message::OutFmt;
@@ -17,7 +17,7 @@ const BUDGETS: [&str; 2] = ["budget", "bdg"];
 const FORBIDDEN: [&str; 4] = ["forbidden_tools", "forbidden_verbs", "forbidden", "forbid"];
 
 // impl: SACP-4-2
-pub(super) fn check(plan: &Plan<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let scopes = plan.graph.scopes();
     let mut limits: Vec<Limits> = Vec::new();
     for (scope, known) in scopes.iter().enumerate() {
@@ -72,7 +72,7 @@ fn number(value: &RawBuf) -> Option<(f64, RawBuf)> {
 
 /// A message inside another one: its budget and its format.
 fn nested(
-    plan: &Plan<'_>,
+    plan: &Subject<'_>,
     scope: usize,
     parent: &Step,
     above: &Limits,
@@ -105,7 +105,31 @@ fn nested(
     }
 }
 
-fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
+/// A step with a tool or verb that the context forbids.
+fn forbidden(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
+    let at = || step.pointer.clone();
+    let banned = |word: &String| limits.forbidden.contains(word);
+    if banned(&step.act.tool) || banned(&step.act.verb) {
+        let what = format!("ctx forbids {} with {}", step.act.verb, step.act.tool);
+        let tools = if banned(&step.act.verb) {
+            Vec::new()
+        } else {
+            plan.tools_for(&step.act.verb, &step.act.tool)
+        };
+        let others = tools.into_iter().filter(|tool| !banned(tool));
+        let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
+        let finding = Finding::of_step(
+            step,
+            Code::MalformedPlan.as_str(),
+            "SACP-9-1",
+            Level::Must,
+            &what,
+        );
+        findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
+    }
+}
+
+fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
     let params: BTreeMap<String, RawBuf> = step.act.params.deserialize().unwrap_or_default();
     let at = || step.pointer.clone();
     for name in BUDGETS {
@@ -130,25 +154,7 @@ fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Fin
             }]));
         }
     }
-    let banned = |word: &String| limits.forbidden.contains(word);
-    if banned(&step.act.tool) || banned(&step.act.verb) {
-        let what = format!("ctx forbids {} with {}", step.act.verb, step.act.tool);
-        let tools = if banned(&step.act.verb) {
-            Vec::new()
-        } else {
-            plan.tools_for(&step.act.verb, &step.act.tool)
-        };
-        let others = tools.into_iter().filter(|tool| !banned(tool));
-        let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
-        let finding = Finding::of_step(
-            step,
-            Code::MalformedPlan.as_str(),
-            "SACP-9-1",
-            Level::Must,
-            &what,
-        );
-        findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
-    }
+    forbidden(plan, step, limits, findings);
     let human = params
         .get("out_fmt")
         .is_some_and(|value| value.as_str() == "\"human\"");
@@ -168,6 +174,6 @@ fn of_step(plan: &Plan<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Fin
 }
 
 /// The last step of a message that says human.
-fn may_write_prose(plan: &Plan<'_>, step: &Step) -> bool {
+fn may_write_prose(plan: &Subject<'_>, step: &Step) -> bool {
     step.scope == 0 && plan.out_fmt(0) == Some(&OutFmt::Human) && !plan.is_taken(step.number)
 }

@@ -48,14 +48,6 @@ impl NGrams {
         Self { dimension: 384 }
     }
 
-    /// Vectors of another length than 384; at least 16.
-    #[must_use]
-    pub fn with_dimension(dimension: usize) -> Self {
-        Self {
-            dimension: dimension.max(16),
-        }
-    }
-
     fn count(&self, vector: &mut [f32], gram: &[char], weight: f32) {
         let hash = gram.iter().fold(FNV_OFFSET, |hash, letter| {
             (hash ^ u64::from(u32::from(*letter))).wrapping_mul(FNV_PRIME)

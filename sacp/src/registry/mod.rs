@@ -177,7 +177,7 @@ pub enum RegistryError {
 }
 
 /// Verbs that need no registration: joins and the acts of a spawn.
-pub const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
+pub(crate) const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
 
 /// Looks up a pair of verb and tool.
 ///

@@ -68,24 +68,10 @@ impl<'a> WordInterface<'a> {
         }
     }
 
-    /// Sets how words are placed in the space of meanings, and how near an agent must be to be taken.
-    #[must_use]
-    pub fn with_embedder(mut self, embedder: &'a dyn Embedder, threshold: f32) -> Self {
-        (self.embedder, self.threshold) = (embedder, threshold);
-        self
-    }
-
     /// Ends every plan with an act of this verb and tool, which writes for a person.
     #[must_use]
     pub fn with_formatter(mut self, verb: &str, tool: &str) -> Self {
         self.formatter = Some((verb.to_owned(), tool.to_owned()));
-        self
-    }
-
-    /// Sets where the names of its messages come from.
-    #[must_use]
-    pub const fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
         self
     }
 

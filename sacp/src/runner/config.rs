@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf};
 
-use super::StepInputs;
+use super::attempt::StepInputs;
 use crate::error::ConfigError;
 use crate::graph::{OnError, Policy, Retry};
 use crate::plan::Act;

@@ -24,20 +24,26 @@
 //! Spec: SACP 3, 4, 5; SACP 1.0, 5, 6
 
 mod answer_v1;
+mod attempt;
 mod config;
+mod event;
 mod failure;
 mod machine;
 mod outcome;
 mod recover;
+mod report;
 mod resume;
 mod schedule;
+mod state;
 mod steps;
 mod stop;
 
 pub use crate::draw::StepState;
+pub use attempt::{StepInputs, Ticket};
 pub use config::{Config, Echo, Recovery, Rule, Simulate};
+pub use event::{Input, Output, RunnerError, StartError};
 pub use failure::{Cause, Failure};
-pub use machine::{Input, Output, Runner, RunnerError, StartError};
+
 pub use outcome::{End, Outcome, StepReport};
 pub use resume::ResumeError;
-pub use steps::{StepInputs, Ticket};
+pub use state::Runner;

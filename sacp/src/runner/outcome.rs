@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf, Write};
 
-use super::steps::StepRun;
-use super::{Failure, Runner};
+use super::Failure;
 use crate::draw::StepState;
 use crate::error::Code;
 use crate::message::{Message, NonEmpty, OutFmt, State};
@@ -141,7 +140,7 @@ fn name_of(step: &StepReport) -> String {
 }
 
 /// A `DONE` answer without results: goal, context and plan of the request.
-fn answer_to(request: &Message) -> Message {
+pub(super) fn answer_to(request: &Message) -> Message {
     let mut message = Message::with_goal(request.goal(), request.plan.clone());
     message.reply_to = request.msg_id.as_deref().and_then(NonEmpty::new);
     message.context = Some(request.context.clone().unwrap_or_default());
@@ -150,7 +149,7 @@ fn answer_to(request: &Message) -> Message {
     message
 }
 
-fn by_name(values: impl Iterator<Item = (String, RawBuf)>) -> RawBuf {
+pub(super) fn by_name(values: impl Iterator<Item = (String, RawBuf)>) -> RawBuf {
     let mut values: Vec<(String, RawBuf)> = values.collect();
     // By number: 10 comes after 9.
     values.sort_by_key(|(name, _)| name.parse::<usize>().unwrap_or(usize::MAX));
@@ -167,118 +166,4 @@ fn words(text: &str) -> RawBuf {
     let mut out = Vec::new();
     text.write(&mut out);
     reply::raw(out)
-}
-
-impl Runner {
-    pub(super) fn outcome(&self, failure: Option<Failure>) -> Outcome {
-        let report = |(node, run): (&crate::graph::Step, &StepRun)| StepReport {
-            number: node.number,
-            place: node.place,
-            id: node.id.clone(),
-            scope: node.scope,
-            pointer: node.pointer.clone(),
-            output_key: node.policy.output_key.clone(),
-            state: run.state(),
-            output: self.done(node.number).cloned(),
-            attempts: run.attempt,
-            failure: run.cause.clone().map(|cause| Failure {
-                step: Some(node.number),
-                cause,
-            }),
-            took: run
-                .began
-                .zip(run.ended)
-                .map(|(began, ended)| ended.saturating_since(began)),
-        };
-        Outcome {
-            end: self.end.unwrap_or(End::Failed),
-            failure,
-            steps: self
-                .graph
-                .steps()
-                .iter()
-                .zip(&self.steps)
-                .map(report)
-                .collect(),
-            result: self.last_output(0),
-        }
-    }
-
-    /// The answer of a subtask: the output of the step that holds it.
-    pub(super) fn subtask_answer(&self, scope: usize) -> RawBuf {
-        let Some(request) = self
-            .graph
-            .scopes()
-            .get(scope)
-            .and_then(|scope| scope.message.as_deref())
-        else {
-            return self
-                .last_output(scope)
-                .unwrap_or_else(|| ubos_common::json::Raw::NULL.to_owned());
-        };
-        let mut message = answer_to(request);
-        let parent = self
-            .graph
-            .scopes()
-            .get(scope)
-            .and_then(|scope| scope.parent);
-        if message.reply_to.is_none() {
-            // A subtask without an id answers the message around it.
-            let outer = parent
-                .and_then(|step| self.graph.step(step))
-                .and_then(|step| self.graph.scopes().get(step.scope));
-            message.reply_to = outer
-                .and_then(|outer| outer.msg_id.clone())
-                .and_then(NonEmpty::new);
-        }
-        if let Some(result) = self.last_output(scope) {
-            message.set_context("result", result);
-        }
-        let steps = self
-            .graph
-            .scopes()
-            .get(scope)
-            .map(|scope| scope.steps.as_slice())
-            .unwrap_or_default();
-        let results = steps.iter().filter_map(|step| {
-            Some((
-                self.graph.step(*step)?.place.to_string(),
-                self.output(*step)?.clone(),
-            ))
-        });
-        message.set_context("results", by_name(results));
-        reply::raw(message.encode())
-    }
-
-    /// The output of the last step; the list of all outputs if several steps are last.
-    fn last_output(&self, scope: usize) -> Option<RawBuf> {
-        let steps = &self.graph.scopes().get(scope)?.steps;
-        let is_last = |step: &&usize| {
-            let run = self.step_run(**step);
-            run.is_some_and(|run| !run.gates.iter().any(|gate| self.is_gate_of(*gate, scope)))
-        };
-        let outputs: Vec<&RawBuf> = steps
-            .iter()
-            .filter(is_last)
-            .filter_map(|step| self.output(*step))
-            .collect();
-        match outputs.as_slice() {
-            [] => None,
-            [one] => Some((*one).clone()),
-            many => Some(reply::list(many)),
-        }
-    }
-
-    /// Whether a step of this scope waits behind a gate. Deferred steps do not count.
-    fn is_gate_of(&self, gate: usize, scope: usize) -> bool {
-        let waits = |step: &usize| {
-            self.graph
-                .step(*step)
-                .is_some_and(|node| node.scope == scope)
-                && !self.graph.is_deferred(*step)
-        };
-        self.gates
-            .get(gate)
-            .is_some_and(|gate| gate.waiters.iter().any(waits))
-    }
 }

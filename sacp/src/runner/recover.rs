@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ubos_common::time::Now;
 
 use super::outcome::End;
-use super::schedule::Work;
+use super::state::{Runner, Work};
 use super::steps::Progress;
-use super::{Cause, Failure, Recovery, Runner};
+use super::{Cause, Failure, Recovery};
 use crate::draw::StepState;
 use crate::graph::Retry;
 use crate::trace::debug;

@@ -7,9 +7,9 @@ use ubos_common::json::{self, DecodeError, Limits, RawBuf, RawObject};
 use ubos_common::time::{Mono, Now};
 use ubos_common::violation::Profile;
 
-use super::schedule::ScopeRun;
+use super::state::{Runner, ScopeRun};
 use super::steps::{Progress, StepRun};
-use super::{Cause, Recovery, Runner};
+use super::{Cause, Recovery};
 use crate::plan::Act;
 
 ubos_common::wire! {

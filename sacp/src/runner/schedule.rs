@@ -5,28 +5,12 @@ use std::sync::Arc;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
-use super::steps::{Progress, StepInputs, Ticket};
-use super::{Cause, Output, Runner};
+use super::attempt::{StepInputs, Ticket};
+use super::state::{Runner, ScopeRun, Work};
+use super::steps::Progress;
+use super::{Cause, Output};
 use crate::draw::StepState;
 use crate::trace::trace;
-
-/// The run of one scope: the message, or a subtask.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ScopeRun {
-    /// Steps that have not ended.
-    pub(super) open: usize,
-    /// Whether the subtask at its top level has started.
-    pub(super) last_begun: bool,
-}
-
-/// Consequences still to be applied. They wait in a queue: with recursion a deep plan could exhaust the stack.
-#[derive(Clone, Debug)]
-pub(super) enum Work {
-    /// An attempt failed: the next recovery applies.
-    Failed(usize, Cause),
-    /// A step ended, with an output or without.
-    Ended(usize),
-}
 
 impl Runner {
     /// Applies all consequences, starts the steps that can start, and ends the run when nothing is left.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use ubos_common::time::{Mono, Now};
 
+use super::attempt::Ticket;
 use super::outcome::End;
-use super::schedule::Work;
-use super::steps::{Progress, Ticket};
-use super::{Cause, Failure, Output, Runner};
+use super::state::{Runner, Work};
+use super::steps::Progress;
+use super::{Cause, Failure, Output};
 use crate::draw::StepState;
 use crate::trace::{debug, trace};
 

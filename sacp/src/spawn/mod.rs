@@ -1,7 +1,7 @@
 //! Spawning missing agents: the `SPAWN_AGENT` message, its answer, and the registration of the new agent.
 //!
-//! Guards: a message spawns at most [`MAX_SPAWNS`] agents, and one for each gap; a chain of spawns is at most
-//! [`MAX_SPAWN_DEPTH`] deep and never requests its own capability; a name that looks like a registered one is
+//! Guards: a message spawns at most 8 agents, and one for each gap; a chain of spawns is at most
+//! 4 deep and never requests its own capability; a name that looks like a registered one is
 //! refused.
 //!
 //! Spec: SACP 14
@@ -25,7 +25,7 @@ pub(crate) use service::take_in;
 pub use service::{Definition, PromptSpawner, confirmed, definition, serve};
 
 /// The goal of a message that asks for an agent.
-pub const SPAWN_GOAL: &str = "SPAWN_AGENT";
+pub(crate) const SPAWN_GOAL: &str = "SPAWN_AGENT";
 
 /// Spawns agents: adds verb, tool and agent to the registry.
 ///
@@ -259,7 +259,7 @@ fn is_plain(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A gap cannot be closed by a spawn, a spawn failed ([`Code::SpawnFailed`]), or there are more than [`MAX_SPAWNS`] gaps.
+/// A gap cannot be closed by a spawn, a spawn failed ([`Code::SpawnFailed`]), or there are more than 8 gaps.
 ///
 /// Spec: SACP 14
 pub fn spawn_missing(

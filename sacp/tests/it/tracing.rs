@@ -8,7 +8,7 @@ use sacp::runner::{self, Cause, Config, Recovery, Rule, Runner};
 use sacp::{Act, Message};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -119,6 +119,8 @@ fn orchestrate() {
 #[test]
 fn events_have_nothing_of_a_payload() {
     let lines = Lines::default();
+    // With one dispatcher alone, an event that another test's thread reaches first is off for good.
+    let _second = Dispatch::new(Lines::default());
     tracing::subscriber::with_default(lines.clone(), || {
         run_plan();
         orchestrate();

@@ -31,7 +31,7 @@ use crate::limits::unbounded;
 ///
 /// ```
 /// use sap::alignment::Predicate;
-/// use ubos_common::json::RawBuf;
+/// use sap::ubos_common::json::RawBuf;
 ///
 /// let cited: Predicate = "/sources length >= 2 and /sources/*/uri starts \"https:\" and not /draft = true".parse()?;
 /// let output = RawBuf::parse(r#"{"sources":[{"uri":"https://a"},{"uri":"HTTPS://b"}]}"#)?;

@@ -50,7 +50,7 @@ use crate::learning::Heuristics;
 /// ```
 /// use sap::alignment::{Policy as _, Rules, Subject};
 /// use sap::{Alignment, ConstitutionalContext, PressureLevel};
-/// use ubos_common::json::RawBuf;
+/// use sap::ubos_common::json::RawBuf;
 ///
 /// let rules = Rules::default().forbid("privacy", "home address");
 /// let mut context = ConstitutionalContext::new(PressureLevel::Consulted);

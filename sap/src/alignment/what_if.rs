@@ -85,7 +85,7 @@ pub enum WhatIf {
 ///
 /// ```
 /// # use sap::*;
-/// # use ubos_common::{id::IdSource, json::{RawBuf, RawObject}, time::Timestamp};
+/// # use sap::ubos_common::{id::IdSource, json::{RawBuf, RawObject}, time::Timestamp};
 /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// # let mut result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),

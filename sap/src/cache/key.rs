@@ -119,7 +119,7 @@ impl Keys {
     /// ```
     /// use sap::cache::{Keys, WholePayload};
     /// # use sap::*;
-    /// # use ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
+    /// # use sap::ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
     /// # let mut task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
     /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
     /// let one = Keys::of(&task, &WholePayload)?;

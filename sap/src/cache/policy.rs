@@ -89,7 +89,7 @@ pub fn is_read(policy: Option<&CachePolicy>) -> bool {
 /// ```
 /// use sap::cache::{Decision, Found, MissReason, decide};
 /// use sap::{Alignment, CacheMode, CachePolicy};
-/// use ubos_common::time::Timestamp;
+/// use sap::ubos_common::time::Timestamp;
 ///
 /// let mut policy = CachePolicy::new();
 /// policy.mode = Some(CacheMode::Only);

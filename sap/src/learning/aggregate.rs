@@ -117,7 +117,7 @@ pub enum Taken {
 ///
 /// ```
 /// # use sap::*;
-/// # use ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
+/// # use sap::ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
 /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// # let result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),

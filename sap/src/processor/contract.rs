@@ -28,7 +28,7 @@ use crate::task::OutputContract;
 /// ```
 /// use sap::processor::{ContractCheck as _, ContractFinding, Schemas};
 /// use sap::task::OutputContract;
-/// use ubos_common::json::{RawBuf, RawObject};
+/// use sap::ubos_common::json::{RawBuf, RawObject};
 ///
 /// let mut contract = OutputContract::new();
 /// contract.schema = RawObject::new(RawBuf::parse(r#"{"properties":{"n":{"type":"integer"}}}"#)?);

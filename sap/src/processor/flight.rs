@@ -1,4 +1,4 @@
-//! Single flight: what is computed already is waited for, not computed again.
+//! Single flight: equal tasks at the same time are computed once.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -12,27 +12,27 @@ use futures::future::Shared;
 
 use crate::cache::CacheKey;
 
-/// The outcomes that are being computed: at most one a running task, which bounds them.
+/// The outcomes that are being computed. There is at most one for each running task, which bounds them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flights(Arc<Mutex<BTreeMap<CacheKey, Landed>>>);
+pub(super) struct SingleFlight(Arc<Mutex<BTreeMap<CacheKey, Completion>>>);
 
-/// A task's part in computing an outcome.
+/// The part of a task in computing an outcome.
 pub(super) enum Flight {
-    /// It computes; the others wait until this is dropped.
-    Lead(Landing),
-    /// Another one computes.
-    Follow(Landed),
+    /// It computes; the followers wait until the guard is dropped.
+    Lead(LeaderGuard),
+    /// Another task computes.
+    Follow(Completion),
 }
 
-impl Flights {
+impl SingleFlight {
     pub(super) fn join(&self, key: CacheKey) -> Flight {
         let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(landed) = flights.get(&key) {
-            return Flight::Follow(landed.clone());
+        if let Some(completion) = flights.get(&key) {
+            return Flight::Follow(completion.clone());
         }
         let (sender, receiver) = oneshot::channel();
-        flights.insert(key, Landed(receiver.shared()));
-        Flight::Lead(Landing {
+        flights.insert(key, Completion(receiver.shared()));
+        Flight::Lead(LeaderGuard {
             flights: self.clone(),
             key,
             _sender: sender,
@@ -40,15 +40,15 @@ impl Flights {
     }
 }
 
-/// Dropped when the outcome is kept, or will not come.
-pub(super) struct Landing {
-    flights: Flights,
+/// Held by the leader until the outcome is stored or will not come.
+pub(super) struct LeaderGuard {
+    flights: SingleFlight,
     key: CacheKey,
-    /// Its drop wakes those who wait.
+    /// Its drop wakes the followers.
     _sender: oneshot::Sender<()>,
 }
 
-impl Drop for Landing {
+impl Drop for LeaderGuard {
     fn drop(&mut self) {
         let mut flights = self
             .flights
@@ -59,11 +59,11 @@ impl Drop for Landing {
     }
 }
 
-/// Ready when the one that computes has ended, however.
+/// Ready when the leader has ended, with an outcome or without.
 #[derive(Clone, Debug)]
-pub(super) struct Landed(Shared<oneshot::Receiver<()>>);
+pub(super) struct Completion(Shared<oneshot::Receiver<()>>);
 
-impl Future for Landed {
+impl Future for Completion {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

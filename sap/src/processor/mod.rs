@@ -14,7 +14,7 @@
 //! use sap::store::MemoryTranscript;
 //! use sap::{Producer, ProducerKind, Status};
 //! # use sap::*;
-//! # use ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
+//! # use sap::ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
 //! # struct Still;
 //! # impl Sleep for Still {
 //! #     fn now(&self) -> Now { Now::new(Mono::ZERO, Timestamp::EPOCH) }
@@ -67,7 +67,7 @@ pub use hooks::{
 };
 pub use stop::StopReason;
 
-use flight::{Flight, Flights};
+use flight::{Flight, SingleFlight};
 use ledger::{Entered, Ledger};
 use race::{Race, Step, TimeLimits};
 use results::Run;
@@ -100,7 +100,7 @@ pub struct Processor {
     transcript: Arc<dyn Transcript>,
     config: Config,
     ledger: Ledger,
-    flights: Flights,
+    flights: SingleFlight,
 }
 
 struct Route {
@@ -123,7 +123,7 @@ impl Processor {
             transcript,
             config,
             ledger: Ledger::default(),
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
         }
     }
 
@@ -299,7 +299,7 @@ impl Processor {
                 return Err(error.into());
             }
         }
-        let mut open = Open {
+        let mut active = ActiveTask {
             processor: self,
             clock,
             run,
@@ -308,8 +308,9 @@ impl Processor {
         if task.expects_ack() {
             sink.deliver(Delivery::Ack(Ack::of(&task)));
         }
-        let result = self.work(&mut open, route, stop, sink).await?;
-        open.emit(result, sink)
+        let result = self.work(&mut active, route, stop, sink).await?;
+        active
+            .emit(result, sink)
             .map(|result| Answer::Result(Box::new(result)))
     }
 
@@ -409,71 +410,73 @@ impl Processor {
     /// From the Ack to the last result, which is not yet told.
     async fn work<S: Sleep + Sync + ?Sized>(
         &self,
-        open: &mut Open<'_, S>,
+        active: &mut ActiveTask<'_, S>,
         route: &Route,
         stop: Stop,
         sink: &mut dyn Sink,
     ) -> Result<TaskResult, ProcessError> {
-        let now = open.clock.now();
-        if let Some(why) = TimeLimits::of(&open.run.task, now).over(now) {
-            return Ok(open.run.failed(now, ErrorCode::Timeout, why));
+        let now = active.clock.now();
+        if let Some(why) = TimeLimits::of(&active.run.task, now).over(now) {
+            return Ok(active.run.failed(now, ErrorCode::Timeout, why));
         }
-        let admission = self.policy.assess(&open.run.subject());
-        open.run.admission = admission;
-        if open.run.admission.alignment != Alignment::Valid {
-            let assessment = open.run.admission.clone();
-            return Ok(open.run.by_verdict(now, assessment, Outcome::default()));
+        let admission = self.policy.assess(&active.run.subject());
+        active.run.admission = admission;
+        if active.run.admission.alignment != Alignment::Valid {
+            let assessment = active.run.admission.clone();
+            return Ok(active.run.by_verdict(now, assessment, Outcome::default()));
         }
-        if let Some(result) = open.run.look_up(now, sink) {
+        if let Some(result) = active.run.look_up(now, sink) {
             return Ok(result);
         }
-        let landing = match open.run.flight() {
-            Some(Flight::Follow(landed)) => {
-                let task = Arc::clone(&open.run.task);
-                if let Some(ended) = race::wait(open.clock, &task, &stop, landed).await {
-                    return Ok(open.run.end(open.clock.now(), ended, sink));
+        let leader_guard = match active.run.flight() {
+            Some(Flight::Follow(completion)) => {
+                let task = Arc::clone(&active.run.task);
+                if let Some(ended) = race::wait(active.clock, &task, &stop, completion).await {
+                    return Ok(active.run.end(active.clock.now(), ended, sink));
                 }
-                let now = open.clock.now();
-                if let Some(result) = open.run.look_up(now, sink) {
+                let now = active.clock.now();
+                if let Some(result) = active.run.look_up(now, sink) {
                     return Ok(result);
                 }
                 None
             }
-            Some(Flight::Lead(landing)) => Some(landing),
+            Some(Flight::Lead(leader_guard)) => Some(leader_guard),
             None => None,
         };
-        let result = self.run(open, route, stop, sink).await;
-        drop(landing);
+        let result = self.run(active, route, stop, sink).await;
+        drop(leader_guard);
         result
     }
 
     /// From RUNNING to the last result, which is not yet told.
     async fn run<S: Sleep + Sync + ?Sized>(
         &self,
-        open: &mut Open<'_, S>,
+        active: &mut ActiveTask<'_, S>,
         route: &Route,
         stop: Stop,
         sink: &mut dyn Sink,
     ) -> Result<TaskResult, ProcessError> {
-        let running = open.run.interim(open.clock.now(), Status::Running);
-        let running = open.emit(running, sink)?;
+        let running = active.run.interim(active.clock.now(), Status::Running);
+        let running = active.emit(running, sink)?;
         sink.deliver(Delivery::Result(&running));
         let bounds = (self.config.max_reports, self.config.cancel_grace);
-        let task = Arc::clone(&open.run.task);
-        let mut race = Race::new(open.clock, route.handler.as_ref(), &task, stop, bounds);
+        let task = Arc::clone(&active.run.task);
+        let mut race = Race::new(active.clock, route.handler.as_ref(), &task, stop, bounds);
         loop {
             match race.next().await {
                 Step::Progress(progress) => {
-                    let now = open.clock.now();
-                    let sound = open.run.sound(now, open.run.progress(now, progress));
+                    let now = active.clock.now();
+                    let validated = active
+                        .run
+                        .validated(now, active.run.progress(now, progress));
                     // A part that breaks a principle, or is no valid result.
-                    if sound.0.status.is_terminal() {
-                        return Ok(sound.0);
+                    if validated.0.status.is_terminal() {
+                        return Ok(validated.0);
                     }
-                    let result = open.emit_sound(sound, sink)?;
+                    let result = active.emit_validated(validated, sink)?;
                     sink.deliver(Delivery::Result(&result));
                 }
-                Step::Ended(ended) => return Ok(open.run.end(open.clock.now(), ended, sink)),
+                Step::Ended(ended) => return Ok(active.run.end(active.clock.now(), ended, sink)),
             }
         }
     }
@@ -514,7 +517,7 @@ impl<'a> Given<'a> {
 }
 
 /// A task that was taken and has no last result yet.
-struct Open<'p, S: Sleep + Sync + ?Sized> {
+struct ActiveTask<'p, S: Sleep + Sync + ?Sized> {
     processor: &'p Processor,
     clock: &'p S,
     run: Run<'p>,
@@ -522,7 +525,7 @@ struct Open<'p, S: Sleep + Sync + ?Sized> {
     status: Option<Status>,
 }
 
-impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
+impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
     /// Writes a result down; only then may it be told.
     // impl: SAP-10-1
     fn emit(
@@ -530,11 +533,11 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
         result: TaskResult,
         sink: &mut dyn Sink,
     ) -> Result<TaskResult, ProcessError> {
-        let sound = self.run.sound(self.clock.now(), result);
-        self.emit_sound(sound, sink)
+        let validated = self.run.validated(self.clock.now(), result);
+        self.emit_validated(validated, sink)
     }
 
-    fn emit_sound(
+    fn emit_validated(
         &mut self,
         (result, encoded): (TaskResult, Vec<u8>),
         sink: &mut dyn Sink,
@@ -574,7 +577,7 @@ impl<S: Sleep + Sync + ?Sized> Open<'_, S> {
     }
 }
 
-impl<S: Sleep + Sync + ?Sized> Drop for Open<'_, S> {
+impl<S: Sleep + Sync + ?Sized> Drop for ActiveTask<'_, S> {
     /// Ends a task whose processing was given up, or whose transcript failed.
     fn drop(&mut self) {
         if self.status.as_ref().is_some_and(Status::is_terminal) {

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now, Timestamp};
 
-use super::flight::Landed;
+use super::flight::Completion;
 use super::handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress, Spending};
 use super::stop::{Stop, StopReason};
 use crate::number::Amount;
@@ -157,7 +157,7 @@ pub(super) async fn wait<S: Sleep + Sync + ?Sized>(
     clock: &S,
     task: &Task,
     stop: &Stop,
-    mut landed: Landed,
+    mut completion: Completion,
 ) -> Option<Ended> {
     let limits = TimeLimits::of(task, clock.now());
     let mut stopped = stop.stopped().boxed();
@@ -168,7 +168,7 @@ pub(super) async fn wait<S: Sleep + Sync + ?Sized>(
         }
         let mut timer = limits.next(now).map(|at| clock.sleep_until(at));
         let wake = poll_fn(|cx| {
-            if landed.poll_unpin(cx).is_ready() {
+            if completion.poll_unpin(cx).is_ready() {
                 return Poll::Ready(Some(None));
             }
             if stopped.poll_unpin(cx).is_ready() {

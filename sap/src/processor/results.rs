@@ -312,7 +312,7 @@ impl<'p> Run<'p> {
             return;
         };
         // Only what may be sent is kept.
-        if !result.check().is_valid() {
+        if !crate::validate::check_result(result).is_valid() {
             return;
         }
         let record = CacheRecord::new(
@@ -336,7 +336,7 @@ impl<'p> Run<'p> {
 
     /// The result and its bytes, or where it would not pass a strict reader, one that says so.
     // impl: SAP-5-1
-    pub(super) fn sound(&self, now: Now, result: TaskResult) -> (TaskResult, Vec<u8>) {
+    pub(super) fn validated(&self, now: Now, result: TaskResult) -> (TaskResult, Vec<u8>) {
         let bytes = result.encode();
         if is_bare(&result) || decode_result(&bytes, &Options::default()).is_ok() {
             return (result, bytes);

@@ -84,7 +84,7 @@ pub enum Output {
 /// Why something is refused; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MoveError {
+pub enum Error {
     /// That may not follow.
     #[error("{to} may not follow {from}")]
     Illegal {
@@ -105,14 +105,13 @@ pub enum MoveError {
 ///
 /// ```
 /// # use sap::*;
-/// # use ubos_common::{id::IdSource, json::RawObject, time::{Mono, Now, Timestamp}};
+/// # use sap::ubos_common::{id::IdSource, json::RawObject, time::{Mono, Now, Timestamp}};
 /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
-/// use sap::role::consumer::{Input, Output, Work};
-/// use ubos_common::machine::Machine as _;
+/// use sap::role::consumer::{Input, Output, ReceivedTask};
 ///
 /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-/// let mut work = Work::new(&task);
+/// let mut work = ReceivedTask::new(&task);
 /// work.handle_input(now, Input::Accept)?;
 /// work.handle_input(now, Input::Run)?;
 /// work.handle_input(now, Input::Finish(Status::Succeeded))?;
@@ -126,7 +125,7 @@ pub enum MoveError {
 /// A deadline holds to the end of its second; a budget of seconds counts from the first run on the monotonic
 /// clock. To use exactly all of a budget is within.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct ReceivedTask {
     stage: Stage,
     expects_ack: bool,
     deadline: Option<Timestamp>,
@@ -138,7 +137,7 @@ pub struct Work {
     out: Outbox<Output>,
 }
 
-impl Work {
+impl ReceivedTask {
     /// Outputs that may wait before no more input is welcome.
     pub const MAX_WAITING: usize = 16;
 
@@ -255,26 +254,24 @@ impl Stage {
     }
 }
 
-impl Machine for Work {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = MoveError;
-
+impl ReceivedTask {
+    /// Takes what happens to the task.
+    ///
     /// # Errors
     ///
-    /// [`MoveError`]; nothing has changed, but where the time of the task is over, which comes first.
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), MoveError> {
+    /// [`Error`]; nothing has changed, except that a task whose time is over ends first.
+    pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Error> {
         self.expire(now);
         if let Input::Finish(status) = &input
             && !status.is_terminal()
         {
             let status = status.clone();
-            return Err(MoveError::NotTerminal { status });
+            return Err(Error::NotTerminal { status });
         }
         let to = self.stage.wanted(&input);
         if !self.stage.takes(&input) {
             let from = self.stage.clone();
-            return Err(MoveError::Illegal { from, to });
+            return Err(Error::Illegal { from, to });
         }
         match input {
             Input::Accept => {
@@ -308,15 +305,19 @@ impl Machine for Work {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, now: Now) {
+    /// Ends the task where its time is over.
+    pub fn handle_timeout(&mut self, now: Now) {
         self.expire(now);
     }
 
-    fn poll_output(&mut self) -> Option<Output> {
+    /// The next output, or `None` when there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
         self.out.pop()
     }
 
-    fn poll_timeout(&self) -> Option<Mono> {
+    /// When [`ReceivedTask::handle_timeout`] is due next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
         if !self.stage.is_open() {
             return None;
         }
@@ -327,11 +328,45 @@ impl Machine for Work {
         [self.deadline_at, budget].into_iter().flatten().min()
     }
 
-    fn accepts_input(&self) -> bool {
+    /// Whether more input is welcome.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
         !self.is_closed() && !self.out.is_full()
     }
 
-    fn is_closed(&self) -> bool {
+    /// Whether the task has ended or was refused.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Ended(_) | Stage::Refused)
+    }
+}
+
+impl Machine for ReceivedTask {
+    type Input<'a> = Input;
+    type Output = Output;
+    type Error = Error;
+
+    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), Error> {
+        self.handle_input(now, input)
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.handle_timeout(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        self.poll_output()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        self.poll_timeout()
+    }
+
+    fn accepts_input(&self) -> bool {
+        self.accepts_input()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed()
     }
 }

@@ -2,13 +2,13 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use ubos_common::machine::{Machine, Outbox};
+use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 use ubos_common::violation::Profile;
 
-use crate::error::ErrorCode;
+use crate::error::{ConfigError, ErrorCode, require};
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
 use crate::receipt::{Ack, Nack};
@@ -90,7 +90,7 @@ pub enum Waiting {
 /// Why something is refused; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OrderError {
+pub enum Error {
     /// That may not follow.
     #[error("{to} may not follow {from}")]
     Illegal {
@@ -127,21 +127,22 @@ pub enum OrderError {
     },
 }
 
-/// Settings of [`Orders`].
+/// Settings of [`SentTasks`].
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | `profile` | strict | how strictly results are checked against those before them |
+/// | `max_open` | 10,000 | a new task is refused |
+/// | `max_ended` | 10,000 | the oldest ended task is forgotten, and copies of its results with it |
+/// | `receipt_patience` | 10 s | [`Output::Overdue`] |
+/// | `result_patience` | 300 s | [`Output::Overdue`] |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Config {
-    /// How strictly results are held against those before them. Default strict.
-    pub profile: Profile,
-    /// Tasks that are open at the same time; at the bound a new one is refused. Default 10,000.
-    pub max_open: usize,
-    /// Ended tasks that are remembered, so that copies of their results are known; above the bound the oldest is
-    /// forgotten. Default 10,000.
-    pub max_ended: usize,
-    /// How long a receipt may take. Default 10 s.
-    pub receipt_patience: Duration,
-    /// How long the next result may take. Default 300 s.
-    pub result_patience: Duration,
+    profile: Profile,
+    max_open: usize,
+    max_ended: usize,
+    receipt_patience: Duration,
+    result_patience: Duration,
 }
 
 impl Default for Config {
@@ -157,30 +158,30 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets how strictly results are held against those before them.
+    /// Sets how strictly results are checked against those before them.
     #[must_use]
-    pub const fn profile(mut self, profile: Profile) -> Self {
+    pub const fn with_profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Sets how many tasks are open at the same time.
+    /// Sets how many tasks are open at the same time; at least 1.
     #[must_use]
-    pub const fn max_open(mut self, tasks: usize) -> Self {
+    pub const fn with_max_open(mut self, tasks: usize) -> Self {
         self.max_open = tasks;
         self
     }
 
     /// Sets how many ended tasks are remembered.
     #[must_use]
-    pub const fn max_ended(mut self, tasks: usize) -> Self {
+    pub const fn with_max_ended(mut self, tasks: usize) -> Self {
         self.max_ended = tasks;
         self
     }
 
     /// Sets how long a receipt, and how long the next result may take.
     #[must_use]
-    pub const fn patience(mut self, receipt: Duration, result: Duration) -> Self {
+    pub const fn with_patience(mut self, receipt: Duration, result: Duration) -> Self {
         self.receipt_patience = receipt;
         self.result_patience = result;
         self
@@ -194,103 +195,161 @@ impl Config {
 ///
 /// ```
 /// # use sap::*;
-/// # use ubos_common::{id::IdSource, json::RawObject, time::{Mono, Now, Timestamp}};
+/// # use sap::ubos_common::{id::IdSource, json::RawObject, time::{Mono, Now, Timestamp}};
 /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// # let result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),
 /// #     Status::Succeeded, ConstitutionalEvidence::new(Alignment::Valid));
-/// use sap::role::producer::{Config, Input, Orders, Output};
-/// use ubos_common::machine::Machine as _;
+/// use sap::role::producer::{Config, Input, SentTasks, Output};
 ///
 /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-/// let mut orders = Orders::new(Config::default());
-/// orders.handle_input(now, Input::Dispatch(&task))?;
-/// assert_eq!(orders.poll_output(), Some(Output::Transmit(task.task_id)));
-/// orders.handle_input(now, Input::Result(&result))?; // its Ack was lost
-/// orders.handle_input(now, Input::Ack(&Ack::of(&task)))?; // and comes late
-/// assert_eq!(orders.poll_output(), Some(Output::Result(Box::new(result))));
-/// assert_eq!(orders.poll_output(), None);
+/// let mut tasks = SentTasks::new(Config::default())?;
+/// tasks.handle_input(now, Input::Dispatch(&task))?;
+/// assert_eq!(tasks.poll_output(), Some(Output::Transmit(task.task_id)));
+/// tasks.handle_input(now, Input::Result(&result))?; // its Ack was lost
+/// tasks.handle_input(now, Input::Ack(&Ack::of(&task)))?; // and comes late
+/// assert_eq!(tasks.poll_output(), Some(Output::Result(Box::new(result))));
+/// assert_eq!(tasks.poll_output(), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct SentTasks {
     config: Config,
-    orders: BTreeMap<TaskId, Order>,
+    tasks: BTreeMap<TaskId, SentTask>,
     ended: VecDeque<TaskId>,
-    due: BTreeSet<(Mono, TaskId)>,
+    timers: Timers<TaskId>,
     out: Outbox<Output>,
 }
 
 #[derive(Clone, Debug)]
-struct Order {
+struct SentTask {
     stage: Stage,
     correlation_id: CorrelationId,
     expects_ack: bool,
     lifecycle: Lifecycle,
-    due: Option<Mono>,
 }
 
-impl Orders {
+impl SentTasks {
     /// Outputs that may wait before no more input is welcome.
     pub const MAX_WAITING: usize = 1_024;
 
-    /// Without tasks.
-    #[must_use]
-    pub const fn new(config: Config) -> Self {
-        Self {
+    /// A producer without tasks.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        require(
+            config.max_open > 0,
+            "max_open",
+            config.max_open,
+            "a producer needs room for at least 1 task",
+        )?;
+        Ok(Self {
             config,
-            orders: BTreeMap::new(),
+            tasks: BTreeMap::new(),
             ended: VecDeque::new(),
-            due: BTreeSet::new(),
+            timers: Timers::new(),
             out: Outbox::new(Self::MAX_WAITING),
-        }
+        })
     }
 
     /// Where a task is; `None` where it is not known.
     #[must_use]
     pub fn stage(&self, task_id: &TaskId) -> Option<&Stage> {
-        self.orders.get(task_id).map(|order| &order.stage)
+        self.tasks.get(task_id).map(|entry| &entry.stage)
     }
 
     /// Tasks that are open.
     #[must_use]
     pub fn open(&self) -> usize {
-        self.orders.len() - self.ended.len()
+        self.tasks.len() - self.ended.len()
     }
 
     /// Adds a task that is not sent yet. Sending it adds it too.
     ///
     /// # Errors
     ///
-    /// [`OrderError::Full`].
-    pub fn draft(&mut self, task: &Task) -> Result<(), OrderError> {
-        if self.orders.contains_key(&task.task_id) {
+    /// [`Error::Full`].
+    pub fn draft(&mut self, task: &Task) -> Result<(), Error> {
+        if self.tasks.contains_key(&task.task_id) {
             return Ok(());
         }
         if self.open() >= self.config.max_open {
             let limit = self.config.max_open;
-            return Err(OrderError::Full { limit });
+            return Err(Error::Full { limit });
         }
-        let order = Order {
+        let entry = SentTask {
             stage: Stage::Drafted,
             correlation_id: task.correlation_id,
             expects_ack: task.expects_ack(),
             lifecycle: Lifecycle::new(task, self.config.profile),
-            due: None,
         };
-        self.orders.insert(task.task_id, order);
+        self.tasks.insert(task.task_id, entry);
         Ok(())
     }
 
-    fn dispatch(&mut self, now: Now, task: &Task) -> Result<(), OrderError> {
+    /// Takes a receipt or a result, or a task that is to be sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`]; nothing has changed, and the other tasks go on.
+    pub fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), Error> {
+        match input {
+            Input::Dispatch(task) => self.dispatch(now, task),
+            Input::Ack(ack) => self.ack(now, ack),
+            Input::Nack(nack) => self.nack(now, nack),
+            Input::Result(result) => self.result(now, result),
+        }
+    }
+
+    /// Reports the tasks that have waited for too long.
+    pub fn handle_timeout(&mut self, now: Now) {
+        while let Some(task_id) = self.timers.pop_due(now.mono) {
+            let waiting = self.tasks.get(&task_id).and_then(SentTask::waits_for);
+            if let Some(waiting) = waiting {
+                self.out.push(Output::Overdue(task_id, waiting));
+            }
+        }
+    }
+
+    /// The next output, or `None` when there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop()
+    }
+
+    /// When [`SentTasks::handle_timeout`] is due next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    /// Whether more input is welcome.
+    #[must_use]
+    pub fn accepts_input(&self) -> bool {
+        !self.out.is_full()
+    }
+
+    /// Never: a new task may always come.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        false
+    }
+
+    /// Sends a task, for the first time or again: a command with the effect of [`Input::Dispatch`].
+    ///
+    /// # Errors
+    ///
+    /// The task has ended, or as many tasks are open as may be.
+    pub fn dispatch(&mut self, now: Now, task: &Task) -> Result<(), Error> {
         self.draft(task)?;
-        let order = self.order(task.task_id)?;
-        match &order.stage {
-            Stage::Drafted => order.stage = Stage::Sent,
+        let entry = self.entry(task.task_id)?;
+        match &entry.stage {
+            Stage::Drafted => entry.stage = Stage::Sent,
             // Sent again: it is the same task, and its consumer knows that.
             Stage::Sent | Stage::Accepted | Stage::InProgress(_) => {}
             from @ (Stage::Ended(_) | Stage::Refused(_)) => {
-                return Err(OrderError::Illegal {
+                return Err(Error::Illegal {
                     from: from.clone(),
                     to: Stage::Sent,
                 });
@@ -302,15 +361,15 @@ impl Orders {
     }
 
     // impl: SAP-4.3-3
-    fn ack(&mut self, now: Now, ack: &Ack) -> Result<(), OrderError> {
-        let order = self.order(ack.message_id)?;
-        order.belongs(ack.correlation_id)?;
-        match &order.stage {
-            Stage::Sent => order.stage = Stage::Accepted,
+    fn ack(&mut self, now: Now, ack: &Ack) -> Result<(), Error> {
+        let entry = self.entry(ack.message_id)?;
+        entry.belongs(ack.correlation_id)?;
+        match &entry.stage {
+            Stage::Sent => entry.stage = Stage::Accepted,
             // Late or doubled.
             Stage::Accepted | Stage::InProgress(_) | Stage::Ended(_) => return Ok(()),
             from @ (Stage::Drafted | Stage::Refused(_)) => {
-                return Err(OrderError::Illegal {
+                return Err(Error::Illegal {
                     from: from.clone(),
                     to: Stage::Accepted,
                 });
@@ -321,20 +380,20 @@ impl Orders {
         Ok(())
     }
 
-    fn nack(&mut self, now: Now, nack: &Nack) -> Result<(), OrderError> {
+    fn nack(&mut self, now: Now, nack: &Nack) -> Result<(), Error> {
         let task_id = match nack.message_id {
             Some(task_id) => task_id,
-            None => self.only_sent().ok_or(OrderError::Nameless)?,
+            None => self.only_sent().ok_or(Error::Nameless)?,
         };
-        let order = self.order(task_id)?;
+        let entry = self.entry(task_id)?;
         if let Some(seen) = nack.correlation_id {
-            order.belongs(seen)?;
+            entry.belongs(seen)?;
         }
-        match &order.stage {
-            Stage::Sent => order.stage = Stage::Refused(nack.code.clone()),
+        match &entry.stage {
+            Stage::Sent => entry.stage = Stage::Refused(nack.code.clone()),
             Stage::Refused(code) if *code == nack.code => return Ok(()),
             from => {
-                return Err(OrderError::Illegal {
+                return Err(Error::Illegal {
                     from: from.clone(),
                     to: Stage::Refused(nack.code.clone()),
                 });
@@ -347,29 +406,29 @@ impl Orders {
 
     /// The one task that a Nack without ids can only mean.
     fn only_sent(&self) -> Option<TaskId> {
-        let sent = self.orders.iter();
-        let mut sent = sent.filter(|(_, order)| order.stage == Stage::Sent);
+        let sent = self.tasks.iter();
+        let mut sent = sent.filter(|(_, entry)| entry.stage == Stage::Sent);
         let only = sent.next()?.0;
         sent.next().is_none().then_some(*only)
     }
 
-    fn result(&mut self, now: Now, result: &TaskResult) -> Result<(), OrderError> {
+    fn result(&mut self, now: Now, result: &TaskResult) -> Result<(), Error> {
         let task_id = result.task_id;
-        let order = self.order(task_id)?;
-        if let from @ (Stage::Drafted | Stage::Refused(_)) = &order.stage {
-            return Err(OrderError::Illegal {
+        let entry = self.entry(task_id)?;
+        if let from @ (Stage::Drafted | Stage::Refused(_)) = &entry.stage {
+            return Err(Error::Illegal {
                 from: from.clone(),
                 to: stage_of(&result.status),
             });
         }
-        let was_open = !order.lifecycle.is_closed();
-        if order.lifecycle.accept(result)? == Accepted::Repeat {
+        let was_open = !entry.lifecycle.is_closed();
+        if entry.lifecycle.accept(result)? == Accepted::Repeat {
             return Ok(());
         }
         if was_open {
-            order.stage = stage_of(&result.status);
+            entry.stage = stage_of(&result.status);
         }
-        let has_ended = was_open && order.lifecycle.is_closed();
+        let has_ended = was_open && entry.lifecycle.is_closed();
         self.out.push(Output::Result(Box::new(result.clone())));
         if has_ended {
             self.end(now, task_id);
@@ -379,26 +438,25 @@ impl Orders {
         Ok(())
     }
 
-    fn order(&mut self, task_id: TaskId) -> Result<&mut Order, OrderError> {
-        let order = self.orders.get_mut(&task_id);
-        order.ok_or(OrderError::Unknown { task_id })
+    fn entry(&mut self, task_id: TaskId) -> Result<&mut SentTask, Error> {
+        let entry = self.tasks.get_mut(&task_id);
+        entry.ok_or(Error::Unknown { task_id })
     }
 
     /// Begins to wait for what comes next.
     fn wait(&mut self, now: Now, task_id: TaskId) {
-        let Some(order) = self.orders.get_mut(&task_id) else {
+        let Some(entry) = self.tasks.get_mut(&task_id) else {
             return;
         };
-        let patience = match order.waits_for() {
+        let patience = match entry.waits_for() {
             None => None,
             Some(Waiting::Receipt) => Some(self.config.receipt_patience),
             Some(Waiting::Result) => Some(self.config.result_patience),
         };
-        if let Some(old) = order.due.take() {
-            self.due.remove(&(old, task_id));
+        match patience {
+            Some(patience) => self.timers.set(task_id, now.mono.saturating_add(patience)),
+            None => self.timers.clear(&task_id),
         }
-        order.due = patience.map(|patience| now.mono.saturating_add(patience));
-        self.due.extend(order.due.map(|at| (at, task_id)));
     }
 
     fn end(&mut self, now: Now, task_id: TaskId) {
@@ -407,18 +465,18 @@ impl Orders {
         if self.ended.len() > self.config.max_ended
             && let Some(oldest) = self.ended.pop_front()
         {
-            self.orders.remove(&oldest);
+            self.tasks.remove(&oldest);
         }
     }
 }
 
-impl Order {
-    fn belongs(&self, seen: CorrelationId) -> Result<(), OrderError> {
+impl SentTask {
+    fn belongs(&self, seen: CorrelationId) -> Result<(), Error> {
         let wanted = self.correlation_id;
         if seen == wanted {
             Ok(())
         } else {
-            Err(OrderError::Correlation { wanted, seen })
+            Err(Error::Correlation { wanted, seen })
         }
     }
 
@@ -439,52 +497,32 @@ fn stage_of(status: &Status) -> Stage {
     }
 }
 
-impl Machine for Orders {
+impl Machine for SentTasks {
     type Input<'a> = Input<'a>;
     type Output = Output;
-    type Error = OrderError;
+    type Error = Error;
 
-    /// # Errors
-    ///
-    /// [`OrderError`]; nothing has changed, and the other tasks go on.
-    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), OrderError> {
-        match input {
-            Input::Dispatch(task) => self.dispatch(now, task),
-            Input::Ack(ack) => self.ack(now, ack),
-            Input::Nack(nack) => self.nack(now, nack),
-            Input::Result(result) => self.result(now, result),
-        }
+    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), Error> {
+        self.handle_input(now, input)
     }
 
     fn handle_timeout(&mut self, now: Now) {
-        while let Some((at, task_id)) = self.due.first().copied() {
-            if at > now.mono {
-                return;
-            }
-            self.due.pop_first();
-            if let Some(order) = self.orders.get_mut(&task_id) {
-                order.due = None;
-                let waiting = order.waits_for();
-                let overdue = waiting.map(|waiting| Output::Overdue(task_id, waiting));
-                overdue.into_iter().for_each(|output| self.out.push(output));
-            }
-        }
+        self.handle_timeout(now);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        self.out.pop()
+        self.poll_output()
     }
 
     fn poll_timeout(&self) -> Option<Mono> {
-        self.due.first().map(|(at, _)| *at)
+        self.poll_timeout()
     }
 
     fn accepts_input(&self) -> bool {
-        !self.out.is_full()
+        self.accepts_input()
     }
 
-    /// Never: new tasks may always come.
     fn is_closed(&self) -> bool {
-        false
+        self.is_closed()
     }
 }

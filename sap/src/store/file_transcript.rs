@@ -30,7 +30,7 @@ impl FileTranscript {
     /// ```
     /// use sap::store::FileTranscript;
     /// use sap::transcript::{Transcript as _, Verdict};
-    /// use ubos_common::log::{Config, LogId};
+    /// use sap::ubos_common::log::{Config, LogId};
     ///
     /// let folder = tempfile::tempdir()?;
     /// let config = Config::default().log_id(LogId::from_bytes([7; 16]));

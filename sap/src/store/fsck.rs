@@ -49,7 +49,7 @@ pub struct StoreFinding {
 ///
 /// ```
 /// use sap::store::{FileCache, StoreKind, fsck};
-/// use ubos_common::log::{Config, LogId};
+/// use sap::ubos_common::log::{Config, LogId};
 ///
 /// let folder = tempfile::tempdir()?;
 /// drop(FileCache::open(folder.path(), Config::default().log_id(LogId::from_bytes([7; 16])))?);

@@ -11,7 +11,7 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 /// ```
 /// use sap::store::{MemoryTranscript, Redacting};
 /// use sap::transcript::{Entry, EntryKind, Transcript as _};
-/// use ubos_common::{json::{RawBuf, RawObject}, time::Timestamp};
+/// use sap::ubos_common::{json::{RawBuf, RawObject}, time::Timestamp};
 ///
 /// let transcript = Redacting::new(MemoryTranscript::default());
 /// let body = RawObject::new(RawBuf::parse(r#"{"n":1.50,"password":"hunter2"}"#)?).unwrap();

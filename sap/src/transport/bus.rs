@@ -6,7 +6,7 @@
 //! use sap::store::MemoryTranscript;
 //! use sap::transport::{Message, bus::Bus};
 //! use sap::*;
-//! # use ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
+//! # use sap::ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
 //! # struct Still;
 //! # impl Sleep for Still {
 //! #     fn now(&self) -> Now { Now::new(Mono::ZERO, Timestamp::EPOCH) }
@@ -182,11 +182,11 @@ impl Bus {
     pub async fn send(
         &self,
         task: &Task,
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
         let bytes = dispatch(task, self.0.config.secrets)?.bytes;
         let _place = self.0.places.take().await;
-        self.exchange(task, &bytes, told).await
+        self.exchange(task, &bytes, on_message).await
     }
 
     /// As [`send`](Self::send); at the bound the task is turned away.
@@ -198,16 +198,16 @@ impl Bus {
     pub async fn try_send(
         &self,
         task: &Task,
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
         let bytes = dispatch(task, self.0.config.secrets)?.bytes;
         let Some(_place) = self.0.places.try_take() else {
             let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
             let message = self.turn_away(nack, &bytes)?;
-            told(&message);
+            on_message(&message);
             return Ok(Some(message));
         };
-        self.exchange(task, &bytes, told).await
+        self.exchange(task, &bytes, on_message).await
     }
 
     /// Serves bytes that somebody else brought, as other transports do.
@@ -224,13 +224,16 @@ impl Bus {
         &self,
         task: &Task,
         bytes: &[u8],
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let mut asking = Asking { told, last: None };
+        let mut caller = OneCaller {
+            on_message,
+            last: None,
+        };
         // What was dispatched is valid, and need not be read again.
-        self.pass(task.clone(), Given::Encoded(bytes), &mut asking)
+        self.pass(task.clone(), Given::Encoded(bytes), &mut caller)
             .await?;
-        Ok(asking.last)
+        Ok(caller.last)
     }
 
     async fn route(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
@@ -346,14 +349,14 @@ impl Mailboxes {
 }
 
 /// The caller's side: in one process, what is said is of its task, in order and once.
-struct Asking<'a> {
-    told: &'a mut (dyn FnMut(&Message) + Send),
+struct OneCaller<'a> {
+    on_message: &'a mut (dyn FnMut(&Message) + Send),
     last: Option<Message>,
 }
 
-impl Caller for Asking<'_> {
+impl Caller for OneCaller<'_> {
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
-        (self.told)(&message);
+        (self.on_message)(&message);
         self.last = Some(message);
         Box::pin(core::future::ready(()))
     }

@@ -1,12 +1,64 @@
-//! The asking side of one task.
+//! What the clients of all transports share: their settings, and the exchange about one task.
 
 use ubos_common::violation::Profile;
 
 use super::{Message, SendError};
 use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
+use crate::producer::dispatch;
+use crate::secrets::SecretPolicy;
 use crate::task::Task;
+use crate::validate::Options;
 
-/// Takes what is said about a task and passes on what is new and may be.
+/// Settings of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientSettings {
+    pub(crate) options: Options,
+    pub(crate) secrets: SecretPolicy,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            secrets: SecretPolicy::Refuse,
+        }
+    }
+}
+
+impl ClientSettings {
+    /// Checks a task; gives its bytes and the exchange that its answers go to.
+    pub(crate) fn begin(&self, task: &Task) -> Result<(Vec<u8>, Exchange), SendError> {
+        let bytes = dispatch(task, self.secrets)?.bytes;
+        Ok((bytes, Exchange::new(task)))
+    }
+}
+
+/// Gives a client with a field `settings` the setters of [`ClientSettings`].
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+macro_rules! client_setters {
+    ($client:ident) => {
+        impl $client {
+            /// Sets how answers are read; strictly by default.
+            #[must_use]
+            pub const fn with_options(mut self, options: Options) -> Self {
+                self.settings.options = options;
+                self
+            }
+
+            /// Sets what happens to a payload with a secret; refused by default.
+            #[must_use]
+            pub const fn with_secrets(mut self, secrets: SecretPolicy) -> Self {
+                self.settings.secrets = secrets;
+                self
+            }
+        }
+    };
+}
+
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+pub(crate) use client_setters;
+
+/// Takes the messages about a task, and passes on those that are new and allowed.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     lifecycle: Lifecycle,
@@ -14,7 +66,8 @@ pub(crate) struct Exchange {
     acknowledged: bool,
     /// Whether results go to an endpoint of the task.
     elsewhere: bool,
-    told: usize,
+    /// New messages so far.
+    delivered: usize,
     last: Option<Message>,
 }
 
@@ -28,7 +81,7 @@ impl Exchange {
                 .reply_to
                 .as_ref()
                 .is_some_and(|to| to.endpoint.is_some()),
-            told: 0,
+            delivered: 0,
             last: None,
         }
     }
@@ -40,7 +93,7 @@ impl Exchange {
     pub(crate) fn take(
         &mut self,
         message: Message,
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<bool, SendError> {
         self.belongs(&message).map_err(SendError::Refused)?;
         let is_new = match &message {
@@ -56,8 +109,8 @@ impl Exchange {
         };
         let is_last = message.is_last();
         if is_new {
-            told(&message);
-            self.told += 1;
+            on_message(&message);
+            self.delivered += 1;
             self.last = Some(message);
         }
         Ok(is_last)
@@ -72,7 +125,7 @@ impl Exchange {
         let what = match &self.last {
             _ if self.elsewhere => return Ok(self.last),
             Some(message) if message.is_last() => return Ok(self.last),
-            Some(Message::Result(_)) if self.told == 1 => return Ok(self.last),
+            Some(Message::Result(_)) if self.delivered == 1 => return Ok(self.last),
             Some(Message::Result(_)) => "results without an end",
             Some(_) => "an Ack without a result",
             None => "nothing",

@@ -31,10 +31,9 @@ use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::{Value, json};
 use ubos_common::json::RawBuf;
 
-use super::exchange::Exchange;
+use super::exchange::{ClientSettings, client_setters};
 use super::{Caller, Message, SendError, Service};
 use crate::error::ErrorCode;
-use crate::producer::dispatch;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
@@ -212,9 +211,10 @@ fn schema() -> Arc<JsonObject> {
 #[derive(Clone, Debug)]
 pub struct Client {
     peer: Peer<RoleClient>,
-    options: Options,
-    secrets: SecretPolicy,
+    settings: ClientSettings,
 }
+
+client_setters!(Client);
 
 impl Client {
     /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
@@ -222,23 +222,8 @@ impl Client {
     pub fn new(peer: Peer<RoleClient>) -> Self {
         Self {
             peer,
-            options: Options::default(),
-            secrets: SecretPolicy::Refuse,
+            settings: ClientSettings::default(),
         }
-    }
-
-    /// Sets how answers are read; strictly by default.
-    #[must_use]
-    pub const fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets what happens to a payload with a secret; refused by default.
-    #[must_use]
-    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
-        self.secrets = secrets;
-        self
     }
 
     /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint.
@@ -249,9 +234,9 @@ impl Client {
     pub async fn send(
         &self,
         task: &Task,
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch(task, self.secrets)?.bytes;
+        let (bytes, mut exchange) = self.settings.begin(task)?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
         let call = CallToolRequestParams::new(task.target.capability.to_string())
             .with_arguments(arguments(text));
@@ -263,13 +248,12 @@ impl Client {
             }
             Err(error) => return Err(SendError::carrier(error)),
         };
-        let mut exchange = Exchange::new(task);
         for block in &answer.content {
             let Text(text) = block else {
                 return Err(none("a tool whose answer is no text"));
             };
-            let message = Message::decode(text.text.as_bytes(), &self.options);
-            exchange.take(message.map_err(SendError::Answer)?, told)?;
+            let message = Message::decode(text.text.as_bytes(), &self.settings.options);
+            exchange.take(message.map_err(SendError::Answer)?, on_message)?;
         }
         exchange.end()
     }

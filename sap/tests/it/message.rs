@@ -605,7 +605,7 @@ fn receipts_carry_the_ids() {
         .0
         .producer;
     let failed = nack.into_result(task.issued_at.into(), producer).unwrap();
-    assert!(failed.check().is_valid());
+    assert!(sap::validate::check_result(&failed).is_valid());
     assert_eq!(
         (failed.task_id, failed.error_code()),
         (task.task_id, Some(&ErrorCode::NotFound))

@@ -112,7 +112,11 @@ pub(crate) fn result(answer: Answer) -> TaskResult {
     let Answer::Result(result) = answer else {
         panic!("{answer:?}")
     };
-    assert!(result.check().is_valid(), "{}", result.check());
+    assert!(
+        sap::validate::check_result(&result).is_valid(),
+        "{}",
+        sap::validate::check_result(&result)
+    );
     *result
 }
 

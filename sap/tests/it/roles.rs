@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use sap::role::consumer::{self, MoveError, Work};
-use sap::role::producer::{Config, Input, OrderError, Orders, Output, Stage, Waiting};
+use sap::role::consumer::{self, ReceivedTask};
+use sap::role::producer::{Config, Error, Input, Output, SentTasks, Stage, Waiting};
 use sap::validate::Options;
 use sap::{Ack, ErrorCode, Nack, Status, Task, TaskResult};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ mod working {
                 _ => ended,
             };
             for (event, wanted) in EVENTS.iter().zip(table) {
-                let mut work = Work::new(&typed(&task()));
+                let mut work = ReceivedTask::new(&typed(&task()));
                 for input in &way {
                     work.handle_input(at(0), input.clone()).unwrap();
                 }
@@ -103,7 +103,7 @@ mod working {
                 assert_eq!(work.stage().to_string(), name);
                 let outcome = work.handle_input(at(0), event());
                 if wanted == "-" {
-                    let Err(MoveError::Illegal { from, .. }) = outcome else {
+                    let Err(consumer::Error::Illegal { from, .. }) = outcome else {
                         panic!("{name}: {:?}", event())
                     };
                     assert_eq!(
@@ -123,11 +123,11 @@ mod working {
                 }
             }
         }
-        let mut work = Work::new(&typed(&task()));
+        let mut work = ReceivedTask::new(&typed(&task()));
         let early = work.handle_input(at(0), Input::Finish(Status::Running));
         assert_eq!(
             early,
-            Err(MoveError::NotTerminal {
+            Err(consumer::Error::NotTerminal {
                 status: Status::Running
             })
         );
@@ -143,10 +143,10 @@ mod working {
         );
         let silent = with(deadline, "/replyTo/expectAck", Some(json!(false)));
         let timeout = Output::Report(Status::Failed, Some(ErrorCode::Timeout));
-        let mut late = Work::new(&typed(&silent));
+        let mut late = ReceivedTask::new(&typed(&silent));
         late.handle_input(at(11), Input::Accept).unwrap();
         assert_eq!(drained(&mut late), std::slice::from_ref(&timeout));
-        let mut work = Work::new(&typed(&silent));
+        let mut work = ReceivedTask::new(&typed(&silent));
         assert_eq!(work.poll_timeout(), None);
         work.handle_input(at(0), Input::Accept).unwrap();
         work.handle_input(at(0), Input::Run).unwrap();
@@ -172,13 +172,13 @@ mod working {
         let budget = json!({"tokens": 10, "seconds": 2.5, "euros": 3});
         let limited = with(task(), "/telemetry/budget", Some(budget));
         let begun = || {
-            let mut work = Work::new(&typed(&limited));
+            let mut work = ReceivedTask::new(&typed(&limited));
             work.handle_input(at(0), Input::Accept).unwrap();
             work.handle_input(at(1), Input::Run).unwrap();
             drained(&mut work);
             work
         };
-        let spend = |work: &mut Work, budget: &str, amount| {
+        let spend = |work: &mut ReceivedTask, budget: &str, amount| {
             let input = Input::Spend {
                 budget: budget.into(),
                 amount,
@@ -229,7 +229,7 @@ fn nack() -> Nack {
     )
 }
 
-fn apply(orders: &mut Orders, event: &str) -> Result<(), OrderError> {
+fn apply(orders: &mut SentTasks, event: &str) -> Result<(), Error> {
     let task = typed(&task());
     match event {
         "dispatch" => orders.handle_input(at(0), Input::Dispatch(&task)),
@@ -301,7 +301,7 @@ fn every_event_at_every_stage_of_the_producer() {
     ];
     for (name, way, row) in table {
         for (event, wanted) in EVENTS.into_iter().zip(row) {
-            let mut orders = Orders::new(Config::default());
+            let mut orders = SentTasks::new(Config::default()).unwrap();
             orders.draft(&typed(&task())).unwrap();
             way.iter()
                 .for_each(|event| apply(&mut orders, event).unwrap());
@@ -341,7 +341,7 @@ fn numbered(n: u64) -> (Task, TaskResult) {
 // spec: SAP-4.3-3, SAP-5-5
 #[test]
 fn interleaved_tasks_of_one_correlation_get_their_own_results() {
-    let mut orders = Orders::new(Config::default());
+    let mut orders = SentTasks::new(Config::default()).unwrap();
     let pairs: Vec<_> = (0..5).map(numbered).collect();
     for (task, _) in &pairs {
         orders.handle_input(at(0), Input::Dispatch(task)).unwrap();
@@ -367,26 +367,26 @@ fn interleaved_tasks_of_one_correlation_get_their_own_results() {
     other.correlation_id = "00000000-0000-0000-0000-000000000000".parse().unwrap();
     assert!(matches!(
         orders.handle_input(at(1), Input::Result(&other)),
-        Err(OrderError::Lifecycle(_))
+        Err(Error::Lifecycle(_))
     ));
     let mut ack = Ack::of(&pairs[0].0);
     ack.correlation_id = other.correlation_id;
     assert!(matches!(
         orders.handle_input(at(1), Input::Ack(&ack)),
-        Err(OrderError::Correlation { .. })
+        Err(Error::Correlation { .. })
     ));
     let unknown = numbered(99).1;
     assert!(matches!(
         orders.handle_input(at(1), Input::Result(&unknown)),
-        Err(OrderError::Unknown { .. })
+        Err(Error::Unknown { .. })
     ));
 }
 
 // spec: SAP-4.3-3
 #[test]
 fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
-    let config = Config::default().patience(Duration::from_secs(10), Duration::from_secs(60));
-    let mut orders = Orders::new(config);
+    let config = Config::default().with_patience(Duration::from_secs(10), Duration::from_secs(60));
+    let mut orders = SentTasks::new(config).unwrap();
     let (task, result) = numbered(1);
     orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
     assert_eq!(orders.poll_timeout(), Some(at(10).mono));
@@ -416,7 +416,7 @@ fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
 
 #[test]
 fn bounds_of_the_producer_hold() {
-    let mut orders = Orders::new(Config::default().max_open(2).max_ended(1));
+    let mut orders = SentTasks::new(Config::default().with_max_open(2).with_max_ended(1)).unwrap();
     let [a, b, c] = [1, 2, 3].map(numbered);
     orders.handle_input(at(0), Input::Dispatch(&a.0)).unwrap();
     // Whom a Nack without ids means is known where only one can be meant.
@@ -425,11 +425,11 @@ fn bounds_of_the_producer_hold() {
     orders.handle_input(at(0), Input::Dispatch(&b.0)).unwrap();
     assert_eq!(
         orders.handle_input(at(0), Input::Nack(&nameless)),
-        Err(OrderError::Nameless)
+        Err(Error::Nameless)
     );
     assert_eq!(
         orders.handle_input(at(0), Input::Dispatch(&c.0)),
-        Err(OrderError::Full { limit: 2 })
+        Err(Error::Full { limit: 2 })
     );
     orders.handle_input(at(0), Input::Result(&a.1)).unwrap();
     orders.handle_input(at(0), Input::Nack(&nameless)).unwrap();

@@ -28,7 +28,18 @@ impl Protocol for Agents {
 /// The kit for agents. Cases that need a capability are not applicable to an agent without one.
 #[must_use]
 pub fn agent_kit() -> Kit<Agents> {
-    let cases = [
+    let cases = registration_cases()
+        .into_iter()
+        .chain(proposal_cases())
+        .chain(session_cases())
+        .chain(retry_cases());
+    let single = "an agent may run one session at a time";
+    Kit::new("hub-agent", cases).out_of_reach(&[("HUB-4-5", single)])
+}
+
+/// Cases of registration and the control stream.
+fn registration_cases() -> Vec<Case<Agents>> {
+    vec![
         case(
             ("HUB-2-1", "registers valid capabilities"),
             scenarios::listens,
@@ -62,6 +73,12 @@ pub fn agent_kit() -> Kit<Agents> {
         .also_breaks(&[
             "HUB-4-7", "HUB-2-8", "HUB-4-1", "HUB-4-2", "HUB-4-6", "HUB-4-8", "HUB-4-5",
         ]),
+    ]
+}
+
+/// Cases of proposals.
+fn proposal_cases() -> Vec<Case<Agents>> {
+    vec![
         case(
             ("HUB-3-7", "answers a proposal once"),
             scenarios::hesitate,
@@ -83,6 +100,12 @@ pub fn agent_kit() -> Kit<Agents> {
             judges::opens_nothing,
             Mutation::OpensUnaccepted,
         ),
+    ]
+}
+
+/// Cases of sessions.
+fn session_cases() -> Vec<Case<Agents>> {
+    vec![
         case(
             ("HUB-4-1", "acknowledges before the job arrives"),
             scenarios::silent_hub,
@@ -129,6 +152,12 @@ pub fn agent_kit() -> Kit<Agents> {
             judges::call_kept,
             Mutation::DropsCall,
         ),
+    ]
+}
+
+/// Cases of coming back.
+fn retry_cases() -> Vec<Case<Agents>> {
+    vec![
         case(
             ("HUB-5-2", "registers again after 1, 2 and 4 s"),
             scenarios::refuse_thrice,
@@ -141,9 +170,7 @@ pub fn agent_kit() -> Kit<Agents> {
             judges::pause_of_a_second,
             Mutation::RetriesAfterOk,
         ),
-    ];
-    let single = "an agent may run one session at a time";
-    Kit::new("hub-agent", cases).out_of_reach(&[("HUB-4-5", single)])
+    ]
 }
 
 fn case(

@@ -67,11 +67,11 @@ struct Inner {
     early: Option<Event>,
     /// The `Register` that waits.
     registering: Option<oneshot::Sender<Result<String, status::Status>>>,
-    calls: HashMap<StreamId, Call>,
+    calls: HashMap<StreamId, AgentCall>,
 }
 
 /// The sending half of a call.
-struct Call {
+struct AgentCall {
     sender: Sender,
     /// Whether this side ended it.
     is_ended: Arc<AtomicBool>,
@@ -89,7 +89,7 @@ enum Event {
         AgentRegistration,
         oneshot::Sender<Result<String, status::Status>>,
     ),
-    Opens(StreamId, Rpc, Option<String>, Call),
+    Opens(StreamId, Rpc, Option<String>, AgentCall),
     Action(AgentAction),
 }
 
@@ -277,7 +277,7 @@ impl Service {
         let key = key.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (messages, mut answers) = mpsc::channel(MAX_WAITING);
         let is_ended = Arc::new(AtomicBool::new(false));
-        let call = Call {
+        let call = AgentCall {
             sender: sender(messages),
             is_ended: is_ended.clone(),
         };

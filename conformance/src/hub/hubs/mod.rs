@@ -28,7 +28,17 @@ impl Protocol for Hubs {
 /// The kit for hubs. Cases that need a job are not applicable to a hub without jobs.
 #[must_use]
 pub fn hub_kit() -> Kit<Hubs> {
-    let cases = [
+    let cases = registration_cases()
+        .into_iter()
+        .chain(call_cases())
+        .chain(proposal_cases())
+        .chain(session_cases());
+    Kit::new("hub", cases)
+}
+
+/// Cases of registration.
+fn registration_cases() -> Vec<Case<Hubs>> {
+    vec![
         case(
             ("HUB-2-1", "gives each registration a new id"),
             scenarios::register_twice,
@@ -49,6 +59,12 @@ pub fn hub_kit() -> Kit<Hubs> {
             judges::invalid_field,
             Mutation::TakesAnything,
         ),
+    ]
+}
+
+/// Cases of calls.
+fn call_cases() -> Vec<Case<Hubs>> {
+    vec![
         case(
             ("HUB-2-2", "refuses Listen with an unknown client id"),
             scenarios::listen_as_nobody,
@@ -88,6 +104,29 @@ pub fn hub_kit() -> Kit<Hubs> {
         )
         .also_breaks(&["HUB-2-5"]),
         case(
+            ("HUB-3-2", "does not wait for ready"),
+            scenarios::never_ready,
+            judges::proposed_without_ready,
+            Mutation::WaitsForReady,
+        )
+        .also_breaks(&[
+            "HUB-3-1", "HUB-3-3", "HUB-3-5", "HUB-4-1", "HUB-2-2", "HUB-4-2", "HUB-4-3", "HUB-4-6",
+            "HUB-4-8", "HUB-4-9",
+        ]),
+        case(
+            ("HUB-4-1", "sends the job as the stream opens"),
+            scenarios::silent_stream,
+            judges::job_at_once,
+            Mutation::WaitsForFirst,
+        )
+        .also_breaks(&["HUB-2-2", "HUB-3-5", "HUB-4-9"]),
+    ]
+}
+
+/// Cases of proposals.
+fn proposal_cases() -> Vec<Case<Hubs>> {
+    vec![
+        case(
             ("HUB-3-1", "sends a proposal, then one ready"),
             scenarios::unhurried,
             judges::proposal_before_ready,
@@ -101,16 +140,6 @@ pub fn hub_kit() -> Kit<Hubs> {
             Mutation::KeepsRefused,
         )
         .also_breaks(&["HUB-3-3"]),
-        case(
-            ("HUB-3-2", "does not wait for ready"),
-            scenarios::never_ready,
-            judges::proposed_without_ready,
-            Mutation::WaitsForReady,
-        )
-        .also_breaks(&[
-            "HUB-3-1", "HUB-3-3", "HUB-3-5", "HUB-4-1", "HUB-2-2", "HUB-4-2", "HUB-4-3", "HUB-4-6",
-            "HUB-4-8", "HUB-4-9",
-        ]),
         case(
             ("HUB-3-2", "proposes only to agents with the skill"),
             scenarios::ask_the_incapable,
@@ -143,13 +172,12 @@ pub fn hub_kit() -> Kit<Hubs> {
             judges::precondition_then_job,
             Mutation::OpensEarly,
         ),
-        case(
-            ("HUB-4-1", "sends the job as the stream opens"),
-            scenarios::silent_stream,
-            judges::job_at_once,
-            Mutation::WaitsForFirst,
-        )
-        .also_breaks(&["HUB-2-2", "HUB-3-5", "HUB-4-9"]),
+    ]
+}
+
+/// Cases of sessions.
+fn session_cases() -> Vec<Case<Hubs>> {
+    vec![
         case(
             ("HUB-4-1", "sends the job once"),
             scenarios::one_session,
@@ -187,8 +215,7 @@ pub fn hub_kit() -> Kit<Hubs> {
             judges::job_as_proposed,
             Mutation::OtherType,
         ),
-    ];
-    Kit::new("hub", cases)
+    ]
 }
 
 fn case(

@@ -22,7 +22,7 @@ use uap_hub_proto::{
     },
     status::{Code, Status},
     wire::{
-        AgentRegistration, ListenResponse, Payload, SessionProposal, SessionReady,
+        AgentRegistration, ListenResponse, Payload, SessionProposal, SessionReady, TestInit,
         TestProposalDetails, listen_request, listen_response::Event, session_proposal::Details,
     },
 };
@@ -138,47 +138,13 @@ impl HubReference {
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.is_over) else {
             return;
         };
+        if let HubAction::Ended(status) = &action {
+            match changed_end(mutation, call.rpc, status.clone()) {
+                Some(changed) => action = changed,
+                None => return,
+            }
+        }
         match (mutation, &mut action) {
-            (Some(Mutation::EndsReplacedUnknown), HubAction::Ended(status))
-                if status.code == Code::Aborted =>
-            {
-                status.code = Code::Unknown;
-            }
-            (Some(Mutation::EndsReplacedOk), HubAction::Ended(status))
-                if status.code == Code::Aborted =>
-            {
-                *status = Status::ok();
-            }
-            (Some(Mutation::ListensToAll), HubAction::Ended(status))
-                if call.rpc == Rpc::Listen && status.code == Code::NotFound =>
-            {
-                return;
-            }
-            (Some(Mutation::WrongRefusal), HubAction::Ended(status))
-                if call.rpc != Rpc::Listen && status.code == Code::InvalidArgument =>
-            {
-                status.code = Code::NotFound;
-            }
-            (Some(Mutation::AnyKind), HubAction::Ended(status))
-                if call.rpc == Rpc::Translate && status.code == Code::FailedPrecondition =>
-            {
-                status.code = Code::Unknown;
-            }
-            (Some(Mutation::SecondStream), HubAction::Ended(status))
-                if status.message == "the session has a stream" =>
-            {
-                action = HubAction::Sent(Inbound::Test(uap_hub_proto::wire::TestInit::default()));
-            }
-            (Some(Mutation::OpensEarly), HubAction::Ended(status))
-                if status.message == "the session is not ready" =>
-            {
-                action = HubAction::Sent(Inbound::Test(uap_hub_proto::wire::TestInit::default()));
-            }
-            (Some(Mutation::NeverEnds), HubAction::Ended(status))
-                if call.rpc == Rpc::Execute && status.code == Code::Ok =>
-            {
-                return;
-            }
             (Some(Mutation::OtherType), HubAction::Sent(Inbound::Test(init))) => {
                 init.test_type.push_str(" of another kind");
             }
@@ -407,5 +373,26 @@ fn inbound(message: hub::Outbound) -> Inbound {
         hub::Outbound::Listen(message) => Inbound::Listen(message),
         hub::Outbound::Test(message) => Inbound::Test(message),
         hub::Outbound::Translation(message) => Inbound::Translation(message),
+    }
+}
+
+/// The end of a call, as the mutant changes it; `None` drops it.
+fn changed_end(mutation: Option<Mutation>, rpc: Rpc, status: Status) -> Option<HubAction> {
+    let other = |code| Some(HubAction::Ended(Status::new(code, status.message.as_str())));
+    let job = || Some(HubAction::Sent(Inbound::Test(TestInit::default())));
+    match (mutation, status.code) {
+        (Some(Mutation::EndsReplacedUnknown), Code::Aborted) => other(Code::Unknown),
+        (Some(Mutation::EndsReplacedOk), Code::Aborted) => Some(HubAction::Ended(Status::ok())),
+        (Some(Mutation::ListensToAll), Code::NotFound) if rpc == Rpc::Listen => None,
+        (Some(Mutation::WrongRefusal), Code::InvalidArgument) if rpc != Rpc::Listen => {
+            other(Code::NotFound)
+        }
+        (Some(Mutation::AnyKind), Code::FailedPrecondition) if rpc == Rpc::Translate => {
+            other(Code::Unknown)
+        }
+        (Some(Mutation::SecondStream), _) if status.message == "the session has a stream" => job(),
+        (Some(Mutation::OpensEarly), _) if status.message == "the session is not ready" => job(),
+        (Some(Mutation::NeverEnds), Code::Ok) if rpc == Rpc::Execute => None,
+        _ => Some(HubAction::Ended(status)),
     }
 }

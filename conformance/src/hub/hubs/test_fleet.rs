@@ -45,11 +45,11 @@ pub struct TestFleet {
     client: AgentHubClient<Channel>,
     skill: Skill,
     submit: Box<dyn FnMut(&Skill)>,
-    calls: HashMap<StreamId, Call>,
+    calls: HashMap<StreamId, HubCall>,
     opened: u64,
 }
 
-struct Call {
+struct HubCall {
     sender: Option<Sender>,
     actions: mpsc::Receiver<HubAction>,
     reader: AbortHandle,
@@ -129,7 +129,7 @@ impl HubPeer for TestFleet {
                 (Sender::Translation(sender), reader)
             }
         };
-        let call = Call {
+        let call = HubCall {
             sender: Some(sender),
             actions,
             reader,

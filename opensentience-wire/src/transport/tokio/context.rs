@@ -66,7 +66,7 @@ impl std::error::Error for ToolError {}
 #[derive(Clone)]
 pub struct ToolContext {
     pub(super) call: std::sync::Arc<IncomingCall>,
-    pub(super) pieces: mpsc::Sender<Piece>,
+    pub(super) chunks_tx: mpsc::Sender<Piece>,
     pub(super) cancel: watch::Receiver<bool>,
     pub(super) clock: Clock,
     pub(super) due: Option<Mono>,
@@ -100,7 +100,7 @@ impl ToolContext {
         let (reply, answer) = oneshot::channel();
         let id = self.call.call_id.clone();
         let piece = Piece { id, chunk, reply };
-        let sent = self.pieces.send(piece).await;
+        let sent = self.chunks_tx.send(piece).await;
         sent.map_err(|_| CommandError::Closing)?;
         answer.await.unwrap_or(Err(CommandError::Closing))
     }
@@ -180,7 +180,7 @@ impl BlockingContext {
     pub fn send(&self, chunk: Chunk) -> Result<(), CommandError> {
         let (reply, answer) = oneshot::channel();
         let id = self.0.call.call_id.clone();
-        let sent = self.0.pieces.blocking_send(Piece { id, chunk, reply });
+        let sent = self.0.chunks_tx.blocking_send(Piece { id, chunk, reply });
         sent.map_err(|_| CommandError::Closing)?;
         answer.blocking_recv().unwrap_or(Err(CommandError::Closing))
     }

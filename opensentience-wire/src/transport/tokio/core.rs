@@ -28,14 +28,14 @@ const BATCH: usize = 64;
 
 /// What handles ask of the driver.
 pub(super) enum Command {
-    Call(Box<CallRequest>, Asker),
+    Call(Box<CallRequest>, CallWaiter),
 }
 
 /// Who asked for a call, and what they need to hold it.
-pub(super) struct Asker {
+pub(super) struct CallWaiter {
     pub(super) reply: oneshot::Sender<Result<Call, CommandError>>,
     pub(super) cancels: mpsc::UnboundedSender<CallId>,
-    pub(super) taken: Arc<Notify>,
+    pub(super) capacity_freed: Arc<Notify>,
 }
 
 /// A call that was taken.
@@ -76,10 +76,10 @@ pub(super) struct Inbox {
     pub(super) commands: mpsc::Receiver<Command>,
     /// Asks to end, or ends when all handles are gone. Heard when nothing else is: an agent that reads nothing more fills up
     /// the rest.
-    pub(super) orders: mpsc::Receiver<()>,
+    pub(super) shutdown: mpsc::Receiver<()>,
     /// At most one for each call that was taken.
     pub(super) cancels: mpsc::UnboundedReceiver<CallId>,
-    pub(super) taken: Arc<Notify>,
+    pub(super) capacity_freed: Arc<Notify>,
     pub(super) pending: Arc<AtomicUsize>,
 }
 
@@ -153,9 +153,13 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
     /// Hands out the output that is still to be taken, until it is or nobody wants it.
     pub(super) async fn deliver(mut self, inbox: Inbox) {
         // Who still asks for something learns at once that the connection has ended.
-        let Inbox { taken, pending, .. } = inbox;
+        let Inbox {
+            capacity_freed,
+            pending,
+            ..
+        } = inbox;
         while !self.slots.is_empty() {
-            taken.notified().await;
+            capacity_freed.notified().await;
             self.slots.retain(|_, slot| !flush(slot));
             pending.store(self.slots.len(), Ordering::Relaxed);
         }
@@ -175,12 +179,12 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
                 self.on_command(command);
                 self.on_more_commands(inbox);
             }
-            order = inbox.orders.recv(), if !self.abandoned => self.on_order(order),
+            request = inbox.shutdown.recv(), if !self.abandoned => self.on_shutdown(request),
             Some(id) = inbox.cancels.recv() => {
                 // A call that has ended needs no cancel.
                 let _ = self.conn.cancel(self.wire.now(), &id, None);
             }
-            () = inbox.taken.notified() => {}
+            () = inbox.capacity_freed.notified() => {}
             () = timer => self.conn.handle_timeout(self.wire.now()),
         }
     }
@@ -224,17 +228,18 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
 
     fn on_command(&mut self, command: Command) {
         let now = self.wire.now();
-        let Command::Call(request, asker) = command;
+        let Command::Call(request, waiter) = command;
         let span = trace::call(&request);
         let started = self.conn.call_tool(now, *request);
-        let call = started.map(|id| Call::new(self.slot(id, span), asker.cancels, asker.taken));
+        let call =
+            started.map(|id| Call::new(self.slot(id, span), waiter.cancels, waiter.capacity_freed));
         // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
-        drop(asker.reply.send(call));
+        drop(waiter.reply.send(call));
     }
 
-    fn on_order(&mut self, order: Option<()>) {
-        self.abandoned = order.is_none();
-        let reason = match order {
+    fn on_shutdown(&mut self, request: Option<()>) {
+        self.abandoned = request.is_none();
+        let reason = match request {
             Some(()) => "shutdown",
             None => "the core has no more use for it",
         };

@@ -10,7 +10,7 @@ use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
 use super::audit::AuditSink;
-use super::core::{Asker, Command, Driver, Inbox, Started};
+use super::core::{CallWaiter, Command, Driver, Inbox, Started};
 use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{ToolSpec, ToolStream};
 use crate::role::core::{CallRequest, Config, CoreConnection, Outcome};
@@ -32,22 +32,22 @@ pub struct CoreHandle {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     commands: mpsc::Sender<Command>,
-    orders: mpsc::Sender<()>,
+    shutdown: mpsc::Sender<()>,
     /// At most one for each call that was taken.
     cancels: mpsc::UnboundedSender<CallId>,
-    taken: Arc<Notify>,
+    capacity_freed: Arc<Notify>,
     pending: Arc<AtomicUsize>,
 }
 
 impl Caller {
     pub(super) async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
         let (reply, answer) = oneshot::channel();
-        let asker = Asker {
+        let waiter = CallWaiter {
             reply,
             cancels: self.cancels.clone(),
-            taken: Arc::clone(&self.taken),
+            capacity_freed: Arc::clone(&self.capacity_freed),
         };
-        let command = Command::Call(Box::new(request), asker);
+        let command = Command::Call(Box::new(request), waiter);
         let sent = self.commands.send(command).await;
         sent.map_err(|_| CommandError::Closing)?;
         answer.await.map_err(|_| CommandError::Closing)?
@@ -55,7 +55,7 @@ impl Caller {
 
     /// Says goodbye. A driver that is gone has ended already, and one is enough.
     pub(super) fn shutdown(&self) {
-        let _ = self.orders.try_send(());
+        let _ = self.shutdown.try_send(());
     }
 }
 
@@ -102,7 +102,7 @@ impl CoreHandle {
 pub struct Call {
     started: Started,
     cancels: mpsc::UnboundedSender<CallId>,
-    taken: Arc<Notify>,
+    capacity_freed: Arc<Notify>,
     /// Nothing is left to cancel: it ended, or was asked to.
     settled: AtomicBool,
 }
@@ -111,12 +111,12 @@ impl Call {
     pub(super) const fn new(
         started: Started,
         cancels: mpsc::UnboundedSender<CallId>,
-        taken: Arc<Notify>,
+        capacity_freed: Arc<Notify>,
     ) -> Self {
         Self {
             started,
             cancels,
-            taken,
+            capacity_freed,
             settled: AtomicBool::new(false),
         }
     }
@@ -132,7 +132,7 @@ impl Call {
     /// Take them, or take the result: an agent whose output nobody takes is not read from.
     pub async fn next_chunk(&mut self) -> Option<ToolStream> {
         let chunk = self.started.chunks.recv().await;
-        self.taken.notify_one();
+        self.capacity_freed.notify_one();
         chunk.map(|chunk| *chunk)
     }
 
@@ -148,7 +148,7 @@ impl Call {
     pub async fn result(mut self) -> Outcome {
         self.started.chunks.close();
         while self.started.chunks.try_recv().is_ok() {}
-        self.taken.notify_one();
+        self.capacity_freed.notify_one();
         let outcome = (&mut self.started.outcome).await;
         *self.settled.get_mut() = true;
         outcome.unwrap_or_else(|_| {
@@ -163,7 +163,7 @@ impl Drop for Call {
         self.started.chunks.close();
         while self.started.chunks.try_recv().is_ok() {}
         self.cancel();
-        self.taken.notify_one();
+        self.capacity_freed.notify_one();
     }
 }
 
@@ -176,23 +176,23 @@ impl core::fmt::Debug for Started {
 /// Both ends of a handle.
 pub(super) fn channels() -> (Handles, Inbox) {
     let (commands, commands_rx) = mpsc::channel(COMMANDS);
-    let (orders, orders_rx) = mpsc::channel(1);
+    let (shutdown, shutdown_rx) = mpsc::channel(1);
     let (cancels, cancels_rx) = mpsc::unbounded_channel();
-    let taken = Arc::new(Notify::new());
+    let capacity_freed = Arc::new(Notify::new());
     let pending = Arc::new(AtomicUsize::new(0));
     let (tools_tx, tools) = watch::channel(Arc::from(Vec::new()));
     let inbox = Inbox {
         commands: commands_rx,
-        orders: orders_rx,
+        shutdown: shutdown_rx,
         cancels: cancels_rx,
-        taken: Arc::clone(&taken),
+        capacity_freed: Arc::clone(&capacity_freed),
         pending: Arc::clone(&pending),
     };
     let caller = Caller {
         commands,
-        orders,
+        shutdown,
         cancels,
-        taken,
+        capacity_freed,
         pending,
     };
     let handles = Handles {

@@ -422,68 +422,25 @@ impl<R: Registry> Orchestrator<R> {
             bytes = bytes.len(),
             "answer received"
         );
-        let refused = |code: Code, message: String| Cause::Tool {
-            code: Some(code.as_str().to_owned()),
-            message,
-            retryable: true,
-        };
         let input = match admit(bytes, form) {
-            Ok(Admitted::Prose(text)) => {
-                let output = RawBuf::from_serialize(&text)
-                    .unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned());
-                runner::Input::Succeeded { ticket, output }
-            }
+            Ok(Admitted::Prose(text)) => runner::Input::Succeeded {
+                ticket,
+                output: RawBuf::from_serialize(&text)
+                    .unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned()),
+            },
             Ok(Admitted::Structured(reply)) => match *reply {
-                Reply::Message(answer) if answer.reply_to.as_deref().is_some_and(|to| to != id) => {
-                    let cause = refused(
-                        Code::MalformedMessage,
-                        "the answer belongs to another message".to_owned(),
-                    );
-                    runner::Input::Failed { ticket, cause }
-                }
-                Reply::Message(answer) if answer.state() == State::Failed => {
-                    runner::Input::Failed {
-                        ticket,
-                        cause: refused(Code::StepFailed, "the agent failed".to_owned()),
-                    }
-                }
-                // A message without a state counts as an answer; one that is not DONE does not.
-                Reply::Message(answer)
-                    if answer
-                        .state
-                        .as_ref()
-                        .is_some_and(|state| *state != State::Done) =>
-                {
-                    let message = format!("the answer is {}, but must be DONE", answer.state());
-                    runner::Input::Failed {
-                        ticket,
-                        cause: refused(Code::InvalidState, message),
-                    }
-                }
-                Reply::Message(answer) => runner::Input::Succeeded {
-                    ticket,
-                    output: output_of(&answer),
-                },
-                Reply::Err(error) => runner::Input::Failed {
-                    ticket,
-                    cause: refused(error.code, error.details),
-                },
+                Reply::Message(answer) => input_of(ticket, &answer, &id),
+                Reply::Err(error) => failed(ticket, error.code, error.details),
                 Reply::Clarify(clarify) => {
                     self.ask_back(now, clarify);
                     return Ok(());
                 }
                 Reply::Valid { .. } => {
-                    let cause = refused(
-                        Code::MalformedMessage,
-                        "the answer has no result".to_owned(),
-                    );
-                    runner::Input::Failed { ticket, cause }
+                    let what = "the answer has no result".to_owned();
+                    failed(ticket, Code::MalformedMessage, what)
                 }
             },
-            Err(error) => runner::Input::Failed {
-                ticket,
-                cause: refused(error.code, error.details),
-            },
+            Err(error) => failed(ticket, error.code, error.details),
         };
         self.report(now, input);
         self.drain_runner(now);
@@ -571,6 +528,35 @@ impl<R: Registry> Machine for Orchestrator<R> {
     fn is_closed(&self) -> bool {
         Self::is_closed(self)
     }
+}
+
+/// The input of the runner for an answer that is a message. `id` is that of the delegated message.
+fn input_of(ticket: Ticket, answer: &Message, id: &str) -> runner::Input {
+    if answer.reply_to.as_deref().is_some_and(|to| to != id) {
+        let what = "the answer belongs to another message".to_owned();
+        return failed(ticket, Code::MalformedMessage, what);
+    }
+    match &answer.state {
+        Some(State::Failed) => failed(ticket, Code::StepFailed, "the agent failed".to_owned()),
+        // A message without a state counts as an answer; one that is not DONE does not.
+        Some(state) if *state != State::Done => {
+            let what = format!("the answer is {state}, but must be DONE");
+            failed(ticket, Code::InvalidState, what)
+        }
+        _ => runner::Input::Succeeded {
+            ticket,
+            output: output_of(answer),
+        },
+    }
+}
+
+fn failed(ticket: Ticket, code: Code, message: String) -> runner::Input {
+    let cause = Cause::Tool {
+        code: Some(code.as_str().to_owned()),
+        message,
+        retryable: true,
+    };
+    runner::Input::Failed { ticket, cause }
 }
 
 /// The output of an answer: its result, or its whole context if it has no result.

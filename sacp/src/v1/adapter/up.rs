@@ -51,7 +51,7 @@ impl Up {
 pub enum UpError {
     /// Its plan is empty: the question to answer with.
     Clarify(Clarify),
-    /// A verb or tool of more than 64 characters, or more dependencies than [`MAX_DEPENDENCIES`].
+    /// A verb or tool of more than 64 characters, or more dependencies than 250,000.
     Unsayable(Report),
 }
 

@@ -10,10 +10,9 @@ use reqwest::{Response, StatusCode, Url};
 use super::{CORRELATION, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
-use crate::producer::dispatch;
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
-use crate::transport::exchange::Exchange;
+use crate::transport::exchange::{ClientSettings, client_setters};
 use crate::transport::{Message, SendError};
 use crate::validate::Options;
 
@@ -24,8 +23,7 @@ use crate::validate::Options;
 pub struct Client {
     http: reqwest::Client,
     url: Url,
-    options: Options,
-    secrets: SecretPolicy,
+    settings: ClientSettings,
 }
 
 /// Why there is no client.
@@ -43,6 +41,8 @@ pub enum ClientError {
     Http(#[from] reqwest::Error),
 }
 
+client_setters!(Client);
+
 impl Client {
     /// A client of the server whose tasks are posted to `url`, such as `http://127.0.0.1:8080/sap/tasks`.
     ///
@@ -57,23 +57,8 @@ impl Client {
         Ok(Self {
             http: http()?,
             url,
-            options: Options::default(),
-            secrets: SecretPolicy::Refuse,
+            settings: ClientSettings::default(),
         })
-    }
-
-    /// Sets how answers are read; strictly by default. A line of an answer is at most the bytes of its limits.
-    #[must_use]
-    pub const fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets what happens to a payload with a secret; refused by default.
-    #[must_use]
-    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
-        self.secrets = secrets;
-        self
     }
 
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
@@ -86,9 +71,9 @@ impl Client {
     pub async fn send(
         &self,
         task: &Task,
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch(task, self.secrets)?.bytes;
+        let (bytes, mut exchange) = self.settings.begin(task)?;
         let request = self
             .http
             .post(self.url.clone())
@@ -103,12 +88,12 @@ impl Client {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
-        let mut exchange = Exchange::new(task);
-        let mut lines = Lines::new(response, self.options.limits.max_bytes);
+        let mut lines = Lines::new(response, self.settings.options.limits.max_bytes);
         let mut is_silent = true;
         while let Some(line) = lines.next().await? {
-            let message = Message::decode(&line, &self.options).map_err(SendError::Answer)?;
-            exchange.take(message, told)?;
+            let message =
+                Message::decode(&line, &self.settings.options).map_err(SendError::Answer)?;
+            exchange.take(message, on_message)?;
             is_silent = false;
         }
         // Such as that of a path where nobody takes tasks.

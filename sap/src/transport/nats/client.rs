@@ -6,10 +6,9 @@ use futures::StreamExt as _;
 
 use super::{BODY, ELSEWHERE, Queue, headers};
 use crate::lifecycle::body_digest;
-use crate::producer::dispatch;
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
-use crate::transport::exchange::Exchange;
+use crate::transport::exchange::{ClientSettings, client_setters};
 use crate::transport::{Message, SendError};
 use crate::validate::Options;
 
@@ -17,8 +16,7 @@ use crate::validate::Options;
 #[derive(Clone, Debug)]
 pub struct Client {
     queue: Queue,
-    options: Options,
-    secrets: SecretPolicy,
+    settings: ClientSettings,
 }
 
 impl Queue {
@@ -27,27 +25,14 @@ impl Queue {
     pub fn client(&self) -> Client {
         Client {
             queue: self.clone(),
-            options: Options::default(),
-            secrets: SecretPolicy::Refuse,
+            settings: ClientSettings::default(),
         }
     }
 }
 
+client_setters!(Client);
+
 impl Client {
-    /// Sets how answers are read; strictly by default.
-    #[must_use]
-    pub const fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets what happens to a payload with a secret; refused by default.
-    #[must_use]
-    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
-        self.secrets = secrets;
-        self
-    }
-
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
     /// nothing where no Ack is wanted then. Everything is told on the way.
     ///
@@ -60,9 +45,9 @@ impl Client {
     pub async fn send(
         &self,
         task: &Task,
-        told: &mut (dyn FnMut(&Message) + Send),
+        on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch(task, self.secrets)?.bytes;
+        let (bytes, mut exchange) = self.settings.begin(task)?;
         let body = body_digest(&bytes);
         let queue = &self.queue;
         let publish = PublishMessage::build()
@@ -87,7 +72,6 @@ impl Client {
             .reply_to
             .as_ref()
             .is_some_and(|to| to.endpoint.is_some());
-        let mut exchange = Exchange::new(task);
         while let Some(message) = messages.next().await {
             let message = message.map_err(SendError::carrier)?;
             let header = |name| {
@@ -106,9 +90,9 @@ impl Client {
             if header(ELSEWHERE).is_some() {
                 break;
             }
-            let read = Message::decode(&message.payload, &self.options);
+            let read = Message::decode(&message.payload, &self.settings.options);
             let is_ack = message.subject.ends_with(".ack");
-            let is_last = exchange.take(read.map_err(SendError::Answer)?, told)?;
+            let is_last = exchange.take(read.map_err(SendError::Answer)?, on_message)?;
             if is_last || (is_ack && elsewhere) {
                 break;
             }

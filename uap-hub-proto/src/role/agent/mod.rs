@@ -3,6 +3,7 @@
 mod config;
 mod event;
 mod session;
+mod state;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,13 +13,16 @@ use ubos_common::{
     time::{Mono, Now},
 };
 
-pub use self::config::Config;
 pub use self::event::{CommandError, Event, Inbound, Input, InputError, Outbound, Output};
-use self::{event::Say, session::Session};
+pub use self::{config::Config, state::FleetAgent};
+use self::{
+    event::Say,
+    state::{Phase, Timer},
+};
 use super::Rpc;
 use crate::{
     ConfigError,
-    capability::{Skills, skills},
+    capability::skills,
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     state::State,
@@ -29,79 +33,6 @@ use crate::{
 
 /// Outputs that wait before the driver stops reading.
 const MAX_OUTPUTS: usize = 1024;
-
-/// The agent's side of the protocol, without IO.
-///
-/// ```text
-///          start          registered
-/// Idle ----------> Registering ----------> Listening
-///                    ^   | failed              | ended, however         ^
-///                    |   v                     |                        | resuming
-///                    Pausing <-----------------+------------------------+
-///
-/// shutdown: -> Leaving -> Closed
-/// ```
-///
-/// Sessions have stages of their own and outlive a lost control stream:
-/// `Accepted -> Opened -> Running -> Finishing`.
-///
-/// ```
-/// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
-/// use uap_hub_proto::{capability::Skill, role::agent::*};
-///
-/// let config = Config::default().with_name("a").with_capabilities(vec![Skill::test("sum").into()]);
-/// let mut agent = FleetAgent::new(config, IdSource::seeded(1))?;
-/// agent.start(Now::new(Mono::ZERO, Timestamp::EPOCH));
-/// assert!(matches!(agent.poll_output(), Some(Output::Register { attempt: 1, .. })));
-/// # Ok::<(), uap_hub_proto::ConfigError>(())
-/// ```
-///
-/// Spec: UAP hub 2 to 5
-#[derive(Debug)]
-pub struct FleetAgent {
-    config: Config,
-    ids: IdSource,
-    skills: Skills,
-    phase: Phase,
-    backoff: Backoff,
-    attempt: u64,
-    /// The last stream id.
-    opened: u64,
-    is_leaving: bool,
-    /// The client id to listen with again, if resuming is on.
-    resumable: Option<String>,
-    sessions: BTreeMap<SessionId, Session>,
-    streams: BTreeMap<StreamId, SessionId>,
-    timers: Timers<Timer>,
-    outputs: Outbox<Output>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Idle,
-    Registering,
-    Listening {
-        stream: StreamId,
-        since: Mono,
-        heard: bool,
-    },
-    Pausing,
-    /// Half-closed `Listen`, waiting for the hub's end of it.
-    Leaving {
-        stream: StreamId,
-    },
-    Closed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// `Register` takes too long, the pause is over, or the hub does not close `Listen`.
-    Control,
-    /// What that means depends on the session's stage.
-    Session(SessionId),
-    /// Running sessions have had their time.
-    Drain,
-}
 
 impl FleetAgent {
     /// An agent that has not started. `ids` is the source of jitter.

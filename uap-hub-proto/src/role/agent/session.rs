@@ -3,7 +3,11 @@
 use prost::Message as _;
 use ubos_common::time::Now;
 
-use super::{CommandError, Event, FleetAgent, Outbound, Output, Phase, Rpc, Say, Timer};
+use super::{
+    CommandError, Event, Outbound, Output, Rpc,
+    event::Say,
+    state::{FleetAgent, Phase, Session, SessionStage, Timer},
+};
 use crate::{
     capability::{Kind, Skill},
     convert::to_timestamp,
@@ -17,33 +21,6 @@ use crate::{
         test_response, translation_response,
     },
 };
-
-#[derive(Debug)]
-pub(super) struct Session {
-    skill: Skill,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The proposal is accepted.
-    Accepted,
-    /// The call is open and acknowledged, the job has not come.
-    Opened(StreamId),
-    /// The handler runs.
-    Running(StreamId),
-    /// The result is sent; the call waits for the hub's end.
-    Finishing(StreamId),
-}
-
-impl Stage {
-    const fn stream(self) -> Option<StreamId> {
-        match self {
-            Self::Accepted => None,
-            Self::Opened(stream) | Self::Running(stream) | Self::Finishing(stream) => Some(stream),
-        }
-    }
-}
 
 impl FleetAgent {
     pub(super) fn control(&mut self, now: Now, stream: StreamId, event: listen_response::Event) {
@@ -70,7 +47,7 @@ impl FleetAgent {
         let busy = self
             .sessions
             .values()
-            .filter(|session| !matches!(session.stage, Stage::Finishing(_)))
+            .filter(|session| !matches!(session.stage, SessionStage::Finishing(_)))
             .count();
         let reason = match &skill {
             None => "the proposal says neither test nor translation",
@@ -98,7 +75,7 @@ impl FleetAgent {
                     id,
                     Session {
                         skill,
-                        stage: Stage::Accepted,
+                        stage: SessionStage::Accepted,
                     },
                 );
             }
@@ -115,7 +92,7 @@ impl FleetAgent {
         if self
             .sessions
             .get(id)
-            .is_none_or(|session| session.stage != Stage::Accepted)
+            .is_none_or(|session| session.stage != SessionStage::Accepted)
         {
             return;
         }
@@ -123,7 +100,7 @@ impl FleetAgent {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.stage = Stage::Opened(stream);
+        session.stage = SessionStage::Opened(stream);
         let kind = session.skill.kind();
         let rpc = match kind {
             Kind::Test => Rpc::Execute,
@@ -151,11 +128,11 @@ impl FleetAgent {
         let Some(session) = self
             .sessions
             .get_mut(&id)
-            .filter(|session| session.stage == Stage::Opened(stream))
+            .filter(|session| session.stage == SessionStage::Opened(stream))
         else {
             return;
         };
-        session.stage = Stage::Running(stream);
+        session.stage = SessionStage::Running(stream);
         let skill = session.skill.clone();
         self.timers.clear(&Timer::Session(id.clone()));
         let message = message(
@@ -173,7 +150,7 @@ impl FleetAgent {
 
     pub(super) fn say(&mut self, now: Now, id: &SessionId, say: Say) -> Result<(), CommandError> {
         let session = self.sessions.get(id).ok_or(CommandError::NotRunning)?;
-        let Stage::Running(stream) = session.stage else {
+        let SessionStage::Running(stream) = session.stage else {
             return Err(CommandError::NotRunning);
         };
         let wanted = session.skill.kind();
@@ -202,7 +179,7 @@ impl FleetAgent {
         let Some(stream) = session.stage.stream() else {
             return;
         };
-        session.stage = Stage::Finishing(stream);
+        session.stage = SessionStage::Finishing(stream);
         self.timers.set(
             Timer::Session(id.clone()),
             now.mono.saturating_add(self.config.linger),
@@ -215,7 +192,7 @@ impl FleetAgent {
             return;
         };
         match session.stage {
-            Stage::Opened(stream) => {
+            SessionStage::Opened(stream) => {
                 let kind = session.skill.kind();
                 let result =
                     JobResult::bare(kind, State::Failed, "the hub did not send the job in time");
@@ -223,7 +200,9 @@ impl FleetAgent {
                 self.outputs.push(Output::Send { stream, message });
                 self.finishing(now, id);
             }
-            Stage::Accepted | Stage::Running(_) | Stage::Finishing(_) => self.give_up(id),
+            SessionStage::Accepted | SessionStage::Running(_) | SessionStage::Finishing(_) => {
+                self.give_up(id)
+            }
         }
     }
 
@@ -251,7 +230,7 @@ impl FleetAgent {
         let accepted = self
             .sessions
             .iter()
-            .filter(|(_, session)| session.stage == Stage::Accepted);
+            .filter(|(_, session)| session.stage == SessionStage::Accepted);
         for id in accepted.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.over(&id, None);
         }
@@ -265,7 +244,7 @@ impl FleetAgent {
         if let Some(stream) = session.stage.stream() {
             self.streams.remove(&stream);
         }
-        if matches!(session.stage, Stage::Running(_)) {
+        if matches!(session.stage, SessionStage::Running(_)) {
             self.outputs.push(Output::Stop {
                 session: id.clone(),
             });

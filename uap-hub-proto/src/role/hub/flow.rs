@@ -1,7 +1,5 @@
 //! Flow control: messages for blocked streams, and events that nobody reads.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use prost::Message as _;
 use ubos_common::time::Now;
 
@@ -14,68 +12,6 @@ use crate::{
     message::JobResult,
     status::{Code, Status},
 };
-
-/// The open streams.
-#[derive(Debug, Default)]
-pub(super) struct Streams {
-    open: BTreeMap<StreamId, Flow>,
-    /// Those whose queue is over its bound.
-    overflown: Vec<StreamId>,
-}
-
-#[derive(Debug)]
-struct Flow {
-    purpose: Use,
-    /// It takes no messages for now; they wait in `unsent`.
-    is_blocked: bool,
-    unsent: VecDeque<Outbound>,
-    /// The driver was told not to read it.
-    is_paused: bool,
-}
-
-impl Streams {
-    pub(super) fn open(&mut self, stream: StreamId, purpose: Use) {
-        let flow = Flow {
-            purpose,
-            is_blocked: false,
-            unsent: VecDeque::new(),
-            is_paused: false,
-        };
-        self.open.insert(stream, flow);
-    }
-
-    pub(super) fn purpose(&self, stream: StreamId) -> Option<&Use> {
-        self.open.get(&stream).map(|flow| &flow.purpose)
-    }
-
-    pub(super) fn close(&mut self, stream: StreamId) {
-        self.open.remove(&stream);
-    }
-
-    pub(super) fn close_all(&mut self) -> impl Iterator<Item = StreamId> + use<> {
-        std::mem::take(&mut self.open).into_keys()
-    }
-
-    pub(super) fn block(&mut self, stream: StreamId) {
-        if let Some(flow) = self.open.get_mut(&stream) {
-            flow.is_blocked = true;
-        }
-    }
-
-    pub(super) fn take_overflown(&mut self) -> Option<StreamId> {
-        self.overflown.pop()
-    }
-
-    pub(super) fn is_paused(&self, stream: StreamId) -> bool {
-        self.open.get(&stream).is_some_and(|flow| flow.is_paused)
-    }
-
-    /// Returns whether that changed it.
-    fn set_paused(&mut self, stream: StreamId, is_paused: bool) -> bool {
-        let flow = self.open.get_mut(&stream);
-        flow.is_some_and(|flow| std::mem::replace(&mut flow.is_paused, is_paused) != is_paused)
-    }
-}
 
 impl Hub {
     /// Tells that the reader of a job has read `events` events, of `bytes` bytes as

@@ -17,6 +17,7 @@ mod placement;
 mod policy;
 mod queue;
 mod session;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -38,9 +39,9 @@ pub use self::{
 };
 use self::{
     fleet::Fleet,
-    flow::Streams,
     queue::Queue,
     session::{Sessions, Stage},
+    streams::{Streams, Use},
 };
 use super::Rpc;
 use crate::{
@@ -103,13 +104,6 @@ pub struct Hub {
     streams: Streams,
     timers: Timers<Timer>,
     outputs: Outbox<Output>,
-}
-
-/// The purpose of an open stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Use {
-    Listen(ClientId),
-    Session(SessionId),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

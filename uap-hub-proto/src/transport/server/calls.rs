@@ -70,3 +70,6 @@ fn too_large_is_exhausted(mut response: http::Response<Body>) -> http::Response<
 impl NamedService for Calls {
     const NAME: &'static str = <AgentHubServer<Service> as NamedService>::NAME;
 }
+
+/// The full name of the service.
+pub(super) const SERVICE: &str = crate::wire::agent_hub_server::SERVICE_NAME;

@@ -14,7 +14,7 @@ use tokio::{
 
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use super::{SERVICE, shared::Shared};
+use super::{calls::SERVICE, shared::Shared};
 use crate::{
     id::JobId,
     role::hub::{AgentInfo, CommandError, Event, Job, JobEvent, Outcome, Verdict},

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use tokio::task::spawn_blocking;
 
 use super::{
-    JobHandle,
+    handle::JobHandle,
     shared::{Records, Shared},
 };
 use crate::{

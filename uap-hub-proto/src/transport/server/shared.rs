@@ -15,7 +15,7 @@ use ubos_common::{
     time::{Mono, Now},
 };
 
-use super::{Prepare, ServerConfig};
+use super::{config::ServerConfig, prepare::Prepare};
 use crate::{
     ConfigError,
     id::{JobId, SessionId, StreamId},

@@ -510,6 +510,47 @@ fn capabilities_that_a_hub_would_refuse_are_refused_here() {
     assert!(FleetAgent::new(config, IdSource::seeded(0)).is_err());
 }
 
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    let zero = Duration::ZERO;
+    let second = Duration::from_secs(1);
+    for (config, what) in [
+        (
+            Config::default().with_first_retry(zero),
+            "first_retry is 0,",
+        ),
+        (
+            Config::default().with_register_timeout(zero),
+            "register_timeout is 0,",
+        ),
+        (
+            Config::default().with_ready_timeout(zero),
+            "ready_timeout is 0,",
+        ),
+        (
+            Config::default().with_init_timeout(zero),
+            "init_timeout is 0,",
+        ),
+        (Config::default().with_linger(zero), "linger is 0,"),
+        (
+            Config::default().with_max_message_bytes(0),
+            "max_message_bytes is 0,",
+        ),
+        (
+            Config::default()
+                .with_first_retry(second * 2)
+                .with_longest_retry(second),
+            "longest_retry is 1s, but must be at least 2s",
+        ),
+    ] {
+        let config = config.with_jitter(true);
+        let refused = FleetAgent::new(config, IdSource::seeded(0))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.starts_with(what), "{refused}");
+    }
+}
+
 // spec: HUB-5-4, HUB-5-2
 #[test]
 fn resuming_listens_under_the_old_name_until_the_hub_forgot_it() {

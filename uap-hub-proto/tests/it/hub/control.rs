@@ -2,6 +2,64 @@
 
 use super::*;
 
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    let zero = Duration::ZERO;
+    for (config, field) in [
+        (
+            Config::default().with_proposal_timeout(zero),
+            "proposal_timeout",
+        ),
+        (Config::default().with_open_timeout(zero), "open_timeout"),
+        (
+            Config::default().with_listen_timeout(zero),
+            "listen_timeout",
+        ),
+        (Config::default().with_wait_limit(zero), "wait_limit"),
+        (Config::default().with_refusal_pause(zero), "refusal_pause"),
+        (
+            Config::default().with_refusal_cooldown(zero),
+            "refusal_cooldown",
+        ),
+        (Config::default().with_stall_limit(zero), "stall_limit"),
+        (Config::default().with_max_attempts(0), "max_attempts"),
+        (
+            Config::default().with_max_unread_events(0),
+            "max_unread_events",
+        ),
+        (
+            Config::default().with_max_unread_bytes(0),
+            "max_unread_bytes",
+        ),
+        (Config::default().with_max_unsent(0), "max_unsent"),
+        (Config::default().with_max_agents(0), "max_agents"),
+        (Config::default().with_max_jobs(0), "max_jobs"),
+        (
+            Config::default().with_max_queued_bytes(0),
+            "max_queued_bytes",
+        ),
+        (
+            Config::default().with_max_message_bytes(0),
+            "max_message_bytes",
+        ),
+        (
+            Config::default().with_max_sessions_per_agent(0),
+            "max_sessions_per_agent",
+        ),
+    ] {
+        let refused = Hub::new(config, IdSource::seeded(1))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.starts_with(&format!("{field} is 0, but must be ")),
+            "{refused}"
+        );
+    }
+    // A session whose stream stays open may be forgotten at once.
+    let config = Config::default().with_linger(zero).with_max_remembered(0);
+    assert!(Hub::new(config, IdSource::seeded(1)).is_ok());
+}
+
 // spec: HUB-2-1
 #[test]
 fn every_registration_is_a_new_agent_up_to_the_bound() {

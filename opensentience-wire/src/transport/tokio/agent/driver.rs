@@ -27,7 +27,7 @@ use crate::role::{CallId, CloseReason, Input};
 const TIDY_UP: Duration = Duration::from_millis(500);
 
 /// Pieces of output that wait for the driver, of all calls together.
-const PIECES: usize = 64;
+const WAITING_CHUNKS: usize = 64;
 
 /// Drives an [`AgentConnection`]: one task, and one for each tool that waits.
 pub(super) struct Driver<S> {
@@ -39,8 +39,8 @@ pub(super) struct Driver<S> {
     running: JoinSet<Result<RawObject, ToolError>>,
     calls: HashMap<Id, CallId>,
     cancels: HashMap<CallId, watch::Sender<bool>>,
-    pieces: mpsc::Sender<Piece>,
-    said: mpsc::Receiver<Piece>,
+    chunks_tx: mpsc::Sender<Piece>,
+    chunks: mpsc::Receiver<Piece>,
     updates: mpsc::Receiver<Update>,
     /// Held so that the updates never end.
     _control: AgentControl,
@@ -53,7 +53,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let clock = Clock::start();
         let wire = Wire::new(stream, clock);
         let conn = AgentConnection::new(wire.now(), config, IdSource::from_os()?)?;
-        let (pieces, said) = mpsc::channel(PIECES);
+        let (chunks_tx, chunks) = mpsc::channel(WAITING_CHUNKS);
         let mut driver = Self {
             wire,
             alarm: Alarm::new(clock),
@@ -63,8 +63,8 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             running: JoinSet::new(),
             calls: HashMap::new(),
             cancels: HashMap::new(),
-            pieces,
-            said,
+            chunks_tx,
+            chunks,
             updates: agent.updates,
             _control: agent.control,
             welcomed: false,
@@ -91,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
             let timer = self.alarm.ring(self.conn.poll_timeout());
             tokio::select! {
                 moved = self.wire.move_bytes(reading) => self.on_moved(moved),
-                Some(piece) = self.said.recv(), if room => {
+                Some(piece) = self.chunks.recv(), if room => {
                     let now = self.wire.now();
                     let result = self.conn.stream(now, &piece.id, piece.chunk);
                     // A tool that was dropped asks no more.
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let span = trace::execute(&call);
         let context = ToolContext {
             call: Arc::new(call),
-            pieces: self.pieces.clone(),
+            chunks_tx: self.chunks_tx.clone(),
             cancel: cancelled,
             clock: self.wire.clock(),
             due,

@@ -13,9 +13,9 @@ use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
 use crate::role::router::{Ended, RouteId};
 
-/// What a task has to tell the router.
-pub(super) enum Happened {
-    Launched(Arc<str>, Result<Box<Living>, LaunchError>),
+/// What a task has to events the router.
+pub(super) enum AgentEvent {
+    Launched(Arc<str>, Result<Box<RunningAgent>, LaunchError>),
     Tools(Arc<str>, Vec<ToolSpec>),
     Health(Arc<str>, Health),
     Down(Arc<str>, Ended),
@@ -23,66 +23,66 @@ pub(super) enum Happened {
 }
 
 /// An agent that was launched.
-pub(super) struct Living {
+pub(super) struct RunningAgent {
     pub(super) handle: CoreHandle,
     exit: Exit,
     health: watch::Receiver<Health>,
 }
 
-pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> Happened {
-    let (said, health) = watch::channel(Health::Ok);
+pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> AgentEvent {
+    let (health_tx, health) = watch::channel(Health::Ok);
     let observer = Observer::new(move |event| {
         if let Event::Health(health) = event {
-            said.send_replace(health.clone());
+            health_tx.send_replace(health.clone());
         }
     });
     let exit = launcher.exit();
     let launched = launcher.with_observer(observer).launch().await;
-    let living = launched.map(|handle| {
-        Box::new(Living {
+    let running = launched.map(|handle| {
+        Box::new(RunningAgent {
             handle,
             exit,
             health,
         })
     });
-    Happened::Launched(agent, living)
+    AgentEvent::Launched(agent, running)
 }
 
 /// Follows an agent to its end, or ends it.
 pub(super) async fn keep(
     agent: Arc<str>,
-    living: Living,
+    running: RunningAgent,
     stop: Arc<Notify>,
-    tell: mpsc::Sender<Happened>,
-) -> Happened {
-    let Living {
+    events: mpsc::Sender<AgentEvent>,
+) -> AgentEvent {
+    let RunningAgent {
         mut handle,
         exit,
         mut health,
-    } = living;
+    } = running;
     loop {
-        let told = tokio::select! {
+        let event = tokio::select! {
             Ok(()) = handle.tools.changed() => {
                 let tools = handle.tools.borrow_and_update().to_vec();
-                Happened::Tools(Arc::clone(&agent), tools)
+                AgentEvent::Tools(Arc::clone(&agent), tools)
             }
             Ok(()) = health.changed() => {
                 let health = health.borrow_and_update().clone();
-                Happened::Health(Arc::clone(&agent), health)
+                AgentEvent::Health(Arc::clone(&agent), health)
             }
             () = stop.notified() => {
                 handle.shutdown().await;
-                return Happened::Down(agent, Ended::Asked);
+                return AgentEvent::Down(agent, Ended::Asked);
             }
             reason = &mut handle.task => {
                 let clean = exit.status().is_some_and(|status| status.success());
                 let goodbye = matches!(reason, Ok(CloseReason::Goodbye));
                 let ended = if clean || goodbye { Ended::Well } else { Ended::Failed };
-                return Happened::Down(agent, ended);
+                return AgentEvent::Down(agent, ended);
             }
         };
         // A router that is gone drops this task.
-        let _ = tell.send(told).await;
+        let _ = events.send(event).await;
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn call(
     request: CallRequest,
     chunks: mpsc::Sender<ToolStream>,
     cancel: Arc<Notify>,
-) -> Happened {
+) -> AgentEvent {
     let patience = request.timeout;
     let late = async {
         match patience {
@@ -112,9 +112,9 @@ pub(super) async fn call(
         }
     };
     let mut call = match unsent {
-        Ok(outcome) => return Happened::Called(route, Ok(Box::new(outcome))),
+        Ok(outcome) => return AgentEvent::Called(route, Ok(Box::new(outcome))),
         Err(Ok(call)) => call,
-        Err(Err(error)) => return Happened::Called(route, Err(error)),
+        Err(Err(error)) => return AgentEvent::Called(route, Err(error)),
     };
     loop {
         tokio::select! {
@@ -130,5 +130,5 @@ pub(super) async fn call(
         }
     }
     // No more pieces come after the end, which may still be on its way.
-    Happened::Called(route, Ok(Box::new(call.result().await)))
+    AgentEvent::Called(route, Ok(Box::new(call.result().await)))
 }

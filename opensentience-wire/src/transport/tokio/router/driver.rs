@@ -11,8 +11,8 @@ use super::super::audit::AuditSink;
 use super::super::core::CHUNKS;
 use super::super::handle::Caller;
 use super::super::io::Alarm;
-use super::agents::{self, Happened, Living};
-use super::{Recipe, RouteError, RoutedCall, Started, ToolRouterBuilder, View};
+use super::agents::{self, AgentEvent, RunningAgent};
+use super::{MakeLauncher, RouteError, RoutedCall, Started, ToolRouterBuilder, View};
 use crate::error::ConfigError;
 use crate::message::ToolStream;
 use crate::role::core::{CallRequest, Outcome};
@@ -45,16 +45,16 @@ pub(super) struct Driver {
     router: Router,
     clock: Clock,
     alarm: Alarm,
-    recipes: BTreeMap<Arc<str>, Recipe>,
+    launchers: BTreeMap<Arc<str>, MakeLauncher>,
     audit: AuditSink,
     live: HashMap<Arc<str>, Live>,
     slots: HashMap<RouteId, Slot>,
     /// How to cancel the calls that were sent.
     sent: HashMap<RouteId, Arc<Notify>>,
     /// At most one for each call, and one for each agent.
-    tasks: JoinSet<Happened>,
-    tell: mpsc::Sender<Happened>,
-    told: mpsc::Receiver<Happened>,
+    tasks: JoinSet<AgentEvent>,
+    events_tx: mpsc::Sender<AgentEvent>,
+    events: mpsc::Receiver<AgentEvent>,
     view: watch::Sender<Arc<View>>,
     /// Agents whose first launch is not over, and whom to tell when none is left.
     starting: BTreeSet<Arc<str>>,
@@ -69,25 +69,25 @@ impl Driver {
         ready: oneshot::Sender<()>,
     ) -> Result<Self, ConfigError> {
         let clock = Clock::start();
-        let (tell, told) = mpsc::channel(64);
+        let (events_tx, events) = mpsc::channel(64);
         let mut driver = Self {
             router: Router::new(builder.config)?,
             clock,
             alarm: Alarm::new(clock),
-            starting: builder.recipes.keys().cloned().collect(),
-            recipes: builder.recipes,
+            starting: builder.launchers.keys().cloned().collect(),
+            launchers: builder.launchers,
             audit: builder.audit,
             live: HashMap::new(),
             slots: HashMap::new(),
             sent: HashMap::new(),
             tasks: JoinSet::new(),
-            tell,
-            told,
+            events_tx,
+            events,
             view,
             ready: Some(ready),
             closing: false,
         };
-        for agent in driver.recipes.keys().cloned().collect::<Vec<_>>() {
+        for agent in driver.launchers.keys().cloned().collect::<Vec<_>>() {
             driver.launch(&agent);
         }
         Ok(driver)
@@ -116,10 +116,10 @@ impl Driver {
                     // A call that has ended needs no cancel.
                     let _ = self.router.cancel(route);
                 }
-                Some(happened) = self.told.recv() => self.on_happened(happened),
+                Some(event) = self.events.recv() => self.on_agent_event(event),
                 Some(ended) = self.tasks.join_next() => {
-                    if let Ok(happened) = ended {
-                        self.on_happened(happened);
+                    if let Ok(event) = ended {
+                        self.on_agent_event(event);
                     }
                 }
                 () = timer => self.router.handle_timeout(self.clock.now()),
@@ -140,7 +140,7 @@ impl Driver {
                 drop(reply.send(call.map_err(Into::into)));
             }
             Some(Command::Stop(agent)) => {
-                self.recipes.remove(&*agent);
+                self.launchers.remove(&*agent);
                 self.stop(&agent);
             }
             Some(Command::Shutdown) | None => {
@@ -167,10 +167,10 @@ impl Driver {
         }
     }
 
-    fn on_happened(&mut self, happened: Happened) {
-        match happened {
-            Happened::Launched(agent, Ok(living)) => self.on_launched(&agent, *living),
-            Happened::Launched(agent, Err(_)) => {
+    fn on_agent_event(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Launched(agent, Ok(running)) => self.on_launched(&agent, *running),
+            AgentEvent::Launched(agent, Err(_)) => {
                 self.starting.remove(&agent);
                 // One that never came up is known to the router all the same, for it is to be launched again.
                 let tools = Vec::new();
@@ -180,19 +180,19 @@ impl Driver {
                 });
                 self.down(&agent, Ended::Failed);
             }
-            Happened::Tools(agent, tools) => {
+            AgentEvent::Tools(agent, tools) => {
                 let agent = agent.to_string();
                 self.input(Input::Tools { agent, tools });
             }
-            Happened::Health(agent, health) => {
+            AgentEvent::Health(agent, health) => {
                 let agent = agent.to_string();
                 self.input(Input::Health { agent, health });
             }
-            Happened::Down(agent, ended) => {
+            AgentEvent::Down(agent, ended) => {
                 self.live.remove(&agent);
                 self.down(&agent, ended);
             }
-            Happened::Called(route, result) => {
+            AgentEvent::Called(route, result) => {
                 self.sent.remove(&route);
                 self.input(match result {
                     Ok(outcome) => Input::Ended { route, outcome },
@@ -205,28 +205,28 @@ impl Driver {
         self.show();
     }
 
-    fn on_launched(&mut self, agent: &Arc<str>, living: Living) {
+    fn on_launched(&mut self, agent: &Arc<str>, running: RunningAgent) {
         self.starting.remove(agent);
         let stop = Arc::new(Notify::new());
-        let tools = living.handle.tools().to_vec();
+        let tools = running.handle.tools().to_vec();
         let live = Live {
-            caller: living.handle.caller.clone(),
+            caller: running.handle.caller.clone(),
             stop: Arc::clone(&stop),
         };
-        let unwanted = self.closing || !self.recipes.contains_key(agent);
+        let unwanted = self.closing || !self.launchers.contains_key(agent);
         if unwanted {
             stop.notify_one();
         }
         self.live.insert(Arc::clone(agent), live);
-        let tell = self.tell.clone();
-        let keeping = agents::keep(Arc::clone(agent), living, stop, tell);
+        let events = self.events_tx.clone();
+        let keeping = agents::keep(Arc::clone(agent), running, stop, events);
         self.tasks.spawn(keeping);
         let agent = agent.to_string();
         self.input(Input::AgentUp { agent, tools });
     }
 
     fn down(&mut self, agent: &Arc<str>, ended: Ended) {
-        let wanted = self.recipes.contains_key(agent) && !self.closing;
+        let wanted = self.launchers.contains_key(agent) && !self.closing;
         let ended = if wanted { ended } else { Ended::Asked };
         let agent = agent.to_string();
         self.input(Input::AgentDown { agent, ended });
@@ -282,10 +282,10 @@ impl Driver {
         if self.closing {
             return;
         }
-        let Some(recipe) = self.recipes.get(agent) else {
+        let Some(make_launcher) = self.launchers.get(agent) else {
             return;
         };
-        let mut launcher = recipe().with_audit(self.audit.clone());
+        let mut launcher = make_launcher().with_audit(self.audit.clone());
         // Who may call what is the router's to say.
         launcher.map_config(|config| {
             config

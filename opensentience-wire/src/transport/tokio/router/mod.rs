@@ -22,7 +22,7 @@ use driver::{Command, Driver};
 const COMMANDS: usize = 64;
 
 /// Makes the launcher for each launch of an agent.
-type Recipe = Arc<dyn Fn() -> Launcher + Send + Sync>;
+type MakeLauncher = Arc<dyn Fn() -> Launcher + Send + Sync>;
 
 /// Why a call is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +79,7 @@ pub struct View {
 /// Puts a [`ToolRouter`] together.
 pub struct ToolRouterBuilder {
     config: Config,
-    recipes: BTreeMap<Arc<str>, Recipe>,
+    launchers: BTreeMap<Arc<str>, MakeLauncher>,
     audit: AuditSink,
 }
 
@@ -89,7 +89,7 @@ impl ToolRouter {
     pub fn builder(config: Config) -> ToolRouterBuilder {
         ToolRouterBuilder {
             config,
-            recipes: BTreeMap::new(),
+            launchers: BTreeMap::new(),
             audit: AuditSink::default(),
         }
     }
@@ -140,9 +140,9 @@ impl ToolRouterBuilder {
     pub fn agent(
         mut self,
         id: &str,
-        recipe: impl Fn() -> Launcher + Send + Sync + 'static,
+        make_launcher: impl Fn() -> Launcher + Send + Sync + 'static,
     ) -> Self {
-        self.recipes.insert(id.into(), Arc::new(recipe));
+        self.launchers.insert(id.into(), Arc::new(make_launcher));
         self
     }
 
@@ -229,6 +229,6 @@ impl Drop for RoutedCall {
 
 impl fmt::Debug for ToolRouterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.recipes.keys()).finish()
+        f.debug_set().entries(self.launchers.keys()).finish()
     }
 }

@@ -367,6 +367,40 @@ impl Model {
         assert_eq!(self.ended, [true; JOBS], "no job is lost");
     }
 
+    /// The timers, by what they are about.
+    fn timers(&self) -> Vec<(Duration, String)> {
+        let hub = &self.rig.hub;
+        let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
+        hub.timers
+            .iter()
+            .map(|(at, timer)| {
+                let about = match timer {
+                    Timer::Unheard(agent) => format!("unheard {:?}", agent_of(agent)),
+                    Timer::Cool(agent) => {
+                        let room = hub.fleet.get(agent.as_str()).map(|agent| agent.room);
+                        format!("cool {:?} {room:?}", agent_of(agent))
+                    }
+                    Timer::Session(id) => format!("session {:?}", {
+                        let offer = &self.offers[self.named(id.as_str())];
+                        (offer.agent, offer.job, offer.step)
+                    }),
+                    Timer::Wait(job) | Timer::Retry(job) | Timer::Limit(job) => format!(
+                        "{} {:?}",
+                        if matches!(timer, Timer::Retry(_)) {
+                            "retry"
+                        } else {
+                            "wait"
+                        },
+                        self.jobs.iter().position(|id| id == job)
+                    ),
+                    Timer::Fewer => "fewer".to_owned(),
+                    Timer::Drain => "drain".to_owned(),
+                };
+                (at.saturating_since(self.rig.now.mono), about)
+            })
+            .collect()
+    }
+
     /// The state, whatever its ids are and however it was reached.
     fn fingerprint(&self) -> u64 {
         let hub = &self.rig.hub;
@@ -411,35 +445,7 @@ impl Model {
         offers.sort_unstable();
         offers.dedup();
         offers.hash(&mut hasher);
-        let mut timers: Vec<_> = hub
-            .timers
-            .iter()
-            .map(|(at, timer)| {
-                let about = match timer {
-                    Timer::Unheard(agent) => format!("unheard {:?}", agent_of(agent)),
-                    Timer::Cool(agent) => {
-                        let room = hub.fleet.get(agent.as_str()).map(|agent| agent.room);
-                        format!("cool {:?} {room:?}", agent_of(agent))
-                    }
-                    Timer::Session(id) => format!("session {:?}", {
-                        let offer = &self.offers[self.named(id.as_str())];
-                        (offer.agent, offer.job, offer.step)
-                    }),
-                    Timer::Wait(job) | Timer::Retry(job) | Timer::Limit(job) => format!(
-                        "{} {:?}",
-                        if matches!(timer, Timer::Retry(_)) {
-                            "retry"
-                        } else {
-                            "wait"
-                        },
-                        self.jobs.iter().position(|id| id == job)
-                    ),
-                    Timer::Fewer => "fewer".to_owned(),
-                    Timer::Drain => "drain".to_owned(),
-                };
-                (at.saturating_since(self.rig.now.mono), about)
-            })
-            .collect();
+        let mut timers = self.timers();
         timers.sort_unstable();
         (
             timers,

@@ -1,0 +1,115 @@
+//! The state of the fleet agent.
+
+use std::collections::BTreeMap;
+
+use ubos_common::{
+    id::IdSource,
+    machine::{Backoff, Outbox, Timers},
+    time::Mono,
+};
+
+use super::{config::Config, event::Output};
+use crate::{
+    capability::{Skill, Skills},
+    id::{SessionId, StreamId},
+};
+
+/// The agent's side of the protocol, without IO.
+///
+/// ```text
+///          start          registered
+/// Idle ----------> Registering ----------> Listening
+///                    ^   | failed              | ended, however         ^
+///                    |   v                     |                        | resuming
+///                    Pausing <-----------------+------------------------+
+///
+/// shutdown: -> Leaving -> Closed
+/// ```
+///
+/// Sessions have stages of their own and outlive a lost control stream:
+/// `Accepted -> Opened -> Running -> Finishing`.
+///
+/// ```
+/// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
+/// use uap_hub_proto::{capability::Skill, role::agent::*};
+///
+/// let config = Config::default().with_name("a").with_capabilities(vec![Skill::test("sum").into()]);
+/// let mut agent = FleetAgent::new(config, IdSource::seeded(1))?;
+/// agent.start(Now::new(Mono::ZERO, Timestamp::EPOCH));
+/// assert!(matches!(agent.poll_output(), Some(Output::Register { attempt: 1, .. })));
+/// # Ok::<(), uap_hub_proto::ConfigError>(())
+/// ```
+///
+/// Spec: UAP hub 2 to 5
+#[derive(Debug)]
+pub struct FleetAgent {
+    pub(super) config: Config,
+    pub(super) ids: IdSource,
+    pub(super) skills: Skills,
+    pub(super) phase: Phase,
+    pub(super) backoff: Backoff,
+    pub(super) attempt: u64,
+    /// The last stream id.
+    pub(super) opened: u64,
+    pub(super) is_leaving: bool,
+    /// The client id to listen with again, if resuming is on.
+    pub(super) resumable: Option<String>,
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    pub(super) streams: BTreeMap<StreamId, SessionId>,
+    pub(super) timers: Timers<Timer>,
+    pub(super) outputs: Outbox<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Idle,
+    Registering,
+    Listening {
+        stream: StreamId,
+        since: Mono,
+        heard: bool,
+    },
+    Pausing,
+    /// Half-closed `Listen`, waiting for the hub's end of it.
+    Leaving {
+        stream: StreamId,
+    },
+    Closed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// `Register` takes too long, the pause is over, or the hub does not close `Listen`.
+    Control,
+    /// What that means depends on the session's stage.
+    Session(SessionId),
+    /// Running sessions have had their time.
+    Drain,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) skill: Skill,
+    pub(super) stage: SessionStage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionStage {
+    /// The proposal is accepted.
+    Accepted,
+    /// The call is open and acknowledged, the job has not come.
+    Opened(StreamId),
+    /// The handler runs.
+    Running(StreamId),
+    /// The result is sent; the call waits for the hub's end.
+    Finishing(StreamId),
+}
+
+impl SessionStage {
+    pub(super) const fn stream(self) -> Option<StreamId> {
+        match self {
+            Self::Accepted => None,
+            Self::Opened(stream) | Self::Running(stream) | Self::Finishing(stream) => Some(stream),
+        }
+    }
+}

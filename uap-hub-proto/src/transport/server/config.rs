@@ -1,0 +1,79 @@
+//! How a hub on a port works.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{authorize::Authorize, prepare::Prepare};
+use crate::{
+    config::{ConfigError, config},
+    role::hub,
+    store::JobStore,
+    transport::{KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE},
+};
+
+config! {
+    /// How a hub on a port works.
+    ///
+    /// [`serve`](super::serve) checks the values.
+    ServerConfig {
+        /// Sets how the hub itself works. Its `prepare` and `durable` follow from [`with_prepare`](Self::with_prepare)
+        /// and [`with_store`](Self::with_store).
+        with_hub: hub: hub::Config = hub::Config::default(),
+        /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
+        with_keep_alive: keep_alive: Duration = Duration::from_secs(20),
+        /// Sets how long an agent may take to answer a ping before its connection counts as dead: 20 s by default.
+        with_keep_alive_timeout: keep_alive_timeout: Duration = KEEP_ALIVE_TIMEOUT,
+        /// Sets how many messages may wait on a control stream: 1,024 by default. An agent that reads more slowly is
+        /// disconnected.
+        with_max_control_messages: max_control_messages: usize = 1024,
+        /// Sets the bytes of a registration or of a message on a control stream: 64 MiB by default. Larger ones are
+        /// `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
+        /// ([`hub::Config::with_max_message_bytes`]) applies as well. Anybody can register: on a port that strangers
+        /// reach, 1 MiB is plenty.
+        with_max_control_message_bytes: max_control_message_bytes: usize = 64 << 20,
+        /// Sets how many streams one connection may have: 256 by default, which keeps their windows within the
+        /// connection's.
+        with_max_streams: max_streams: u32 = 256,
+        /// Sets whether gRPC's health service (`grpc.health.v1`) reports the state of the hub. On by default.
+        with_health: health: bool = true,
+        /// Sets whether gRPC's reflection service (`grpc.reflection.v1`) describes the calls and messages. On by
+        /// default.
+        with_reflection: reflection: bool = true,
+    }
+    also {
+        store: Option<Arc<dyn JobStore>> = None,
+        prepare: Option<Prepare> = None,
+        authorize: Option<Authorize> = None,
+    }
+}
+
+impl ServerConfig {
+    /// Sets where jobs and their ends are kept, so that they survive this process. Nowhere by default.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn JobStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Sets what is done between an agent's acceptance and its session being ready. Nothing by default.
+    #[must_use]
+    pub fn with_prepare(mut self, prepare: Prepare) -> Self {
+        self.prepare = Some(prepare);
+        self
+    }
+
+    /// Sets who may register. Anybody by default.
+    #[must_use]
+    pub fn with_authorize(mut self, authorize: Authorize) -> Self {
+        self.authorize = Some(authorize);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
+        ConfigError::at_least("max_control_messages", self.max_control_messages, 1)?;
+        let bytes = self.max_control_message_bytes;
+        ConfigError::at_least("max_control_message_bytes", bytes, 1)?;
+        ConfigError::at_least("max_streams", self.max_streams, 1)
+    }
+}
