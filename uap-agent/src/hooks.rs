@@ -4,15 +4,12 @@ use core::future::ready;
 use core::time::Duration;
 use std::sync::Arc;
 
-use futures_core::future::BoxFuture;
 use upp::{ToolCall, ToolExecution, UppError};
 
 use crate::middleware::MiddlewareContext;
+pub use crate::result::HookFuture;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
-
-/// The future of a hook. An error of a hook ends the run with that error.
-pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, UppError>>;
 
 /// Hooks that are called while an agent runs.
 ///

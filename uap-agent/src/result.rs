@@ -1,5 +1,6 @@
 //! The result and the error of a run.
 
+use futures_core::future::BoxFuture;
 use upp::{Turn, UppError};
 
 use crate::state::AgentState;
@@ -51,3 +52,6 @@ impl AgentError {
 
 /// The result and the error of a run.
 pub(crate) type RunResult = Result<GenerateResult, Box<AgentError>>;
+
+/// The future of a hook. An error of a hook ends the run with that error.
+pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, UppError>>;

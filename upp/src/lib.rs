@@ -50,6 +50,7 @@ mod key;
 mod list;
 mod message;
 mod model;
+mod response;
 mod retry;
 mod scripted;
 mod settled;
@@ -81,9 +82,10 @@ pub use message::{
     UserMessage,
 };
 pub use model::{
-    LlmCapabilities, LlmInstance, LlmMiddleware, LlmModel, LlmOptions, LlmRequest, LlmResponse,
-    ModelEvent, ModelReference, ModelStream, llm,
+    LlmCapabilities, LlmInstance, LlmMiddleware, LlmModel, LlmOptions, LlmRequest, ModelEvent,
+    ModelReference, ModelStream, llm,
 };
+pub use response::LlmResponse;
 pub use retry::{
     Attempts, ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel,
     RetryStrategy, RetryWorld, TokenBucket, retry_after,

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use ubos_common::json::{RawBuf, RawObject};
+use ubos_common::json::RawObject;
 
 use crate::error::{ErrorCode, UppError};
-use crate::message::{AssistantMessage, Messages, Stamp};
+use crate::message::{Messages, Stamp};
+use crate::response::LlmResponse;
 use crate::stream::{StreamEvent, events_of};
 use crate::tool::{Tool, ToolSet, ToolUseStrategy};
-use crate::turn::CycleUsage;
 
 /// One request to a model.
 #[derive(Clone)]
@@ -56,36 +56,6 @@ impl core::fmt::Debug for LlmRequest {
             .field("tools", &self.tools.len())
             .field("structure", &self.structure.is_some())
             .finish_non_exhaustive()
-    }
-}
-
-/// One response of a model.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct LlmResponse {
-    /// The message.
-    pub message: Arc<AssistantMessage>,
-    /// Token counts.
-    pub usage: CycleUsage,
-    /// The vendor's stop reason.
-    pub stop_reason: Box<str>,
-    /// Structured output, where it was requested.
-    pub data: Option<RawBuf>,
-}
-
-impl LlmResponse {
-    /// A response without structured output.
-    pub fn new(
-        message: impl Into<Arc<AssistantMessage>>,
-        usage: CycleUsage,
-        stop_reason: impl Into<Box<str>>,
-    ) -> Self {
-        Self {
-            message: message.into(),
-            usage,
-            stop_reason: stop_reason.into(),
-            data: None,
-        }
     }
 }
 

@@ -11,7 +11,8 @@ use ubos_common::json::{RawBuf, RawObject};
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
 use crate::message::AssistantMessage;
-use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream, WholeStream};
+use crate::model::{LlmCapabilities, LlmModel, LlmRequest, ModelStream, WholeStream};
+use crate::response::LlmResponse;
 use crate::tool::ToolCall;
 use crate::turn::CycleUsage;
 

@@ -6,7 +6,7 @@ use ubos_common::json::RawBuf;
 
 use crate::blob::Blob;
 use crate::content::ContentBlock;
-use crate::model::LlmResponse;
+use crate::response::LlmResponse;
 use crate::tool::{ToolCall, ToolExecution};
 
 ubos_common::words! {

@@ -11,6 +11,7 @@ use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
+use super::disk::{failed, sync, unless_missing};
 use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
@@ -80,7 +81,7 @@ impl FileCheckpoints {
     /// The default folder of the specification.
     pub const DEFAULT_FOLDER: &str = ".checkpoints";
     /// The default limit of a state, in bytes.
-    pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
+    const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
     /// Opens a store in a folder, which is created where it does not exist.
     ///
@@ -407,21 +408,6 @@ fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CheckpointErro
     fs::rename(written, folder.join(name)).map_err(failed)
 }
 
-/// Has a folder's entries on the disk, where folders can be opened.
-#[expect(clippy::disallowed_types, reason = "a store in files")]
-pub(super) fn sync(folder: &Path) -> Result<(), CheckpointError> {
-    if cfg!(unix) {
-        let folder = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        };
-        let opened = fs::File::open(folder).map_err(failed)?;
-        opened.sync_all().map_err(failed)?;
-    }
-    Ok(())
-}
-
 #[expect(clippy::disallowed_types, reason = "a store in files")]
 fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
     /// What sealing may add, and one byte that is too many.
@@ -432,18 +418,6 @@ fn read_bounded(path: &Path, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-pub(super) fn unless_missing<T>(result: io::Result<T>) -> Result<Option<T>, CheckpointError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error)),
-    }
-}
-
-pub(super) fn failed(error: io::Error) -> CheckpointError {
-    CheckpointError::Failed(error.to_string().into())
 }
 
 impl fmt::Debug for FileCheckpoints {

@@ -7,7 +7,7 @@ use std::path::Path;
 use ubos_common::id::Uuid;
 
 use super::CheckpointError;
-use super::files::{failed, sync};
+use super::disk::{failed, sync};
 
 /// Sessions held at a time; for one more the one that was used longest ago is let go. It is taken up again when it is
 /// saved, and what others did meanwhile is found then.

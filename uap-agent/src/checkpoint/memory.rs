@@ -27,9 +27,9 @@ struct MemorySession {
 
 impl MemoryCheckpoints {
     /// The maximum number of sessions of [`MemoryCheckpoints::default`].
-    pub const DEFAULT_LIMIT: usize = 100_000;
+    const DEFAULT_LIMIT: usize = 100_000;
     /// The default number of checkpoints per session.
-    pub const DEFAULT_HISTORY: usize = 1_000;
+    const DEFAULT_HISTORY: usize = 1_000;
 
     /// A store for at most `limit` sessions. A save of one more is refused.
     #[must_use]

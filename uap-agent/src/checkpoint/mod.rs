@@ -16,6 +16,8 @@
 //! while another has taken over. Nothing is overwritten by either.
 
 #[cfg(all(feature = "driver", feature = "os"))]
+mod disk;
+#[cfg(all(feature = "driver", feature = "os"))]
 mod files;
 #[cfg(all(feature = "driver", feature = "os"))]
 mod held;

@@ -47,7 +47,15 @@ pub enum Difference {
     Length,
 }
 
-pub(super) fn diff(left: &Recording, right: &Recording) -> Diff {
+impl Recording {
+    /// Compares two runs. Ids and times are ignored.
+    #[must_use]
+    pub fn diff(&self, other: &Self) -> Diff {
+        diff(self, other)
+    }
+}
+
+fn diff(left: &Recording, right: &Recording) -> Diff {
     let mut diff = Diff {
         same: 0,
         left: left.entries.len() + 1,

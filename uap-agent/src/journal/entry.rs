@@ -12,7 +12,6 @@ use ubos_common::violation::Profile;
 use upp::Message;
 
 use super::answer::{AnswerJson, EffectResult, Findings, object};
-use super::fingerprint::Fingerprint;
 use crate::engine::EffectId;
 use crate::state::AgentState;
 
@@ -77,6 +76,15 @@ pub(super) struct AnswerEntry {
 pub(super) struct EndEntry {
     pub(super) success: bool,
     pub(super) fingerprint: Fingerprint,
+}
+
+/// The fingerprint of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    /// Of the whole request.
+    pub(super) whole: Digest,
+    /// Of its content without ids and times: equal in two runs that make the same request.
+    pub(super) content: Digest,
 }
 
 /// The kind of an effect.

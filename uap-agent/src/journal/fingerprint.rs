@@ -7,20 +7,11 @@ use ubos_common::json::{MemberWriter, Write, to_vec};
 use upp::{LlmInstance, LlmRequest, Message, Tool, Turn};
 
 use super::answer::{ErrorJson, object};
-use super::entry::{EffectEntry, Kind};
+use super::entry::{EffectEntry, Fingerprint, Kind};
 use crate::engine::Output;
 use crate::hooks::HookCall;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
-
-/// The fingerprint of one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint {
-    /// Of the whole request.
-    pub(super) whole: Digest,
-    /// Of its content without ids and times: equal in two runs that make the same request.
-    pub(super) content: Digest,
-}
 
 /// Takes the fingerprints of a run's requests, in order.
 ///

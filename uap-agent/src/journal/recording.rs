@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use ubos_common::json::{Limits, RawObject};
 
 use super::answer::EffectResult;
-use super::diff::{Diff, diff};
 use super::entry::{AnswerEntry, BeginEntry, Entry, Kind};
 use super::playback::Playback;
 use super::program::Program;
@@ -233,12 +232,6 @@ impl Recording {
             written: entries.len() as u64 + 1,
             entries,
         })
-    }
-
-    /// Compares two runs. Ids and times are ignored.
-    #[must_use]
-    pub fn diff(&self, other: &Self) -> Diff {
-        diff(self, other)
     }
 
     /// Repeats the run. No effect is performed.

@@ -20,8 +20,7 @@ pub use budget::{Budget, Price};
 pub use logging::{LogLevel, Logger, LoggingOptions, logging};
 pub use retry::retry;
 
-use crate::hooks::HookFuture;
-use crate::result::{AgentError, GenerateResult};
+use crate::result::{AgentError, GenerateResult, HookFuture};
 use crate::state::AgentState;
 
 /// A layer around a run. The default of every method changes nothing.
@@ -88,7 +87,8 @@ pub trait Middleware: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
-    /// Returns the model that is called instead of the agent's. Called once, when the agent is created. The first layer of a
+    /// Returns the model that is called instead of the agent's. Called once, when the agent is created. The first layer of a list
+    /// is outermost.
     fn model(&self, model: ModelReference) -> ModelReference {
         model
     }

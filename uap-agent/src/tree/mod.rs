@@ -83,7 +83,7 @@ pub struct ThreadTree {
 
 impl ThreadTree {
     /// Nodes of one tree, unless another number is set.
-    pub const DEFAULT_LIMIT: usize = 100_000;
+    const DEFAULT_LIMIT: usize = 100_000;
 
     /// A tree of one node named `root`, which is current.
     #[must_use]

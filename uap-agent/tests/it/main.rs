@@ -16,6 +16,8 @@ mod files;
 mod journal;
 #[cfg(feature = "log")]
 mod killed;
+#[cfg(feature = "canon")]
+mod lab;
 #[cfg(feature = "log")]
 mod log_store;
 mod middleware;
@@ -31,4 +33,6 @@ mod stream;
 mod subagent;
 mod support;
 mod trace;
+#[cfg(all(feature = "tracing", feature = "canon"))]
+mod tracing;
 mod tree;

@@ -13,8 +13,9 @@ use ubos_common::time::Mono;
 use super::{Attempts, RetryStrategy};
 use crate::error::UppError;
 use crate::model::{
-    LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelEvent, ModelReference, ModelStream,
+    LlmCapabilities, LlmModel, LlmRequest, ModelEvent, ModelReference, ModelStream,
 };
+use crate::response::LlmResponse;
 
 /// The clock, the timer and the randomness of retries.
 pub trait RetryWorld: Send + Sync {

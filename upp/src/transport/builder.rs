@@ -8,14 +8,17 @@ use serde_json::value::RawValue;
 use ubos_common::json::{Limits, MemberWriter, Raw, RawBuf, RawObject, Write, decode};
 use ubos_common::violation::Profile;
 
-use super::http::MAX_BODY_BYTES;
 use crate::accumulate::Accumulator;
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
 use crate::message::Stamp;
-use crate::model::{LlmRequest, LlmResponse};
+use crate::model::LlmRequest;
+use crate::response::LlmResponse;
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::turn::CycleUsage;
+
+/// The maximum size of a response body, in bytes.
+pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// Block indexes for vendors that do not number blocks; tool calls follow.
 #[cfg(any(feature = "openai", feature = "google"))]

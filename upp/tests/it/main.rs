@@ -15,6 +15,7 @@ mod google;
 #[cfg(feature = "openai")]
 mod http;
 mod json;
+mod lab;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "openai")]
@@ -22,6 +23,8 @@ mod openai;
 mod retry;
 mod tool_loop;
 mod tools;
+#[cfg(feature = "tracing")]
+mod tracing;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod vendor;
 

@@ -19,7 +19,7 @@ use super::Options;
 use super::past::record_place;
 use super::record::{Record, damaged};
 use crate::checkpoint::CheckpointError;
-use crate::checkpoint::files::{failed, sync, unless_missing};
+use crate::checkpoint::disk::{failed, sync, unless_missing};
 
 const NEW: &str = "new";
 const GONE: &str = "gone";

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use ubos_common::id::Uuid;
 
-use super::files::{failed, list};
+use super::disk::failed;
+use super::files::list;
 use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
@@ -83,9 +84,9 @@ pub struct LogCheckpoints {
 
 impl LogCheckpoints {
     /// The default limit of a state, in bytes.
-    pub const DEFAULT_MAX_BYTES: usize = 256 << 20;
+    const DEFAULT_MAX_BYTES: usize = 256 << 20;
     /// The default number of checkpoints per session.
-    pub const DEFAULT_HISTORY: usize = 100_000;
+    const DEFAULT_HISTORY: usize = 100_000;
 
     /// Opens a store in a folder, which is created where it does not exist.
     ///

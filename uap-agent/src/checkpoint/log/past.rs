@@ -10,7 +10,8 @@ use ubos_common::violation::Profile;
 
 use super::record::{Record, damaged};
 use super::{Options, generation};
-use crate::checkpoint::files::{failed, limits};
+use crate::checkpoint::disk::failed;
+use crate::checkpoint::files::limits;
 use crate::checkpoint::seal::sealing::Place;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;

@@ -5,6 +5,7 @@
 
 mod request;
 mod response;
+mod thinking;
 
 use std::sync::Arc;
 
@@ -16,9 +17,6 @@ use response::MessageReader;
 
 /// How Anthropic is reached.
 pub type AnthropicConfig = ProviderConfig;
-
-/// The tool whose input is the structured output.
-const ANSWER_TOOL: &str = "json_response";
 
 super::vendor_model! {
     /// A model behind Anthropic's messages API; `https://api.anthropic.com/v1` unless the configuration says

@@ -1,14 +1,16 @@
 //! The body of a request.
 
-use ubos_common::json::{MemberWriter, RawBuf, to_string};
+use ubos_common::json::{MemberWriter, to_string};
 
-use super::ANSWER_TOOL;
-use super::response::ThinkingBlock;
+use super::thinking::ThinkingBlock;
 use crate::content::{ContentBlock, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
 use crate::tool::ToolResult;
 use crate::transport::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+
+/// The tool whose input is the structured output.
+pub(super) const ANSWER_TOOL: &str = "json_response";
 
 /// The body: what the request says, then the user's parameters as they stand.
 ///
@@ -199,28 +201,4 @@ fn tool_result(result: &ToolResult) -> String {
             object.member("is_error", &true);
         }
     })
-}
-
-impl ThinkingBlock {
-    /// What the vendor said of the thoughts of a message, in their order.
-    fn of(answer: &AssistantMessage, provider: &str) -> Vec<Self> {
-        let said = answer.metadata.as_ref().and_then(|all| all.get(provider));
-        let said: std::collections::BTreeMap<String, RawBuf> = said
-            .and_then(|said| said.deserialize().ok())
-            .unwrap_or_default();
-        let thoughts: Vec<std::collections::BTreeMap<String, String>> = said
-            .get("thinking")
-            .and_then(|list| list.deserialize().ok())
-            .unwrap_or_default();
-        let thought = |mut of: std::collections::BTreeMap<String, String>| {
-            if let Some(data) = of.remove("redacted") {
-                return Self::Redacted(data.into());
-            }
-            match of.remove("signature") {
-                Some(signature) => Self::Signed(signature.into()),
-                None => Self::Unsigned,
-            }
-        };
-        thoughts.into_iter().map(thought).collect()
-    }
 }

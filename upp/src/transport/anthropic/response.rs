@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use ubos_common::json::{Kind, MemberWriter, RawBuf, Write};
+use ubos_common::json::{Kind, RawBuf};
 
-use super::ANSWER_TOOL;
+use super::request::ANSWER_TOOL;
+use super::thinking::ThinkingBlock;
 use crate::error::{ErrorCode, UppError};
 use crate::model::LlmRequest;
 use crate::stream::{StreamEvent, StreamEventType};
@@ -104,25 +105,6 @@ struct MessageUsage {
     /// Input tokens written to the cache.
     #[serde(rename = "cache_creation_input_tokens")]
     cache_write: Option<u64>,
-}
-
-/// What has to be sent back with a reasoning block.
-pub(super) enum ThinkingBlock {
-    Signed(Box<str>),
-    Unsigned,
-    Redacted(Box<str>),
-}
-
-impl Write for ThinkingBlock {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = MemberWriter::begin(out);
-        match self {
-            Self::Signed(signature) => object.member("signature", &**signature),
-            Self::Unsigned => {}
-            Self::Redacted(data) => object.member("redacted", &**data),
-        }
-        object.end();
-    }
 }
 
 /// The kind of an open block: what its deltas append to.

@@ -12,17 +12,15 @@ use futures_core::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ubos_common::secret::Secret;
 
-use super::builder::ResponseReader;
+use super::builder::{MAX_BODY_BYTES, ResponseReader};
 use super::config::ProviderConfig;
 use super::failure::http_error;
 use crate::error::{ErrorCode, UppError};
-use crate::model::{LlmCapabilities, LlmModel, LlmRequest, LlmResponse, ModelStream};
+use crate::model::{LlmCapabilities, LlmModel, LlmRequest, ModelStream};
+use crate::response::LlmResponse;
 use crate::retry::{RetryModel, RetryWorld, retry_after};
 use streaming::Streaming;
 use world::TokioWorld;
-
-/// The maximum size of a response body, in bytes.
-pub(super) const MAX_BODY_BYTES: usize = 64 << 20;
 
 /// The differences between vendors.
 pub(super) trait Vendor: Send + Sync {
