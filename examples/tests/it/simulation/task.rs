@@ -34,13 +34,13 @@ pub(super) fn add(lab: &mut Lab<Event>, ledger: &Ledger) -> Ends {
         RawObject::empty(),
     );
     let patience = Duration::from_millis(300);
-    let config = producer::Config::default().patience(patience, patience);
+    let config = producer::Config::default().with_patience(patience, patience);
     let link = lab.next_link();
     let wire = ProducerWire {
         link,
         task: task.clone(),
     };
-    let producer = lab.add(SentTasks::new(config), wire);
+    let producer = lab.add(SentTasks::new(config).unwrap(), wire);
     let consumer = Consumer {
         tasks: BTreeMap::new(),
         out: Outbox::new(64),
