@@ -1,4 +1,10 @@
-//! Integration tests.
+//! Integration tests of the kits' interface, and of all kits together.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed, and says why"
+)]
 
 #[cfg(all(
     feature = "hub",
