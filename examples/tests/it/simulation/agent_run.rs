@@ -75,7 +75,7 @@ struct World {
 
 /// What the world answers.
 enum Answer {
-    Engine(engine::Input),
+    Engine(Box<engine::Input>),
     Written,
 }
 
@@ -131,7 +131,7 @@ impl Wiring<Recorder> for World {
 
     fn deliver(&mut self, recorder: &mut Recorder, now: Now, arrival: Arrival<'_, Answer>) {
         let input = match arrival {
-            Arrival::Answer(Answer::Engine(input)) => Input::Engine(input),
+            Arrival::Answer(Answer::Engine(input)) => Input::Engine(*input),
             Arrival::Answer(Answer::Written) => Input::Written(Ok(())),
             _ => return,
         };
@@ -173,7 +173,10 @@ impl Wiring<Recorder> for World {
             }
             _ => return,
         };
-        actions.answer(Duration::from_millis(after), Answer::Engine(input));
+        actions.answer(
+            Duration::from_millis(after),
+            Answer::Engine(Box::new(input)),
+        );
     }
 
     fn restart(&mut self, now: Now, _: &mut Actions<Event, Answer>) -> Option<Recorder> {
