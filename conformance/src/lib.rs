@@ -80,3 +80,7 @@ pub use kit::{ConnectError, Kit, ProofError, Tap};
 pub use report::{CaseOutcome, Report};
 pub use ubos_common;
 pub use vector::{Answered, TestVector, Validator, Validity, Vectors, vector_kit};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -22,6 +22,7 @@ mod hub_agent;
 #[cfg(all(unix, feature = "external-tests"))]
 mod hub_python;
 mod mission;
+mod one_dependency;
 mod plan;
 mod registers;
 mod sap_programs;
