@@ -1,6 +1,6 @@
 //! Stores for the jobs of a durable hub and their ends: in memory, and (feature `log`) in files.
 //!
-//! A hub that is [`durable`](crate::role::hub::Config::durable) asks for two things to be kept: each job before
+//! A hub that is [`durable`](crate::role::hub::Config::with_durable) asks for two things to be kept: each job before
 //! it is accepted, and its end before the caller is told. What follows from that:
 //!
 //! * A job that was accepted is never lost: after a restart, [`JobStore::unfinished`] has all that have no end.
