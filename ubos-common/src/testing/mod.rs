@@ -62,8 +62,6 @@
 
 mod crash;
 mod lab;
-#[doc(hidden)]
-pub mod legacy;
 mod link;
 mod node;
 
