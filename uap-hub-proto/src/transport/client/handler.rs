@@ -139,7 +139,7 @@ impl Context {
         let permit = self.room.clone().acquire_owned().await;
         let waiting = (self.max_waiting).saturating_sub(self.room.available_permits());
         trace::queue("reports", waiting, self.max_waiting);
-        // The semaphore is closed by nobody, so that there is a permit.
+        // The semaphore is never closed.
         let permit = permit.map_err(|_| CommandError::NotRunning)?;
         self.sink.clone().report(&self.session, report, permit)
     }

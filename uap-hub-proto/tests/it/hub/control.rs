@@ -142,7 +142,7 @@ fn a_closing_listen_frees_the_proposal_at_once() {
 
 // spec: HUB-5-1
 #[test]
-fn sessions_fail_with_their_agent_and_what_still_comes_is_ignored() {
+fn sessions_fail_with_their_agent() {
     let mut rig = Rig::new();
     let (listen, _, _, stream) = rig.running();
     rig.submit();

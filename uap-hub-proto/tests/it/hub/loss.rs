@@ -8,7 +8,7 @@ fn requeueing() -> Rig {
 
 // spec: HUB-5-1
 #[test]
-fn a_lost_agents_job_goes_to_another_until_its_attempts_are_used_up() {
+fn a_lost_agents_job_is_started_again_max_attempts_times() {
     let mut rig = requeueing();
     let (listen, _, _, stream) = rig.running();
     rig.status(stream, 3);

@@ -184,7 +184,7 @@ fn an_unanswered_proposal_goes_elsewhere_under_a_new_name() {
 
 // spec: HUB-3-1, HUB-3-6
 #[test]
-fn a_refused_job_returns_to_the_same_agent_only_after_all_others() {
+fn a_refused_job_goes_to_all_other_agents_first() {
     let mut rig = Rig::new();
     let (_, one) = rig.agent();
     let (_, two) = rig.agent();
@@ -324,7 +324,7 @@ fn refuse_all_but_one(rig: &mut Rig, running: &mut Option<StreamId>) -> usize {
 
 // spec: HUB-3-6
 #[test]
-fn an_agent_below_its_bound_is_not_stormed_with_what_it_refuses() {
+fn a_refusing_agent_gets_few_offers() {
     const JOBS: usize = 200;
     let mut rig = Rig::new();
     rig.agent();
