@@ -97,7 +97,7 @@ mod tests {
     pub(super) fn keeps_jobs_until_they_end(store: &dyn JobStore) {
         let mut ids = IdSource::seeded(1);
         let jobs: Vec<(JobId, Job)> = ["a", "b", "c"]
-            .map(|label| (ids.next_id(), Job::test("t", Vec::new()).label(label)))
+            .map(|label| (ids.next_id(), Job::test("t", Vec::new()).with_label(label)))
             .into();
         let accepted = |(id, job): &(JobId, Job)| (*id, Record::Accepted(job.clone()));
         store.write(&[accepted(&jobs[0])]).unwrap();

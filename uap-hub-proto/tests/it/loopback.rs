@@ -220,7 +220,7 @@ async fn a_refused_job_goes_to_another_agent() {
     assert_eq!(outcome.verdict, Verdict::Completed);
     assert_eq!(outcome.agent, Some(named(&hub, "free")));
     let outcome = within(
-        hub.submit(Job::test("sum", vec![]).only_by(busy))
+        hub.submit(Job::test("sum", vec![]).with_agent(busy))
             .unwrap()
             .outcome(),
     )

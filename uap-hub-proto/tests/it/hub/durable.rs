@@ -121,7 +121,7 @@ fn a_restored_job_runs_under_its_old_id_and_its_end_is_stored() {
     let mut rig = durable();
     let id = rig.submit();
     let mut next = durable();
-    let job = Job::test("t", vec![]).only_by("gone".into());
+    let job = Job::test("t", vec![]).with_agent("gone".into());
     next.hub.restore(next.now, id, job.clone()).unwrap();
     assert_eq!(
         next.hub.restore(next.now, id, job),
