@@ -127,7 +127,7 @@ impl World {
         };
         if u.ratio(1, 4)? {
             let agent = choose(u, &self.agents)?.unwrap_or_default();
-            job = job.only_by(agent.into());
+            job = job.with_agent(agent.into());
         }
         if let Ok(job) = self.hub.submit(self.now, job) {
             assert!(self.jobs.insert(job, false).is_none(), "a fresh name");

@@ -15,7 +15,7 @@ pub enum Code {
     Unknown = 2,
     /// The request is malformed.
     InvalidArgument = 3,
-    /// The id names nobody.
+    /// The id is unknown.
     NotFound = 5,
     /// A limit is reached.
     ResourceExhausted = 8,

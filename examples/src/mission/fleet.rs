@@ -78,7 +78,7 @@ impl Fleet {
         for share in 0..AGENTS {
             let payload = Payload::new("share")
                 .with_metadata(numbers([("share", share as u64), ("of", AGENTS as u64)])?);
-            let job = Job::test("recount", vec![payload]).wait_at_most(WAIT);
+            let job = Job::test("recount", vec![payload]).with_wait_limit(WAIT);
             jobs.push(self.hub.submit(job).map_err(|err| err.to_string())?);
         }
         let followed = jobs

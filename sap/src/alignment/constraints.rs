@@ -2,7 +2,7 @@
 
 use super::Subject;
 use super::predicate::Predicate;
-use super::rules::Severity;
+use super::severity::Severity;
 use crate::context::PressureLevel;
 use crate::evidence::PolicyCheck;
 

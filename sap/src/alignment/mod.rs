@@ -9,6 +9,7 @@
 mod constraints;
 mod predicate;
 mod rules;
+mod severity;
 mod texts;
 mod what_if;
 
@@ -23,7 +24,8 @@ use crate::ident::Capability;
 use crate::number::Number;
 
 pub use predicate::{Predicate, PredicateError};
-pub use rules::{Rules, Severity};
+pub use rules::Rules;
+pub use severity::Severity;
 pub use what_if::{Stored, WhatIf, judged, what_if};
 
 /// What is judged.

@@ -8,6 +8,7 @@ use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 
 use super::constraints;
 use super::predicate::Predicate;
+use super::severity::Severity;
 use super::texts::texts_of;
 use super::{Assessment, Policy, Subject};
 use crate::context::{ConstitutionalContext, PressureLevel, RiskTolerance};
@@ -78,30 +79,6 @@ enum Rule {
     Forbid(String),
     Require(Predicate, Severity),
     Cite,
-}
-
-/// How grave an issue is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Severity {
-    /// Worth a look.
-    Low,
-    /// Somebody has to decide.
-    Medium,
-    /// Not to be handed out.
-    High,
-}
-
-impl Severity {
-    /// The word in a violation.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
 }
 
 impl Rules {

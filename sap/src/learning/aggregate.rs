@@ -3,81 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::bounds::Bounds;
 use super::signal::{Signal, SignalError, SignalId, SignalSink};
 use super::tally::Tally;
 use crate::evidence::Fingerprint;
 use crate::ident::Capability;
-
-/// Bounds on what an [`Aggregate`] holds. At each of them what is new is refused or left out, and counted;
-/// nothing held is dropped.
-///
-/// | bound | default | at the bound |
-/// |---|---|---|
-/// | `max_keys` | 10,000 | a signal of a new key is refused |
-/// | `max_signals` | 100,000 | a new signal is refused |
-/// | `max_names` | 64 | further principles, notes, actions, metrics of a key are left out |
-/// | `max_text_bytes` | 1,024 | a longer name, note or action is left out |
-/// | `max_observed` | 16 | further observations of a key are left out |
-/// | `max_bytes` | 268,435,456 | a new signal is refused |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Bounds {
-    /// Keys.
-    pub max_keys: usize,
-    /// Signals whose ids are known.
-    pub max_signals: usize,
-    /// Different names under one key, of each kind.
-    pub max_names: usize,
-    /// Bytes of one name, note or action.
-    pub max_text_bytes: usize,
-    /// Different observations of one key.
-    pub max_observed: usize,
-    /// About how many bytes are held; the signal that reaches the bound still counts.
-    pub max_bytes: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            max_keys: 10_000,
-            max_signals: 100_000,
-            max_names: 64,
-            max_text_bytes: 1_024,
-            max_observed: 16,
-            max_bytes: 268_435_456,
-        }
-    }
-}
-
-impl Bounds {
-    /// Sets how many keys there are.
-    #[must_use]
-    pub const fn max_keys(mut self, keys: usize) -> Self {
-        self.max_keys = keys;
-        self
-    }
-
-    /// Sets how many signals count.
-    #[must_use]
-    pub const fn max_signals(mut self, signals: usize) -> Self {
-        self.max_signals = signals;
-        self
-    }
-
-    /// Sets about how many bytes are held.
-    #[must_use]
-    pub const fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
-        self
-    }
-
-    /// Sets how many different names one key has, of each kind.
-    #[must_use]
-    pub const fn max_names(mut self, names: usize) -> Self {
-        self.max_names = names;
-        self
-    }
-}
 
 /// What signals are gathered by. Spec: SAP 7
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,12 +2,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ubos_common::json::{MemberWriter, Write};
+
 use super::aggregate::Aggregate;
 use super::evidence::{Count, Evidence, LogPosition};
-use super::heuristics::EssenceSuggestion;
 use super::signal::SignalId;
+use crate::cache::DropMembers;
 use crate::evidence::BodyDigest;
 use crate::ident::Capability;
+
+/// Members of a capability's payload on which no outcome that was seen depended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EssenceSuggestion {
+    /// The capability.
+    pub capability: Capability,
+    /// The members, in order.
+    pub drop: Vec<String>,
+    /// What speaks for it: outcomes that stayed the same while one of the members differed.
+    pub evidence: Evidence,
+}
+
+impl EssenceSuggestion {
+    /// The extractor that leaves those members out. Its version is another one than that of the whole payload, so
+    /// that nothing written before is found under its keys.
+    #[must_use]
+    pub fn extractor(&self) -> DropMembers {
+        DropMembers::new(self.drop.iter().map(String::as_str))
+    }
+}
+
+impl Write for EssenceSuggestion {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("capability", &self.capability);
+        object.member("drop", &self.drop);
+        object.member("evidence", &self.evidence);
+        object.end();
+    }
+}
 
 /// Territory, members and output of what was computed once; and one signal that says so.
 struct Sample<'a> {

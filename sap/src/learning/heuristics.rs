@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ubos_common::json::{MemberWriter, Write};
 
 use super::aggregate::Aggregate;
-use super::essence;
+use super::essence::{self, EssenceSuggestion};
 use super::evidence::{Count, Evidence, LogPosition};
 use super::tally::Readings;
-use crate::cache::DropMembers;
 use crate::context::PressureLevel;
 use crate::ident::Capability;
 
@@ -27,27 +26,6 @@ pub struct Heuristics {
     pub thresholds: Vec<Threshold>,
     /// What is worth checking.
     pub catalogue: Vec<CatalogueEntry>,
-}
-
-/// Members of a capability's payload on which no outcome that was seen depended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EssenceSuggestion {
-    /// The capability.
-    pub capability: Capability,
-    /// The members, in order.
-    pub drop: Vec<String>,
-    /// What speaks for it: outcomes that stayed the same while one of the members differed.
-    pub evidence: Evidence,
-}
-
-impl EssenceSuggestion {
-    /// The extractor that leaves those members out. Its version is another one than that of the whole payload, so
-    /// that nothing written before is found under its keys.
-    #[must_use]
-    pub fn extractor(&self) -> DropMembers {
-        DropMembers::new(self.drop.iter().map(String::as_str))
-    }
 }
 
 /// Up to which pressure a level of deliberation was enough.
@@ -270,16 +248,6 @@ fn catalogue(
             },
         );
     learned.collect()
-}
-
-impl Write for EssenceSuggestion {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = MemberWriter::begin(out);
-        object.member("capability", &self.capability);
-        object.member("drop", &self.drop);
-        object.member("evidence", &self.evidence);
-        object.end();
-    }
 }
 
 impl Write for Threshold {

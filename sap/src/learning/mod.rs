@@ -14,6 +14,7 @@
 //! Spec: SAP 7
 
 mod aggregate;
+mod bounds;
 mod essence;
 mod evidence;
 mod heuristics;
@@ -21,9 +22,11 @@ mod knowledge;
 mod signal;
 mod tally;
 
-pub use aggregate::{Aggregate, Bounds, Learner, SignalKey, Taken};
+pub use aggregate::{Aggregate, Learner, SignalKey, Taken};
+pub use bounds::Bounds;
+pub use essence::EssenceSuggestion;
 pub use evidence::{Count, Evidence, LogPosition};
-pub use heuristics::{CatalogueEntry, EssenceSuggestion, Heuristics, Threshold};
+pub use heuristics::{CatalogueEntry, Heuristics, Threshold};
 pub use knowledge::{Artifact, ArtifactKind, Librarian, LibrarianError, Publisher};
 pub use signal::{
     Feedback, NoSignals, Observed, Rating, Signal, SignalError, SignalId, SignalSink, SignalSource,

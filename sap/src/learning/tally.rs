@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ubos_common::json::{self, RawBuf, RawObject, Read};
 use ubos_common::violation::Profile;
 
-use super::aggregate::Bounds;
+use super::bounds::Bounds;
 use super::evidence::Count;
 use super::signal::{Feedback, Observed, Signal, SignalId};
 use crate::context::PressureLevel;

@@ -45,6 +45,7 @@ mod hooks;
 mod ledger;
 mod race;
 mod results;
+mod state;
 mod stop;
 
 use core::fmt;
@@ -65,12 +66,14 @@ pub use handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress}
 pub use hooks::{
     Access, AllowAll, Authorize, ContractCheck, ContractFinding, NotEnforced, Table, Unchecked,
 };
+pub use state::Processor;
 pub use stop::StopReason;
 
 use flight::{Flight, SingleFlight};
 use ledger::{Entered, Ledger};
 use race::{Race, Step, TimeLimits};
 use results::Run;
+use state::Route;
 use stop::Stop;
 
 use crate::alignment::{AlwaysValid, Policy};
@@ -87,26 +90,6 @@ use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, EntryKind, Transcript};
 use crate::validate::{Options, decode_result, decode_task, findings, ids_of};
-
-/// Answers tasks.
-pub struct Processor {
-    producer: Producer,
-    routes: BTreeMap<Capability, Route>,
-    authorize: Arc<dyn Authorize>,
-    policy: Arc<dyn Policy>,
-    contract: Arc<dyn ContractCheck>,
-    cache: Option<Arc<dyn CacheStore>>,
-    signals: Option<Arc<dyn SignalSink>>,
-    transcript: Arc<dyn Transcript>,
-    config: Config,
-    ledger: Ledger,
-    flights: SingleFlight,
-}
-
-struct Route {
-    handler: Box<dyn Handler>,
-    essence: Arc<dyn Essence>,
-}
 
 impl Processor {
     /// A processor without handlers: everybody is authorized, everything aligned, no contract checked, no cache.

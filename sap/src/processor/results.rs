@@ -5,11 +5,12 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::time::Now;
 
+use super::answer::{Delivery, Sink, Warning};
 use super::flight::Flight;
 use super::handler::{HandlerError, Outcome, Progress};
 use super::hooks::ContractFinding;
 use super::race::Ended;
-use super::{Delivery, Processor, Sink, Warning};
+use super::state::Processor;
 use crate::alignment::{Assessment, Subject};
 use crate::cache::{self, CacheRecord, CacheStore, Decision, Essence, Found, Keys, SAP_VERSION};
 use crate::error::{ErrorCode, ErrorObject};

@@ -17,6 +17,7 @@ mod files;
 mod generated;
 #[cfg(feature = "driver")]
 mod judged;
+mod lab;
 mod learning;
 mod lifecycle;
 mod message;

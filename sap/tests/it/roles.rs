@@ -440,3 +440,14 @@ fn bounds_of_the_producer_hold() {
     assert_eq!((orders.stage(&a.0.task_id), orders.open()), (None, 0));
     orders.handle_input(at(0), Input::Dispatch(&c.0)).unwrap();
 }
+
+#[test]
+fn a_setting_out_of_its_range_is_refused_by_name() {
+    let made = SentTasks::new(Config::default().with_max_open(0)).map(drop);
+    assert_eq!(
+        made.map_err(|error| error.to_string()),
+        Err("max_open is 0, but a producer needs room for at least 1 task".to_owned())
+    );
+    let least = Config::default().with_max_open(1).with_max_ended(0);
+    assert!(SentTasks::new(least.with_patience(Duration::ZERO, Duration::ZERO)).is_ok());
+}

@@ -239,7 +239,7 @@ mod tests {
 
     // spec: HUB-6-1
     #[test]
-    fn a_store_in_files_keeps_jobs_until_they_end_and_over_restarts() {
+    fn files_keep_jobs_over_restarts_until_they_end() {
         let dir = tempfile::tempdir().unwrap();
         keeps_jobs_until_they_end(&open(&dir).unwrap());
         let store = open(&dir).unwrap();

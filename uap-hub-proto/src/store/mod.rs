@@ -1,10 +1,10 @@
 //! Stores for the jobs of a durable hub and their ends: in memory, and (feature `log`) in files.
 //!
 //! A hub that is [`durable`](crate::role::hub::Config::with_durable) asks for two things to be kept: each job before
-//! it is accepted, and its end before the caller is told. What follows from that:
+//! it is accepted, and its end before it is reported. What follows from that:
 //!
 //! * A job that was accepted is never lost: after a restart, [`JobStore::unfinished`] has all that have no end.
-//! * A caller is told an end at most once, because a stored end is not told again after a restart. Whoever may
+//! * A caller is told an end at most once, because a stored end is not reported again after a restart. Whoever may
 //!   have missed one asks for it: [`JobStore::outcome`].
 //! * A job that ran when the process died runs again. Jobs that must not run twice check that themselves.
 //!
@@ -97,7 +97,7 @@ mod tests {
     pub(super) fn keeps_jobs_until_they_end(store: &dyn JobStore) {
         let mut ids = IdSource::seeded(1);
         let jobs: Vec<(JobId, Job)> = ["a", "b", "c"]
-            .map(|label| (ids.next_id(), Job::test("t", Vec::new()).label(label)))
+            .map(|label| (ids.next_id(), Job::test("t", Vec::new()).with_label(label)))
             .into();
         let accepted = |(id, job): &(JobId, Job)| (*id, Record::Accepted(job.clone()));
         store.write(&[accepted(&jobs[0])]).unwrap();

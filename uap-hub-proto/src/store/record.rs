@@ -200,12 +200,12 @@ mod tests {
         let id = IdSource::seeded(1).next_id();
         let payload = Payload::file("p", "n", "text/plain", "data");
         let mut full = Job::translation("f", vec![payload.clone(), payload.clone()])
-            .only_by("agent".into())
-            .in_group("g")
-            .priority(-3)
-            .wait_at_most(Duration::from_millis(1))
-            .end_within(Duration::from_secs(9))
-            .max_attempts(4);
+            .with_agent("agent".into())
+            .with_group("g")
+            .with_priority(-3)
+            .with_wait_limit(Duration::from_millis(1))
+            .with_time_limit(Duration::from_secs(9))
+            .with_max_attempts(4);
         full.label = Some("l".into());
         let bare = Outcome::new(Verdict::Failed, "m");
         let mut rich = Outcome::new(Verdict::Kept, "m");

@@ -13,7 +13,7 @@ use crate::role::hub::JobEvent;
 pub(super) struct Inbox {
     state: Mutex<State>,
     news: Notify,
-    /// The events and bytes that may be read before the hub is told.
+    /// The events and bytes that may be read before they are reported to the hub.
     quarter: Taken,
 }
 
@@ -127,26 +127,26 @@ mod tests {
 
     // spec: HUB-4-4
     #[test]
-    fn what_is_taken_is_told_before_half_of_the_bound_is() {
+    fn reads_are_reported_before_half_of_the_bound() {
         for (max_events, max_bytes) in [(8, 1 << 20), (1000, 800)] {
             let inbox = Inbox::new(max_events, max_bytes);
             (0..8).for_each(|_| inbox.push(line(92)));
-            let mut untold = Taken::default();
+            let mut unreported = Taken::default();
             for _ in 0..8 {
-                let (event, told) = next(&inbox);
-                untold.events += 1;
-                untold.bytes += event.unwrap().weight();
-                if let Some(told) = told {
-                    assert_eq!(told, untold);
-                    untold = Taken::default();
+                let (event, reported) = next(&inbox);
+                unreported.events += 1;
+                unreported.bytes += event.unwrap().weight();
+                if let Some(reported) = reported {
+                    assert_eq!(reported, unreported);
+                    unreported = Taken::default();
                 }
-                assert!(untold.events <= max_events / 4 && untold.bytes <= max_bytes / 4);
+                assert!(unreported.events <= max_events / 4 && unreported.bytes <= max_bytes / 4);
             }
         }
     }
 
     #[test]
-    fn the_end_is_the_last_event_and_a_detached_inbox_holds_nothing() {
+    fn the_end_comes_last_and_a_detached_inbox_is_empty() {
         let inbox = Inbox::new(1, 1);
         inbox.push(line(9));
         inbox.push(JobEvent::Ended(Outcome::new(Verdict::Failed, "")));

@@ -89,7 +89,7 @@ fn run(dir: &Path, said: &mut Said, after: Option<Duration>) {
 
 // spec: HUB-6-1
 #[test]
-fn a_hub_killed_at_random_loses_no_job_and_tells_no_end_twice() {
+fn a_killed_hub_loses_no_job_and_repeats_no_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = IdSource::from_os().unwrap();
     let mut said = Said::default();

@@ -220,7 +220,7 @@ async fn a_refused_job_goes_to_another_agent() {
     assert_eq!(outcome.verdict, Verdict::Completed);
     assert_eq!(outcome.agent, Some(named(&hub, "free")));
     let outcome = within(
-        hub.submit(Job::test("sum", vec![]).only_by(busy))
+        hub.submit(Job::test("sum", vec![]).with_agent(busy))
             .unwrap()
             .outcome(),
     )
@@ -318,7 +318,7 @@ async fn a_flood_that_nobody_reads_stops_nobody_else() {
 
 // spec: HUB-5-3, HUB-2-6
 #[tokio::test]
-async fn shutdown_lets_sessions_end_and_tells_agents_that_the_hub_is_unavailable() {
+async fn shutdown_drains_sessions_before_agents_are_disconnected() {
     let hub = hub().await;
     let agent = worker("one").start(&hub.url()).unwrap();
     let mut news = agent.events();

@@ -17,6 +17,8 @@ mod judged;
 #[cfg(all(feature = "client", feature = "log", feature = "server"))]
 mod kill;
 #[cfg(test)]
+mod lab;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
 mod loopback;
 #[cfg(test)]

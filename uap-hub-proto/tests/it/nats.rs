@@ -229,7 +229,7 @@ async fn a_hub_that_leaves_gives_its_jobs_back() {
 
 // spec: HUB-6-2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_end_that_another_hub_stored_before_is_the_one_that_is_told() {
+async fn the_first_stored_end_is_reported() {
     let nats = Nats::start();
     let queue = queue(&nats.url).await;
     let one = hub().await;
@@ -266,7 +266,7 @@ async fn an_end_that_another_hub_stored_before_is_the_one_that_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_hub_can_do_ends_and_what_is_too_large_is_refused() {
+async fn unplaced_jobs_end_and_large_ones_are_refused() {
     let nats = Nats::start();
     let queue = queue(&nats.url).await;
     let id = IdSource::from_os().unwrap().next_id();

@@ -32,7 +32,7 @@ use crate::loopback::within;
 
 // spec: HUB-4-6, HUB-2-1
 #[tokio::test]
-async fn strangers_register_with_small_messages_where_that_is_wanted() {
+async fn registrations_have_a_size_limit_of_their_own() {
     let config = ServerConfig::default().with_max_control_message_bytes(1 << 20);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
@@ -93,7 +93,7 @@ async fn carry(
 
 // spec: HUB-4-6, HUB-5-1
 #[tokio::test]
-async fn an_idle_peer_that_died_without_a_word_is_found_by_both_sides() {
+async fn both_sides_notice_a_dead_idle_peer() {
     let config = ServerConfig::default()
         .with_keep_alive(MIN_KEEP_ALIVE)
         .with_keep_alive_timeout(Duration::from_secs(1));

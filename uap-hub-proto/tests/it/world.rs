@@ -159,7 +159,7 @@ impl World {
                 hub::Output::Send { stream, message } => {
                     let local = self.local(stream);
                     self.wire
-                        .extend(local.map(|local| Packet::ToAgent(local, over_the_wire(message))));
+                        .extend(local.map(|local| Packet::ToAgent(local, to_agent(&message))));
                 }
                 hub::Output::End { stream, status } => {
                     let local = self.local(stream);
@@ -216,15 +216,8 @@ impl World {
                 });
             }
             Send { stream, message } => {
-                let message = match message {
-                    agent::Outbound::Listen(message) => hub::Inbound::Listen(recode(&message)),
-                    agent::Outbound::Test(message) => hub::Inbound::Test(recode(&message)),
-                    agent::Outbound::Translation(message) => {
-                        hub::Inbound::Translation(recode(&message))
-                    }
-                };
-                self.wire
-                    .push_back(Packet::ToHub(self.streams[&(n, stream)], message));
+                let stream = self.streams[&(n, stream)];
+                self.wire.push_back(Packet::ToHub(stream, to_hub(&message)));
             }
             HalfClose { stream } => self
                 .wire
@@ -277,11 +270,21 @@ impl World {
     }
 }
 
-fn over_the_wire(message: hub::Outbound) -> agent::Inbound {
+/// The message of a hub, as its agent decodes it.
+pub(crate) fn to_agent(message: &hub::Outbound) -> agent::Inbound {
     match message {
-        hub::Outbound::Listen(message) => agent::Inbound::Listen(recode(&message)),
-        hub::Outbound::Test(message) => agent::Inbound::Test(recode(&message)),
-        hub::Outbound::Translation(message) => agent::Inbound::Translation(recode(&message)),
+        hub::Outbound::Listen(message) => agent::Inbound::Listen(recode(message)),
+        hub::Outbound::Test(message) => agent::Inbound::Test(recode(message)),
+        hub::Outbound::Translation(message) => agent::Inbound::Translation(recode(message)),
+    }
+}
+
+/// The message of an agent, as its hub decodes it.
+pub(crate) fn to_hub(message: &agent::Outbound) -> hub::Inbound {
+    match message {
+        agent::Outbound::Listen(message) => hub::Inbound::Listen(recode(message)),
+        agent::Outbound::Test(message) => hub::Inbound::Test(recode(message)),
+        agent::Outbound::Translation(message) => hub::Inbound::Translation(recode(message)),
     }
 }
 

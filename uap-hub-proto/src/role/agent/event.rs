@@ -84,7 +84,7 @@ pub enum Output {
         registration: AgentRegistration,
     },
     /// Open a call. It counts as open at once, because hubs send no response headers before they have
-    /// something to say; it has no deadline.
+    /// something to send; it has no deadline.
     Open {
         /// The call's name from now on.
         stream: StreamId,
@@ -114,7 +114,7 @@ pub enum Output {
     Run {
         /// The session, for reports and the result.
         session: SessionId,
-        /// Whose handler.
+        /// The skill.
         skill: Skill,
         /// The job.
         payloads: Vec<Payload>,
@@ -137,9 +137,9 @@ pub enum Event {
         /// Its name.
         client_id: ClientId,
     },
-    /// The hub is not to be had; the agent tries again.
+    /// The hub cannot be reached or ended the control stream; the agent tries again.
     Retrying {
-        /// After this pause.
+        /// The pause before that.
         after: Duration,
         /// The reason, for people.
         reason: String,
@@ -148,7 +148,7 @@ pub enum Event {
     Refused {
         /// The proposal.
         session: SessionId,
-        /// With this reason.
+        /// The reason, as it was sent.
         reason: &'static str,
     },
     /// A session is over: its result is sent and its call closed, or it was lost.
@@ -170,12 +170,12 @@ pub enum CommandError {
     #[error("no running session has that id")]
     NotRunning,
     /// Only the result may report a terminal state.
-    #[error("a terminal state is for the result to say")]
+    #[error("a status with a terminal state: send it with the result")]
     Terminal,
     /// A session that runs is not acknowledged again.
-    #[error("a state that goes back")]
+    #[error("a status that goes back to acknowledged")]
     Backward,
-    /// A result says a terminal state.
+    /// A result has a terminal state.
     #[error("a result whose state is not terminal")]
     NotTerminal,
     /// A test has the result of a translation, or the reverse.

@@ -72,7 +72,7 @@ impl FleetAgent {
     ///
     /// # Errors
     ///
-    /// The session does not run, or the state is not for saying.
+    /// The session does not run, or the state is not [`State::Running`].
     ///
     /// Spec: UAP hub 4
     pub fn status(

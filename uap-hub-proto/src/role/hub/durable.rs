@@ -1,4 +1,4 @@
-//! Jobs that survive the process: stored before they are accepted, and their ends before they are told.
+//! Jobs that survive the process: a job is stored before it is accepted, and its end before it is reported.
 
 use ubos_common::time::Now;
 
@@ -61,7 +61,7 @@ impl Hub {
     }
 
     /// Takes a stored job that has no end, under its old id; it is not stored again. Bounds do not apply: it
-    /// was accepted. A job for one agent waits for any, because that agent's id is no more.
+    /// was accepted. A job for one agent waits for any, because the agents of the last process are gone.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Hub {
-    /// Sends the job as soon as its stream opens: deployed agents wait for it before they say anything.
+    /// Sends the job as soon as its stream opens: deployed agents send nothing before they receive it.
     // impl: HUB-2-2 HUB-3-5 HUB-4-1
     pub(super) fn open_session(&mut self, now: Now, stream: StreamId, rpc: Rpc, key: Option<&str>) {
         let id = match self.check_key(rpc, key) {

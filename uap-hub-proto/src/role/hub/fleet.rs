@@ -1,6 +1,6 @@
 //! The agents, and an index from skill to agents in order of preference.
 //!
-//! Agents that say the same of a skill share a profile, so that a job is held against each set of
+//! Agents with equal requirements for a skill share a profile, so that a job is checked against each set of
 //! requirements once, however many agents have it. A profile ranks exactly those that may be asked now.
 
 use std::{

@@ -25,7 +25,7 @@ impl Hub {
         self.adjust_reading(now, job);
     }
 
-    /// Tells that nobody reads the events of a job any more: they no longer pause its stream.
+    /// Reports that the events of a job have no reader any more: they no longer pause its stream.
     ///
     /// # Errors
     ///

@@ -59,49 +59,49 @@ impl Job {
 
     /// Restricts the job to one agent; it ends [`Verdict::Refused`] if that agent refuses.
     #[must_use]
-    pub fn only_by(mut self, agent: ClientId) -> Self {
+    pub fn with_agent(mut self, agent: ClientId) -> Self {
         self.agent = Some(agent);
         self
     }
 
     /// Sets the group; groups take turns.
     #[must_use]
-    pub fn in_group(mut self, group: &str) -> Self {
+    pub fn with_group(mut self, group: &str) -> Self {
         self.group = Some(group.into());
         self
     }
 
     /// Sets the priority; jobs of a higher one come first.
     #[must_use]
-    pub const fn priority(mut self, priority: i8) -> Self {
+    pub const fn with_priority(mut self, priority: i8) -> Self {
         self.priority = priority;
         self
     }
 
     /// Sets how long the job may wait for an agent.
     #[must_use]
-    pub const fn wait_at_most(mut self, limit: Duration) -> Self {
+    pub const fn with_wait_limit(mut self, limit: Duration) -> Self {
         self.wait_limit = Some(limit);
         self
     }
 
     /// Sets the time limit, waiting included; beyond it the job ends [`Verdict::TimedOut`].
     #[must_use]
-    pub const fn end_within(mut self, limit: Duration) -> Self {
+    pub const fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
     /// Sets how often the job may be started if agents are lost.
     #[must_use]
-    pub const fn max_attempts(mut self, attempts: u32) -> Self {
+    pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
     }
 
     /// Sets the caller's label.
     #[must_use]
-    pub fn label(mut self, label: &str) -> Self {
+    pub fn with_label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
         self
     }

@@ -13,7 +13,7 @@ use crate::{
 
 impl Hub {
     /// The agent or stream of a session was lost. A session with a terminal state ends in it; otherwise the job waits
-    /// for another agent, if it may be begun again, or fails.
+    /// for another agent, if it may be started again, or fails.
     // impl: HUB-5-1
     pub(super) fn lose_session(&mut self, now: Now, id: &SessionId, why: String, status: Status) {
         let Some(session) = self.sessions.get(id.as_str()) else {
@@ -25,7 +25,7 @@ impl Hub {
             Stage::Open {
                 state: Some(state), ..
             } if state.is_terminal() => self.settle(now, id, String::new()),
-            _ if self.may_begin_again(job) => self.requeue(now, id, why, status),
+            _ if self.may_start_again(job) => self.requeue(now, id, why, status),
             _ => {
                 let outcome = Outcome::new(Verdict::Failed, why);
                 self.end_session(now, id, outcome, status);
@@ -33,7 +33,7 @@ impl Hub {
         }
     }
 
-    fn may_begin_again(&self, job: JobId) -> bool {
+    fn may_start_again(&self, job: JobId) -> bool {
         let Some(entry) = self.queue.get(job).filter(|_| !self.phase.is_leaving()) else {
             return false;
         };
@@ -41,7 +41,7 @@ impl Hub {
         entry.attempts < self.max_attempts(job) && entry.job.agent.as_ref().is_none_or(is_there)
     }
 
-    /// How often a job may be begun.
+    /// How often a job may be started.
     pub(super) fn max_attempts(&self, job: JobId) -> u32 {
         let own = self.queue.get(job).and_then(|entry| entry.job.max_attempts);
         own.unwrap_or(self.config.max_attempts)
@@ -148,7 +148,7 @@ impl Hub {
         }
     }
 
-    /// The agent listens again: it is told of sessions that are ready, since it may not have heard.
+    /// The agent listens again: sessions that are ready are announced again, since the first message may be lost.
     pub(super) fn agent_back(&mut self, now: Now, id: &ClientId) {
         let sessions = self.fleet.get(id.as_str()).map(|agent| &agent.sessions);
         let ready: Vec<_> = sessions

@@ -58,7 +58,7 @@ const MAX_OUTPUTS: usize = 4096;
 /// Bytes of a job's group.
 const MAX_GROUP_BYTES: usize = 1024;
 
-/// The hub's side of the protocol, without IO: streams and commands in, messages, ends and news out.
+/// The hub's side of the protocol, without IO: streams and commands in, messages and events out.
 ///
 /// After every call with `&mut self`, the driver takes all outputs
 /// ([`poll_output`](Self::poll_output)) and then reads [`poll_timeout`](Self::poll_timeout).

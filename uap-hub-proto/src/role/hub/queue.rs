@@ -324,7 +324,7 @@ mod tests {
         let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
         let mut names = Vec::new();
         for (priority, group) in jobs {
-            let mut job = Job::test("t", Vec::new()).priority(*priority);
+            let mut job = Job::test("t", Vec::new()).with_priority(*priority);
             job.group = group.map(Into::into);
             let id = ids.next_id();
             queue.add(id, job, 0, true);
@@ -362,7 +362,7 @@ mod tests {
         let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
         let mut add = |queue: &mut Queue, group: &str| {
             let id: JobId = ids.next_id();
-            queue.add(id, Job::test("t", Vec::new()).in_group(group), 0, true);
+            queue.add(id, Job::test("t", Vec::new()).with_group(group), 0, true);
             id
         };
         let first: Vec<_> = (0..5).map(|_| add(&mut queue, "a")).collect();

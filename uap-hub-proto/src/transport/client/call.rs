@@ -2,7 +2,6 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -15,7 +14,7 @@ use tonic::{
     Request, Response, Status, Streaming, metadata::AsciiMetadataValue, transport::Channel,
 };
 
-use super::shared::Shared;
+use super::route::Route;
 use crate::{
     id::StreamId,
     role::{
@@ -46,38 +45,39 @@ enum Sender {
 }
 
 impl Call {
-    /// Opens a call on which at most `most` messages wait, and reads it.
+    /// Opens a call on which at most `most` messages wait, and hands what it reads to `receive`.
     pub(super) fn open(
-        shared: Arc<Shared>,
+        route: &Route,
         mut hub: AgentHubClient<Channel>,
         stream: StreamId,
         rpc: Rpc,
         key: &str,
         most: usize,
+        receive: impl Fn(Input) + Send + 'static,
     ) -> Self {
         let (sender, reader) = match rpc {
             Rpc::Listen => {
-                let (sender, request) = request(&shared, CLIENT_ID_KEY, key, most);
+                let (sender, request) = request(route, CLIENT_ID_KEY, key, most);
                 let call = async move { hub.listen(request?).await };
                 (
                     Sender::Listen(sender),
-                    spawn(read(shared, stream, call, Inbound::Listen)),
+                    spawn(read(receive, stream, call, Inbound::Listen)),
                 )
             }
             Rpc::Execute => {
-                let (sender, request) = request(&shared, SESSION_ID_KEY, key, most);
+                let (sender, request) = request(route, SESSION_ID_KEY, key, most);
                 let call = async move { hub.execute(request?).await };
                 (
                     Sender::Test(sender),
-                    spawn(read(shared, stream, call, Inbound::Test)),
+                    spawn(read(receive, stream, call, Inbound::Test)),
                 )
             }
             Rpc::Translate => {
-                let (sender, request) = request(&shared, SESSION_ID_KEY, key, most);
+                let (sender, request) = request(route, SESSION_ID_KEY, key, most);
                 let call = async move { hub.translate(request?).await };
                 (
                     Sender::Translation(sender),
-                    spawn(read(shared, stream, call, Inbound::Translation)),
+                    spawn(read(receive, stream, call, Inbound::Translation)),
                 )
             }
         };
@@ -117,13 +117,13 @@ impl Drop for Call {
 /// The sender of a call's messages, and its request.
 type Opening<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
 
-fn request<T>(shared: &Shared, name: &'static str, key: &str, most: usize) -> Opening<T> {
+fn request<T>(route: &Route, name: &'static str, key: &str, most: usize) -> Opening<T> {
     let (sender, body) = mpsc::channel(most);
     let value = AsciiMetadataValue::try_from(key);
     let request = value
         .map_err(|_| Status::invalid_argument("the hub's id is no metadata value"))
         .map(|value| {
-            let mut request = shared.route.request(Body(body));
+            let mut request = route.request(Body(body));
             request.metadata_mut().insert(name, value);
             request
         });
@@ -132,7 +132,7 @@ fn request<T>(shared: &Shared, name: &'static str, key: &str, most: usize) -> Op
 
 /// Reads a call until it ends. The call counts as open before its headers come.
 async fn read<T>(
-    shared: Arc<Shared>,
+    receive: impl Fn(Input),
     stream: StreamId,
     call: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
     inbound: fn(T) -> Inbound,
@@ -148,8 +148,7 @@ async fn read<T>(
                             stream,
                             message: inbound(message),
                         };
-                        // An agent that has left drops its calls, and with them this task.
-                        let _ = shared.act(|agent, now| agent.handle_input(now, input));
+                        receive(input);
                     }
                     Ok(None) => break status::Status::new(Code::Ok, ""),
                     Err(status) => break status.into(),
@@ -157,7 +156,7 @@ async fn read<T>(
             }
         }
     };
-    shared.ended(stream, status);
+    receive(Input::Ended { stream, status });
 }
 
 /// The messages of a call, as the gRPC library wants them.

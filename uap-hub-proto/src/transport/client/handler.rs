@@ -2,9 +2,8 @@
 
 use std::{fmt, pin::Pin, sync::Arc};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::shared::Shared;
 use crate::{
     id::SessionId,
     message::JobResult,
@@ -45,16 +44,46 @@ impl fmt::Debug for Handler {
     }
 }
 
+/// What a handler reports of its session.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// The session runs, with a description.
+    Running(String),
+    /// A line of log.
+    Telemetry(Telemetry),
+}
+
+/// Where reports of handlers go.
+pub(super) trait ReportSink: fmt::Debug + Send + Sync {
+    /// Sends a report of a session; the permit is released when it is on its way.
+    fn report(
+        self: Arc<Self>,
+        session: &SessionId,
+        report: Report,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), CommandError>;
+}
+
 /// Reports of a handler to the hub. Each call waits while the hub reads too slowly.
 #[derive(Clone, Debug)]
 pub struct Context {
-    pub(super) session: SessionId,
-    pub(super) shared: Arc<Shared>,
-    /// Messages that may wait to be sent.
-    pub(super) room: Arc<Semaphore>,
+    session: SessionId,
+    sink: Arc<dyn ReportSink>,
+    /// Reports that may still wait to be sent, of `max_waiting`.
+    room: Arc<Semaphore>,
+    max_waiting: usize,
 }
 
 impl Context {
+    pub(super) fn new(session: SessionId, sink: Arc<dyn ReportSink>, max_waiting: usize) -> Self {
+        Self {
+            session,
+            sink,
+            room: Arc::new(Semaphore::new(max_waiting)),
+            max_waiting,
+        }
+    }
+
     /// The session's name.
     #[must_use]
     pub const fn session(&self) -> &SessionId {
@@ -67,11 +96,7 @@ impl Context {
     ///
     /// The session was lost, or the message is too large.
     pub async fn status(&self, message: impl Into<String>) -> Result<(), CommandError> {
-        let (id, message) = (&self.session, message.into());
-        let permit = self.permit().await;
-        self.shared.report(permit, |agent, now| {
-            agent.status(now, id, State::Running, message)
-        })
+        self.report(Report::Running(message.into())).await
     }
 
     /// Reports progress: a running status whose message begins with `done/total`.
@@ -94,10 +119,7 @@ impl Context {
     ///
     /// As [`status`](Self::status).
     pub async fn telemetry(&self, telemetry: Telemetry) -> Result<(), CommandError> {
-        let permit = self.permit().await;
-        self.shared.report(permit, |agent, now| {
-            agent.telemetry(now, &self.session, telemetry)
-        })
+        self.report(Report::Telemetry(telemetry)).await
     }
 
     /// Sends a line of log without attachments.
@@ -113,12 +135,13 @@ impl Context {
         self.telemetry(Telemetry::new(severity, message)).await
     }
 
-    async fn permit(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
-        let permit = self.room.clone().acquire_owned().await.ok();
-        let bound = self.shared.max_waiting;
-        let waiting = bound.saturating_sub(self.room.available_permits());
-        trace::queue("reports", waiting, bound);
-        permit
+    async fn report(&self, report: Report) -> Result<(), CommandError> {
+        let permit = self.room.clone().acquire_owned().await;
+        let waiting = (self.max_waiting).saturating_sub(self.room.available_permits());
+        trace::queue("reports", waiting, self.max_waiting);
+        // The semaphore is never closed.
+        let permit = permit.map_err(|_| CommandError::NotRunning)?;
+        self.sink.clone().report(&self.session, report, permit)
     }
 }
 

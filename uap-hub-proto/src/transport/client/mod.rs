@@ -2,6 +2,7 @@
 
 mod call;
 mod handler;
+mod route;
 mod shared;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -11,10 +12,7 @@ use tonic::{metadata::AsciiMetadataValue, transport::Endpoint};
 use ubos_common::{id::IdSource, secret::Secret};
 
 pub use self::handler::{Context, HandlerError};
-use self::{
-    handler::Handler,
-    shared::{Route, Shared},
-};
+use self::{handler::Handler, route::Route, shared::Shared};
 #[cfg(feature = "tls")]
 use super::tls::ClientTls;
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};

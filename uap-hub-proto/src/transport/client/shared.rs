@@ -6,14 +6,10 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, watch},
+    sync::{Notify, OwnedSemaphorePermit, broadcast, watch},
     task::{AbortHandle, JoinSet},
 };
-use tonic::{
-    Request,
-    metadata::AsciiMetadataValue,
-    transport::{Channel, Endpoint},
-};
+use tonic::transport::Channel;
 use ubos_common::{
     id::IdSource,
     os::Clock,
@@ -22,7 +18,8 @@ use ubos_common::{
 
 use super::{
     call::Call,
-    handler::{Context, Handler, HandlerError},
+    handler::{Context, Handler, HandlerError, Report, ReportSink},
+    route::Route,
 };
 use crate::{
     ConfigError,
@@ -54,34 +51,13 @@ pub(super) struct Shared {
     core: Mutex<Core>,
     clock: Clock,
     earlier: Notify,
-    pub(super) route: Route,
+    route: Route,
     handlers: HashMap<Skill, Handler>,
     /// Reports of one session that may wait to be sent.
-    pub(super) max_waiting: usize,
+    max_waiting: usize,
     max_message_bytes: usize,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
-}
-
-/// The way to the hub.
-#[derive(Debug)]
-pub(super) struct Route {
-    pub(super) endpoint: Endpoint,
-    /// The token, sent with every call.
-    pub(super) token: Option<AsciiMetadataValue>,
-}
-
-impl Route {
-    /// A request with the token on it.
-    pub(super) fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if let Some(token) = &self.token {
-            request
-                .metadata_mut()
-                .insert("authorization", token.clone());
-        }
-        request
-    }
 }
 
 #[derive(Debug)]
@@ -139,28 +115,15 @@ impl Shared {
         made
     }
 
-    /// As [`act`](Self::act), for a report that may wait to be sent.
-    pub(super) fn report(
-        self: &Arc<Self>,
-        permit: Option<OwnedSemaphorePermit>,
-        act: impl FnOnce(&mut FleetAgent, Now) -> Result<(), CommandError>,
-    ) -> Result<(), CommandError> {
+    /// Takes an input from the reader of a call.
+    fn receive(self: &Arc<Self>, input: Input) {
         let mut core = lock(&self.core);
-        act(&mut core.agent, self.clock.now())?;
-        core.permit = permit;
-        self.carry_out(&mut core);
-        Ok(())
-    }
-
-    /// A call ended.
-    pub(super) fn ended(self: &Arc<Self>, stream: StreamId, status: Status) {
-        trace::ended("agent", stream, status.code);
-        let mut core = lock(&self.core);
-        core.calls.remove(&stream);
+        if let Input::Ended { stream, status } = &input {
+            trace::ended("agent", *stream, status.code);
+            core.calls.remove(stream);
+        }
         // An agent that has left refuses inputs.
-        let _ = core
-            .agent
-            .handle_input(self.clock.now(), Input::Ended { stream, status });
+        let _ = core.agent.handle_input(self.clock.now(), input);
         self.carry_out(&mut core);
     }
 
@@ -292,10 +255,10 @@ impl Shared {
             self.max_waiting + OWN_MESSAGES
         };
         trace::opened("agent", rpc, stream);
-        core.calls.insert(
-            stream,
-            Call::open(self.clone(), hub, stream, rpc, key, most),
-        );
+        let shared = self.clone();
+        let receive = move |input| shared.receive(input);
+        let call = Call::open(&self.route, hub, stream, rpc, key, most, receive);
+        core.calls.insert(stream, call);
     }
 
     fn send(&self, core: &mut Core, stream: StreamId, message: Outbound) {
@@ -327,12 +290,7 @@ impl Shared {
             let _ = core.agent.finish(self.clock.now(), &session, result);
             return;
         };
-        let room = Arc::new(Semaphore::new(self.max_waiting));
-        let context = Context {
-            session: session.clone(),
-            shared: self.clone(),
-            room,
-        };
+        let context = Context::new(session.clone(), self.clone(), self.max_waiting);
         let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
         let span = trace::session(&session, skill);
         let running = async move { run_handler(handler, payloads, context, kind).await };
@@ -355,6 +313,25 @@ impl Shared {
             let _ = agent.finish(now, session, JobResult::bare(kind, State::Failed, refused));
         });
         lock(&self.core).handlers.remove(session);
+    }
+}
+
+impl ReportSink for Shared {
+    fn report(
+        self: Arc<Self>,
+        session: &SessionId,
+        report: Report,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), CommandError> {
+        let mut core = lock(&self.core);
+        let (now, agent) = (self.clock.now(), &mut core.agent);
+        match report {
+            Report::Running(message) => agent.status(now, session, State::Running, message)?,
+            Report::Telemetry(telemetry) => agent.telemetry(now, session, telemetry)?,
+        }
+        core.permit = Some(permit);
+        self.carry_out(&mut core);
+        Ok(())
     }
 }
 

@@ -424,7 +424,7 @@ fn a_register_that_hangs_counts_as_failed() {
 
 // spec: HUB-5-2, HUB-4-7
 #[test]
-fn a_lost_listen_leaves_running_sessions_and_a_lost_stream_stops_its_handler() {
+fn sessions_survive_a_lost_listen_but_not_a_lost_stream() {
     let mut rig = Rig::running();
     rig.propose("accepted", test("t"));
     rig.take();
@@ -553,7 +553,7 @@ fn a_configuration_that_cannot_work_is_refused() {
 
 // spec: HUB-5-4, HUB-5-2
 #[test]
-fn resuming_listens_under_the_old_name_until_the_hub_forgot_it() {
+fn a_resuming_agent_keeps_its_id_until_the_hub_forgets_it() {
     let mut rig = Rig::new(|config| config.with_resume(true));
     rig.registered();
     rig.propose("s", test("t"));

@@ -142,7 +142,7 @@ fn a_closing_listen_frees_the_proposal_at_once() {
 
 // spec: HUB-5-1
 #[test]
-fn sessions_fail_with_their_agent_and_what_still_comes_is_ignored() {
+fn sessions_fail_with_their_agent() {
     let mut rig = Rig::new();
     let (listen, _, _, stream) = rig.running();
     rig.submit();
@@ -333,7 +333,7 @@ fn nothing_is_remembered_of_an_agent_that_is_gone() {
 fn a_job_for_an_agent_that_goes_ends() {
     let mut rig = Rig::with(Config::default().with_max_sessions_per_agent(1));
     let (id, listen) = rig.agent();
-    let pinned = || Job::test("t", vec![]).only_by(id.as_str().into());
+    let pinned = || Job::test("t", vec![]).with_agent(id.as_str().into());
     rig.hub.submit(rig.now, pinned()).unwrap();
     rig.hub.submit(rig.now, pinned()).unwrap();
     rig.half_close(listen);

@@ -1,4 +1,4 @@
-//! What a durable hub stores, and when it tells.
+//! What a durable hub stores, and when it reports.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn stored(rig: &mut Rig, job: JobId) {
 
 // spec: HUB-6-1
 #[test]
-fn a_job_is_offered_once_it_is_stored_and_its_end_told_once_that_is() {
+fn jobs_and_ends_are_stored_first() {
     let mut rig = durable();
     let (_, listen) = rig.agent();
     rig.take();
@@ -42,7 +42,7 @@ fn a_job_is_offered_once_it_is_stored_and_its_end_told_once_that_is() {
 
 // spec: HUB-6-1
 #[test]
-fn what_cannot_be_stored_is_said() {
+fn failures_of_the_store_are_reported() {
     let mut rig = durable();
     let job = rig.submit();
     rig.take();
@@ -67,7 +67,7 @@ fn what_cannot_be_stored_is_said() {
 
 // spec: HUB-6-1
 #[test]
-fn a_job_cancelled_while_it_is_stored_ends_after_both_records() {
+fn a_job_cancelled_while_it_is_stored_has_two_records() {
     let mut rig = durable();
     let job = rig.submit();
     rig.hub.cancel(rig.now, job).unwrap();
@@ -117,11 +117,11 @@ fn a_durable_hub_keeps_what_it_does_not_end() {
 
 // spec: HUB-6-1
 #[test]
-fn a_restored_job_runs_under_its_old_id_and_its_end_is_stored() {
+fn a_restored_job_keeps_its_id() {
     let mut rig = durable();
     let id = rig.submit();
     let mut next = durable();
-    let job = Job::test("t", vec![]).only_by("gone".into());
+    let job = Job::test("t", vec![]).with_agent("gone".into());
     next.hub.restore(next.now, id, job.clone()).unwrap();
     assert_eq!(
         next.hub.restore(next.now, id, job),

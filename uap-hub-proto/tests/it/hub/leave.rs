@@ -9,7 +9,7 @@ fn a_paused_hub_takes_everything_and_offers_nothing() {
     rig.hub.pause();
     rig.agent();
     let low = rig.submit();
-    let high = Job::test("t", vec![]).priority(1);
+    let high = Job::test("t", vec![]).with_priority(1);
     let high = rig.hub.submit(rig.now, high).unwrap();
     rig.take();
     assert_eq!(rig.hub.view().phase(), Phase::Paused);
@@ -74,7 +74,7 @@ fn a_paused_agent_is_passed_over_until_it_is_resumed() {
 fn a_job_that_takes_too_long_is_stopped_wherever_it_is() {
     let limit = Duration::from_secs(10);
     let mut rig = Rig::new();
-    let job = || Job::test("t", vec![]).end_within(limit);
+    let job = || Job::test("t", vec![]).with_time_limit(limit);
     rig.hub.submit(rig.now, job()).unwrap();
     rig.seconds(10);
     assert_eq!(ended(&mut rig), ["ended TimedOut the job took too long"]);

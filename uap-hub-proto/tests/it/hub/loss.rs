@@ -8,7 +8,7 @@ fn requeueing() -> Rig {
 
 // spec: HUB-5-1
 #[test]
-fn a_lost_agents_job_goes_to_another_until_its_attempts_are_used_up() {
+fn a_lost_agents_job_is_started_again_max_attempts_times() {
     let mut rig = requeueing();
     let (listen, _, _, stream) = rig.running();
     rig.status(stream, 3);
@@ -48,8 +48,8 @@ fn a_job_asks_for_its_own_number_of_attempts() {
     let mut rig = Rig::new();
     let (id, listen) = rig.agent();
     let job = Job::test("t", vec![])
-        .max_attempts(3)
-        .only_by(id.as_str().into());
+        .with_max_attempts(3)
+        .with_agent(id.as_str().into());
     rig.hub.submit(rig.now, job).unwrap();
     for _ in 0..2 {
         let (_, session) = rig.proposals().pop().unwrap();

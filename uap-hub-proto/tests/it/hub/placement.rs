@@ -184,7 +184,7 @@ fn an_unanswered_proposal_goes_elsewhere_under_a_new_name() {
 
 // spec: HUB-3-1, HUB-3-6
 #[test]
-fn a_refused_job_returns_to_the_same_agent_only_after_all_others() {
+fn a_refused_job_goes_to_all_other_agents_first() {
     let mut rig = Rig::new();
     let (_, one) = rig.agent();
     let (_, two) = rig.agent();
@@ -211,7 +211,7 @@ fn a_refused_job_returns_to_the_same_agent_only_after_all_others() {
 #[test]
 fn a_job_that_nobody_takes_ends_with_the_reason() {
     let mut rig = Rig::new();
-    let job = |name| Job::test(name, vec![]).wait_at_most(Duration::from_secs(10));
+    let job = |name| Job::test(name, vec![]).with_wait_limit(Duration::from_secs(10));
     rig.hub.submit(rig.now, job("t")).unwrap();
     rig.seconds(9);
     assert_eq!(ended(&mut rig), Vec::<String>::new());
@@ -230,18 +230,18 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         ["ended Unplaced no agent took the job in time; the last one asked said: no wish"]
     );
     rig.hub
-        .submit(rig.now, job("t").only_by(id.as_str().into()))
+        .submit(rig.now, job("t").with_agent(id.as_str().into()))
         .unwrap();
     let (_, session) = rig.proposals().pop().unwrap();
     rig.answer(listen, &session, false);
     assert_eq!(ended(&mut rig), ["ended Refused no wish"]);
-    let incapable = job("other").only_by(id.as_str().into());
+    let incapable = job("other").with_agent(id.as_str().into());
     assert_eq!(
         rig.hub.submit(rig.now, incapable),
         Err(CommandError::IncapableAgent)
     );
     assert_eq!(
-        rig.hub.submit(rig.now, job("t").only_by("x".into())),
+        rig.hub.submit(rig.now, job("t").with_agent("x".into())),
         Err(CommandError::UnknownAgent)
     );
     assert_eq!(rig.hub.job_count(), 0);
@@ -324,7 +324,7 @@ fn refuse_all_but_one(rig: &mut Rig, running: &mut Option<StreamId>) -> usize {
 
 // spec: HUB-3-6
 #[test]
-fn an_agent_below_its_bound_is_not_stormed_with_what_it_refuses() {
+fn a_refusing_agent_gets_few_offers() {
     const JOBS: usize = 200;
     let mut rig = Rig::new();
     rig.agent();
@@ -396,7 +396,7 @@ fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
         let (busy, two) = rig.agent();
         let busy = ClientId::from(busy.as_str());
         rig.hub
-            .submit(rig.now, Job::test("t", vec![]).only_by(busy.clone()))
+            .submit(rig.now, Job::test("t", vec![]).with_agent(busy.clone()))
             .unwrap();
         let (_, session) = rig.proposals().pop().unwrap();
         rig.answer(two, &session, true);

@@ -219,7 +219,7 @@ impl Model {
         self.rig.open(Rpc::Listen, Some(&id));
     }
 
-    /// Takes what the hub said, and holds it against what it may say.
+    /// Takes the hub's outputs, and compares them with those that are allowed.
     fn hear(&mut self) {
         let mut offered = None;
         for output in self.rig.take() {
@@ -352,7 +352,7 @@ impl Model {
         };
         for _ in 0..200 {
             let mut acts = self.acts();
-            // Who is asked says yes.
+            // The agent accepts.
             acts.retain(|act| !matches!(act, Act::Refuse(_)));
             match acts.first() {
                 Some(act) => self.act(*act),

@@ -1,0 +1,36 @@
+//! What a processor holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::config::Config;
+use super::flight::SingleFlight;
+use super::handler::Handler;
+use super::hooks::{Authorize, ContractCheck};
+use super::ledger::Ledger;
+use crate::alignment::Policy;
+use crate::cache::{CacheStore, Essence};
+use crate::ident::Capability;
+use crate::learning::SignalSink;
+use crate::result::Producer;
+use crate::transcript::Transcript;
+
+/// Answers tasks.
+pub struct Processor {
+    pub(super) producer: Producer,
+    pub(super) routes: BTreeMap<Capability, Route>,
+    pub(super) authorize: Arc<dyn Authorize>,
+    pub(super) policy: Arc<dyn Policy>,
+    pub(super) contract: Arc<dyn ContractCheck>,
+    pub(super) cache: Option<Arc<dyn CacheStore>>,
+    pub(super) signals: Option<Arc<dyn SignalSink>>,
+    pub(super) transcript: Arc<dyn Transcript>,
+    pub(super) config: Config,
+    pub(super) ledger: Ledger,
+    pub(super) flights: SingleFlight,
+}
+
+pub(super) struct Route {
+    pub(super) handler: Box<dyn Handler>,
+    pub(super) essence: Arc<dyn Essence>,
+}
