@@ -28,7 +28,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Expectations {
-    floor: usize,
+    floor: Option<usize>,
     supports: Option<Vec<String>>,
     out_of_reach: BTreeMap<String, String>,
     known_failures: BTreeMap<String, String>,
@@ -44,7 +44,14 @@ impl Expectations {
     /// Sets how many cases have to judge the peer; with fewer the run fails. The default is 0.
     #[must_use]
     pub const fn with_floor(mut self, floor: usize) -> Self {
-        self.floor = floor;
+        self.floor = Some(floor);
+        self
+    }
+
+    /// Sets the floor unless there is one already.
+    #[must_use]
+    pub fn or_floor(mut self, floor: usize) -> Self {
+        self.floor.get_or_insert(floor);
         self
     }
 
@@ -83,8 +90,8 @@ impl Expectations {
 
     /// How many cases have to judge the peer.
     #[must_use]
-    pub const fn floor(&self) -> usize {
-        self.floor
+    pub fn floor(&self) -> usize {
+        self.floor.unwrap_or(0)
     }
 
     pub(crate) fn is_supported(&self, clause: &str) -> bool {

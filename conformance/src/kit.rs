@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use ubos_common::violation::Level;
+
 use crate::case::{Case, Judge, Protocol, Reach, Recorder, Verdict};
 use crate::expectations::Expectations;
 use crate::report::{CaseOutcome, Report};
@@ -28,6 +30,17 @@ impl<P: Protocol> Kit<P> {
     #[must_use]
     pub fn out_of_reach(mut self, clauses: &[(&'static str, &'static str)]) -> Self {
         self.out_of_reach.extend_from_slice(clauses);
+        self
+    }
+
+    /// Sets the level of these clauses' cases.
+    #[must_use]
+    pub fn at_level(mut self, level: Level, clauses: &[&str]) -> Self {
+        for case in &mut self.cases {
+            if clauses.contains(&case.clause) {
+                case.level = level;
+            }
+        }
         self
     }
 

@@ -7,7 +7,6 @@
 
 #[cfg(unix)]
 pub mod agent_chat;
-pub mod conformance;
 pub mod hub;
 #[cfg(unix)]
 pub mod hub_agent;

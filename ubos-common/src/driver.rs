@@ -340,4 +340,23 @@ impl<A> Default for Effects<A> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_effect_under_an_id_drops_the_first() {
+        let held = Arc::new(());
+        let guard = held.clone();
+        let mut effects = Effects::default();
+        let first = async move {
+            let _guard = guard;
+            core::future::pending::<u64>().await
+        };
+        effects.start(1, Box::pin(first));
+        effects.start(1, Box::pin(async { 2 }));
+        assert_eq!(Arc::strong_count(&held), 1);
+        let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+        assert_eq!(effects.poll_next(&mut cx), Poll::Ready(2));
+        assert!(effects.is_empty() && effects.poll_next(&mut cx).is_pending());
+    }
+}

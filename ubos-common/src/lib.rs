@@ -19,7 +19,6 @@
 //! | `driver` | `driver` | runs a machine's effects on any async runtime |
 //! | `testing` | `testing` | the lab: machines on virtual time over links that fail |
 //! | `schema` | `schema` | JSON Schemas of strangers, bounded and compiled once |
-//! | `conformance` | `conformance` | cases, judges and reports that test anybody's implementation |
 //!
 //! Nothing in the default modules reads a clock, draws randomness, opens a file or starts a thread.
 
@@ -32,8 +31,6 @@ pub mod violation;
 
 #[cfg(feature = "canon")]
 pub mod canon;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 #[cfg(feature = "driver")]
 pub mod driver;
 #[cfg(feature = "log")]

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use ubos_common::violation::Level;
+
 use crate::{Kit, TestVector, Validity, Vectors};
 use opensentience_wire::limits::Limits;
 use opensentience_wire::validate::{message, stream};
@@ -79,6 +81,16 @@ pub fn vector_kit() -> Kit<Vectors<Vector>> {
             VectorKind::Stream => stream(vector.bytes, &limits).is_valid(),
         })
     })
+    .at_level(
+        Level::Should,
+        &[
+            "OSW-3-5",
+            "OSW-4.1-7",
+            "OSW-4.2-5",
+            "OSW-4.4-1",
+            "OSW-4.4-2",
+        ],
+    )
 }
 
 const CLAUSES: &[(&str, &str)] = &[

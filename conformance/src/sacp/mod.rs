@@ -118,14 +118,10 @@ impl fmt::Display for Answer {
 /// The peer is a validator of both editions.
 #[must_use]
 pub fn vector_kit() -> Kit<Vectors<SacpVector>> {
-    let kit = kit_of("sacp", &VECTORS, &CLAUSES, |vector| {
+    kit_of("sacp", &VECTORS, &CLAUSES, |vector| {
         Answer::read(&ubos_common::json::to_vec(&verdict(vector.message)))
-    });
-    let leveled = kit.cases().iter().cloned().map(|case| match case.clause() {
-        "SACP-2-10" => case.at_level(Level::Advice),
-        _ => case,
-    });
-    Kit::new("sacp", leveled)
+    })
+    .at_level(Level::Advice, &["SACP-2-10"])
 }
 
 static VECTORS: LazyLock<Vec<SacpVector>> = LazyLock::new(|| {

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use sap::validate::{Options, decode_result, decode_task};
 use ubos_common::json::{self, Limits, Read};
-use ubos_common::violation::Profile;
+use ubos_common::violation::{Level, Profile};
 
 use crate::{Kit, TestVector, Validity, Vectors};
 
@@ -107,6 +107,8 @@ pub fn vector_kit() -> Kit<Vectors<Vector>> {
             MessageKind::Result => decode_result(text, &options).is_ok(),
         })
     })
+    .at_level(Level::Should, &["SAP-2-2"])
+    .at_level(Level::Advice, &["SAP-2-5"])
 }
 
 /// Reads a message leniently and without a bound: what is wrong with it is judged elsewhere.

@@ -1,3 +1,17 @@
-//! Integration tests.
+//! Integration tests of the kits' interface, and of all kits together.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed, and says why"
+)]
+
+#[cfg(all(
+    feature = "hub",
+    feature = "osw",
+    feature = "sacp",
+    feature = "sap",
+    feature = "uap"
+))]
+mod levels;
 mod toy;

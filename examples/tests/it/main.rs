@@ -25,4 +25,5 @@ mod mission;
 mod plan;
 mod registers;
 mod sap_programs;
+mod simulation;
 mod validate;

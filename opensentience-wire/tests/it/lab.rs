@@ -11,174 +11,143 @@ use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event}
 use opensentience_wire::role::{CallId, Input, agent, core};
 use serde_json::json;
 use ubos_common::id::IdSource;
-use ubos_common::testing::legacy::{Action, Lab, Node};
-use ubos_common::testing::{Faults, LinkId, LinkKind};
-use ubos_common::time::{Mono, Now};
+use ubos_common::testing::{Actions, Arrival, Faults, Lab, LinkId, LinkKind, NodeId, Wiring};
+use ubos_common::time::Now;
 
-use crate::kit::{AGENT, at, new_agent, new_core, object, spec};
+use crate::kit::{AGENT, new_agent, new_core, object, spec};
 
-const LINK: LinkId = LinkId::new(0);
+struct CoreWire(LinkId);
 
-enum Peer {
-    Core(Box<CoreConnection>),
-    Agent(Box<AgentConnection>, Tools),
-}
-
-/// What an agent's tools do: pieces of output at moments drawn by chance, then an end.
-struct Tools {
-    chance: IdSource,
-    due: Vec<(Mono, CallId, u64)>,
-    now: Mono,
-}
-
-impl Tools {
-    fn start(&mut self, id: CallId) {
-        let steps = self.chance.bits() % 4;
-        self.later(id, steps);
-    }
-
-    fn later(&mut self, id: CallId, steps: u64) {
-        let span = Duration::from_millis(self.chance.bits() % 700);
-        self.due.push((self.now.saturating_add(span), id, steps));
-    }
-
-    fn run(&mut self, now: Now, conn: &mut AgentConnection) {
-        self.now = now.mono;
-        let (ready, rest) = self.due.drain(..).partition(|(at, ..)| *at <= now.mono);
-        self.due = rest;
-        let ready: Vec<(Mono, CallId, u64)> = ready;
-        for (_, id, steps) in ready {
-            if steps > 0 {
-                let _ = conn.stream(now, &id, Chunk::text(Channel::Stdout, "tick"));
-                self.later(id, steps - 1);
-            } else {
-                let failed = self.chance.bits().is_multiple_of(3);
-                let error = ErrorObject::of(ErrorCode::ToolFailed, "no luck");
-                let _ = conn.finish(
-                    now,
-                    &id,
-                    if failed {
-                        Err(error)
-                    } else {
-                        Ok(object(&json!({})))
-                    },
-                );
-            }
-        }
-    }
-}
-
-impl Node for Peer {
+impl Wiring<CoreConnection> for CoreWire {
     type Event = Event;
+    type Answer = ();
 
-    fn receive(&mut self, now: Now, _: LinkId, bytes: &[u8]) {
-        match self {
-            Self::Core(conn) => conn.handle_input(now, Input::Bytes(bytes)).unwrap(),
-            Self::Agent(conn, _) => drop(conn.handle_input(now, Input::Bytes(bytes))),
+    fn deliver(&mut self, core: &mut CoreConnection, now: Now, arrival: Arrival<'_, ()>) {
+        if let Arrival::Bytes(_, bytes) = arrival {
+            core.handle_input(now, Input::Bytes(bytes)).unwrap();
+        } else {
+            drop(core.handle_input(now, Input::Eof));
         }
     }
 
-    fn broken(&mut self, now: Now, _: LinkId) {
-        let _ = match self {
-            Self::Core(conn) => conn.handle_input(now, Input::Eof),
-            Self::Agent(conn, _) => conn.handle_input(now, Input::Eof),
-        };
-    }
-
-    fn timeout(&mut self, now: Now) {
-        match self {
-            Self::Core(conn) => conn.handle_timeout(now),
-            Self::Agent(conn, tools) => {
-                conn.handle_timeout(now);
-                tools.run(now, conn);
-            }
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Mono> {
-        match self {
-            Self::Core(conn) => conn.poll_timeout(),
-            Self::Agent(conn, tools) => conn
-                .poll_timeout()
-                .into_iter()
-                .chain(tools.due.iter().map(|(at, ..)| *at))
-                .min(),
-        }
-    }
-
-    fn poll(&mut self) -> Option<Action<Event>> {
-        loop {
-            match self {
-                Self::Core(conn) => match conn.poll_output()? {
-                    core::Output::Transmit(bytes) => return Some(Action::Send(LINK, bytes)),
-                    core::Output::Event(event) => return Some(Action::Event(event)),
-                    _ => return Some(Action::Close(LINK)),
-                },
-                Self::Agent(conn, tools) => match conn.poll_output()? {
-                    agent::Output::Transmit(bytes) => return Some(Action::Send(LINK, bytes)),
-                    agent::Output::Call(call) => tools.start(call.call_id),
-                    agent::Output::Close(_) => return Some(Action::Close(LINK)),
-                    agent::Output::Event(agent::Event::Welcomed { .. }) => {
-                        let now = Now::new(tools.now, at(0).wall);
-                        conn.register(now, vec![spec("echo")], false).unwrap();
-                    }
-                    _ => {}
-                },
-            }
+    fn perform(
+        &mut self,
+        _: &mut CoreConnection,
+        _: Now,
+        output: core::Output,
+        actions: &mut Actions<Event, ()>,
+    ) {
+        match output {
+            core::Output::Transmit(bytes) => actions.send(self.0, bytes),
+            core::Output::Event(event) => actions.event(event),
+            _ => actions.close(self.0),
         }
     }
 }
 
-fn call(lab: &mut Lab<Peer>, timeout: Duration) -> Option<CallId> {
-    lab.with(0, |peer, now| match peer {
-        Peer::Core(conn) => {
-            let request =
-                CallRequest::new(format!("{AGENT}/echo"), object(&json!({}))).with_timeout(timeout);
-            conn.call_tool(now, request.with_correlation_id("run")).ok()
+/// What a tool does next.
+enum ToolStep {
+    Stream(CallId),
+    Finish { call: CallId, fails: bool },
+}
+
+/// An agent whose tool gives up to three pieces of output at moments drawn by chance, then an end.
+struct AgentWire {
+    link: LinkId,
+    chance: IdSource,
+}
+
+impl AgentWire {
+    fn run_tool(&mut self, call: &CallId, actions: &mut Actions<Event, ToolStep>) {
+        let mut after = Duration::ZERO;
+        for left in (0..=self.chance.bits() % 4).rev() {
+            after += Duration::from_millis(self.chance.bits() % 700);
+            let call = call.clone();
+            let step = if left > 0 {
+                ToolStep::Stream(call)
+            } else {
+                let fails = self.chance.bits().is_multiple_of(3);
+                ToolStep::Finish { call, fails }
+            };
+            actions.answer(after, step);
         }
-        Peer::Agent(..) => None,
+    }
+}
+
+impl Wiring<AgentConnection> for AgentWire {
+    type Event = Event;
+    type Answer = ToolStep;
+
+    fn deliver(&mut self, agent: &mut AgentConnection, now: Now, arrival: Arrival<'_, ToolStep>) {
+        // The connection or the call may have ended before: then the agent refuses.
+        match arrival {
+            Arrival::Bytes(_, bytes) => drop(agent.handle_input(now, Input::Bytes(bytes))),
+            Arrival::Answer(ToolStep::Stream(call)) => {
+                drop(agent.stream(now, &call, Chunk::text(Channel::Stdout, "tick")));
+            }
+            Arrival::Answer(ToolStep::Finish { call, fails }) => {
+                let result = if fails {
+                    Err(ErrorObject::of(ErrorCode::ToolFailed, "no luck"))
+                } else {
+                    Ok(object(&json!({})))
+                };
+                drop(agent.finish(now, &call, result));
+            }
+            _ => drop(agent.handle_input(now, Input::Eof)),
+        }
+    }
+
+    fn perform(
+        &mut self,
+        agent: &mut AgentConnection,
+        now: Now,
+        output: agent::Output,
+        actions: &mut Actions<Event, ToolStep>,
+    ) {
+        match output {
+            agent::Output::Transmit(bytes) => actions.send(self.link, bytes),
+            agent::Output::Call(call) => self.run_tool(&call.call_id, actions),
+            agent::Output::Close(_) => actions.close(self.link),
+            agent::Output::Event(agent::Event::Welcomed { .. }) => {
+                agent.register(now, vec![spec("echo")], false).unwrap();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn call(lab: &mut Lab<Event>, core: NodeId<CoreConnection>, timeout: Duration) -> Option<CallId> {
+    lab.with(core, |core, now| {
+        let request =
+            CallRequest::new(format!("{AGENT}/echo"), object(&json!({}))).with_timeout(timeout);
+        core.call_tool(now, request.with_correlation_id("run")).ok()
     })
-}
-
-fn cancel(lab: &mut Lab<Peer>, id: &CallId) {
-    lab.with(0, |peer, now| {
-        if let Peer::Core(conn) = peer {
-            let _ = conn.cancel(now, id, None);
-        }
-    });
 }
 
 /// One run; gives how many calls were made and how many succeeded.
 fn run(seed: u64, faults: Faults) -> (usize, usize) {
     let limits = Limits::default().with_max_inflight_requests(3);
-    let core = new_core(Config::default().with_limits(limits.clone()));
-    let tools = Tools {
+    let mut lab = Lab::new(seed);
+    let link = lab.next_link();
+    let core = new_core(Config::default().with_limits(limits));
+    let core = lab.add(core, CoreWire(link));
+    let wire = AgentWire {
+        link,
         chance: IdSource::seeded(seed ^ 7),
-        due: Vec::new(),
-        now: Mono::ZERO,
     };
-    let mut lab = Lab::new(
-        seed,
-        [
-            Peer::Core(Box::new(core)),
-            Peer::Agent(Box::new(new_agent(Limits::default())), tools),
-        ],
-    );
-    lab.connect(0, 1, LinkKind::Stream, faults);
-    lab.with(1, |_, _| ());
+    let agent = lab.add(new_agent(Limits::default()), wire);
+    lab.connect(core, agent, LinkKind::Stream, faults);
     lab.run_for(Duration::from_secs(1), 10_000);
     let mut chance = IdSource::seeded(seed);
     let mut made = Vec::new();
     for _ in 0..12 {
-        made.extend(call(
-            &mut lab,
-            Duration::from_millis(200 + chance.bits() % 3_000),
-        ));
+        let timeout = Duration::from_millis(200 + chance.bits() % 3_000);
+        made.extend(call(&mut lab, core, timeout));
         lab.run_for(Duration::from_millis(chance.bits() % 300), 10_000);
         if chance.bits().is_multiple_of(4)
             && let Some(id) = made.last()
         {
-            cancel(&mut lab, id);
+            lab.with(core, |core, now| drop(core.cancel(now, id, None)));
         }
     }
     lab.run_for(Duration::from_secs(30), 100_000);
@@ -190,7 +159,7 @@ fn run(seed: u64, faults: Faults) -> (usize, usize) {
     (made.len(), succeeded.count())
 }
 
-fn check(lab: &Lab<Peer>, made: &[CallId]) {
+fn check(lab: &Lab<Event>, made: &[CallId]) {
     let mut ends: BTreeMap<&CallId, usize> = BTreeMap::new();
     let mut seqs: BTreeMap<&CallId, u64> = BTreeMap::new();
     for (_, _, event) in lab.events() {

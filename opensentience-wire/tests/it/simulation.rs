@@ -14,8 +14,8 @@ use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use ubos_common::id::IdSource;
-use ubos_common::testing::legacy::{Action, Lab, Node};
-use ubos_common::testing::{Faults, LinkId, LinkKind};
+use ubos_common::machine::Machine;
+use ubos_common::testing::{Actions, Arrival, Faults, Lab, LinkId, LinkKind, NodeId, Wiring};
 use ubos_common::time::{Mono, Now};
 
 use crate::kit::{object, spec};
@@ -50,12 +50,44 @@ enum Seen {
     },
 }
 
+/// What a hub or a worker wants done.
+enum Out {
+    Send(LinkId, Vec<u8>),
+    Close(LinkId),
+    Record(Seen),
+    /// The process dies.
+    Die,
+}
+
+impl Out {
+    fn perform<A>(self, actions: &mut Actions<Seen, A>) {
+        match self {
+            Self::Send(link, bytes) => actions.send(link, bytes),
+            Self::Close(link) => actions.close(link),
+            Self::Record(seen) => actions.event(seen),
+            Self::Die => actions.crash(Duration::ZERO),
+        }
+    }
+}
+
+/// What arrived on a link: bytes, or its end.
+struct Arrived<'a>(LinkId, Input<'a>);
+
+fn arrived<A>(arrival: Arrival<'_, A>) -> Option<Arrived<'_>> {
+    match arrival {
+        Arrival::Bytes(link, bytes) => Some(Arrived(link, Input::Bytes(bytes))),
+        Arrival::HalfClosed(link) | Arrival::Broken(link) => Some(Arrived(link, Input::Eof)),
+        _ => None,
+    }
+}
+
+/// A core's process: the router and a connection for each agent.
 struct Hub {
     router: Router,
     conns: BTreeMap<LinkId, (usize, CoreConnection)>,
     calls: BTreeMap<(LinkId, CallId), RouteId>,
     launches: Vec<usize>,
-    out: VecDeque<Action<Seen>>,
+    out: VecDeque<Out>,
     now: Now,
     paused: bool,
 }
@@ -94,9 +126,9 @@ impl Hub {
         let now = self.now;
         let tools = conn.tools().cloned().collect::<Vec<_>>();
         match output {
-            core::Output::Transmit(bytes) => self.out.push_back(Action::Send(link, bytes)),
+            core::Output::Transmit(bytes) => self.out.push_back(Out::Send(link, bytes)),
             core::Output::Close(_) => {
-                self.out.push_back(Action::Close(link));
+                self.out.push_back(Out::Close(link));
                 self.conns.remove(&link);
                 let ended = Ended::Failed;
                 self.router.handle_input(
@@ -131,7 +163,7 @@ impl Hub {
                 None => return,
             },
             core::Event::Stream(call, chunk) => {
-                self.out.push_back(Action::Event(Seen::Chunk {
+                self.out.push_back(Out::Record(Seen::Chunk {
                     link,
                     call,
                     seq: chunk.seq,
@@ -141,7 +173,7 @@ impl Hub {
             core::Event::Audit(audit) if audit.name.as_str() == "tool.call_completed" => {
                 let correlation = audit.correlation_id.clone();
                 self.out
-                    .push_back(Action::Event(Seen::Completed { correlation }));
+                    .push_back(Out::Record(Seen::Completed { correlation }));
                 return;
             }
             _ => return,
@@ -163,12 +195,12 @@ impl Hub {
                     .is_none_or(|health| *health == Health::Unhealthy)
                 {
                     self.out
-                        .push_back(Action::Event(Seen::SentAmiss("an agent that is not well")));
+                        .push_back(Out::Record(Seen::SentAmiss("an agent that is not well")));
                 }
                 let link = self.link_of(&agent);
                 let Some((_, conn)) = link.and_then(|link| self.conns.get_mut(&link)) else {
                     self.out
-                        .push_back(Action::Event(Seen::SentAmiss("an agent that is not there")));
+                        .push_back(Out::Record(Seen::SentAmiss("an agent that is not there")));
                     return;
                 };
                 match conn.call_tool(now, *request) {
@@ -196,7 +228,7 @@ impl Hub {
                     .as_ref()
                     .map_or("succeeded", |error| error.code.as_str());
                 self.out
-                    .push_back(Action::Event(Seen::Ended(route, code.to_owned())));
+                    .push_back(Out::Record(Seen::Ended(route, code.to_owned())));
             }
             router::Output::Launch { agent, .. } => {
                 self.launches
@@ -215,7 +247,70 @@ impl Hub {
     }
 }
 
-/// An agent whose tool gives pieces of output at moments drawn by chance, then an end; or does not come back.
+impl Machine for Hub {
+    type Input<'a> = Arrived<'a>;
+    type Output = Out;
+    type Error = std::convert::Infallible;
+
+    fn handle_input(
+        &mut self,
+        now: Now,
+        Arrived(link, input): Arrived<'_>,
+    ) -> Result<(), Self::Error> {
+        self.now = now;
+        if let Some((_, conn)) = self.conns.get_mut(&link) {
+            drop(conn.handle_input(now, input));
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.now = now;
+        self.router.handle_timeout(now);
+        for (_, conn) in self.conns.values_mut() {
+            conn.handle_timeout(now);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Out> {
+        self.pump();
+        self.out.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        let conns = self.conns.values();
+        let conns = conns.filter_map(|(_, conn)| conn.poll_timeout());
+        conns.chain(self.router.poll_timeout()).min()
+    }
+
+    fn accepts_input(&self) -> bool {
+        !self.paused
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+struct HubWire;
+
+impl Wiring<Hub> for HubWire {
+    type Event = Seen;
+    type Answer = ();
+
+    fn deliver(&mut self, hub: &mut Hub, now: Now, arrival: Arrival<'_, ()>) {
+        if let Some(arrived) = arrived(arrival) {
+            let Ok(()) = hub.handle_input(now, arrived);
+        }
+    }
+
+    fn perform(&mut self, _: &mut Hub, _: Now, out: Out, actions: &mut Actions<Seen, ()>) {
+        out.perform(actions);
+    }
+}
+
+/// An agent's process, whose tool gives pieces of output at moments drawn by chance, then an end. A process
+/// that died does not come back: the hub launches another.
 struct Worker {
     link: LinkId,
     conn: AgentConnection,
@@ -223,6 +318,7 @@ struct Worker {
     due: Vec<(Mono, CallId, u64)>,
     now: Now,
     paused: bool,
+    dies: bool,
 }
 
 impl Worker {
@@ -232,9 +328,8 @@ impl Worker {
         self.due = rest;
         for (_, id, steps) in ready {
             if steps > 0 {
-                let _ = self
-                    .conn
-                    .stream(now, &id, Chunk::text(Channel::Stdout, "tick"));
+                let chunk = Chunk::text(Channel::Stdout, "tick");
+                drop(self.conn.stream(now, &id, chunk));
                 self.later(id, steps - 1);
             } else {
                 let result = match self.chance.bits() % 4 {
@@ -242,7 +337,7 @@ impl Worker {
                     1 => Err(ErrorObject::of(ErrorCode::ToolBusy, "later")),
                     _ => Ok(object(&json!({"done": true}))),
                 };
-                let _ = self.conn.finish(now, &id, result);
+                drop(self.conn.finish(now, &id, result));
             }
         }
     }
@@ -254,123 +349,86 @@ impl Worker {
     }
 }
 
-enum Peer {
-    Hub(Box<Hub>),
-    Worker(Box<Worker>),
-    /// A process that is not running.
-    Dead,
+impl Machine for Worker {
+    type Input<'a> = Arrived<'a>;
+    type Output = Out;
+    type Error = std::convert::Infallible;
+
+    fn handle_input(
+        &mut self,
+        now: Now,
+        Arrived(_, input): Arrived<'_>,
+    ) -> Result<(), Self::Error> {
+        self.now = now;
+        drop(self.conn.handle_input(now, input));
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, now: Now) {
+        self.conn.handle_timeout(now);
+        self.run(now);
+    }
+
+    fn poll_output(&mut self) -> Option<Out> {
+        if std::mem::take(&mut self.dies) {
+            return Some(Out::Die);
+        }
+        loop {
+            match self.conn.poll_output()? {
+                agent::Output::Transmit(bytes) => return Some(Out::Send(self.link, bytes)),
+                agent::Output::Call(call) => {
+                    let steps = self.chance.bits() % 3;
+                    self.later(call.call_id, steps);
+                }
+                agent::Output::Close(_) => return Some(Out::Close(self.link)),
+                agent::Output::Event(agent::Event::Welcomed { .. }) => {
+                    let tools = vec![spec("echo"), spec("write")];
+                    self.conn.register(self.now, tools, false).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Mono> {
+        let due = self.due.iter().map(|(at, ..)| *at);
+        due.chain(self.conn.poll_timeout()).min()
+    }
+
+    fn accepts_input(&self) -> bool {
+        !self.paused
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
 }
 
-impl Node for Peer {
+struct WorkerWire;
+
+impl Wiring<Worker> for WorkerWire {
     type Event = Seen;
+    type Answer = ();
 
-    fn receive(&mut self, now: Now, link: LinkId, bytes: &[u8]) {
-        match self {
-            Self::Hub(hub) => {
-                hub.now = now;
-                if let Some((_, conn)) = hub.conns.get_mut(&link) {
-                    let _ = conn.handle_input(now, Input::Bytes(bytes));
-                }
-            }
-            Self::Worker(worker) if worker.link == link => {
-                worker.now = now;
-                let _ = worker.conn.handle_input(now, Input::Bytes(bytes));
-            }
-            _ => {}
+    fn deliver(&mut self, worker: &mut Worker, now: Now, arrival: Arrival<'_, ()>) {
+        if let Some(arrived) = arrived(arrival) {
+            let Ok(()) = worker.handle_input(now, arrived);
         }
     }
 
-    fn broken(&mut self, now: Now, link: LinkId) {
-        match self {
-            Self::Hub(hub) => {
-                hub.now = now;
-                if let Some((_, conn)) = hub.conns.get_mut(&link) {
-                    let _ = conn.handle_input(now, Input::Eof);
-                }
-            }
-            Self::Worker(worker) if worker.link == link => {
-                drop(worker.conn.handle_input(now, Input::Eof))
-            }
-            _ => {}
-        }
-    }
-
-    fn timeout(&mut self, now: Now) {
-        match self {
-            Self::Hub(hub) => {
-                hub.now = now;
-                hub.router.handle_timeout(now);
-                for (_, conn) in hub.conns.values_mut() {
-                    conn.handle_timeout(now);
-                }
-            }
-            Self::Worker(worker) => {
-                worker.conn.handle_timeout(now);
-                worker.run(now);
-            }
-            Self::Dead => {}
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Mono> {
-        match self {
-            Self::Hub(hub) => {
-                let conns = hub
-                    .conns
-                    .values()
-                    .filter_map(|(_, conn)| conn.poll_timeout());
-                conns.chain(hub.router.poll_timeout()).min()
-            }
-            Self::Worker(worker) => {
-                let due = worker.due.iter().map(|(at, ..)| *at);
-                due.chain(worker.conn.poll_timeout()).min()
-            }
-            Self::Dead => None,
-        }
-    }
-
-    fn accepts(&self, _: LinkId) -> bool {
-        match self {
-            Self::Hub(hub) => !hub.paused,
-            Self::Worker(worker) => !worker.paused,
-            Self::Dead => true,
-        }
-    }
-
-    fn poll(&mut self) -> Option<Action<Seen>> {
-        match self {
-            Self::Hub(hub) => {
-                hub.pump();
-                hub.out.pop_front()
-            }
-            Self::Worker(worker) => loop {
-                match worker.conn.poll_output()? {
-                    agent::Output::Transmit(bytes) => {
-                        return Some(Action::Send(worker.link, bytes));
-                    }
-                    agent::Output::Call(call) => {
-                        let steps = worker.chance.bits() % 3;
-                        worker.later(call.call_id, steps);
-                    }
-                    agent::Output::Close(_) => return Some(Action::Close(worker.link)),
-                    agent::Output::Event(agent::Event::Welcomed { .. }) => {
-                        let tools = vec![spec("echo"), spec("write")];
-                        worker.conn.register(worker.now, tools, false).unwrap();
-                    }
-                    _ => {}
-                }
-            },
-            Self::Dead => None,
-        }
+    fn perform(&mut self, _: &mut Worker, _: Now, out: Out, actions: &mut Actions<Seen, ()>) {
+        out.perform(actions);
     }
 }
 
 struct Day {
-    lab: Lab<Peer>,
+    lab: Lab<Seen>,
+    hub: NodeId<Hub>,
+    /// The process that was launched last for each agent.
+    workers: [Option<NodeId<Worker>>; AGENTS],
     chance: IdSource,
     faults: Faults,
     launches: u64,
-    links: Vec<LinkId>,
     made: BTreeSet<RouteId>,
     most_running: usize,
 }
@@ -393,13 +451,15 @@ impl Day {
             now: Now::new(Mono::ZERO, ubos_common::time::Timestamp::EPOCH),
             paused: false,
         };
-        let dead = (0..AGENTS).map(|_| Peer::Dead);
+        let mut lab = Lab::new(seed);
+        let hub = lab.add(hub, HubWire);
         let mut day = Self {
-            lab: Lab::new(seed, std::iter::once(Peer::Hub(Box::new(hub))).chain(dead)),
+            lab,
+            hub,
+            workers: [None; AGENTS],
             chance: IdSource::seeded(seed),
             faults,
             launches: 0,
-            links: Vec::new(),
             made: BTreeSet::new(),
             most_running: 0,
         };
@@ -408,13 +468,19 @@ impl Day {
     }
 
     fn hub<R>(&mut self, act: impl FnOnce(&mut Hub, Now) -> R) -> R {
-        self.lab.with(0, |peer, now| match peer {
-            Peer::Hub(hub) => {
-                hub.now = now;
-                act(hub, now)
-            }
-            _ => unreachable!(),
+        self.lab.with(self.hub, |hub, now| {
+            hub.now = now;
+            act(hub, now)
         })
+    }
+
+    /// Gives the running process of an agent a command.
+    fn worker(&mut self, agent: usize, act: impl FnOnce(&mut Worker)) {
+        if let Some(worker) = self.workers[agent]
+            && self.lab.is_up(worker)
+        {
+            self.lab.with(worker, |worker, _| act(worker));
+        }
     }
 
     /// Launches what is to be launched: a new process, a new token, a new connection.
@@ -422,10 +488,7 @@ impl Day {
         for agent in self.hub(|hub, _| std::mem::take(&mut hub.launches)) {
             self.launches += 1;
             let (launch, seed) = (self.launches, self.chance.bits());
-            let link = self
-                .lab
-                .connect(0, agent + 1, LinkKind::Stream, self.faults.clone());
-            self.links.push(link);
+            let link = self.lab.next_link();
             self.hub(|hub, now| {
                 let limits = Limits::default()
                     .with_max_inflight_requests(PLACES)
@@ -436,23 +499,23 @@ impl Day {
                     CoreConnection::new(now, config, IdSource::seeded(seed), Some(grant)).unwrap();
                 hub.conns.insert(link, (agent, conn));
             });
-            self.lab.with(agent + 1, |peer, now| {
-                let config = agent::Config::new(
-                    name(agent),
-                    SemVer::parse("1.0.0").unwrap(),
-                    token(agent, launch),
-                );
-                let conn = AgentConnection::new(now, config, IdSource::seeded(seed ^ 1)).unwrap();
-                let chance = IdSource::seeded(seed ^ 2);
-                *peer = Peer::Worker(Box::new(Worker {
-                    link,
-                    conn,
-                    chance,
-                    due: Vec::new(),
-                    now,
-                    paused: false,
-                }));
-            });
+            let now = self.lab.now();
+            let version = SemVer::parse("1.0.0").unwrap();
+            let config = agent::Config::new(name(agent), version, token(agent, launch));
+            let conn = AgentConnection::new(now, config, IdSource::seeded(seed ^ 1)).unwrap();
+            let worker = Worker {
+                link,
+                conn,
+                chance: IdSource::seeded(seed ^ 2),
+                due: Vec::new(),
+                now,
+                paused: false,
+                dies: false,
+            };
+            let worker = self.lab.add(worker, WorkerWire);
+            let faults = self.faults.clone();
+            self.lab.connect(self.hub, worker, LinkKind::Stream, faults);
+            self.workers[agent] = Some(worker);
         }
     }
 
@@ -461,19 +524,12 @@ impl Day {
         let bits = self.chance.bits();
         let agent = usize::try_from(bits >> 32).unwrap() % AGENTS;
         match bits % 16 {
-            0 => {
-                // A crash: the process is gone, and with it its end of the stream.
-                self.lab.with(agent + 1, |peer, _| *peer = Peer::Dead);
-                let last = self.hub(|hub, _| hub.link_of(&name(agent)));
-                if let Some(link) = last {
-                    self.lab.sever(link);
-                }
-            }
+            0 => self.worker(agent, |worker| worker.dies = true),
             1 => self
                 .lab
                 .jump_wall(if bits & 1024 == 0 { -7_200 } else { 7_200 }),
-            2 => self.pause(agent, true),
-            3 | 4 => self.pause(agent, false),
+            2 => self.worker(agent, |worker| worker.paused = true),
+            3 | 4 => self.worker(agent, |worker| worker.paused = false),
             5 => self.hub(|hub, _| hub.paused = true),
             6 | 7 => self.hub(|hub, _| hub.paused = false),
             8 => {
@@ -484,14 +540,6 @@ impl Day {
             }
             _ => self.call(agent, bits),
         }
-    }
-
-    fn pause(&mut self, agent: usize, paused: bool) {
-        self.lab.with(agent + 1, |peer, _| {
-            if let Peer::Worker(worker) = peer {
-                worker.paused = paused;
-            }
-        });
     }
 
     fn call(&mut self, agent: usize, bits: u64) {
@@ -511,7 +559,7 @@ impl Day {
     /// Lets everything come to rest, and looks at what was seen.
     fn judge(mut self) -> BTreeMap<String, usize> {
         self.hub(|hub, _| hub.paused = false);
-        (0..AGENTS).for_each(|agent| self.pause(agent, false));
+        (0..AGENTS).for_each(|agent| self.worker(agent, |worker| worker.paused = false));
         for _ in 0..12 {
             self.lab.run_for(Duration::from_secs(1), 20_000);
             self.launch();

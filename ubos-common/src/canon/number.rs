@@ -253,6 +253,3 @@ fn distance(a: usize, b: usize) -> i64 {
     let as_i64 = |count| i64::try_from(count).unwrap_or(i64::MAX);
     as_i64(a).saturating_sub(as_i64(b))
 }
-
-#[cfg(test)]
-mod tests;

@@ -62,6 +62,3 @@ pub use reader::{Mark, Reader};
 #[doc(hidden)]
 pub use wire::{Presence, Slot, refuse_double};
 pub use write::{Members as MemberWriter, Write, escape_into, to_string, to_vec};
-
-#[cfg(test)]
-mod tests;

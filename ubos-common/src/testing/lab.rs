@@ -22,6 +22,8 @@ pub enum Step {
 /// Nodes, links and one clock. See the [module](super).
 pub struct Lab<E> {
     nodes: Vec<Box<dyn AnyNode<E>>>,
+    /// Nodes whose first outputs wait for their links.
+    fresh: Vec<usize>,
     links: Vec<Link>,
     now: Mono,
     start: Timestamp,
@@ -37,6 +39,7 @@ impl<E: 'static> Lab<E> {
         const START: i64 = 1_735_689_600;
         Self {
             nodes: Vec::new(),
+            fresh: Vec::new(),
             links: Vec::new(),
             now: Mono::ZERO,
             start: Timestamp::from_unix(START).unwrap_or(Timestamp::EPOCH),
@@ -46,7 +49,8 @@ impl<E: 'static> Lab<E> {
         }
     }
 
-    /// Adds a node: a machine and its world.
+    /// Adds a node: a machine and its world. What the machine wants done happens with the next step, so that
+    /// its links can be made first.
     pub fn add<M, W>(&mut self, machine: M, wiring: W) -> NodeId<M>
     where
         M: Machine + 'static,
@@ -54,8 +58,14 @@ impl<E: 'static> Lab<E> {
     {
         self.nodes.push(Box::new(Node::new(machine, wiring)));
         let node = self.nodes.len() - 1;
-        self.drain(node);
+        self.fresh.push(node);
         NodeId::new(node)
+    }
+
+    /// The id that the next call of [`Lab::connect`] gives, for wirings that are made before their link.
+    #[must_use]
+    pub const fn next_link(&self) -> LinkId {
+        LinkId(self.links.len())
     }
 
     /// Connects two nodes.
@@ -160,6 +170,7 @@ impl<E: 'static> Lab<E> {
 
     /// Lets the next thing happen: of all that is due first, one by chance. `None` when nothing will.
     pub fn step(&mut self) -> Option<Step> {
+        self.drain_fresh();
         let due = self.candidates();
         let first = due.iter().map(|(at, _)| *at).min()?;
         let now = self.now.max(first);
@@ -192,6 +203,7 @@ impl<E: 'static> Lab<E> {
 
     /// Runs until the clock has gone `span` ahead, or at most `steps` steps.
     pub fn run_for(&mut self, span: Duration, steps: usize) -> usize {
+        self.drain_fresh();
         let end = self.now.saturating_add(span);
         let mut done = 0;
         while done < steps && self.candidates().iter().any(|(at, _)| *at <= end) {
@@ -254,6 +266,12 @@ impl<E: 'static> Lab<E> {
         }
         self.drain(to);
         Step::Delivered(to, id)
+    }
+
+    fn drain_fresh(&mut self) {
+        for node in core::mem::take(&mut self.fresh) {
+            self.drain(node);
+        }
     }
 
     /// Carries out everything a node wants done.

@@ -62,8 +62,6 @@
 
 mod crash;
 mod lab;
-#[doc(hidden)]
-pub mod legacy;
 mod link;
 mod node;
 
@@ -71,6 +69,3 @@ pub use crash::CrashPoint;
 pub use lab::{Lab, Step};
 pub use link::{Faults, LinkId, LinkKind};
 pub use node::{Actions, Arrival, NodeId, Wiring};
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,22 @@
 //! Integration tests of ubos-common, in one binary.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed, and says why"
+)]
+
 #[cfg(feature = "canon")]
 mod canon;
+#[cfg(feature = "canon")]
+mod canon_numbers;
+#[cfg(feature = "driver")]
+mod driver;
+mod json;
+#[cfg(feature = "testing")]
+mod lab;
 #[cfg(all(feature = "log", feature = "testing"))]
 mod log;

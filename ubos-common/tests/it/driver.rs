@@ -1,3 +1,5 @@
+use core::future::Future;
+use core::task::{Context, Poll};
 use core::time::Duration;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -5,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::executor::block_on;
+use futures::future::BoxFuture;
 
-use super::*;
-use crate::machine::Outbox;
-use crate::time::Timestamp;
+use ubos_common::driver::*;
+use ubos_common::machine::{Machine, Outbox};
+use ubos_common::time::{Mono, Now, Timestamp};
 
 /// A clock that jumps to whatever is slept for.
 #[derive(Clone, Default)]
@@ -293,23 +296,6 @@ fn nothing_is_taken_while_the_machine_takes_nothing() {
     let mut run = Box::pin(drive(&mut machine, &mut world, &clock));
     let mut cx = Context::from_waker(futures::task::noop_waker_ref());
     while run.as_mut().poll(&mut cx).is_pending() {}
-}
-
-#[test]
-fn a_second_effect_under_an_id_drops_the_first() {
-    let dropped = Arc::new(AtomicUsize::new(0));
-    let guard = Guard(dropped.clone());
-    let mut effects = Effects::default();
-    let first = async move {
-        let _guard = guard;
-        core::future::pending::<u64>().await
-    };
-    effects.start(1, Box::pin(first));
-    effects.start(1, Box::pin(async { 2 }));
-    assert_eq!(dropped.load(Ordering::SeqCst), 1);
-    let mut cx = Context::from_waker(futures::task::noop_waker_ref());
-    assert_eq!(effects.poll_next(&mut cx), Poll::Ready(2));
-    assert!(effects.is_empty() && effects.poll_next(&mut cx).is_pending());
 }
 
 #[test]

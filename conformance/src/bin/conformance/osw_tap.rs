@@ -9,9 +9,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use ubos_common::os::Clock;
+use ubos_conformance::Expectations;
 use ubos_conformance::osw::{Launch, Tap, relay};
 
-use super::{Stop, Told};
+use super::{Judgement, Stop};
 
 /// How long the agent may take to connect.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -20,7 +21,7 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const ENDING: Duration = Duration::from_millis(400);
 
 /// Judges what passes between the core that launched this program, and an agent that it launches.
-pub(super) fn judge(command: &[OsString]) -> Result<Told, Stop> {
+pub(super) fn judge(command: &[OsString], _: &Expectations) -> Result<Judgement, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -28,7 +29,7 @@ pub(super) fn judge(command: &[OsString]) -> Result<Told, Stop> {
     runtime.block_on(listen(command))
 }
 
-async fn listen(command: &[OsString]) -> Result<Told, Stop> {
+async fn listen(command: &[OsString]) -> Result<Judgement, Stop> {
     let var = |name: &str| {
         let missing = || Stop::Usage(format!("{name} is not set: a core launches this program"));
         std::env::var(name).map_err(|_| missing())
@@ -73,12 +74,9 @@ async fn listen(command: &[OsString]) -> Result<Told, Stop> {
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let verdicts = tap.finish(clock.now().mono);
-    let reports = vec![
-        ("agent", verdicts.agent.into()),
-        ("core", verdicts.core.into()),
-    ];
+    let reports = vec![("agent", verdicts.agent), ("core", verdicts.core)];
     let levels = Vec::new();
-    Ok(Told { reports, levels })
+    Ok(Judgement { reports, levels })
 }
 
 /// The agent, with this program's environment but for the socket.

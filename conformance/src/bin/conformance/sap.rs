@@ -5,27 +5,30 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use ubos_conformance::sap::{Line, Recording, Vector, checklist, checklist_kit, vector_kit};
+use ubos_conformance::sap::{Line, Recording, Vector, checklist_kit, vector_kit};
 use ubos_conformance::{Expectations, Report, Validity};
 
-use super::{Proof, command};
+use super::{Proof, UNKNOWN, command, with_floor};
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
+pub(super) fn validator(
+    program: &[OsString],
+    expectations: &Expectations,
+) -> Result<Report, String> {
     command::is_there(program)?;
     let kit = vector_kit();
-    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let expectations = with_floor(expectations, 1);
     Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
         Ok(Box::new(move |vector: &Vector| {
             let answer = command::ask(&program, vector.kind.as_str(), vector.text.as_bytes());
-            Some(Validity::of(answer.code == Some(0)))
+            (answer.code != Some(UNKNOWN)).then(|| Validity::of(answer.code == Some(0)))
         }))
     }))
 }
 
 /// Judges a recorded exchange.
-pub(super) fn exchange(files: &[PathBuf]) -> Result<Report, String> {
+pub(super) fn exchange(files: &[PathBuf], expectations: &Expectations) -> Result<Report, String> {
     let mut recording = Recording::new();
     for file in files {
         let place = file.display();
@@ -40,7 +43,7 @@ pub(super) fn exchange(files: &[PathBuf]) -> Result<Report, String> {
             recording = add(recording, &written);
         }
     }
-    Ok(checklist(&recording))
+    Ok(checklist_kit().run(expectations, |_| Ok(Box::new(recording.clone()))))
 }
 
 /// One line of a recording; the name says what it is.

@@ -9,7 +9,7 @@ use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
 use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
-use super::{Proof, args, proof_of};
+use super::{Proof, args, proof_of, with_floor};
 
 const USAGE: &str = "\
 Judges a hub of the UAP hub protocol, or an agent that calls one.
@@ -24,6 +24,7 @@ arguments becoming T.
 An agent is judged by a hub at ADDRESS, as 127.0.0.1:9000: start it with that for its hub; it may come at any time within 75
 seconds. Its first capability is what it is asked for, with made-up payloads of the types that it requires.
 
+  --expect FILE   what the author of the peer declares about it; conformance --help tells more
   --report FORM   table (the default), json or junit
   --help          this text
 
@@ -68,6 +69,7 @@ pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit
 struct Asked {
     subject: Subject,
     form: Form,
+    expectations: Expectations,
 }
 
 enum Subject {
@@ -87,6 +89,7 @@ fn parse(
 ) -> Result<Option<Asked>, String> {
     let (mut form, mut url, mut listen) = (Form::Table, None, None);
     let (mut skill, mut command) = ("echo".to_owned(), Vec::new());
+    let mut expectations = Expectations::new();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
         let mut value = || {
@@ -95,6 +98,7 @@ fn parse(
         };
         match (name.as_str(), kit) {
             ("--help" | "-h", _) => return Ok(None),
+            ("--expect", _) => expectations = args::expectations_of(arguments.next())?,
             ("--report", _) => form = args::form_of(arguments.next())?,
             ("--url", "hub") => url = Some(value()?),
             ("--type", "hub") => skill = value()?,
@@ -116,7 +120,11 @@ fn parse(
         (_, _, Some(listen)) => Subject::Agent { listen },
         _ => return Err("--listen is wanted".to_owned()),
     };
-    Ok(Some(Asked { subject, form }))
+    Ok(Some(Asked {
+        subject,
+        form,
+        expectations,
+    }))
 }
 
 fn judge(asked: &Asked) -> Result<Report, String> {
@@ -125,25 +133,36 @@ fn judge(asked: &Asked) -> Result<Report, String> {
             url,
             skill,
             command,
-        } => judge_hub(url, skill, command),
-        Subject::Agent { listen } => judge_agent(*listen),
+        } => judge_hub(url, skill, command, &asked.expectations),
+        Subject::Agent { listen } => judge_agent(*listen, &asked.expectations),
     }
 }
 
-fn judge_hub(url: &str, skill: &str, command: &[OsString]) -> Result<Report, String> {
+fn judge_hub(
+    url: &str,
+    skill: &str,
+    command: &[OsString],
+    expectations: &Expectations,
+) -> Result<Report, String> {
     let connect = || {
         let command = command.to_vec();
         let feed = move |skill: &Skill| feed(&command, skill);
         let fleet = TestFleet::connect(url, Skill::test(skill), feed);
-        fleet.map_err(|err| format!("{url}: {}", crate::mission::words::with_causes(&err)))
+        fleet.map_err(|err| format!("{url}: {}", with_causes(&err)))
     };
     connect()?;
     let kit = hub_kit();
-    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let expectations = with_floor(expectations, kit.cases().len());
     Ok(kit.run(&expectations, |_| match connect() {
         Ok(fleet) => Ok(Box::new(fleet)),
         Err(why) => Err(ConnectError::Unreachable(why)),
     }))
+}
+
+/// An error with its causes, on one line.
+fn with_causes(err: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(err.source(), |cause| cause.source());
+    causes.fold(err.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Gives the hub one more job.
@@ -169,14 +188,17 @@ fn feed(command: &[OsString], skill: &Skill) {
     }
 }
 
-fn judge_agent(listen: std::net::SocketAddr) -> Result<Report, String> {
+fn judge_agent(
+    listen: std::net::SocketAddr,
+    expectations: &Expectations,
+) -> Result<Report, String> {
     let hub = TestHub::bind(listen).map_err(|err| format!("{listen}: {err}"))?;
     eprintln!("conformance: waiting for an agent at {}", hub.url());
     if !hub.wait_for_agent(PATIENCE) {
         return Err(format!("no agent came in {PATIENCE:?}"));
     }
     let kit = agent_kit();
-    let expectations = Expectations::new().with_floor(kit.cases().len() - OPTIONAL);
+    let expectations = with_floor(expectations, kit.cases().len() - OPTIONAL);
     Ok(kit.run(&expectations, |_| Ok(hub.peer())))
 }
 

@@ -9,7 +9,7 @@ use ubos_common::violation::Profile;
 use ubos_conformance::uap::{FileKind, FileVector, Recording, file_kit, run_kit};
 use ubos_conformance::{Expectations, Report, Validity};
 
-use super::{Proof, command, proof_of};
+use super::{Proof, UNKNOWN, command, proof_of, with_floor};
 
 /// Bytes of a file.
 const LONGEST: u64 = 1 << 30;
@@ -18,10 +18,13 @@ const LONGEST: u64 = 1 << 30;
 const EVENTS: usize = 5;
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
+pub(super) fn validator(
+    program: &[OsString],
+    expectations: &Expectations,
+) -> Result<Report, String> {
     command::is_there(program)?;
     let kit = file_kit();
-    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let expectations = with_floor(expectations, 1);
     Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
         Ok(Box::new(move |vector: &FileVector| {
@@ -30,13 +33,13 @@ pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
                 _ => "uap-thread-tree",
             };
             let answer = command::ask(&program, kind, vector.text.as_bytes());
-            Some(Validity::of(answer.code == Some(0)))
+            (answer.code != Some(UNKNOWN)).then(|| Validity::of(answer.code == Some(0)))
         }))
     }))
 }
 
 /// Judges states and trees, a file each, in the order in which they were saved.
-pub(super) fn states(files: &[PathBuf]) -> Result<Report, String> {
+pub(super) fn states(files: &[PathBuf], expectations: &Expectations) -> Result<Report, String> {
     let mut recording = Recording::new();
     for file in files {
         let text = read(file)?;
@@ -45,7 +48,7 @@ pub(super) fn states(files: &[PathBuf]) -> Result<Report, String> {
             false => recording.state(text.as_bytes()),
         };
     }
-    Ok(judged(&recording, 1))
+    Ok(judged(&recording, &with_floor(expectations, 1)))
 }
 
 ubos_common::wire! {
@@ -63,7 +66,7 @@ fn is_tree(text: &[u8]) -> bool {
 }
 
 /// Judges what runs left behind, the lines of one file behind those of the other.
-pub(super) fn run(files: &[PathBuf]) -> Result<Report, String> {
+pub(super) fn run(files: &[PathBuf], expectations: &Expectations) -> Result<Report, String> {
     let mut recording = Recording::new();
     for file in files {
         let lines = Recording::read_lines(&read(file)?);
@@ -74,7 +77,7 @@ pub(super) fn run(files: &[PathBuf]) -> Result<Report, String> {
             .cloned()
             .fold(recording, Recording::with);
     }
-    Ok(judged(&recording, EVENTS))
+    Ok(judged(&recording, &with_floor(expectations, EVENTS)))
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -90,9 +93,8 @@ fn read(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-fn judged(recording: &Recording, floor: usize) -> Report {
-    let expectations = Expectations::new().with_floor(floor);
-    run_kit().run(&expectations, |_| Ok(Box::new(recording.clone())))
+fn judged(recording: &Recording, expectations: &Expectations) -> Report {
+    run_kit().run(expectations, |_| Ok(Box::new(recording.clone())))
 }
 
 pub(super) fn proof() -> Proof {

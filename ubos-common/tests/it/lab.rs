@@ -1,9 +1,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::*;
-use crate::machine::Machine;
-use crate::time::{Mono, Now};
+use ubos_common::machine::Machine;
+use ubos_common::testing::*;
+use ubos_common::time::{Mono, Now};
 
 /// Tells what it hears, and sends what the test puts in.
 #[derive(Default)]
@@ -91,6 +91,7 @@ impl Wiring<Ear> for World {
             Arrival::HalfClosed(_) => Heard::End,
             Arrival::Broken(_) => Heard::Broken,
             Arrival::Answer(bytes) => Heard::Stored(bytes),
+            other => panic!("{other:?}"),
         };
         ear.handle_input(now, heard).unwrap();
     }

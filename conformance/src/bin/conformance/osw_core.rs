@@ -8,16 +8,16 @@ use ubos_conformance::osw::{CoreUnderTest, core_kit, run_test_agent};
 use ubos_conformance::{Expectations, Report};
 
 use super::osw_agent::Time;
-use super::{Proof, command};
+use super::{Proof, command, with_floor};
 
 /// Cases that any core puts to the test, whatever it calls.
 const FLOOR: usize = 14;
 
 /// The word with which this program is the agent of a core under test.
-const TEST_AGENT: &str = "osw-seat";
+const TEST_AGENT: &str = "osw-test-agent";
 
 /// Judges a core that is a program.
-pub(super) fn judge(program: &[OsString]) -> Result<Report, String> {
+pub(super) fn judge(program: &[OsString], expectations: &Expectations) -> Result<Report, String> {
     let told = |word: &OsString| word.to_string_lossy().contains("{}");
     if !program.iter().any(told) {
         return Err("the core's command needs {} where its agent stands".to_owned());
@@ -26,7 +26,7 @@ pub(super) fn judge(program: &[OsString]) -> Result<Report, String> {
     let own = std::env::current_exe().map_err(|err| format!("this program's own path: {err}"))?;
     let core = CoreUnderTest::new(program.to_vec(), vec![own.into(), TEST_AGENT.into()]);
     let mut time = Time::start();
-    let expectations = Expectations::new().with_floor(FLOOR);
+    let expectations = with_floor(expectations, FLOOR);
     Ok(core_kit().run(&expectations, |_| {
         time.is_left()?;
         core.peer()

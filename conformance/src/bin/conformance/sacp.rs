@@ -5,16 +5,16 @@ use std::ffi::OsString;
 use ubos_conformance::sacp::{Answer, SacpVector, vector_kit};
 use ubos_conformance::{Expectations, Report};
 
-use super::{Proof, command, proof_of};
-
-/// The exit code of a program that does not know what it is asked.
-const UNKNOWN: i32 = 127;
+use super::{Proof, UNKNOWN, command, proof_of, with_floor};
 
 /// Judges a validator that is a program.
-pub(super) fn validator(program: &[OsString]) -> Result<Report, String> {
+pub(super) fn validator(
+    program: &[OsString],
+    expectations: &Expectations,
+) -> Result<Report, String> {
     command::is_there(program)?;
     let kit = vector_kit();
-    let expectations = Expectations::new().with_floor(kit.cases().len());
+    let expectations = with_floor(expectations, 1);
     Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
         Ok(Box::new(move |vector: &SacpVector| {

@@ -1,4 +1,4 @@
-//! `conformance KIT ...`: judges validators and recorded exchanges, a verdict a clause.
+//! `conformance KIT ...`: judges somebody's implementation of a protocol, with a verdict for each clause.
 //!
 //! ```text
 //! args       the command line
@@ -35,15 +35,20 @@ mod uap;
 
 use std::process::ExitCode;
 
-use ubos_common::conformance::ConformanceReport;
 use ubos_conformance::uap::LevelReport;
-use ubos_conformance::{Protocol, Report};
+use ubos_conformance::{Expectations, Protocol, Report};
 
 use args::{Args, Form, Kit, Parsed, Subject};
 
-/// Runs the program.
-#[must_use]
-pub fn main() -> ExitCode {
+/// The exit code of a peer program that does not know what it is asked.
+const UNKNOWN: i32 = 127;
+
+/// The expectations of the author, with a floor for a kit where they have none.
+fn with_floor(expectations: &Expectations, floor: usize) -> Expectations {
+    expectations.clone().or_floor(floor)
+}
+
+fn main() -> ExitCode {
     #[cfg(unix)]
     if let Some(code) = osw_core::test_agent() {
         return code;
@@ -63,9 +68,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let shown = judge(&args).and_then(|told| told.show(&args).map(|()| told));
+    let shown = judge(&args).and_then(|judgement| judgement.show(&args).map(|()| judgement));
     match shown {
-        Ok(told) => ExitCode::from(u8::from(!told.is_good())),
+        Ok(judgement) => ExitCode::from(u8::from(!judgement.is_conformant())),
         Err(Stop::Usage(why)) => {
             eprintln!("conformance: {why}");
             ExitCode::from(2)
@@ -77,11 +82,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Why there are no verdicts.
+/// Why there is no report.
 enum Stop {
-    /// What was asked for cannot be done.
+    /// The request cannot be carried out.
     Usage(String),
-    /// Something of ours failed.
+    /// This program failed.
     Fault(String),
 }
 
@@ -91,63 +96,15 @@ impl From<String> for Stop {
     }
 }
 
-/// A report of a kit in its library, or of one in `ubos-conformance`.
-enum AnyReport {
-    Library(ConformanceReport),
-    Package(Report),
-}
-
-impl From<ConformanceReport> for AnyReport {
-    fn from(report: ConformanceReport) -> Self {
-        Self::Library(report)
-    }
-}
-
-impl From<Report> for AnyReport {
-    fn from(report: Report) -> Self {
-        Self::Package(report)
-    }
-}
-
-impl AnyReport {
-    fn is_conformant(&self) -> bool {
-        match self {
-            Self::Library(report) => report.is_conformant(),
-            Self::Package(report) => report.is_conformant(),
-        }
-    }
-
-    fn to_table(&self) -> String {
-        match self {
-            Self::Library(report) => report.to_string(),
-            Self::Package(report) => report.to_string(),
-        }
-    }
-
-    fn to_json(&self) -> String {
-        match self {
-            Self::Library(report) => ubos_common::json::to_string(report),
-            Self::Package(report) => ubos_common::json::to_string(report),
-        }
-    }
-
-    fn to_junit(&self, name: &str) -> String {
-        match self {
-            Self::Library(report) => report.to_junit(name),
-            Self::Package(report) => report.to_junit(),
-        }
-    }
-}
-
-/// What a judgement came to: a report for each who was judged, by name.
-struct Told {
-    reports: Vec<(&'static str, AnyReport)>,
-    /// Where the specification has levels: what they come to.
+/// The reports of a run, one for each party that was judged, by name.
+struct Judgement {
+    reports: Vec<(&'static str, Report)>,
+    /// The levels of the specification, where it has some.
     levels: Vec<LevelReport>,
 }
 
-impl Told {
-    fn is_good(&self) -> bool {
+impl Judgement {
+    fn is_conformant(&self) -> bool {
         self.reports
             .iter()
             .all(|(_, report)| report.is_conformant())
@@ -166,11 +123,11 @@ impl Told {
     fn text(&self, form: Form) -> String {
         let one = self.reports.len() == 1;
         let mut parts = self.reports.iter().map(|(name, report)| match form {
-            Form::Table if one => format!("{}\n{}", report.to_table(), self.level_lines()),
-            Form::Table => format!("{name}\n{}\n", report.to_table()),
-            Form::Json if one => self.with_levels(report.to_json()),
-            Form::Json => format!("\"{name}\":{}", report.to_json()),
-            Form::Junit => report.to_junit(name),
+            Form::Table if one => format!("{}\n{}", report, self.level_lines()),
+            Form::Table => format!("{name}\n{}\n", report),
+            Form::Json if one => self.with_levels(ubos_common::json::to_string(report)),
+            Form::Json => format!("\"{name}\":{}", ubos_common::json::to_string(report)),
+            Form::Junit => report.to_junit(),
         });
         match form {
             Form::Json if one => parts.collect::<String>() + "\n",
@@ -182,7 +139,7 @@ impl Told {
     }
 }
 
-impl Told {
+impl Judgement {
     fn level_lines(&self) -> String {
         self.levels
             .iter()
@@ -216,25 +173,28 @@ fn suites(parts: &mut dyn Iterator<Item = String>) -> String {
     )
 }
 
-fn judge(args: &Args) -> Result<Told, Stop> {
-    let report: AnyReport = match (args.kit, &args.subject) {
-        (Kit::Sap, Subject::Files(files)) => sap::exchange(files)?.into(),
-        (Kit::Sap, Subject::Command(command)) => sap::validator(command)?.into(),
-        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command)?.into(),
-        (Kit::Osw, Subject::Command(command)) => osw::validator(command)?.into(),
+fn judge(args: &Args) -> Result<Judgement, Stop> {
+    let expectations = &args.expectations;
+    let report = match (args.kit, &args.subject) {
+        (Kit::Sap, Subject::Files(files)) => sap::exchange(files, expectations)?,
+        (Kit::Sap, Subject::Command(command)) => sap::validator(command, expectations)?,
+        (Kit::Sacp, Subject::Command(command)) => sacp::validator(command, expectations)?,
+        (Kit::Osw, Subject::Command(command)) => osw::validator(command, expectations)?,
         #[cfg(unix)]
-        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command)?.into(),
+        (Kit::OswAgent, Subject::Command(command)) => osw_agent::judge(command, expectations)?,
         #[cfg(unix)]
-        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command)?.into(),
+        (Kit::OswCore, Subject::Command(command)) => osw_core::judge(command, expectations)?,
         #[cfg(unix)]
-        (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command),
+        (Kit::OswTap, Subject::Command(command)) => return osw_tap::judge(command, expectations),
         (Kit::UapState, Subject::Files(files)) => {
-            return Ok(with_levels(args, uap::states(files)?));
+            return Ok(with_levels(args, uap::states(files, expectations)?));
         }
         (Kit::UapState, Subject::Command(command)) => {
-            return Ok(with_levels(args, uap::validator(command)?));
+            return Ok(with_levels(args, uap::validator(command, expectations)?));
         }
-        (Kit::UapRun, Subject::Files(files)) => return Ok(with_levels(args, uap::run(files)?)),
+        (Kit::UapRun, Subject::Files(files)) => {
+            return Ok(with_levels(args, uap::run(files, expectations)?));
+        }
         (kit @ Kit::UapRun, Subject::Command(_)) => {
             let name = kit.name();
             return Err(Stop::Usage(format!(
@@ -248,22 +208,22 @@ fn judge(args: &Args) -> Result<Told, Stop> {
             )));
         }
     };
-    Ok(Told {
+    Ok(Judgement {
         reports: vec![(args.kit.name(), report)],
         levels: Vec::new(),
     })
 }
 
 /// A report of UAP, whose clauses stand at levels.
-fn with_levels(args: &Args, report: Report) -> Told {
+fn with_levels(args: &Args, report: Report) -> Judgement {
     let levels = ubos_conformance::uap::levels([&report]).into();
-    Told {
-        reports: vec![(args.kit.name(), report.into())],
+    Judgement {
+        reports: vec![(args.kit.name(), report)],
         levels,
     }
 }
 
-/// Shows that each kit's good twins pass, and that its bad twins fail their clause and what they drag along alone.
+/// Proves each kit: its references pass, and each mutant fails its clause and what its case names alone.
 fn self_test() -> ExitCode {
     let mut code = 0;
     for (name, cases, proof) in proofs() {

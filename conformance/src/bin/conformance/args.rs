@@ -1,7 +1,9 @@
 //! The command line, read by hand.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use ubos_conformance::Expectations;
 
 /// The help text.
 pub(super) const USAGE: &str = "\
@@ -48,6 +50,11 @@ A tap stands in for an agent in the command line of a core, launches the agent i
 When both have ended it writes its report to FILE, else to standard output:
     core --script calls -- conformance osw-tap --to report -- agent
 
+A program that does not know what it is asked exits with 127; it is not failed for that. FILE of --expect is a JSON object:
+    {\"floor\":30, \"supports\":[\"OSW-4.3\"], \"out_of_reach\":{\"OSW-2-6\":\"why\"}, \"known_failures\":{\"name of a case\":\"why\"}}
+A MUST that was not tested fails the run unless it is declared out of reach there; known failures run all the same.
+
+  --expect FILE   what the author of the peer declares about it
   --report FORM   table (the default), json or junit
   --help          this text
 
@@ -65,6 +72,8 @@ pub(super) struct Args {
     pub(super) form: Form,
     /// Where they go; to standard output where it is `None`.
     pub(super) to: Option<PathBuf>,
+    /// What the author of the peer declares.
+    pub(super) expectations: Expectations,
 }
 
 /// A protocol whose kit is here.
@@ -153,10 +162,12 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
         other => Kit::of(other).ok_or_else(|| format!("no kit {other}"))?,
     };
     let (mut form, mut to, mut files) = (Form::Table, None, Vec::new());
+    let mut expectations = Expectations::new();
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--help" | "-h") => return Ok(Parsed::Help),
             Some("--report") => form = form_of(arguments.next())?,
+            Some("--expect") => expectations = expectations_of(arguments.next())?,
             Some("--to") => to = Some(PathBuf::from(arguments.next().ok_or("--to needs a file")?)),
             Some(mark) if mark == kit.mark() => {
                 let command: Vec<OsString> = arguments.collect();
@@ -171,6 +182,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
                     subject,
                     form,
                     to,
+                    expectations,
                 }));
             }
             Some(option) if option.starts_with('-') && option.len() > 1 => {
@@ -191,7 +203,16 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
         subject,
         form,
         to,
+        expectations,
     }))
+}
+
+/// Reads the file of expectations that an option names.
+pub(super) fn expectations_of(file: Option<OsString>) -> Result<Expectations, String> {
+    let file = file.ok_or("--expect needs a file")?;
+    let place = Path::new(&file).display();
+    let text = std::fs::read(&file).map_err(|err| format!("{place}: {err}"))?;
+    Expectations::from_json(&text).map_err(|err| format!("{place}: {err}"))
 }
 
 pub(super) fn form_of(word: Option<OsString>) -> Result<Form, String> {

@@ -7,7 +7,7 @@ use opensentience_wire::transport::tokio::Launcher;
 use ubos_conformance::osw::{AgentUnderTest, agent_kit};
 use ubos_conformance::{ConnectError, Expectations, Report};
 
-use super::{Proof, command};
+use super::{Proof, command, with_floor};
 
 /// Under which the agent is launched.
 const AGENT_ID: &str = "com.example.agent";
@@ -16,14 +16,14 @@ const AGENT_ID: &str = "com.example.agent";
 const FLOOR: usize = 14;
 
 /// Judges an agent that is a program.
-pub(super) fn judge(program: &[OsString]) -> Result<Report, String> {
+pub(super) fn judge(program: &[OsString], expectations: &Expectations) -> Result<Report, String> {
     command::is_there(program)?;
     let name = program.first().ok_or("no command")?;
     let launcher = Launcher::new(AGENT_ID, name);
     let launcher = program.iter().skip(1).fold(launcher, Launcher::arg);
     let agent = AgentUnderTest::new(AGENT_ID, launcher);
     let mut time = Time::start();
-    let expectations = Expectations::new().with_floor(FLOOR);
+    let expectations = with_floor(expectations, FLOOR);
     Ok(agent_kit().run(&expectations, |_| {
         time.is_left()?;
         agent.peer()
