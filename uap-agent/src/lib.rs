@@ -78,7 +78,9 @@ pub mod tree;
 #[cfg(all(feature = "driver", feature = "canon"))]
 pub use agent::RecordedAgent;
 #[cfg(feature = "driver")]
-pub use agent::{AbortHandle, Agent, AgentInput, AgentOptions, AgentStreamResult, Runtime, agent};
+pub use agent::{
+    AbortHandle, Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent,
+};
 #[cfg(all(feature = "driver", feature = "os"))]
 pub use checkpoint::FileCheckpoints;
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
@@ -100,7 +102,7 @@ pub use strategy::{
     tool_loop,
 };
 #[cfg(feature = "driver")]
-pub use subagent::{RunScope, SubagentTool};
+pub use subagent::SubagentTool;
 pub use tree::{ThreadNode, ThreadTree};
 /// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
 pub use ubos_common;

@@ -23,7 +23,8 @@ use ubos_common::violation::Profile;
 
 use crate::blob::Blob;
 use crate::content::{ContentBlock, MediaKind, Source};
-use crate::message::{AssistantMessage, Message, Metadata, Stamp, ToolResultMessage, UserMessage};
+use crate::message::{AssistantMessage, Message, Stamp, ToolResultMessage, UserMessage};
+use crate::metadata::Metadata;
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::tool::{ToolCall, ToolExecution, ToolResult};
 

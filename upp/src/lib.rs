@@ -49,6 +49,7 @@ mod error;
 mod key;
 mod list;
 mod message;
+mod metadata;
 mod model;
 mod response;
 mod retry;
@@ -78,9 +79,9 @@ pub use error::{ErrorCode, UppError};
 pub use key::{DynamicKey, KeyError, KeyStrategy, OneKey, RoundRobinKeys, WeightedKeys};
 pub use list::{Iter, List};
 pub use message::{
-    AssistantMessage, Message, MessageType, Messages, Metadata, Stamp, ToolResultMessage,
-    UserMessage,
+    AssistantMessage, Message, MessageType, Messages, Stamp, ToolResultMessage, UserMessage,
 };
+pub use metadata::Metadata;
 pub use model::{
     LlmCapabilities, LlmInstance, LlmMiddleware, LlmModel, LlmOptions, LlmRequest, ModelEvent,
     ModelReference, ModelStream, llm,

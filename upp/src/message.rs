@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::{Fault, MemberWriter, Members, Raw, RawObject, Read, Reader, Write};
+use ubos_common::json::{Fault, MemberWriter, Members, RawObject, Read, Reader, Write};
 use ubos_common::time::{Rfc3339, Timestamp};
 use ubos_common::violation::Level;
 
 use crate::content::ContentBlock;
 use crate::list::List;
+use crate::metadata::Metadata;
 use crate::settled::Settled;
 use crate::tool::{ToolCall, ToolResult};
 
@@ -74,56 +75,6 @@ impl Stamp {
 /// A timestamp with milliseconds, as messages write it.
 pub(crate) fn wire_time(at: Timestamp) -> Rfc3339 {
     Rfc3339::from(at.truncated_to_millis())
-}
-
-/// Metadata of a message: one object for each vendor or protocol.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata(Members<'static>);
-
-impl Metadata {
-    /// Nothing.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(Members::new())
-    }
-
-    /// The object of a vendor or protocol.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<Raw<'_>> {
-        self.0.value(name)
-    }
-
-    /// Sets the object of a vendor or protocol.
-    pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: RawObject) {
-        self.0.insert(name, value.into());
-    }
-
-    /// Whether the metadata is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl<'a> Read<'a> for Metadata {
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        let mut members = Members::new();
-        let mut places = Vec::new();
-        reader.fields(|reader, name, at| {
-            places.push(at);
-            members.keep_owned(reader, &name)
-        })?;
-        ubos_common::json::refuse_double(reader, &members, &places)?;
-        Ok(Self(members))
-    }
-}
-
-impl Write for Metadata {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = MemberWriter::begin(out);
-        self.0.write_into(&mut object);
-        object.end();
-    }
 }
 
 /// Declares one kind of message.

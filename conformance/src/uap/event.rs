@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::{RawBuf, RawObject, decode};
+use ubos_common::json::{Limits, RawBuf, RawObject, decode};
 use ubos_common::violation::Profile;
 use upp::{StreamEvent, ToolCall, ToolExecution};
 
-use super::recording::limits;
 use uap_agent::event::UapEventType;
 
 /// An event as it was seen.
@@ -107,4 +106,18 @@ impl AgentEvent {
     pub(super) fn judged_data(&self) -> Result<JudgedData, String> {
         part(&RawBuf::from(self.data.clone()))
     }
+}
+
+/// Bytes of one line of a recording.
+pub(super) const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// The limits of one line: only its size counts, so that no state or event is refused for its shape.
+pub(super) fn limits() -> Limits {
+    const BYTES: usize = MAX_LINE_BYTES;
+    Limits::default()
+        .with_max_depth(Limits::DEEPEST)
+        .with_max_bytes(BYTES)
+        .with_max_string_bytes(BYTES)
+        .with_max_array_len(BYTES)
+        .with_max_members(BYTES)
 }

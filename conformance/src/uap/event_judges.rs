@@ -196,9 +196,9 @@ impl EventRule for Steps {
 
 /// One agent a run, named by a UUIDv4.
 #[derive(Default)]
-pub(super) struct Agents(FirstFault, Option<Arc<str>>);
+pub(super) struct SingleAgent(FirstFault, Option<Arc<str>>);
 
-impl EventRule for Agents {
+impl EventRule for SingleAgent {
     fn first(&mut self) -> &mut FirstFault {
         &mut self.0
     }

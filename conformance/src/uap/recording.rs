@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::{Protocol, Recorder};
-use ubos_common::json::{DecodeError, Limits, RawBuf, decode};
+use ubos_common::json::{DecodeError, RawBuf, decode};
 use ubos_common::violation::Profile;
 
-use super::event::RecordedEvent;
+use super::event::{MAX_LINE_BYTES, RecordedEvent, limits};
 use uap_agent::state::AgentState;
 use uap_agent::tree::ThreadTree;
 
@@ -102,7 +102,7 @@ impl Recording {
     pub const MAX_LINES: usize = Recorder::<RecordedLine>::BOUND;
 
     /// Bytes of one line that is looked into.
-    pub const MAX_LINE_BYTES: usize = 64 << 20;
+    pub const MAX_LINE_BYTES: usize = MAX_LINE_BYTES;
 
     /// Without lines.
     #[must_use]
@@ -193,17 +193,6 @@ impl Recording {
     pub fn lines(&self) -> &[RecordedLine] {
         &self.lines
     }
-}
-
-/// A line has one bound: what stores keep and agents tell is not refused for its shape.
-pub(super) fn limits() -> Limits {
-    const BYTES: usize = Recording::MAX_LINE_BYTES;
-    Limits::default()
-        .with_max_depth(Limits::DEEPEST)
-        .with_max_bytes(BYTES)
-        .with_max_string_bytes(BYTES)
-        .with_max_array_len(BYTES)
-        .with_max_members(BYTES)
 }
 
 pub(super) fn replay(peer: &mut Recording, recorder: &mut Recorder<RecordedLine>) {

@@ -57,7 +57,7 @@ fn event_cases() -> Vec<Case<Runs>> {
             mutants::lost_step,
         )
         .also_breaks(&["UAP-12-2"]),
-        case::<EventJudge<events::Agents>>(
+        case::<EventJudge<events::SingleAgent>>(
             "UAP-3-1",
             "an agent is named by one UUIDv4",
             mutants::other_agent,

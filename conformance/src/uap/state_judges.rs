@@ -8,10 +8,11 @@ use ubos_common::json::decode;
 use ubos_common::violation::Profile;
 use upp::Message;
 
+use super::event::limits;
 use super::event::{AgentEvent, ReadEvent};
 use super::event_judges::one_line;
 use super::fault::FirstFault;
-use super::recording::{RecordedLine, limits};
+use super::recording::RecordedLine;
 use uap_agent::event::UapEventType;
 use uap_agent::state::{AgentState, PlanStep, PlanStepStatus, StateId};
 

@@ -6,6 +6,7 @@ mod parts;
 #[cfg(feature = "canon")]
 mod record;
 mod runtime;
+mod scope;
 mod stream;
 #[cfg(feature = "os")]
 mod timer;
@@ -30,13 +31,13 @@ use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::ExecutionStrategy;
 
-pub(crate) use events::Emitter;
 use options::OnSaveFailed;
 pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
 #[cfg(feature = "canon")]
 pub use record::RecordedAgent;
 pub use runtime::Runtime;
+pub use scope::RunScope;
 pub use stream::{AbortHandle, AgentStreamResult};
 use world::RunWorld;
 

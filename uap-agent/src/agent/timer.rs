@@ -24,7 +24,8 @@ pub(super) fn sleep(span: Duration) -> BoxFuture<'static, ()> {
     })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 

@@ -19,11 +19,11 @@ use upp::{
 
 use super::events::{Emitter, Shared};
 use super::parts::{AgentParts, call_hook};
+use super::scope::RunScope;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::engine::{CallScope, EffectId, Engine, Input, Output, panicked};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::state::{AgentState, SubagentExecutionTrace};
-use crate::subagent::RunScope;
 
 /// The caller's side of [`drive`](driver::drive).
 pub(super) struct RunWorld {

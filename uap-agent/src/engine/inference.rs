@@ -8,23 +8,13 @@ use upp::{
     ToolResultMessage, UppError,
 };
 
-use super::{AgendaItem, EffectId, Engine, Output, Phase, guarded};
+use super::effects::{EffectId, Output};
+use super::guard::guarded;
+use super::state::{AgendaItem, Attempt, Engine, Phase};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::repair::OutputVerdict;
 use crate::strategy::{Inference, Outcome};
-
-/// What the model is asked, and how often it has been.
-pub(super) struct Attempt {
-    inference: Inference,
-    request: LlmRequest,
-    /// From 1.
-    attempt: u32,
-    /// Whether a piece of the answer has come.
-    was_heard: bool,
-    /// What the last attempt came to, until the next begins.
-    failure: Option<UppError>,
-}
 
 impl Engine {
     pub(super) fn infer(&mut self, now: Now, inference: Inference) {

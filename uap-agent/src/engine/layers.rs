@@ -4,19 +4,12 @@ use ubos_common::id::IdSource;
 use ubos_common::time::Now;
 use upp::{ErrorCode, UppError};
 
-use super::{AgendaItem, Engine, Output, Phase, RunStage};
+use super::effects::Output;
+use super::state::{AgendaItem, Engine, LayerCall, Phase, RunStage};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, GenerateResult};
 use crate::strategy::Outcome;
-
-/// The call of a layer that is pending.
-pub(super) enum LayerCall {
-    Before(usize),
-    /// With the result that the layer received.
-    After(usize, Box<GenerateResult>),
-    Caught(usize, Box<AgentError>),
-}
 
 impl Engine {
     /// Calls the next inner layer, or starts the run.

@@ -13,26 +13,27 @@
 
 mod config;
 mod effects;
+mod guard;
 mod inference;
 mod layers;
+mod state;
 mod steps;
 mod tools;
 
 use core::fmt;
-use core::panic::AssertUnwindSafe;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::RawBuf;
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
-use upp::{ErrorCode, List, Message, Messages, Stamp, TokenUsage, ToolExecution, Turn, UppError};
+use upp::{ErrorCode, Stamp, UppError};
 
 pub use config::{EngineConfig, RunStart};
 pub use effects::{CallScope, Closed, EffectId, Input, Output};
-use inference::Attempt;
-use layers::LayerCall;
+pub(crate) use guard::panicked;
+pub use state::Engine;
+use state::{LayerCall, Phase, RunStage, TurnParts};
 
 use crate::checkpoint::CheckpointError;
 use crate::event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
@@ -40,117 +41,11 @@ use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, RunResult};
 use crate::state::AgentState;
-use crate::strategy::{Outcome, StrategyRun};
+use crate::strategy::StrategyRun;
 use crate::trace_event::trace;
-
-/// The number of commands without an effect after which the engine requests a pause, so that a strategy which
-/// never requests an effect blocks neither the executor nor an abort.
-const MOVES: u32 = 256;
 
 /// The number of queued outputs from which on the engine accepts no input.
 const OUTBOX: usize = 1024;
-
-/// One run of an agent.
-pub struct Engine {
-    config: EngineConfig,
-    ids: IdSource,
-    agent_id: Arc<str>,
-    session_id: Option<Arc<str>>,
-    strategy: Box<dyn StrategyRun>,
-    context: MiddlewareContext,
-    /// The number of layers that the run has entered.
-    entered: usize,
-    stage: RunStage,
-    state: AgentState,
-    /// Whether the state holds the input.
-    has_input: bool,
-    step: u64,
-    added: TurnParts,
-    agenda: VecDeque<AgendaItem>,
-    phase: Phase,
-    /// Commands of the strategy since the last input.
-    moves: u32,
-    /// The prompt of the pending request. It is added to the state together with the response.
-    prompt: Option<Message>,
-    /// A round of tool calls that is about to start.
-    pending: Option<Box<tools::ToolRound>>,
-    effects: EffectId,
-    tool_rounds: u64,
-    /// How often the pending request was repeated because of its output.
-    output_attempts: u32,
-    out: Outbox<Output>,
-}
-
-/// What the run has added so far.
-#[derive(Default)]
-struct TurnParts {
-    messages: Messages,
-    executions: List<ToolExecution>,
-    usage: TokenUsage,
-    cycles: u64,
-    data: Option<RawBuf>,
-}
-
-impl TurnParts {
-    fn turn(&self) -> Option<Turn> {
-        let (messages, executions) = (self.messages.clone(), self.executions.clone());
-        let mut turn = Turn::new(messages, executions, self.usage.clone(), self.cycles).ok()?;
-        turn.data.clone_from(&self.data);
-        Some(turn)
-    }
-}
-
-/// What the engine does before it asks the strategy for the next command.
-enum AgendaItem {
-    Hook(HookCall),
-    Event(UapEventType, EventData),
-    Save,
-    Tools,
-    Next(Box<Outcome>),
-    /// Calls the hook with the state at that time.
-    StepEnd,
-    StopCondition,
-    /// Ends the run with a result, and drops the rest of the agenda.
-    Stop,
-    Complete,
-    /// Fails the run, after the hooks before it.
-    Fail(Box<UppError>),
-}
-
-/// How far the run is.
-///
-/// ```text
-/// Before -> Running -> After -> (closed)
-///    |         |         |
-///    +---------+---------+----> errors pass the layers that were entered, outwards
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RunStage {
-    Before,
-    Running,
-    After,
-}
-
-/// What the engine waits for.
-///
-/// ```text
-/// LayerCall (before) -> Idle <-> (Asking, Sleeping,) Inferring -> Idle | Tools -> Idle
-/// Idle <-> Hook, Saving, Pausing;  any -> Failing (the error hook) -> LayerCall (after, caught) -> Closed
-/// ```
-enum Phase {
-    Idle,
-    /// Waits for the retry strategy.
-    Asking(EffectId, Box<Attempt>),
-    Sleeping(EffectId, Box<Attempt>),
-    Inferring(EffectId, Box<Attempt>),
-    Tools(Box<tools::ToolRound>),
-    Hook(EffectId),
-    Saving(EffectId),
-    Pausing(EffectId),
-    Failing(EffectId, Box<AgentError>),
-    Layer(EffectId, LayerCall),
-    Closed,
-}
 
 impl Engine {
     /// Starts a run. `ids` provides every id of the run.
@@ -265,7 +160,7 @@ impl Engine {
         AgentError::new(error, self.state.clone(), self.added.turn())
     }
 
-    fn on_hook(&mut self, now: Now, id: EffectId, answer: Result<HookAnswer, UppError>) {
+    pub(super) fn on_hook(&mut self, now: Now, id: EffectId, answer: Result<HookAnswer, UppError>) {
         match &self.phase {
             Phase::Hook(waited) if *waited == id => {
                 self.phase = Phase::Idle;
@@ -292,7 +187,7 @@ impl Engine {
         }
     }
 
-    fn on_saved(&mut self, id: EffectId, result: Result<(), CheckpointError>) {
+    pub(super) fn on_saved(&mut self, id: EffectId, result: Result<(), CheckpointError>) {
         if matches!(self.phase, Phase::Saving(waited) if waited == id) {
             self.phase = Phase::Idle;
             if let Err(error) = result {
@@ -301,7 +196,7 @@ impl Engine {
         }
     }
 
-    fn on_abort(&mut self, now: Now) {
+    pub(super) fn on_abort(&mut self, now: Now) {
         let is_failing = matches!(
             self.phase,
             Phase::Failing(..) | Phase::Layer(_, LayerCall::Caught(..))
@@ -312,7 +207,7 @@ impl Engine {
     }
 
     /// Ends the run with an error, unless a hook recovers.
-    fn fail(&mut self, now: Now, error: UppError) {
+    pub(super) fn fail(&mut self, now: Now, error: UppError) {
         for id in self.running() {
             self.out.push(Output::Cancel(id));
         }
@@ -328,7 +223,7 @@ impl Engine {
         }
     }
 
-    fn running(&self) -> Vec<EffectId> {
+    pub(super) fn running(&self) -> Vec<EffectId> {
         match &self.phase {
             Phase::Inferring(id, _)
             | Phase::Asking(id, _)
@@ -342,19 +237,19 @@ impl Engine {
         }
     }
 
-    fn close(&mut self, result: RunResult) {
+    pub(super) fn close(&mut self, result: RunResult) {
         self.agenda.clear();
         trace!(step = self.step, is_ok = result.is_ok(), "run ended");
         self.phase = Phase::Closed;
         self.out.push(Output::Finished(result));
     }
 
-    const fn next_effect(&mut self) -> EffectId {
+    pub(super) const fn next_effect(&mut self) -> EffectId {
         self.effects += 1;
         self.effects
     }
 
-    fn event(&mut self, event_type: UapEventType, data: EventData) {
+    pub(super) fn event(&mut self, event_type: UapEventType, data: EventData) {
         let planned = self
             .config
             .plan_events
@@ -373,24 +268,13 @@ impl Engine {
         }
     }
 
-    fn stamp(&mut self, now: Now) -> Stamp {
+    pub(super) fn stamp(&mut self, now: Now) -> Stamp {
         Stamp::new(&mut self.ids, now.wall)
     }
 
-    fn refuse(&self, code: ErrorCode, what: &str) -> UppError {
+    pub(super) fn refuse(&self, code: ErrorCode, what: &str) -> UppError {
         UppError::new(code, self.config.llm.options().model().provider(), what)
     }
-}
-
-/// Calls code of the developer's that the machine itself asks; a panic is an error that says no more, for it may hold
-/// secrets.
-fn guarded<T>(who: &str, code: impl FnOnce() -> T) -> Result<T, UppError> {
-    std::panic::catch_unwind(AssertUnwindSafe(code)).map_err(|_| panicked(who))
-}
-
-/// Somebody of the developer's has panicked.
-pub(crate) fn panicked(who: &str) -> UppError {
-    UppError::new(ErrorCode::ProviderError, "uap", format!("{who} panicked"))
 }
 
 /// What an event of a step tells of the plan.

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use ubos_common::time::Now;
 use upp::{ErrorCode, Message};
 
-use super::{AgendaItem, Engine, MOVES, Output, Phase, guarded};
+use super::effects::Output;
+use super::guard::guarded;
+use super::state::{AgendaItem, Engine, Phase};
 use crate::checkpoint::CheckpointMetadata;
 use crate::event::{EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::result::GenerateResult;
 use crate::strategy::{Command, ExecutionContext, Outcome};
+
+/// The number of commands without an effect after which the engine requests a pause, so that a strategy which
+/// never requests an effect blocks neither the executor nor an abort.
+const MOVES: u32 = 256;
 
 impl Engine {
     /// Does what stands on the agenda, up to the first thing that is waited for.

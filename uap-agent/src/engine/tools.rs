@@ -9,7 +9,9 @@ use upp::{
     UppError,
 };
 
-use super::{AgendaItem, CallScope, EffectId, Engine, Output, Phase, guarded};
+use super::effects::{CallScope, EffectId, Output};
+use super::guard::guarded;
+use super::state::{AgendaItem, Engine, Phase, ToolRound};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::order::CallOrder;
@@ -17,28 +19,8 @@ use crate::repair::CallVerdict;
 use crate::state::SubagentExecutionTrace;
 use crate::strategy::Outcome;
 
-/// The tool calls of one response while they run.
-pub(super) struct ToolRound {
-    /// Messages that are added to the state together with the results, so that no call in it lacks its result.
-    messages: Vec<Message>,
-    response: Box<LlmResponse>,
-    /// The calls, as repaired.
-    calls: Vec<ToolCall>,
-    /// Calls that the repair policy answers instead of the tool.
-    answered: BTreeMap<usize, Box<str>>,
-    order: CallOrder,
-    running: BTreeMap<EffectId, usize>,
-    executions: Vec<Option<ToolExecution>>,
-}
-
 /// The calls, as repaired, and the answers of the repair policy.
 type Repaired = (Vec<ToolCall>, BTreeMap<usize, Box<str>>);
-
-impl ToolRound {
-    pub(super) fn running(&self) -> Vec<EffectId> {
-        self.running.keys().copied().collect()
-    }
-}
 
 impl Engine {
     /// Reports the action, and then starts the tools. Fails the run where the limit of rounds is reached.

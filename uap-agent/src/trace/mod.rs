@@ -1,7 +1,7 @@
-//! A run to look at: its events with their times, as lines of JSON and as one page of HTML.
+//! Traces of runs: events with their times, written as lines of JSON or as one page of HTML.
 //!
-//! Push each event of a stream as it comes, tell the end, and write. The trace works on the events' JSON, so that what
-//! is written and what is read back are the same; [`Trace::to_html`] draws either.
+//! Push each event of a stream when it arrives, add the result, and write the trace. A trace holds the JSON of events,
+//! so a trace that is read back equals the one that was written.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,7 +29,9 @@
 //! # }).unwrap();
 //! ```
 
+mod entry;
 mod page;
+mod row;
 mod text;
 mod view;
 mod wire;
@@ -41,8 +43,10 @@ use ubos_common::time::{Mono, Now};
 
 use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};
+use entry::{LineKind, TraceEntry};
+pub use wire::LeftOut;
 
-/// How much a trace keeps. LineKind comes after a bound is left out, and counted.
+/// The limits of a trace. Events beyond a limit are left out and counted.
 ///
 /// | limit | unit | default |
 /// |---|---|---|
@@ -82,7 +86,7 @@ impl TraceLimits {
         self
     }
 
-    /// LineKind a line is read with: an event of a sub-agent's sub-agent is deeper than other documents.
+    /// The limits of one line. Events of nested sub-agents are deeper than other documents.
     fn line(&self) -> Limits {
         Limits::default()
             .with_max_depth(Limits::DEEPEST)
@@ -103,10 +107,10 @@ impl Default for TraceLimits {
     }
 }
 
-/// The events of one run, or of several one after the other, with the times at which they came.
+/// The events of one run, or of several runs in sequence, with their times.
 ///
-/// Times are milliseconds since 1970: the calendar clock says when the trace began, the monotonic one how far later
-/// each event came. They never go back.
+/// Times are milliseconds since 1970. The wall clock gives the start of the trace and the monotonic clock the time since
+/// then, so times never decrease.
 #[derive(Clone, Debug)]
 pub struct Trace {
     limits: TraceLimits,
@@ -118,57 +122,31 @@ pub struct Trace {
     last: u64,
 }
 
-/// LineKind is kept of one event.
-#[derive(Clone, Debug, PartialEq)]
-struct TraceEntry {
-    /// Milliseconds since 1970.
-    at: u64,
-    what: LineKind,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum LineKind {
-    /// An [`AgentStreamEvent`], as JSON.
-    Event(RawObject),
-    /// The end of a run; see [`wire::End`].
-    End(RawObject),
-}
-
-ubos_common::wire! {
-    /// LineKind a trace could not keep.
-    pub struct LeftOut {
-        /// How many events.
-        required events: u64 = "events", "UAP-11-3";
-        /// How many bytes their lines would have had.
-        required bytes: u64 = "bytes", "UAP-11-3";
-    }
-}
-
-/// Why lines are no trace.
+/// An error of [`Trace::read_lines`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// More than the limits allow.
-    #[error("more than {limit} {unit} of trace")]
+    /// The trace exceeds a limit.
+    #[error("the trace has more than {limit} {unit}; raise the limit to read it")]
     TooLarge {
-        /// LineKind is allowed.
+        /// The limit.
         limit: usize,
         /// Events or bytes.
         unit: &'static str,
     },
-    /// A line is no sound JSON, or none of a trace.
+    /// A line is not valid JSON, or not a line of a trace.
     #[error("line {line}: {error}")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// LineKind is wrong with it, with its pointer.
+        /// The fault, with its pointer.
         #[source]
         error: DecodeError,
     },
 }
 
 impl Trace {
-    /// A trace of nothing yet.
+    /// An empty trace.
     #[must_use]
     pub fn new(limits: TraceLimits) -> Self {
         Self {
@@ -181,30 +159,29 @@ impl Trace {
         }
     }
 
-    /// Adds an event that came now.
+    /// Adds an event that arrived at `now`.
     pub fn push(&mut self, now: Now, event: &AgentStreamEvent) {
         self.add(now, event, LineKind::Event);
     }
 
-    /// Says how the run ended: what was asked and answered, what it cost, what went wrong. An event after it begins
-    /// the next run.
+    /// Adds the end of the run: its input and response, its token counts, or its error. The next event starts another run.
     pub fn end(&mut self, now: Now, result: &Result<GenerateResult, Box<AgentError>>) {
         self.add(now, &wire::end_of(result), LineKind::End);
     }
 
-    /// How many events are kept, ends of runs included.
+    /// The number of events that the trace keeps, ends of runs included.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether the trace is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// LineKind was left out at the bounds.
+    /// The events that were left out at the limits.
     #[must_use]
     pub const fn left_out(&self) -> &LeftOut {
         &self.left_out
@@ -215,7 +192,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// The writer's.
+    /// The writer failed.
     pub fn write_lines(&self, mut out: impl io::Write) -> io::Result<()> {
         let mut line = Vec::new();
         for entry in &self.entries {
@@ -236,11 +213,11 @@ impl Trace {
         Ok(())
     }
 
-    /// Reads what [`Trace::write_lines`] wrote. Blank lines are passed over.
+    /// Reads what [`Trace::write_lines`] wrote. Blank lines are skipped.
     ///
     /// # Errors
     ///
-    /// See [`TraceError`]. Every finding has its line and pointer; a line of an unknown kind is refused.
+    /// See [`TraceError`]. A line of an unknown kind is an error.
     pub fn read_lines(lines: &[u8], limits: TraceLimits) -> Result<Self, TraceError> {
         let refuse = |limit, unit| Err(TraceError::TooLarge { limit, unit });
         if lines.len() > limits.max_bytes.saturating_add(LAST_LINE) {
@@ -271,9 +248,9 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The trace as one page of HTML that stands alone: no scripts, nothing from elsewhere, every text escaped.
+    /// The trace as one self-contained page of HTML: no scripts, no external resources, every text escaped.
     ///
-    /// Texts over 32 KiB are cut on the page, and it says so; the lines have them whole.
+    /// The page shortens texts over 32 KiB and marks them; the lines keep them whole.
     #[must_use]
     pub fn to_html(&self) -> String {
         page::page(
@@ -311,26 +288,14 @@ impl Trace {
 }
 
 impl PartialEq for Trace {
-    /// Whether both tell the same; how they came to it does not matter.
+    /// Compares the kept events and the count of the others; limits do not matter.
     fn eq(&self, other: &Self) -> bool {
         self.entries == other.entries && self.left_out == other.left_out
     }
 }
 
-impl Write for TraceEntry {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = MemberWriter::begin(out);
-        object.member("at", &self.at);
-        match &self.what {
-            LineKind::Event(event) => object.member("event", event),
-            LineKind::End(end) => object.member("end", end),
-        }
-        object.end();
-    }
-}
-
-/// Bytes of a line beside its event, at most.
+/// The most bytes of a line beside its event.
 const OVERHEAD: usize = 40;
 
-/// Bytes of the line that tells what was left out, at most: it comes when the trace is full.
+/// The most bytes of the line that counts the events left out. It is written when the trace is full.
 const LAST_LINE: usize = 128;

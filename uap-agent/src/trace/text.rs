@@ -11,7 +11,7 @@ const INDENT: usize = 2;
 /// Levels of JSON that are laid out; deeper ones stay on one line.
 const MAX_LEVELS: usize = 24;
 
-/// Appends a text as HTML. LineKind a browser would not show, or would let change the order of what it shows, is made
+/// Appends a text as HTML. What a browser would not show, or would let change the order of what it shows, is made
 /// visible: control characters as their pictures, marks of direction as their numbers.
 pub(super) fn escape(out: &mut String, text: &str) {
     for c in text.chars() {
@@ -72,7 +72,7 @@ pub(super) fn readable(value: &RawBuf) -> String {
     layout(value.as_str())
 }
 
-/// Sound JSON, set in lines. LineKind is short stays on one.
+/// Formats valid JSON over several lines; short values stay on one line.
 fn layout(json: &str) -> String {
     const SHORT: usize = 60;
     if json.len() <= SHORT {

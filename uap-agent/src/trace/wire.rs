@@ -1,4 +1,4 @@
-//! The lines of a trace.
+//! The JSON of the lines of a trace.
 
 use std::sync::Arc;
 
@@ -8,9 +8,18 @@ use ubos_common::json::{
 use ubos_common::violation::{Level, Profile, Report, Violation};
 use upp::{ErrorCode, Message, StreamEvent, TokenUsage};
 
-use super::LeftOut;
 use crate::event::UapEventType;
 use crate::result::{AgentError, GenerateResult};
+
+ubos_common::wire! {
+    /// The events that a trace could not keep.
+    pub struct LeftOut {
+        /// How many events.
+        required events: u64 = "events", "UAP-11-3";
+        /// How many bytes their lines would have had.
+        required bytes: u64 = "bytes", "UAP-11-3";
+    }
+}
 
 ubos_common::wire! {
     /// One line: exactly one of the three is there.
@@ -21,7 +30,7 @@ ubos_common::wire! {
         nullable event: RawObject = "event", "UAP-11-3";
         /// The end of a run.
         nullable end: RawObject = "end", "UAP-11-3";
-        /// LineKind is missing.
+        /// The events that are missing.
         nullable left_out: LeftOut = "leftOut", "UAP-11-3";
     }
 }
@@ -29,25 +38,25 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// How a run ended.
     pub(super) struct End {
-        /// LineKind was asked.
+        /// The input.
         nullable input: Arc<str> = "input", "UAP-11-3";
-        /// LineKind was answered.
+        /// The response.
         nullable answer: Arc<str> = "answer", "UAP-11-3";
-        /// LineKind it cost; a cycle is an inference.
+        /// Token counts; a cycle is an inference.
         nullable usage: TokenUsage = "usage", "UAP-11-3";
-        /// LineKind went wrong.
+        /// The error.
         nullable error: EndError = "error", "UAP-11-3";
     }
 }
 
 ubos_common::wire! {
-    /// LineKind went wrong.
+    /// The error of a run.
     pub(super) struct EndError {
-        /// LineKind kind of failure.
+        /// The kind of error.
         required code: ErrorCode = "code", "UAP-11-3";
-        /// Whose.
+        /// The provider that failed.
         required provider: Arc<str> = "provider", "UAP-11-3";
-        /// For a person.
+        /// The message for a reader.
         required message: Arc<str> = "message", "UAP-11-3";
     }
 }
@@ -77,7 +86,7 @@ ubos_common::wire! {
 ubos_common::wire! {
     /// An event of the agent.
     pub(super) struct AgentEvent {
-        /// LineKind it tells of.
+        /// The type of the event.
         required event_type: UapEventType = "type", "UAP-11-3";
         /// From 1.
         required step: u64 = "step", "UAP-11-3";
@@ -170,7 +179,7 @@ pub(super) fn lenient<'a, T: Read<'a>>(object: &'a RawObject, limits: &Limits) -
     read.ok().map(|(value, _)| value)
 }
 
-/// LineKind is kept of a result.
+/// The end of a run with this result.
 pub(super) fn end_of(result: &Result<GenerateResult, Box<AgentError>>) -> End {
     let mut end = End::new();
     let (state, turn) = match result {

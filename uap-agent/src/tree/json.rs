@@ -1,6 +1,6 @@
 //! Trees on paper.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ubos_common::json::{self, DecodeError, Limits, MemberWriter, Raw, RawBuf, Write, decode};
@@ -125,7 +125,7 @@ fn findings(error: StateError) -> Result<Report, DecodeError> {
     }
 }
 
-/// What no type can say; gives the places of the nodes.
+/// Checks what the types cannot express. Returns the places of the nodes.
 fn check(report: &mut Report, tree: &TreeJson) -> BTreeMap<NodeId, usize> {
     let mut refuse = |pointer: String, code: &'static str, why: &'static str| {
         report.push(Violation::new(pointer, code, "UAP-7-2", Level::Must, why));
@@ -133,11 +133,8 @@ fn check(report: &mut Report, tree: &TreeJson) -> BTreeMap<NodeId, usize> {
     let mut places = BTreeMap::new();
     for (n, node) in tree.nodes.iter().enumerate() {
         if places.insert(node.id, n).is_some() {
-            refuse(
-                format!("/nodes/{n}/id"),
-                "duplicate_id",
-                "the id of an earlier node",
-            );
+            let pointer = format!("/nodes/{n}/id");
+            refuse(pointer, "duplicate_id", "the id of an earlier node");
         }
     }
     for (pointer, id) in [("/rootId", tree.root_id), ("/currentId", tree.current_id)] {
@@ -145,59 +142,71 @@ fn check(report: &mut Report, tree: &TreeJson) -> BTreeMap<NodeId, usize> {
             refuse(pointer.into(), "unknown_node", "no node has this id");
         }
     }
+    check_parents(tree, &places, &mut refuse);
+    check_children(tree, &places, &mut refuse);
+    for n in adrift(tree, &places) {
+        let pointer = format!("/nodes/{n}/parentId");
+        refuse(pointer, "cycle", "its parents lead back to it");
+    }
+    places
+}
+
+/// Checks that every node but the root names a parent that exists.
+fn check_parents(
+    tree: &TreeJson,
+    places: &BTreeMap<NodeId, usize>,
+    refuse: &mut impl FnMut(String, &'static str, &'static str),
+) {
     for (n, node) in tree.nodes.iter().enumerate() {
-        let why = match node.parent_id {
-            None if node.id == tree.root_id => None,
-            None => Some((
+        let is_root = node.id == tree.root_id;
+        let (code, why) = match node.parent_id {
+            None if is_root => continue,
+            None => (
                 "second_root",
                 "a node without a parent that is not the root",
-            )),
-            Some(_) if node.id == tree.root_id => Some(("root_parent", "the root has a parent")),
-            Some(parent) if parent == node.id => Some(("self_parent", "a node is its own parent")),
+            ),
+            Some(_) if is_root => ("root_parent", "the root has a parent"),
+            Some(parent) if parent == node.id => ("self_parent", "a node is its own parent"),
             Some(parent) if !places.contains_key(&parent) => {
-                Some(("unknown_node", "no node has this id"))
+                ("unknown_node", "no node has this id")
             }
-            Some(_) => None,
+            Some(_) => continue,
         };
-        if let Some((code, why)) = why {
-            refuse(format!("/nodes/{n}/parentId"), code, why);
-        }
+        refuse(format!("/nodes/{n}/parentId"), code, why);
     }
+}
+
+/// Checks that parents and children name each other.
+fn check_children(
+    tree: &TreeJson,
+    places: &BTreeMap<NodeId, usize>,
+    refuse: &mut impl FnMut(String, &'static str, &'static str),
+) {
     let node_of = |id: &NodeId| tree.nodes.get(*places.get(id)?);
-    let mut listed = BTreeMap::new();
+    let mut listed = BTreeSet::new();
     for (n, node) in tree.nodes.iter().enumerate() {
         for (k, child) in node.children.iter().enumerate() {
             let pointer = format!("/nodes/{n}/children/{k}");
-            if listed.insert(*child, n).is_some() {
+            if !listed.insert(*child) {
                 refuse(pointer, "duplicate_id", "a child that is listed before");
-            } else if node_of(child).is_none() {
-                refuse(pointer, "unknown_node", "no node has this id");
-            } else if node_of(child).is_some_and(|child| child.parent_id != Some(node.id)) {
-                refuse(pointer, "other_parent", "the child names another parent");
+                continue;
+            }
+            match node_of(child) {
+                None => refuse(pointer, "unknown_node", "no node has this id"),
+                Some(child) if child.parent_id != Some(node.id) => {
+                    refuse(pointer, "other_parent", "the child names another parent");
+                }
+                Some(_) => {}
             }
         }
     }
     for (n, node) in tree.nodes.iter().enumerate() {
-        if node
-            .parent_id
-            .is_some_and(|parent| places.contains_key(&parent))
-            && !listed.contains_key(&node.id)
-        {
-            refuse(
-                format!("/nodes/{n}/parentId"),
-                "unlisted",
-                "its parent does not list it",
-            );
+        let is_known = |parent| places.contains_key(&parent);
+        if node.parent_id.is_some_and(is_known) && !listed.contains(&node.id) {
+            let pointer = format!("/nodes/{n}/parentId");
+            refuse(pointer, "unlisted", "its parent does not list it");
         }
     }
-    for n in adrift(tree, &places) {
-        refuse(
-            format!("/nodes/{n}/parentId"),
-            "cycle",
-            "its parents lead back to it",
-        );
-    }
-    places
 }
 
 /// The nodes whose parents lead to no end.

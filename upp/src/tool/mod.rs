@@ -19,7 +19,7 @@ pub(crate) use run::guard;
 pub use run::{ToolSet, run_call};
 
 use crate::cancel::CancelToken;
-use crate::message::Metadata;
+use crate::metadata::Metadata;
 
 ubos_common::wire! {
     /// A tool call of a model.

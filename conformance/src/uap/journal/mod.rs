@@ -1,11 +1,13 @@
 //! Checks of journals, and of agents that are resumed from one.
 
+mod interruption;
 mod monitor;
 mod resume;
 
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 
-pub use resume::{Interruption, ResumeFault, ResumeReport, check_resume};
+pub use interruption::Interruption;
+pub use resume::{ResumeFault, ResumeReport, check_resume};
 use uap_agent::journal::{Journal, JournalError};
 
 /// What a journal does otherwise than journals do.

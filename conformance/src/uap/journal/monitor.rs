@@ -1,4 +1,4 @@
-//! A world that is watched, and ends where it is told to.
+//! A model, tools and a journal that count their calls and interrupt the run at a given place.
 
 use core::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use upp::{
     ModelStream, Tool, ToolContext, ToolError, UppError,
 };
 
-use super::Interruption;
+use super::interruption::Interruption;
 use uap_agent::journal::{Journal, JournalFuture, MemoryJournal};
 
 /// A journal whose process ends at a write.

@@ -1,6 +1,5 @@
 //! Checks that a run which is interrupted and resumed ends like one that is not.
 
-use core::fmt;
 use core::future::poll_fn;
 use core::task::Poll;
 use std::collections::BTreeSet;
@@ -12,6 +11,7 @@ use uap_agent::{Agent, AgentError, AgentOptions, GenerateResult, agent};
 use ubos_common::json::{RawObject, to_string};
 use upp::{CancelToken, Tool, UppError};
 
+use super::interruption::Interruption;
 use super::monitor::{Calls, InterruptedJournal, MonitoredModel, MonitoredTool};
 
 /// What [`check_resume`] has tried.
@@ -92,28 +92,6 @@ pub enum ResumeFault {
         /// Calls of the model.
         seen: usize,
     },
-}
-
-/// Where a run was interrupted.
-// exhaustive: a write is lost, done unnoticed, or done
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interruption {
-    /// After this number of entries.
-    After(usize),
-    /// Before a write was done, counted from 0.
-    BeforeWrite(usize),
-    /// After a write was done, and before the run knew.
-    AfterWrite(usize),
-}
-
-impl fmt::Display for Interruption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::After(n) => write!(f, "after {n} entries"),
-            Self::BeforeWrite(n) => write!(f, "before write {n} was done"),
-            Self::AfterWrite(n) => write!(f, "after write {n} was done"),
-        }
-    }
 }
 
 /// Interrupts a run at every place, resumes it, and compares the results.

@@ -1,32 +1,17 @@
 //! What every store must do, for who writes one.
 
+mod fault;
 mod history;
 mod states;
 mod writers;
 
 use states::{StateSource, at, together, wrong_if};
-use uap_agent::checkpoint::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
+use uap_agent::checkpoint::{CheckpointMetadata, CheckpointStore, StoreFuture};
 use uap_agent::state::AgentState;
 
+pub use fault::StoreFault;
 pub use history::check_history;
 pub use writers::check_writers;
-
-/// What a store does otherwise than stores do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreFault {
-    /// It failed where it should not have.
-    #[error("{doing}: the store failed")]
-    Failed {
-        /// What it was asked.
-        doing: &'static str,
-        /// What it said.
-        source: CheckpointError,
-    },
-    /// It did not do what was asked.
-    #[error("{0}")]
-    Wrong(&'static str),
-}
 
 /// Puts an empty store through all that stores do, and leaves it empty.
 ///

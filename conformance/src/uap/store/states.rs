@@ -9,7 +9,7 @@ use upp::{
     AssistantMessage, ContentBlock, Message, Stamp, ToolCall, ToolResult, ToolResultMessage,
 };
 
-use super::StoreFault;
+use super::fault::StoreFault;
 use uap_agent::checkpoint::{CheckpointError, CheckpointMetadata, StoreFuture};
 use uap_agent::state::{AgentState, PlanStep, PlanStepStatus, SubagentExecutionTrace};
 

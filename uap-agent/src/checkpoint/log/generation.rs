@@ -15,9 +15,8 @@ use std::path::{Path, PathBuf};
 use ubos_common::id::IdSource;
 use ubos_common::log::{AppendError, Config, Log, LogId, OpenError, Sync};
 
-use super::Options;
-use super::past::record_place;
-use super::record::{Record, damaged};
+use super::options::Options;
+use super::record::{Record, damaged, record_place};
 use crate::checkpoint::CheckpointError;
 use crate::checkpoint::disk::{failed, sync, unless_missing};
 

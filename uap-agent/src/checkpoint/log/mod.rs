@@ -1,6 +1,7 @@
 //! Checkpoints in append-only files.
 
 mod generation;
+mod options;
 mod past;
 mod record;
 mod session;
@@ -22,6 +23,7 @@ use super::seal::sealing::Sealing;
 use super::worker::Worker;
 use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
 use crate::state::AgentState;
+use options::Options;
 use past::Past;
 use session::LogSession;
 
@@ -227,25 +229,6 @@ impl CheckpointHistory for LogCheckpoints {
         self.ask(session_id, move |folder, session| {
             folder.prune(session, keep)
         })
-    }
-}
-
-/// How sessions are written and read.
-#[derive(Debug)]
-struct Options {
-    sealing: Sealing,
-    max_bytes: usize,
-    history: usize,
-}
-
-impl Options {
-    /// A record is a state and little more, sealed; a block is a record.
-    fn log_limits(&self) -> ubos_common::log::format::Limits {
-        const MORE: usize = 1 << 20;
-        let bytes = self.max_bytes.saturating_add(MORE);
-        ubos_common::log::format::Limits::default()
-            .max_record_bytes(bytes)
-            .max_block_bytes(bytes.saturating_add(MORE))
     }
 }
 

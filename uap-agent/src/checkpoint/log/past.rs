@@ -8,11 +8,11 @@ use ubos_common::json::{self, Limits};
 use ubos_common::log::{FsDir, ReadError, Reader};
 use ubos_common::violation::Profile;
 
-use super::record::{Record, damaged};
-use super::{Options, generation};
+use super::generation;
+use super::options::Options;
+use super::record::{Record, damaged, record_place};
 use crate::checkpoint::disk::failed;
 use crate::checkpoint::files::limits;
-use crate::checkpoint::seal::sealing::Place;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 
@@ -165,14 +165,6 @@ impl<'a> Past<'a> {
     /// Goes on from a record.
     pub(super) fn seek(&mut self, number: u64) {
         self.reader.seek(number);
-    }
-}
-
-pub(super) const fn record_place(session: &str, number: u64) -> Place<'_> {
-    Place {
-        session,
-        kind: "log",
-        number,
     }
 }
 

@@ -5,6 +5,7 @@ use ubos_common::json::{self, Limits, RawBuf, RawObject, read_raw};
 use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 
+use crate::checkpoint::seal::sealing::Place;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
 use crate::state::AgentState;
 use crate::state::delta::Delta;
@@ -125,4 +126,13 @@ ubos_common::wire! {
 
 pub(super) fn damaged(what: impl ToString) -> CheckpointError {
     CheckpointError::Damaged(what.to_string().into())
+}
+
+/// The place of a record, to which its seal is bound.
+pub(super) const fn record_place(session: &str, number: u64) -> Place<'_> {
+    Place {
+        session,
+        kind: "log",
+        number,
+    }
 }

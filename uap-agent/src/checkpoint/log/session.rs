@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use ubos_common::id::Uuid;
 use ubos_common::log::Log;
 
+use super::generation;
+use super::options::Options;
 use super::past::{Last, Past};
 use super::record::Record;
-use super::{Options, generation};
 use crate::checkpoint::held::SessionLock;
 use crate::checkpoint::writers::WriterHistory;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};

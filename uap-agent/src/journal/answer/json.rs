@@ -10,7 +10,7 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::{Level, Report, Violation};
 use upp::{CycleUsage, ErrorCode, LlmResponse, Message, ToolExecution, Turn, UppError};
 
-use super::EffectResult;
+use super::result::EffectResult;
 use crate::engine::EffectId;
 use crate::hooks::HookAnswer;
 use crate::middleware::MiddlewareContext;

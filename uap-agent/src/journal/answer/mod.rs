@@ -1,39 +1,18 @@
 //! The results of effects, as they are recorded in a journal.
 
 mod json;
+mod result;
 
 use ubos_common::json::to_string;
-use upp::{LlmResponse, ModelEvent, ToolExecution, UppError};
+use upp::ModelEvent;
 
 pub(super) use json::{AnswerJson, ErrorJson, Findings, object};
 use json::{HookJson, ResponseJson};
+pub(super) use result::EffectResult;
 
 use crate::checkpoint::CheckpointError;
 use crate::engine::{EffectId, Input};
 use crate::hooks::HookAnswer;
-use crate::state::SubagentExecutionTrace;
-
-/// The result of an effect, without the effect's id. Of a streamed response only the whole is recorded.
-#[derive(Clone, Debug)]
-pub(super) enum EffectResult {
-    Response(Box<LlmResponse>),
-    /// The model failed, and whether a part of its response was received before.
-    Failed(UppError, bool),
-    /// The model's stream ended without a response, and whether a part was received before.
-    NoResponse(bool),
-    /// The request was not sent.
-    Stopped,
-    Tool(ToolExecution, Vec<SubagentExecutionTrace>),
-    /// The wait is over.
-    Slept,
-    Hook(HookAnswer),
-    /// The hook failed.
-    HookFailed(UppError),
-    Saved,
-    /// The save failed.
-    SaveFailed(Box<str>),
-    Abort,
-}
 
 impl EffectResult {
     /// The result of an input and its effect; `None` for a part of a response. `is_partial`: a part was received before.

@@ -3,10 +3,10 @@
 use core::fmt::Write as _;
 
 use super::Page;
+use crate::trace::row::{Kind, Mark, Part, Row, Run, Step};
 use crate::trace::text::{grouped, seconds};
-use crate::trace::view::{Kind, Mark, Part, Row, Run, Step};
 
-/// LineKind a timeline is drawn in.
+/// The time span that a timeline covers.
 struct Scale {
     from: u64,
     /// Milliseconds from one end to the other, at least one.
@@ -27,7 +27,7 @@ impl Page {
         let _ = write!(
             self.0,
             "<h2>Timeline</h2><div class=\"flow\" id=\"flow-{n}\" style=\"--tick:{part}%\"><div class=\"cols\" \
-             aria-hidden=\"true\"><span>LineKind</span><span class=\"n\">Start</span><span class=\"n\">Took</span>\
+             aria-hidden=\"true\"><span>What</span><span class=\"n\">Start</span><span class=\"n\">Took</span>\
              <span class=\"n\">Tokens in</span><span class=\"n\">Tokens out</span><span class=\"lane\">"
         );
         for at in (0..)
@@ -91,7 +91,7 @@ impl Page {
             Kind::Plan => ("k-think", "Plan"),
             Kind::Note => ("k-note", "Event"),
         };
-        // LineKind is nested is shown; texts are folded.
+        // Nested rows are shown; texts are folded.
         let nested = row.run.is_some() || !row.children.is_empty();
         self.raw(if nested {
             "<details open>"

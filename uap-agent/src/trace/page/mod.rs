@@ -6,9 +6,9 @@ use core::fmt::Write as _;
 
 use ubos_common::time::Timestamp;
 
-use super::LeftOut;
+use super::row::{Kind, Mark, Row, Run};
 use super::text::{cut, escape, grouped, span};
-use super::view::{Kind, Mark, Row, Run};
+use super::wire::LeftOut;
 
 /// Nothing is fetched or run, whatever a text may say.
 const POLICY: &str =
@@ -178,7 +178,7 @@ impl Page {
         if run.plan.is_empty() {
             return;
         }
-        self.raw("<h2>Plan</h2><table class=\"plan\"><thead><tr><th>Step</th><th>LineKind</th><th>After</th>");
+        self.raw("<h2>Plan</h2><table class=\"plan\"><thead><tr><th>Step</th><th>What</th><th>After</th>");
         self.raw("<th>Came to</th></tr></thead><tbody>");
         for step in &run.plan {
             let status = run.came_to.get(&step.id).unwrap_or(&step.status).as_str();
@@ -208,7 +208,7 @@ impl Page {
     }
 }
 
-/// LineKind a run counts up to, that of its sub-agents included.
+/// The totals of a run, its sub-agents included.
 #[derive(Default)]
 struct Sums {
     inferences: u64,

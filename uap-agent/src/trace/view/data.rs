@@ -1,4 +1,4 @@
-//! LineKind events of the agent bring.
+//! The data of an agent's events.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use upp::{TokenUsage, ToolCall, ToolExecution};
 use crate::state::PlanStep;
 
 ubos_common::wire! {
-    /// LineKind an event of the agent may bring; each brings a part of it.
+    /// The members that the data of an agent's event may have; each type of event has some of them.
     pub(super) struct Data {
         /// Step of a loop.
         nullable iteration: u64 = "iteration", "UAP-11-3";

@@ -1,40 +1,23 @@
-//! LineKind a page shows, made of the events: runs, their steps, and what happened in them.
+//! The content of a page, made from events: runs, their steps, and the rows of each step.
 
 mod data;
-mod row;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::json::{Limits, RawObject};
 use upp::{EventDelta, StreamEvent, StreamEventType, TokenUsage, ToolExecution};
 
 use data::{Data, plan_text};
-use row::GIST;
-pub(super) use row::{Kind, Mark, Part, Row, Step};
 
+use super::entry::{LineKind, TraceEntry};
+use super::row::{GIST, Kind, Mark, Part, Row, Run, Step};
 use super::text::{gist, readable, spaced};
 use super::wire::{AgentEvent, End, Event, lenient, raw};
-use super::{LineKind, TraceEntry};
+
 use crate::event::UapEventType;
 use crate::state::{PlanStep, PlanStepStatus};
 
-/// One run, of the agent itself or of one that it called as a tool.
-#[derive(Default)]
-pub(super) struct Run {
-    pub(super) agent: Option<Arc<str>>,
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) steps: Vec<Step>,
-    pub(super) plan: Vec<PlanStep>,
-    /// How far the plan's steps came, by their id, where that was told after the plan.
-    pub(super) came_to: BTreeMap<Arc<str>, PlanStepStatus>,
-    pub(super) end: Option<End>,
-    /// LineKind the calls that were announced are given, by their id.
-    announced: BTreeMap<Arc<str>, RawObject>,
-}
-
-/// Runs, one after the other: an end, or a step that was there before, closes one.
+/// Splits events into runs. An end, or the repetition of a step's number, closes a run.
 pub(super) fn runs(entries: &[TraceEntry], limits: &Limits) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut ended = true;
@@ -227,7 +210,7 @@ impl Run {
             .push(row.with("Data", text, true).done(at));
     }
 
-    /// LineKind the tools were given and how long they took, as they say it themselves.
+    /// Takes the arguments of tools from their executions.
     fn observe(&mut self, executions: Vec<ToolExecution>) {
         let Some(step) = self.steps.last_mut() else {
             return;

@@ -1,46 +1,62 @@
-//! Steps, and what happened in them.
+//! Runs, their steps, and the rows of each step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ubos_common::json::RawBuf;
+use ubos_common::json::{RawBuf, RawObject};
 use upp::{StreamEvent, StreamEventType};
 
-use super::Run;
-use crate::trace::text::{gist, readable};
+use super::text::{gist, readable};
+use super::wire::End;
+use crate::state::{PlanStep, PlanStepStatus};
 
-/// One step; what comes outside of any has number 0.
-pub(in crate::trace) struct Step {
-    pub(in crate::trace) number: u64,
-    pub(in crate::trace) title: String,
-    pub(in crate::trace) from: u64,
-    pub(in crate::trace) to: Option<u64>,
-    pub(in crate::trace) mark: Mark,
-    pub(in crate::trace) rows: Vec<Row>,
+/// One run of the agent or of a sub-agent.
+#[derive(Default)]
+pub(super) struct Run {
+    pub(super) agent: Option<Arc<str>>,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) steps: Vec<Step>,
+    pub(super) plan: Vec<PlanStep>,
+    /// The status of the plan's steps by their id, where an event after the plan reported it.
+    pub(super) came_to: BTreeMap<Arc<str>, PlanStepStatus>,
+    pub(super) end: Option<End>,
+    /// The arguments of announced calls, by their id.
+    pub(super) announced: BTreeMap<Arc<str>, RawObject>,
+}
+
+/// One step. Rows outside of any step are in a step with number 0.
+pub(super) struct Step {
+    pub(super) number: u64,
+    pub(super) title: String,
+    pub(super) from: u64,
+    pub(super) to: Option<u64>,
+    pub(super) mark: Mark,
+    pub(super) rows: Vec<Row>,
     /// The rows of tools, by the id of their call.
     pub(super) tools: BTreeMap<Arc<str>, usize>,
-    /// The rows of sub-agents, by their id: below which row, and the how-manieth child of it, if it is one.
+    /// The places of sub-agents' rows by their id: the index of the row, and the index among its children if it is a child.
     pub(super) subagents: BTreeMap<Arc<str>, (usize, Option<usize>)>,
 }
 
-/// One thing that happened.
-pub(in crate::trace) struct Row {
-    pub(in crate::trace) kind: Kind,
-    pub(in crate::trace) name: String,
-    pub(in crate::trace) gist: String,
-    pub(in crate::trace) from: u64,
-    pub(in crate::trace) to: Option<u64>,
-    pub(in crate::trace) mark: Mark,
-    /// In and out.
-    pub(in crate::trace) tokens: Option<(u64, u64)>,
-    pub(in crate::trace) parts: Vec<Part>,
-    pub(in crate::trace) children: Vec<Self>,
-    /// Below a sub-agent: its steps.
-    pub(in crate::trace) run: Option<Box<Run>>,
+/// One row of a step: an inference, a tool call, a sub-agent or a note.
+pub(super) struct Row {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) gist: String,
+    pub(super) from: u64,
+    pub(super) to: Option<u64>,
+    pub(super) mark: Mark,
+    /// Input and output tokens.
+    pub(super) tokens: Option<(u64, u64)>,
+    pub(super) parts: Vec<Part>,
+    pub(super) children: Vec<Self>,
+    /// The run of a sub-agent.
+    pub(super) run: Option<Box<Run>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::trace) enum Kind {
+pub(super) enum Kind {
     Model,
     Tool,
     Subagent,
@@ -49,20 +65,20 @@ pub(in crate::trace) enum Kind {
     Note,
 }
 
-/// How it went.
+/// The outcome of a row or step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::trace) enum Mark {
+pub(super) enum Mark {
     Good,
     Failed,
-    /// No end was seen.
+    /// The end was not recorded.
     Open,
 }
 
 /// A text below a row.
-pub(in crate::trace) struct Part {
-    pub(in crate::trace) title: &'static str,
-    pub(in crate::trace) text: String,
-    pub(in crate::trace) is_code: bool,
+pub(super) struct Part {
+    pub(super) title: &'static str,
+    pub(super) text: String,
+    pub(super) is_code: bool,
 }
 
 impl Step {
@@ -79,10 +95,10 @@ impl Step {
         }
     }
 
-    /// The most tools that ran at one time.
-    pub(in crate::trace) fn most_at_once(&self) -> usize {
+    /// The most tools that ran at the same time.
+    pub(super) fn most_at_once(&self) -> usize {
         let tools = self.rows.iter().filter(|row| row.kind == Kind::Tool);
-        // At one moment, what ends comes before what begins; what took no time ran all the same.
+        // At equal times an end sorts before a start. A call without duration counts as running.
         let moments = tools.flat_map(|row| {
             let to = row.to.unwrap_or(u64::MAX).max(row.from.saturating_add(1));
             [(row.from, true), (to, false)]
@@ -138,7 +154,7 @@ impl Row {
         }
     }
 
-    /// The model says more.
+    /// Adds a part of the model's response.
     pub(super) fn say(&mut self, at: u64, event: &StreamEvent) {
         let delta = &event.delta;
         let (title, more) = match event.event_type {
@@ -169,7 +185,7 @@ impl Row {
         self.add(title, more.unwrap_or_default());
     }
 
-    /// Structured output is complete: it can be set in lines now.
+    /// Formats structured output, which is complete at this point.
     fn lay_out_object(&mut self) {
         for part in self.parts.iter_mut().filter(|part| part.title == OBJECT) {
             if let Ok(object) = RawBuf::parse(&part.text) {
@@ -198,7 +214,7 @@ impl Part {
     }
 }
 
-/// Characters of a heading.
+/// The most characters of a heading.
 pub(super) const GIST: usize = 120;
 /// The part of an answer that names the tools it calls.
 const CALLS: &str = "Calls";

@@ -1,0 +1,55 @@
+//! Metadata of messages and tools.
+
+use std::borrow::Cow;
+
+use ubos_common::json::{Fault, MemberWriter, Members, Raw, RawObject, Read, Reader, Write};
+
+/// Metadata of a message or tool: one object for each vendor or protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata(Members<'static>);
+
+impl Metadata {
+    /// Empty metadata.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Members::new())
+    }
+
+    /// The object of a vendor or protocol.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Raw<'_>> {
+        self.0.value(name)
+    }
+
+    /// Sets the object of a vendor or protocol.
+    pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: RawObject) {
+        self.0.insert(name, value.into());
+    }
+
+    /// Whether the metadata is empty.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> Read<'a> for Metadata {
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+        let mut members = Members::new();
+        let mut places = Vec::new();
+        reader.fields(|reader, name, at| {
+            places.push(at);
+            members.keep_owned(reader, &name)
+        })?;
+        ubos_common::json::refuse_double(reader, &members, &places)?;
+        Ok(Self(members))
+    }
+}
+
+impl Write for Metadata {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        self.0.write_into(&mut object);
+        object.end();
+    }
+}
