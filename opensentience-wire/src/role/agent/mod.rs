@@ -94,7 +94,7 @@ impl AgentConnection {
     /// # Errors
     ///
     /// There is no session, or the message is too long. Without the feature `schema`: nobody would check inputs, unless
-    /// [`Config::tools_check_inputs`] says that the tools do.
+    /// [`Config::with_tools_checking_inputs`] says that the tools do.
     ///
     /// Spec: OpenSentience 4.2.1
     pub fn register(

@@ -105,7 +105,7 @@ pub struct AgentConnection {
 /// A call that wants a tool to run.
 ///
 /// The input is an object within the limits that fits the tool's schema. Without the feature `schema`, or where
-/// [`Config::tools_check_inputs`](super::Config::tools_check_inputs) is on, it is the tool that holds it against the schema,
+/// [`Config::with_tools_checking_inputs`](super::Config::with_tools_checking_inputs) is on, it is the tool that holds it against the schema,
 /// and answers [`ErrorCode::ToolInvalidInput`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

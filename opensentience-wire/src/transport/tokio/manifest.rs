@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::manifest::{FILE_NAME, MAX_BYTES, Manifest, ManifestError};
 
-/// Reads a manifest's file; gives its [`manifest_hash`] too, for [`Launcher::manifest_hash`](super::Launcher::manifest_hash).
+/// Reads a manifest's file; gives its [`manifest_hash`] too, for [`Launcher::with_manifest_hash`](super::Launcher::with_manifest_hash).
 ///
 /// # Errors
 ///
