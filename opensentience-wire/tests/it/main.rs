@@ -13,6 +13,7 @@
 
 mod agent_role;
 mod bytes;
+mod config;
 mod conformance;
 mod core_handshake;
 mod core_role;

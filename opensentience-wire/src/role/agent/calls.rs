@@ -5,30 +5,12 @@ use core::time::Duration;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::{Mono, Now, Rfc3339, Timestamp};
 
-use super::{AgentConnection, Output, Timer};
-use crate::envelope::{Actor, Correlation, Head};
+use super::state::{About, AgentConnection, Call, Ending, Key, Output, Timer};
+use crate::envelope::Head;
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
-use crate::message::{Channel, ChunkData, MessageType, Status, ToolCall, ToolOutcome, ToolStream};
+use crate::message::{Channel, ChunkData, MessageType, Status, ToolOutcome, ToolStream};
 use crate::role::CallId;
 use crate::trace::{debug, trace};
-
-/// A call that wants a tool to run.
-///
-/// The input is an object within the limits that fits the tool's schema. Without the feature `schema`, or where
-/// [`Config::with_tools_checking_inputs`](super::Config::with_tools_checking_inputs) is on, it is the tool that holds it against the schema,
-/// and answers [`ErrorCode::ToolInvalidInput`].
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct IncomingCall {
-    /// The call.
-    pub call_id: CallId,
-    /// What it asks.
-    pub call: ToolCall,
-    /// Who stands behind it; never a reason to permit anything.
-    pub actor: Option<Actor>,
-    /// The ids that all its answers echo; the library does that.
-    pub ids: Correlation,
-}
 
 /// A piece of output.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,42 +55,6 @@ impl Chunk {
         self.done = true;
         self
     }
-}
-
-/// A call whose tool has not come back.
-#[derive(Debug)]
-pub(super) struct Call {
-    pub(super) about: About,
-    last_seq: u64,
-    stream_done: bool,
-    canceled: bool,
-    /// The tool was told to stop.
-    stopped: bool,
-    /// The result is sent; the tool has still to come back.
-    ended: bool,
-    timeout: Option<Mono>,
-    /// Its tool and idempotency key.
-    key: Option<Key>,
-    /// No tool runs for it: it waits for the end of another call with its key.
-    follows: bool,
-}
-
-/// A tool and an idempotency key.
-#[derive(Clone, Debug)]
-pub(super) struct Key {
-    pub(super) tool: Box<str>,
-    pub(super) key: Box<str>,
-}
-
-/// How a tool came back.
-pub(super) type Ending = Result<RawObject, ErrorObject>;
-
-/// What a result says besides its outcome.
-#[derive(Debug)]
-pub(super) struct About {
-    pub(super) ids: Correlation,
-    pub(super) message_id: Box<str>,
-    pub(super) arrived: Now,
 }
 
 impl Call {

@@ -7,8 +7,7 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
 
-use super::calls::{About, Call, Key};
-use super::{AgentConnection, Event, IncomingCall, Output, Timer};
+use super::state::{About, AgentConnection, Call, Event, IncomingCall, Key, Output, Timer};
 use crate::envelope::{Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
 use crate::message::{

@@ -9,9 +9,8 @@
 mod calls;
 mod config;
 mod inbound;
+mod state;
 
-use core::fmt;
-use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -19,108 +18,21 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{MemberWriter, RawObject, Write};
 use ubos_common::time::{Mono, Now};
 
-pub use calls::{Chunk, IncomingCall};
+pub use calls::Chunk;
 pub use config::Config;
+pub use state::{AgentConnection, Event, IncomingCall, Output};
 
 use super::common::{CommonState, Connection, Phase, impl_machine};
 use super::idempotency::Memory;
-use super::{CallId, CloseReason, Input};
+use super::{CloseReason, Input};
 use crate::envelope::{Head, VERSION};
 use crate::error::{
     CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
 };
-use crate::message::{
-    Health, Heartbeat, Hello, MessageType, ProtocolOffer, Registered, ToolSpec, Unregister,
-};
+use crate::message::{Health, Heartbeat, Hello, MessageType, ProtocolOffer, ToolSpec, Unregister};
 use crate::schema::InputSchema;
 use crate::trace::{debug, trace};
-use calls::{Call, Ending};
-
-/// What comes out of an [`AgentConnection`].
-#[derive(Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Output {
-    /// Send these bytes.
-    Transmit(Vec<u8>),
-    /// Run a tool, and say how it ended with [`AgentConnection::finish`], also when nobody waits for it.
-    Call(Box<IncomingCall>),
-    /// Stop a tool that runs.
-    Cancel(CallId),
-    /// Something the agent's application may want to know.
-    Event(Event),
-    /// The connection has ended: send what came before and close.
-    Close(CloseReason),
-}
-
-/// Of bytes the size alone: they may be a hello with its token.
-impl fmt::Debug for Output {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
-            Self::Call(call) => f.debug_tuple("Call").field(call).finish(),
-            Self::Cancel(id) => f.debug_tuple("Cancel").field(id).finish(),
-            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
-            Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
-        }
-    }
-}
-
-/// What an agent's application hears.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The core took the agent in.
-    Welcomed {
-        /// The session.
-        session_id: Box<str>,
-    },
-    /// What became of a registration.
-    Registered(Registered),
-    /// Tools are withdrawn.
-    Unregistered(Vec<String>),
-    /// The core is about to close.
-    Goodbye {
-        /// Why, in the core's words.
-        reason: String,
-        /// How long to wait before a new launch makes sense.
-        retry_after: Option<Duration>,
-    },
-    /// A message, or a part of one, had no effect.
-    Rejected {
-        /// What was wrong.
-        code: ErrorCode,
-        /// The rule, in words of this library.
-        rule: &'static str,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    Welcome,
-    Heartbeat,
-    Drain,
-    Call(CallId),
-}
-
-/// An agent's connection to its core.
-///
-/// Its memory: one frame that is being received, the outputs that wait, the tools, and for each call that
-/// runs the ids that its answers echo, all within [`Limits`](crate::limits::Limits).
-///
-/// Spec: OpenSentience 2 to 6
-#[derive(Debug)]
-pub struct AgentConnection {
-    config: Config,
-    common: CommonState<Timer, Output>,
-    started: Mono,
-    session_id: Box<str>,
-    heartbeat_interval: Duration,
-    health: Health,
-    end: CloseReason,
-    tools: BTreeMap<Box<str>, InputSchema>,
-    calls: BTreeMap<CallId, Call>,
-    memory: Memory<CallId, Ending>,
-}
+use state::Timer;
 
 impl AgentConnection {
     /// A connection that has just been made; the hello is its first output.

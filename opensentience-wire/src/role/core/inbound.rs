@@ -4,8 +4,9 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::Profile;
 
-use super::calls::Outcome;
-use super::{CoreConnection, Event, Timer, UnknownTypes, millis, public_message};
+use super::config::UnknownTypes;
+use super::request::Outcome;
+use super::state::{CoreConnection, Event, Timer, millis, public_message};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::{Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};

@@ -9,9 +9,10 @@
 mod calls;
 mod config;
 mod inbound;
+mod request;
+mod state;
 mod tools;
 
-use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,9 +21,10 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, Write};
 use ubos_common::time::{Mono, Now};
 
-pub use calls::{CallRequest, Outcome};
 pub(crate) use config::permits;
 pub use config::{Config, UnknownTypes};
+pub use request::{CallRequest, Outcome};
+pub use state::{CoreConnection, Event, Output};
 
 use super::common::{CommonState, Connection, Phase, impl_machine};
 use super::{CallId, CloseReason, Input};
@@ -31,96 +33,10 @@ use crate::envelope::Head;
 use crate::error::{
     CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
 };
-use crate::message::{Goodbye, Health, MessageType, Rejected, ToolSpec, ToolStream};
+use crate::message::{Goodbye, Health, MessageType, ToolSpec};
 use crate::token::Grant;
 use crate::trace::{debug, trace};
-use calls::Call;
-
-/// What comes out of a [`CoreConnection`].
-#[derive(Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Output {
-    /// Send these bytes.
-    Transmit(Vec<u8>),
-    /// Something the core's application wants to know.
-    Event(Event),
-    /// The connection has ended: send what came before and close.
-    Close(CloseReason),
-}
-
-/// Of bytes the size alone: they may be a hello with its token.
-impl fmt::Debug for Output {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Transmit(bytes) => write!(f, "Transmit({} bytes)", bytes.len()),
-            Self::Event(event) => f.debug_tuple("Event").field(event).finish(),
-            Self::Close(reason) => f.debug_tuple("Close").field(reason).finish(),
-        }
-    }
-}
-
-/// What a core's application hears.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Event {
-    /// The agent is who it should be.
-    Connected {
-        /// The session.
-        session_id: Box<str>,
-        /// The agent's version.
-        agent_version: Box<str>,
-    },
-    /// The tools of the session are others now: see [`CoreConnection::tools`].
-    ToolsChanged,
-    /// A tool was not taken, and why.
-    ToolRejected(Rejected),
-    /// A piece of a call's output, in order.
-    Stream(CallId, ToolStream),
-    /// A call has ended; there is exactly one for each call.
-    Ended(CallId, Box<Outcome>),
-    /// The agent has heard a cancel.
-    CancelAck {
-        /// The call.
-        call_id: CallId,
-        /// Whether there was something to stop.
-        accepted: bool,
-    },
-    /// The agent's health changed.
-    Health(Health),
-    /// The agent answered a ping.
-    Pong,
-    /// A record for the audit.
-    Audit(Box<AuditEvent>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    Handshake,
-    Health,
-    Drain,
-    Call(CallId),
-}
-
-/// One agent's connection, seen from the core.
-///
-/// Its memory: one frame that is being received, the outputs that wait, the tools and the calls, each
-/// within [`Limits`](crate::limits::Limits).
-///
-/// Spec: OpenSentience 2 to 6
-#[derive(Debug)]
-pub struct CoreConnection {
-    config: Config,
-    grant: Option<Grant>,
-    common: CommonState<Timer, Output>,
-    session_id: Box<str>,
-    agent_id: Box<str>,
-    tools: BTreeMap<Box<str>, ToolSpec>,
-    calls: BTreeMap<CallId, Call>,
-    queue: VecDeque<CallId>,
-    inflight: usize,
-    health: Health,
-    reading: bool,
-}
+use state::{Timer, millis, public_message};
 
 impl CoreConnection {
     /// A connection that has just been accepted, and the grant that its hello may use.
@@ -411,22 +327,3 @@ impl Connection for CoreConnection {
 }
 
 impl_machine!(CoreConnection);
-
-/// The message that the peer gets with a code. It says nothing about the case, so it leaks nothing.
-const fn public_message(code: &ErrorCode) -> &'static str {
-    match code {
-        ErrorCode::Unauthorized => "this token does not open this connection",
-        ErrorCode::UnsupportedVersion => "no protocol version in common",
-        ErrorCode::HandshakeRequired => "a hello was expected first",
-        ErrorCode::HandshakeTimeout => "no hello in time",
-        ErrorCode::ManifestMismatch => "another manifest than the one enabled",
-        ErrorCode::FrameTooLarge => "a frame over the limit",
-        ErrorCode::UnknownType => "a message of an unknown type",
-        ErrorCode::InvalidFrame => "a frame that is no message",
-        _ => "a message that breaks the rules",
-    }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}

@@ -4,7 +4,7 @@ use ubos_common::json::{Limits, RawBuf, RawObject, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::Profile;
 
-use super::{CoreConnection, Event};
+use super::state::{CoreConnection, Event};
 use crate::envelope::{Envelope, Head};
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::{

@@ -1,129 +1,16 @@
 //! What must hold before a call is sent.
 
-use core::time::Duration;
 use std::sync::Arc;
 
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::Now;
 
-use super::{Output, Quota, Route, RouteId, Router};
+use super::config::Quota;
+use super::quota::Refused;
+use super::state::{Output, Route, RouteId, Router};
 use crate::audit::{AuditEvent, AuditName};
 use crate::envelope::ActorType;
-use crate::error::ErrorCode;
 use crate::message::Health;
 use crate::role::core::{CallRequest, Outcome};
-
-/// Why a call is refused. Nothing was sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refused {
-    /// No agent that is connected offers the tool.
-    #[error("no such tool")]
-    ToolNotFound,
-    /// The caller may not use the tool: it lacks this permission.
-    #[error("the caller lacks {permission}")]
-    PermissionDenied {
-        /// The permission that would do.
-        permission: String,
-    },
-    /// The tool wants a directive and the request names no cause.
-    #[error("the tool needs a directive, which causation_id names")]
-    DirectiveRequired,
-    /// The agent is unhealthy.
-    #[error("the agent is unhealthy")]
-    Unhealthy,
-    /// The input is larger than the tool's or the agent's quota.
-    #[error("an input of {bytes} bytes where {limit} are allowed")]
-    InputTooLarge {
-        /// Bytes of the input.
-        bytes: usize,
-        /// Bytes allowed.
-        limit: usize,
-    },
-    /// Too many calls in a span of time.
-    #[error("more calls than the quota allows; the next one in {retry_after:?}")]
-    RateExceeded {
-        /// When there is room again.
-        retry_after: Duration,
-    },
-    /// Too many calls at once.
-    #[error("more calls at once than the {limit} of the quota")]
-    ConcurrencyExceeded {
-        /// Calls allowed at once.
-        limit: usize,
-    },
-    /// The idempotency key was used with another input.
-    #[error("the idempotency key was used with another input")]
-    Conflict,
-    /// As many calls run as the router takes.
-    #[error("too many calls at once")]
-    Busy,
-}
-
-impl Refused {
-    /// The code under which a caller sees the refusal.
-    #[must_use]
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::ToolNotFound => ErrorCode::ToolNotFound,
-            Self::PermissionDenied { .. } => ErrorCode::ToolPermissionDenied,
-            Self::DirectiveRequired => ErrorCode::ToolDirectiveRequired,
-            Self::Unhealthy => ErrorCode::AgentUnhealthy,
-            Self::InputTooLarge { .. } => ErrorCode::ToolInvalidInput,
-            Self::RateExceeded { .. } => ErrorCode::RateExceeded,
-            Self::ConcurrencyExceeded { .. } => ErrorCode::ConcurrencyExceeded,
-            Self::Conflict => ErrorCode::ToolConflict,
-            Self::Busy => ErrorCode::ToolBusy,
-        }
-    }
-}
-
-/// What was used of a quota.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
-    running: usize,
-    /// When the bucket will be full again; the later, the emptier it is.
-    full_at: Mono,
-}
-
-impl Meter {
-    /// Whether one more call is within a quota.
-    fn check(&self, now: Mono, quota: &Quota) -> Result<(), Refused> {
-        if let Some(limit) = quota.concurrent.filter(|limit| self.running >= *limit) {
-            return Err(Refused::ConcurrencyExceeded { limit });
-        }
-        let Some((_, span)) = quota.rate else {
-            return Ok(());
-        };
-        // With one more call taken out it must not be full later than a whole span from now.
-        let next = self.full_at.max(now).saturating_add(interval(quota));
-        let latest = now.saturating_add(span);
-        if next <= latest {
-            Ok(())
-        } else {
-            Err(Refused::RateExceeded {
-                retry_after: next.saturating_since(latest),
-            })
-        }
-    }
-
-    fn take(&mut self, now: Mono, quota: &Quota) {
-        self.running += 1;
-        if quota.rate.is_some() {
-            self.full_at = self.full_at.max(now).saturating_add(interval(quota));
-        }
-    }
-
-    fn give_back(&mut self) {
-        self.running = self.running.saturating_sub(1);
-    }
-}
-
-/// The time in which a bucket gets one call back.
-fn interval(quota: &Quota) -> Duration {
-    quota
-        .rate
-        .map_or(Duration::ZERO, |(calls, span)| span / calls.max(1))
-}
 
 impl Router {
     /// The agent that a call goes to.

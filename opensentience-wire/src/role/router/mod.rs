@@ -38,7 +38,9 @@
 
 mod admission;
 mod config;
+mod quota;
 mod restart;
+mod state;
 
 use core::convert::Infallible;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,9 +49,10 @@ use std::sync::Arc;
 use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 
-pub use admission::Refused;
 pub use config::{Config, Quota};
+pub use quota::Refused;
 pub use restart::{Ended, RestartPolicy};
+pub use state::{Input, Output, RouteId, Router};
 
 use super::core::{CallRequest, Outcome};
 use super::idempotency::{Memory, Turn};
@@ -57,151 +60,9 @@ use crate::audit::{AuditEvent, AuditName};
 use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
 use crate::message::{Health, Status, ToolSpec};
 use crate::trace::{debug, trace};
-use admission::Meter;
+use quota::Meter;
 use restart::Supervision;
-
-/// Names a call among those of a router.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RouteId(u64);
-
-/// What happens at the agents.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Input {
-    /// An agent is connected.
-    AgentUp {
-        /// Its id.
-        agent: String,
-        /// Its tools.
-        tools: Vec<ToolSpec>,
-    },
-    /// An agent offers other tools now.
-    Tools {
-        /// Its id.
-        agent: String,
-        /// Its tools.
-        tools: Vec<ToolSpec>,
-    },
-    /// An agent's health changed.
-    Health {
-        /// Its id.
-        agent: String,
-        /// How it is.
-        health: Health,
-    },
-    /// An agent is gone: its calls end here, and it may be launched again.
-    AgentDown {
-        /// Its id.
-        agent: String,
-        /// How it ended.
-        ended: Ended,
-    },
-    /// A connection refused to send a call.
-    NotSent {
-        /// Which call.
-        route: RouteId,
-        /// Why.
-        error: CommandError,
-    },
-    /// A call ended at its connection.
-    Ended {
-        /// Which call.
-        route: RouteId,
-        /// How.
-        outcome: Box<Outcome>,
-    },
-}
-
-/// What a router wants done, and tells.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Output {
-    /// Send a call on its agent's connection, and say how it ended.
-    Send {
-        /// Which call.
-        route: RouteId,
-        /// Where.
-        agent: Arc<str>,
-        /// What.
-        request: Box<CallRequest>,
-    },
-    /// Cancel a call on its agent's connection; its end is still waited for.
-    Cancel {
-        /// Which call.
-        route: RouteId,
-        /// Where.
-        agent: Arc<str>,
-    },
-    /// A call has ended; there is exactly one for each.
-    Ended {
-        /// Which call.
-        route: RouteId,
-        /// How.
-        outcome: Box<Outcome>,
-    },
-    /// Launch an agent again, with a new token.
-    Launch {
-        /// Which.
-        agent: Arc<str>,
-        /// Counts the launches since it last was well for a while.
-        attempt: u32,
-    },
-    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one.
-    Stop {
-        /// Which.
-        agent: Arc<str>,
-    },
-    /// A record for the audit.
-    Audit(Box<AuditEvent>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Launch(Arc<str>),
-}
-
-#[derive(Debug)]
-struct Agent {
-    up: bool,
-    health: Health,
-    tools: BTreeSet<Box<str>>,
-    routes: BTreeSet<RouteId>,
-    meter: Meter,
-    supervision: Supervision,
-    /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
-    stopping: bool,
-}
-
-#[derive(Debug)]
-struct Tool {
-    agent: Arc<str>,
-    spec: ToolSpec,
-    meter: Meter,
-}
-
-#[derive(Debug)]
-struct Route {
-    agent: Arc<str>,
-    tool: Box<str>,
-    key: Option<Box<str>>,
-    /// It waits for the end of another call with its key, and nothing was sent for it.
-    follows: bool,
-    /// The caller has its end; others still wait for what was sent.
-    told: bool,
-}
-
-/// Calls over many agents. See the [module](self).
-#[derive(Debug)]
-pub struct Router {
-    config: Config,
-    agents: BTreeMap<Arc<str>, Agent>,
-    tools: BTreeMap<Box<str>, Tool>,
-    routes: BTreeMap<RouteId, Route>,
-    memory: Memory<RouteId, Outcome>,
-    last: u64,
-    timers: Timers<Timer>,
-    out: Outbox<Output>,
-}
+use state::{Agent, Route, Timer, Tool};
 
 impl Router {
     /// A router without agents.

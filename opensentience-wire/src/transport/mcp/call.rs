@@ -10,7 +10,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use tokio::sync::mpsc;
 use ubos_common::json::RawObject;
 
-use super::Progress;
+use super::server::Progress;
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::Channel;
 use crate::role::agent::Chunk;

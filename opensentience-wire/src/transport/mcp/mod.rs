@@ -30,119 +30,30 @@
 //! ```
 
 mod call;
+mod server;
 mod tools;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use rmcp::model::{ClientConfig, Implementation, ProgressNotificationParam, ProgressToken};
-use rmcp::service::{
-    ClientInitializeError, NotificationContext, RoleClient, RunningService, ServiceError,
-};
+use rmcp::ServiceExt as _;
+use rmcp::service::{RoleClient, RunningService};
 use rmcp::transport::IntoTransport;
-use rmcp::{ClientHandler, ServiceExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
-use tokio::sync::{Mutex, Notify, mpsc};
 
 use super::tokio::{Agent, AgentControl, ServeError};
 use crate::message::SemVer;
 use crate::role::CloseReason;
 use crate::role::agent::Config;
+use server::Listener;
+pub use server::{BridgeError, NotCarried};
 
 /// How long a server may take to say who it is and what it offers.
 const START: Duration = Duration::from_secs(30);
-
-/// Why a server is not bridged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BridgeError {
-    /// The server's program cannot be started.
-    #[error("the MCP server cannot be started")]
-    Spawn(#[source] std::io::Error),
-    /// The server did not answer in time.
-    #[error("the MCP server did not answer within {0:?}")]
-    Silent(Duration),
-    /// The server did not begin a session.
-    #[error("the MCP server does not begin a session")]
-    Initialize(#[source] Box<ClientInitializeError>),
-    /// The server does not say what tools it has.
-    #[error("the MCP server does not list its tools")]
-    Tools(#[source] Box<ServiceError>),
-    /// The server has more tools than a session takes.
-    #[error("the MCP server has more than {0} tools")]
-    TooMany(usize),
-}
-
-/// Something of a server that an agent cannot pass on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotCarried {
-    /// A feature of the server has no counterpart.
-    Feature(&'static str),
-    /// A tool has another name here.
-    Renamed {
-        /// What the server calls it.
-        from: String,
-        /// What the agent calls it.
-        to: String,
-    },
-    /// A tool is left out.
-    LeftOut {
-        /// What the server calls it.
-        tool: String,
-        /// Why.
-        why: &'static str,
-    },
-}
-
-impl fmt::Display for NotCarried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Feature(name) => write!(f, "{name} of the MCP server are not carried"),
-            Self::Renamed { from, to } => write!(f, "the MCP tool {from:?} is offered as {to}"),
-            Self::LeftOut { tool, why } => write!(f, "the MCP tool {tool:?} is left out: {why}"),
-        }
-    }
-}
-
-/// Progress on its way to the call that it belongs to.
-type Progress = Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>>>;
-
-/// What the server says without being asked.
-#[derive(Clone, Default)]
-struct Listener {
-    progress: Progress,
-    changed: Arc<Notify>,
-}
-
-impl ClientHandler for Listener {
-    fn get_info(&self) -> ClientConfig {
-        let name = env!("CARGO_PKG_NAME");
-        let own = Implementation::new(name, env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(Default::default(), own)
-    }
-
-    async fn on_progress(
-        &self,
-        progress: ProgressNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        let calls = self.progress.lock().await;
-        if let Some(call) = calls.get(&progress.progress_token) {
-            // One that says more follows; a slow core need not hear them all.
-            let _ = call.try_send(progress);
-        }
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-}
 
 /// A session with an MCP server, ready to be served as an agent.
 pub struct Bridge {

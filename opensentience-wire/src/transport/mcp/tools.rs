@@ -9,7 +9,7 @@ use serde_json::json;
 use ubos_common::json::RawObject;
 
 use super::call::Target;
-use super::{BridgeError, Listener, NotCarried, Progress};
+use super::server::{BridgeError, Listener, NotCarried, Progress};
 use crate::limits::Limits;
 use crate::message::{ToolSpec, is_tool_name};
 use crate::transport::tokio::Tool;

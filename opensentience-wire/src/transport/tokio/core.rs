@@ -9,13 +9,12 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
-use super::handle::Call;
+use super::call::{Call, Command, Started};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
 use crate::audit::AuditName;
-use crate::error::CommandError;
 use crate::message::{ToolSpec, ToolStream};
-use crate::role::core::{CallRequest, CoreConnection, Event, Outcome, Output};
+use crate::role::core::{CoreConnection, Event, Outcome, Output};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;
 
@@ -25,25 +24,6 @@ pub(super) const CHUNKS: usize = 64;
 
 /// Commands that are taken before what they want sent is sent.
 const BATCH: usize = 64;
-
-/// What handles ask of the driver.
-pub(super) enum Command {
-    Call(Box<CallRequest>, CallWaiter),
-}
-
-/// Who asked for a call, and what they need to hold it.
-pub(super) struct CallWaiter {
-    pub(super) reply: oneshot::Sender<Result<Call, CommandError>>,
-    pub(super) cancels: mpsc::UnboundedSender<CallId>,
-    pub(super) capacity_freed: Arc<Notify>,
-}
-
-/// A call that was taken.
-pub(super) struct Started {
-    pub(super) id: CallId,
-    pub(super) chunks: mpsc::Receiver<Box<ToolStream>>,
-    pub(super) outcome: oneshot::Receiver<Outcome>,
-}
 
 struct Slot {
     chunks: mpsc::Sender<Box<ToolStream>>,

@@ -1,7 +1,7 @@
 //! What an application holds: the agent, and each call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -10,10 +10,11 @@ use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
 use super::audit::AuditSink;
-use super::core::{CallWaiter, Command, Driver, Inbox, Started};
-use crate::error::{CommandError, ConfigError, ErrorCode, ErrorObject};
-use crate::message::{ToolSpec, ToolStream};
-use crate::role::core::{CallRequest, Config, CoreConnection, Outcome};
+use super::call::{Call, CallWaiter, Command};
+use super::core::{Driver, Inbox};
+use crate::error::{CommandError, ConfigError};
+use crate::message::ToolSpec;
+use crate::role::core::{CallRequest, Config, CoreConnection};
 use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
 
@@ -94,82 +95,6 @@ impl CoreHandle {
         let reason = task.await.unwrap_or(CloseReason::Disconnected);
         drop(caller);
         reason
-    }
-}
-
-/// A call that runs. Dropping it before its result cancels it.
-#[derive(Debug)]
-pub struct Call {
-    started: Started,
-    cancels: mpsc::UnboundedSender<CallId>,
-    capacity_freed: Arc<Notify>,
-    /// Nothing is left to cancel: it ended, or was asked to.
-    settled: AtomicBool,
-}
-
-impl Call {
-    pub(super) const fn new(
-        started: Started,
-        cancels: mpsc::UnboundedSender<CallId>,
-        capacity_freed: Arc<Notify>,
-    ) -> Self {
-        Self {
-            started,
-            cancels,
-            capacity_freed,
-            settled: AtomicBool::new(false),
-        }
-    }
-
-    /// The call's id.
-    #[must_use]
-    pub const fn id(&self) -> &CallId {
-        &self.started.id
-    }
-
-    /// The next piece of output, or `None` when no more come. May be dropped at any time.
-    ///
-    /// Take them, or take the result: an agent whose output nobody takes is not read from.
-    pub async fn next_chunk(&mut self) -> Option<ToolStream> {
-        let chunk = self.started.chunks.recv().await;
-        self.capacity_freed.notify_one();
-        chunk.map(|chunk| *chunk)
-    }
-
-    /// Asks the agent to stop. The result still comes; asking again changes nothing.
-    pub fn cancel(&self) {
-        if !self.settled.swap(true, Ordering::Relaxed) {
-            // A driver that is gone has ended the call already.
-            let _ = self.cancels.send(self.started.id.clone());
-        }
-    }
-
-    /// How the call ended. Output that was not taken is dropped.
-    pub async fn result(mut self) -> Outcome {
-        self.started.chunks.close();
-        while self.started.chunks.try_recv().is_ok() {}
-        self.capacity_freed.notify_one();
-        let outcome = (&mut self.started.outcome).await;
-        *self.settled.get_mut() = true;
-        outcome.unwrap_or_else(|_| {
-            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the driver has ended");
-            Outcome::failed(error)
-        })
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.started.chunks.close();
-        while self.started.chunks.try_recv().is_ok() {}
-        self.cancel();
-        self.capacity_freed.notify_one();
-    }
-}
-
-impl core::fmt::Debug for Started {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}", self.id)
     }
 }
 

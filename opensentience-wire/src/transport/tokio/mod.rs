@@ -2,6 +2,7 @@
 
 mod agent;
 mod audit;
+mod call;
 mod context;
 mod core;
 mod handle;
@@ -16,8 +17,9 @@ mod trace;
 
 pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
 pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
+pub use call::Call;
 pub use context::{BlockingContext, ToolContext, ToolError};
-pub use handle::{AttachError, Call, CoreHandle, attach};
+pub use handle::{AttachError, CoreHandle, attach};
 #[cfg(unix)]
 pub use launch::{AgentProcess, Captured, Exit, LaunchError, Launcher, LogLimits};
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};

@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Tool;
+use super::tool::Tool;
 use crate::error::CommandError;
 
 /// Updates that wait for the driver.

@@ -3,107 +3,29 @@
 mod control;
 mod driver;
 mod pool;
+mod state;
+mod tool;
 
 use core::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 use ubos_common::json::RawObject;
-use ubos_common::os::OsError;
 
 use super::context::{BlockingContext, ToolContext, ToolError};
-use crate::error::{ConfigError, ErrorCode, ErrorObject, require};
+use crate::error::{ErrorCode, ErrorObject, require};
 use crate::message::{SemVer, ToolSpec};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
 use crate::token::SessionToken;
 pub use control::AgentControl;
-use control::Update;
 use driver::Driver;
 use pool::Pool;
-
-type ToolFuture = Pin<Box<dyn Future<Output = Result<RawObject, ToolError>> + Send>>;
-type Handler = Arc<dyn Fn(ToolContext, RawObject) -> ToolFuture + Send + Sync>;
-
-/// Why an agent does not serve.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The environment lacks what the core passes at a launch.
-    #[error("{0} is not set: an agent is launched by a core")]
-    Environment(&'static str),
-    /// The core's socket cannot be reached.
-    #[error("the core's socket cannot be reached")]
-    Connect(#[source] std::io::Error),
-    /// No randomness.
-    #[error(transparent)]
-    Random(#[from] OsError),
-    /// A setting is out of its range.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The core refused the agent, or broke the protocol.
-    #[error("the connection ended with {0}")]
-    Protocol(ErrorCode),
-}
-
-/// An agent: tools, ready to be served.
-///
-/// ```no_run
-/// use opensentience_wire::message::{SemVer, ToolSpec};
-/// use opensentience_wire::transport::tokio::{Agent, ToolError};
-/// use ubos_common::json::{RawBuf, RawObject};
-///
-/// #[derive(serde::Deserialize)]
-/// struct Greet { name: String }
-/// #[derive(serde::Serialize)]
-/// struct Greeting { text: String }
-///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
-/// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
-/// Agent::builder(SemVer::parse("1.0.0").ok_or("no version")?)
-///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
-///         context.log("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
-///         Ok(Greeting { text: format!("hello, {name}") })
-///     })
-///     .build()
-///     .serve_from_env()
-///     .await?;
-/// # Ok(())
-/// # }
-/// ```
-pub struct Agent {
-    version: SemVer,
-    tools: Vec<Tool>,
-    pool: Pool,
-    control: AgentControl,
-    updates: mpsc::Receiver<Update>,
-}
-
-/// A tool: what it is, and what runs when it is called.
-#[derive(Clone)]
-pub struct Tool {
-    spec: ToolSpec,
-    run: Handler,
-}
-
-impl Tool {
-    /// An asynchronous tool: see [`AgentBuilder::tool`].
-    #[must_use]
-    pub fn new<F, R>(spec: ToolSpec, run: F) -> Self
-    where
-        F: Fn(ToolContext, RawObject) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<RawObject, ToolError>> + Send + 'static,
-    {
-        let run: Handler = Arc::new(move |context, input| Box::pin(run(context, input)));
-        Self { spec, run }
-    }
-}
+pub use state::{Agent, ServeError};
+pub use tool::Tool;
 
 /// Puts an [`Agent`] together.
 pub struct AgentBuilder(Agent);
@@ -258,11 +180,6 @@ impl AgentBuilder {
     pub fn build(self) -> Agent {
         self.0
     }
-}
-
-// impl: OSW-7-4
-fn internal() -> ErrorObject {
-    ErrorObject::of(ErrorCode::ToolInternal, "the tool panicked").noticed_by("agent.runtime")
 }
 
 impl fmt::Debug for Agent {

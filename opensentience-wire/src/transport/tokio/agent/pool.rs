@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::super::context::ToolError;
-use super::internal;
+use super::tool::internal;
 use crate::error::{ErrorCode, ErrorObject};
 
 /// Threads that run at once, unless another number is set.

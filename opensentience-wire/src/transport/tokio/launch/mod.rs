@@ -1,10 +1,12 @@
 //! Launching agents as processes of their own.
 
+mod exit;
 mod logs;
 mod process;
+mod state;
 
 use core::time::Duration;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -12,76 +14,25 @@ use std::sync::Arc;
 
 use tokio::net::{UnixListener, UnixStream};
 use ubos_common::id::IdSource;
-use ubos_common::os::{Clock, OsError};
+use ubos_common::os::Clock;
 
+pub use exit::Exit;
 pub use logs::{Captured, LogLimits};
-pub use process::Exit;
 
 use process::Process;
+pub use state::{LaunchError, Launcher};
 
 use super::audit::{AuditSink, Observer};
 use super::core::Driver;
 use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
-use crate::error::{ConfigError, ErrorCode};
+use crate::error::ErrorCode;
 use crate::role::CloseReason;
 use crate::role::core::{Config, CoreConnection};
 use crate::token::{Grant, SessionToken};
 
 /// The longest socket path that every Unix takes, its end counted.
 const PATH_BYTES: usize = 104;
-
-/// Why an agent is not launched.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LaunchError {
-    /// A setting is out of its range.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// No randomness for the token.
-    #[error(transparent)]
-    Random(#[from] OsError),
-    /// The socket cannot be made.
-    #[error("the socket cannot be made")]
-    Socket(#[source] std::io::Error),
-    /// The socket's path is longer than a socket's may be; set another folder for temporary files.
-    #[error("the socket's path has {bytes} bytes where fewer than {limit} are allowed")]
-    PathTooLong {
-        /// Bytes of the path.
-        bytes: usize,
-        /// Bytes allowed.
-        limit: usize,
-    },
-    /// The program cannot be started.
-    #[error("the program cannot be started")]
-    Spawn(#[source] std::io::Error),
-    /// The program ended before it was connected.
-    #[error("the agent ended before it was connected: {0}")]
-    Ended(ExitStatus),
-    /// The agent did not connect in time, or failed the handshake.
-    #[error("the agent did not complete the handshake")]
-    Handshake,
-}
-
-/// Launches one agent: a fresh socket and token, a process with an environment of its own, a handshake.
-///
-/// Spec: OpenSentience 5
-#[derive(Debug)]
-pub struct Launcher {
-    agent_id: String,
-    program: OsString,
-    args: Vec<OsString>,
-    envs: Vec<(OsString, OsString)>,
-    home: Option<PathBuf>,
-    install_path: Option<PathBuf>,
-    manifest_hash: Option<String>,
-    config: Config,
-    audit: AuditSink,
-    observer: Observer,
-    stop_timeout: Duration,
-    output: Captured,
-    exit: Exit,
-}
 
 impl Launcher {
     /// A launcher of an agent whose program is at a path.

@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
@@ -11,7 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use ubos_common::id::IdSource;
 
-use super::{LaunchError, Launcher};
+use super::state::{LaunchError, Launcher};
 use crate::token::SessionToken;
 
 /// How long to wait for the rest of a dead process's output.
@@ -126,23 +125,4 @@ impl Drop for Process {
 fn default_home() -> Option<PathBuf> {
     let own = std::env::var_os("OPENSENTIENCE_HOME").map(PathBuf::from);
     own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".opensentience")))
-}
-
-/// How a process ended, for when it has.
-#[derive(Clone, Debug, Default)]
-pub struct Exit(Arc<std::sync::OnceLock<ExitStatus>>);
-
-impl Exit {
-    /// The status; `None` while the process runs.
-    #[must_use]
-    pub fn status(&self) -> Option<ExitStatus> {
-        self.0.get().copied()
-    }
-
-    pub(super) fn set(&self, status: Option<ExitStatus>) {
-        if let Some(status) = status {
-            // It ends once.
-            let _ = self.0.set(status);
-        }
-    }
 }

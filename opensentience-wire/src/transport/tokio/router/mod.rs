@@ -1,7 +1,9 @@
 //! Many agents behind one handle: launched, watched, launched again, called by the id of a tool.
 
 mod agents;
+mod call;
 mod driver;
+mod state;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -12,29 +14,15 @@ use tokio::task::JoinHandle;
 
 use super::audit::AuditSink;
 use super::launch::Launcher;
-use crate::error::{ConfigError, ErrorCode, ErrorObject};
-use crate::message::{Health, ToolSpec, ToolStream};
-use crate::role::core::{CallRequest, Outcome};
-use crate::role::router::{Config, Refused, RouteId};
+use crate::error::ConfigError;
+use crate::role::core::CallRequest;
+use crate::role::router::{Config, RouteId};
+pub use call::{RouteError, RoutedCall};
 use driver::{Command, Driver};
+pub use state::{ToolRouterBuilder, View};
 
 /// Commands that wait for the driver.
 const COMMANDS: usize = 64;
-
-/// Makes the launcher for each launch of an agent.
-type MakeLauncher = Arc<dyn Fn() -> Launcher + Send + Sync>;
-
-/// Why a call is not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RouteError {
-    /// The router refused it, and nothing was sent.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The router is shutting down, or gone.
-    #[error("the router takes no more calls")]
-    Closing,
-}
 
 /// Many agents behind one handle. Dropping it ends them all.
 ///
@@ -64,23 +52,6 @@ pub struct ToolRouter {
     cancels: mpsc::UnboundedSender<RouteId>,
     view: watch::Receiver<Arc<View>>,
     task: JoinHandle<()>,
-}
-
-/// What is there to be called, as it was a moment ago.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct View {
-    /// The tools of all agents that are connected, by id.
-    pub tools: Vec<ToolSpec>,
-    /// How the agents are that are connected, by id.
-    pub agents: BTreeMap<Arc<str>, Health>,
-}
-
-/// Puts a [`ToolRouter`] together.
-pub struct ToolRouterBuilder {
-    config: Config,
-    launchers: BTreeMap<Arc<str>, MakeLauncher>,
-    audit: AuditSink,
 }
 
 impl ToolRouter {
@@ -175,55 +146,6 @@ impl ToolRouterBuilder {
             view,
             task,
         })
-    }
-}
-
-/// A call that runs. Dropping it before its result cancels it.
-#[derive(Debug)]
-pub struct RoutedCall {
-    started: Started,
-    cancels: mpsc::UnboundedSender<RouteId>,
-    settled: bool,
-}
-
-/// A call that was taken.
-#[derive(Debug)]
-struct Started {
-    route: RouteId,
-    chunks: mpsc::Receiver<ToolStream>,
-    outcome: oneshot::Receiver<Outcome>,
-}
-
-impl RoutedCall {
-    /// The next piece of output, or `None` when no more come. May be dropped at any time. A call that waits for another with
-    /// its idempotency key has none.
-    pub async fn next_chunk(&mut self) -> Option<ToolStream> {
-        self.started.chunks.recv().await
-    }
-
-    /// Asks for the call's end. The result still comes; asking again changes nothing.
-    pub fn cancel(&mut self) {
-        if !core::mem::replace(&mut self.settled, true) {
-            // A driver that is gone has ended the call already.
-            let _ = self.cancels.send(self.started.route);
-        }
-    }
-
-    /// How the call ended. Output that was not taken is dropped.
-    pub async fn result(mut self) -> Outcome {
-        self.started.chunks.close();
-        let outcome = (&mut self.started.outcome).await;
-        self.settled = true;
-        outcome.unwrap_or_else(|_| {
-            let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the router has ended");
-            Outcome::failed(error)
-        })
-    }
-}
-
-impl Drop for RoutedCall {
-    fn drop(&mut self) {
-        self.cancel();
     }
 }
 

@@ -1,0 +1,182 @@
+//! A call of a core's application, and how it ended.
+
+use core::time::Duration;
+
+use ubos_common::json::RawObject;
+use ubos_common::time::{Mono, Rfc3339};
+
+use crate::envelope::{Actor, ActorType, Correlation};
+use crate::error::{ErrorCode, ErrorObject};
+use crate::message::{CallContext, Caller, Status, ToolOutcome};
+
+/// A call that a core's application wants made.
+///
+/// Spec: OpenSentience 4.3.1
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CallRequest {
+    /// The tool.
+    pub tool_id: String,
+    /// Its arguments.
+    pub input: RawObject,
+    /// How long it may take, the wait for a place counted; absent is without end.
+    pub timeout: Option<Duration>,
+    /// Calls with one key have one effect; carried to the agent.
+    pub idempotency_key: Option<String>,
+    /// On whose behalf.
+    pub caller: Option<Caller>,
+    /// Where.
+    pub context: Option<CallContext>,
+    /// Who stands behind it; never a reason to permit it.
+    pub actor: Option<Actor>,
+    /// The chain that it belongs to; a fresh one when absent.
+    pub request_id: Option<String>,
+    /// The conversation, mission or run that it belongs to.
+    pub correlation_id: Option<String>,
+    /// Its immediate cause, such as a directive.
+    pub causation_id: Option<String>,
+}
+
+impl CallRequest {
+    /// A call without anything optional.
+    #[must_use]
+    pub fn new(tool_id: impl Into<String>, input: RawObject) -> Self {
+        Self {
+            tool_id: tool_id.into(),
+            input,
+            timeout: None,
+            idempotency_key: None,
+            caller: None,
+            context: None,
+            actor: None,
+            request_id: None,
+            correlation_id: None,
+            causation_id: None,
+        }
+    }
+
+    /// Sets how long it may take.
+    #[must_use]
+    pub const fn with_timeout(mut self, span: Duration) -> Self {
+        self.timeout = Some(span);
+        self
+    }
+
+    /// Sets the chain of requests.
+    #[must_use]
+    pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
+        self
+    }
+
+    /// Sets the conversation, mission or run.
+    #[must_use]
+    pub fn with_correlation_id(mut self, id: impl Into<String>) -> Self {
+        self.correlation_id = Some(id.into());
+        self
+    }
+
+    /// Sets the immediate cause.
+    #[must_use]
+    pub fn with_causation_id(mut self, id: impl Into<String>) -> Self {
+        self.causation_id = Some(id.into());
+        self
+    }
+
+    /// Sets on whose behalf.
+    #[must_use]
+    pub fn with_caller(mut self, kind: ActorType, id: impl Into<String>) -> Self {
+        self.caller = Some(Caller::new(kind, id.into()));
+        self
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How.
+    pub status: Status,
+    /// What came of it; only where it succeeded.
+    pub output: Option<RawObject>,
+    /// Why not; always where it did not succeed.
+    pub error: Option<ErrorObject>,
+    /// When the tool began, by the agent's clock.
+    pub started_at: Option<Rfc3339>,
+    /// When it ended, by the agent's clock.
+    pub finished_at: Option<Rfc3339>,
+    /// The tool's figures.
+    pub metrics: Option<RawObject>,
+    /// From request to end, by this core's clock.
+    pub duration: Duration,
+    /// Whether the agent sent this end; else the core made it, for a timeout, a cancel or a connection that is gone.
+    pub by_agent: bool,
+}
+
+impl Outcome {
+    /// The output, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The call failed or was canceled.
+    pub fn into_result(self) -> Result<RawObject, Box<ErrorObject>> {
+        match self.error {
+            Some(error) => Err(Box::new(error)),
+            None => Ok(self.output.unwrap_or_default()),
+        }
+    }
+
+    pub(crate) const fn failed(error: ErrorObject) -> Self {
+        Self {
+            status: Status::Failed,
+            output: None,
+            error: Some(error),
+            started_at: None,
+            finished_at: None,
+            metrics: None,
+            duration: Duration::ZERO,
+            by_agent: false,
+        }
+    }
+
+    pub(crate) fn canceled(message: &str) -> Self {
+        let error = ErrorObject::of(ErrorCode::ToolCanceled, message);
+        Self {
+            status: Status::Canceled,
+            ..Self::failed(error)
+        }
+    }
+
+    pub(super) fn reported(result: ToolOutcome) -> Self {
+        Self {
+            status: result.status,
+            output: result.output,
+            error: result.error,
+            started_at: result.started_at,
+            finished_at: result.finished_at,
+            metrics: result.metrics,
+            duration: Duration::ZERO,
+            by_agent: true,
+        }
+    }
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) tool_id: Box<str>,
+    pub(super) ids: Correlation,
+    pub(super) caller: Option<Caller>,
+    pub(super) asked: Mono,
+    /// What is still to be sent; `None` when it was.
+    pub(super) waiting: Option<Box<CallRequest>>,
+    pub(super) canceled: bool,
+    pub(super) last_seq: u64,
+    pub(super) stream_done: bool,
+}
+
+impl Call {
+    pub(super) const fn is_sent(&self) -> bool {
+        self.waiting.is_none()
+    }
+}

@@ -1,0 +1,158 @@
+//! What a router holds, what happens to it, and what it wants done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ubos_common::machine::{Outbox, Timers};
+
+use super::config::Config;
+use super::quota::Meter;
+use super::restart::{Ended, Supervision};
+use crate::audit::AuditEvent;
+use crate::error::CommandError;
+use crate::message::{Health, ToolSpec};
+use crate::role::core::{CallRequest, Outcome};
+use crate::role::idempotency::Memory;
+
+/// Names a call among those of a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteId(pub(super) u64);
+
+/// What happens at the agents.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input {
+    /// An agent is connected.
+    AgentUp {
+        /// Its id.
+        agent: String,
+        /// Its tools.
+        tools: Vec<ToolSpec>,
+    },
+    /// An agent offers other tools now.
+    Tools {
+        /// Its id.
+        agent: String,
+        /// Its tools.
+        tools: Vec<ToolSpec>,
+    },
+    /// An agent's health changed.
+    Health {
+        /// Its id.
+        agent: String,
+        /// How it is.
+        health: Health,
+    },
+    /// An agent is gone: its calls end here, and it may be launched again.
+    AgentDown {
+        /// Its id.
+        agent: String,
+        /// How it ended.
+        ended: Ended,
+    },
+    /// A connection refused to send a call.
+    NotSent {
+        /// Which call.
+        route: RouteId,
+        /// Why.
+        error: CommandError,
+    },
+    /// A call ended at its connection.
+    Ended {
+        /// Which call.
+        route: RouteId,
+        /// How.
+        outcome: Box<Outcome>,
+    },
+}
+
+/// What a router wants done, and tells.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send a call on its agent's connection, and say how it ended.
+    Send {
+        /// Which call.
+        route: RouteId,
+        /// Where.
+        agent: Arc<str>,
+        /// What.
+        request: Box<CallRequest>,
+    },
+    /// Cancel a call on its agent's connection; its end is still waited for.
+    Cancel {
+        /// Which call.
+        route: RouteId,
+        /// Where.
+        agent: Arc<str>,
+    },
+    /// A call has ended; there is exactly one for each.
+    Ended {
+        /// Which call.
+        route: RouteId,
+        /// How.
+        outcome: Box<Outcome>,
+    },
+    /// Launch an agent again, with a new token.
+    Launch {
+        /// Which.
+        agent: Arc<str>,
+        /// Counts the launches since it last was well for a while.
+        attempt: u32,
+    },
+    /// End an agent's process: it is unwell, none of its calls runs, and its policy wants another one.
+    Stop {
+        /// Which.
+        agent: Arc<str>,
+    },
+    /// A record for the audit.
+    Audit(Box<AuditEvent>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    Launch(Arc<str>),
+}
+
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) up: bool,
+    pub(super) health: Health,
+    pub(super) tools: BTreeSet<Box<str>>,
+    pub(super) routes: BTreeSet<RouteId>,
+    pub(super) meter: Meter,
+    pub(super) supervision: Supervision,
+    /// It is being ended because it is unwell, and is to be launched again however well it says it is now.
+    pub(super) stopping: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Tool {
+    pub(super) agent: Arc<str>,
+    pub(super) spec: ToolSpec,
+    pub(super) meter: Meter,
+}
+
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) agent: Arc<str>,
+    pub(super) tool: Box<str>,
+    pub(super) key: Option<Box<str>>,
+    /// It waits for the end of another call with its key, and nothing was sent for it.
+    pub(super) follows: bool,
+    /// The caller has its end; others still wait for what was sent.
+    pub(super) told: bool,
+}
+
+/// Calls over many agents. See the [module](super).
+#[derive(Debug)]
+pub struct Router {
+    pub(super) config: Config,
+    pub(super) agents: BTreeMap<Arc<str>, Agent>,
+    pub(super) tools: BTreeMap<Box<str>, Tool>,
+    pub(super) routes: BTreeMap<RouteId, Route>,
+    pub(super) memory: Memory<RouteId, Outcome>,
+    pub(super) last: u64,
+    pub(super) timers: Timers<Timer>,
+    pub(super) out: Outbox<Output>,
+}

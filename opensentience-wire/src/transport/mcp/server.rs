@@ -1,0 +1,99 @@
+//! The session with a server: what goes wrong with it, what it says without being asked.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rmcp::ClientHandler;
+use rmcp::model::{ClientConfig, Implementation, ProgressNotificationParam, ProgressToken};
+use rmcp::service::{ClientInitializeError, NotificationContext, RoleClient, ServiceError};
+use tokio::sync::{Mutex, Notify, mpsc};
+
+/// Why a server is not bridged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BridgeError {
+    /// The server's program cannot be started.
+    #[error("the MCP server cannot be started")]
+    Spawn(#[source] std::io::Error),
+    /// The server did not answer in time.
+    #[error("the MCP server did not answer within {0:?}")]
+    Silent(Duration),
+    /// The server did not begin a session.
+    #[error("the MCP server does not begin a session")]
+    Initialize(#[source] Box<ClientInitializeError>),
+    /// The server does not say what tools it has.
+    #[error("the MCP server does not list its tools")]
+    Tools(#[source] Box<ServiceError>),
+    /// The server has more tools than a session takes.
+    #[error("the MCP server has more than {0} tools")]
+    TooMany(usize),
+}
+
+/// Something of a server that an agent cannot pass on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotCarried {
+    /// A feature of the server has no counterpart.
+    Feature(&'static str),
+    /// A tool has another name here.
+    Renamed {
+        /// What the server calls it.
+        from: String,
+        /// What the agent calls it.
+        to: String,
+    },
+    /// A tool is left out.
+    LeftOut {
+        /// What the server calls it.
+        tool: String,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl fmt::Display for NotCarried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Feature(name) => write!(f, "{name} of the MCP server are not carried"),
+            Self::Renamed { from, to } => write!(f, "the MCP tool {from:?} is offered as {to}"),
+            Self::LeftOut { tool, why } => write!(f, "the MCP tool {tool:?} is left out: {why}"),
+        }
+    }
+}
+
+/// Progress on its way to the call that it belongs to.
+pub(super) type Progress =
+    Arc<Mutex<HashMap<ProgressToken, mpsc::Sender<ProgressNotificationParam>>>>;
+
+/// What the server says without being asked.
+#[derive(Clone, Default)]
+pub(super) struct Listener {
+    pub(super) progress: Progress,
+    pub(super) changed: Arc<Notify>,
+}
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let name = env!("CARGO_PKG_NAME");
+        let own = Implementation::new(name, env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(Default::default(), own)
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let calls = self.progress.lock().await;
+        if let Some(call) = calls.get(&progress.progress_token) {
+            // One that says more follows; a slow core need not hear them all.
+            let _ = call.try_send(progress);
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}

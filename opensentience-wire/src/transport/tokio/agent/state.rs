@@ -1,0 +1,65 @@
+//! What an agent holds.
+
+use tokio::sync::mpsc;
+use ubos_common::os::OsError;
+
+use super::control::{AgentControl, Update};
+use super::pool::Pool;
+use super::tool::Tool;
+use crate::error::{ConfigError, ErrorCode};
+use crate::message::SemVer;
+
+/// Why an agent does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The environment lacks what the core passes at a launch.
+    #[error("{0} is not set: an agent is launched by a core")]
+    Environment(&'static str),
+    /// The core's socket cannot be reached.
+    #[error("the core's socket cannot be reached")]
+    Connect(#[source] std::io::Error),
+    /// No randomness.
+    #[error(transparent)]
+    Random(#[from] OsError),
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The core refused the agent, or broke the protocol.
+    #[error("the connection ended with {0}")]
+    Protocol(ErrorCode),
+}
+
+/// An agent: tools, ready to be served.
+///
+/// ```no_run
+/// use opensentience_wire::message::{SemVer, ToolSpec};
+/// use opensentience_wire::transport::tokio::{Agent, ToolError};
+/// use ubos_common::json::{RawBuf, RawObject};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Greet { name: String }
+/// #[derive(serde::Serialize)]
+/// struct Greeting { text: String }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+/// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
+/// Agent::builder(SemVer::parse("1.0.0").ok_or("no version")?)
+///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
+///         context.log("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
+///         Ok(Greeting { text: format!("hello, {name}") })
+///     })
+///     .build()
+///     .serve_from_env()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Agent {
+    pub(super) version: SemVer,
+    pub(super) tools: Vec<Tool>,
+    pub(super) pool: Pool,
+    pub(super) control: AgentControl,
+    pub(super) updates: mpsc::Receiver<Update>,
+}

@@ -1,0 +1,66 @@
+//! What a launch needs, and why it fails.
+
+use core::time::Duration;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use ubos_common::os::OsError;
+
+use super::super::audit::{AuditSink, Observer};
+use super::exit::Exit;
+use super::logs::Captured;
+use crate::error::ConfigError;
+use crate::role::core::Config;
+
+/// Why an agent is not launched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No randomness for the token.
+    #[error(transparent)]
+    Random(#[from] OsError),
+    /// The socket cannot be made.
+    #[error("the socket cannot be made")]
+    Socket(#[source] std::io::Error),
+    /// The socket's path is longer than a socket's may be; set another folder for temporary files.
+    #[error("the socket's path has {bytes} bytes where fewer than {limit} are allowed")]
+    PathTooLong {
+        /// Bytes of the path.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The program cannot be started.
+    #[error("the program cannot be started")]
+    Spawn(#[source] std::io::Error),
+    /// The program ended before it was connected.
+    #[error("the agent ended before it was connected: {0}")]
+    Ended(ExitStatus),
+    /// The agent did not connect in time, or failed the handshake.
+    #[error("the agent did not complete the handshake")]
+    Handshake,
+}
+
+/// Launches one agent: a fresh socket and token, a process with an environment of its own, a handshake.
+///
+/// Spec: OpenSentience 5
+#[derive(Debug)]
+pub struct Launcher {
+    pub(super) agent_id: String,
+    pub(super) program: OsString,
+    pub(super) args: Vec<OsString>,
+    pub(super) envs: Vec<(OsString, OsString)>,
+    pub(super) home: Option<PathBuf>,
+    pub(super) install_path: Option<PathBuf>,
+    pub(super) manifest_hash: Option<String>,
+    pub(super) config: Config,
+    pub(super) audit: AuditSink,
+    pub(super) observer: Observer,
+    pub(super) stop_timeout: Duration,
+    pub(super) output: Captured,
+    pub(super) exit: Exit,
+}
