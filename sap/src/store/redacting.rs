@@ -15,7 +15,7 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 ///
 /// let transcript = Redacting::new(MemoryTranscript::default());
 /// let body = RawObject::new(RawBuf::parse(r#"{"n":1.50,"password":"hunter2"}"#)?).unwrap();
-/// transcript.record(&Entry::new(EntryKind::Task, Timestamp::EPOCH, body))?;
+/// transcript.record(&Entry::new(EntryKind::Task, Timestamp::EPOCH.into(), body))?;
 /// assert_eq!(transcript.read(0, 1)?[0].body.as_str(), r#"{"n":1.50,"password":"[REDACTED]"}"#);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -10,7 +10,7 @@ use crate::event::{
 };
 use crate::state::{StateId, SubagentExecutionTrace};
 
-/// What a tool knows of the run that calls it: it stands among the [`ToolContext::extensions`] of every tool call of an
+/// What a tool knows of the run that calls it: it stands among the extensions of every tool call of an
 /// agent. A clone is the same scope.
 ///
 /// [`SubagentTool`](crate::SubagentTool) tells its events and leaves its trace through it; a tool of the developer's own may do the same.
