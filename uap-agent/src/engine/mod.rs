@@ -31,6 +31,7 @@ use upp::{ErrorCode, Stamp, UppError};
 
 pub use config::{EngineConfig, RunStart};
 pub use effects::{CallScope, Closed, EffectId, Input, Output};
+#[cfg(feature = "driver")]
 pub(crate) use guard::panicked;
 pub use state::Engine;
 use state::{LayerCall, Phase, RunStage, TurnParts};
