@@ -14,7 +14,7 @@ pub(super) fn validator(
 ) -> Result<Report, String> {
     command::is_there(program)?;
     let kit = vector_kit();
-    let expectations = with_floor(expectations, 1);
+    let expectations = with_floor(expectations, kit.cases().len() / 2);
     Ok(kit.run(&expectations, |_| {
         let program = program.to_vec();
         Ok(Box::new(move |vector: &Vector| {
