@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sap::Alignment;
-use sap::cache::{CacheKey, CacheRecord, CacheStore as _, SAP_VERSION};
+use sap::cache::{CacheKey, CacheRecord, CacheStore as _};
 use sap::store::FileCache;
 use ubos_common::canon::Digest;
 use ubos_common::json::RawBuf;
@@ -34,7 +34,7 @@ fn record(number: usize) -> CacheRecord {
         RawBuf::parse(&output).expect("JSON"),
         vec!["ubos://constitution/books".into()],
         key(number).to_string().parse().expect("a digest"),
-        SAP_VERSION.into(),
+        sap::Version::V2.to_string(),
     )
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::time::Now;
 
-use super::answer::{Delivery, Sink, Warning};
+use super::answer::{Delivery, Warning};
 use super::flight::Flight;
 use super::handler::{HandlerError, Outcome, Progress};
 use super::hooks::ContractFinding;
@@ -83,7 +83,11 @@ impl<'p> Run<'p> {
 
     /// Asks the cache; gives the result where the run ends here.
     // impl: SAP-6-3, SAP-6-5, SAP-6-6
-    pub(super) fn look_up(&mut self, now: Now, sink: &mut dyn Sink) -> Option<TaskResult> {
+    pub(super) fn look_up(
+        &mut self,
+        now: Now,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> Option<TaskResult> {
         let policy = self.task.constitutional_context.cache_policy.clone();
         if !cache::is_read(policy.as_ref()) {
             return None;
@@ -145,17 +149,21 @@ impl<'p> Run<'p> {
         (!never).then(|| self.processor.flights.join(keys.key))
     }
 
-    fn find(&self, keys: &Keys, sink: &mut dyn Sink) -> Option<CacheRecord> {
+    fn find(
+        &self,
+        keys: &Keys,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> Option<CacheRecord> {
         match self.processor.cache.as_ref()?.find(&keys.key) {
             Ok(lookup) => {
                 if lookup.damaged > 0 {
                     let records = lookup.damaged;
-                    sink.deliver(Delivery::Warning(Warning::CacheDamaged { records }));
+                    sink(Delivery::Warning(Warning::CacheDamaged { records }));
                 }
                 lookup.record
             }
             Err(error) => {
-                sink.deliver(Delivery::Warning(Warning::Cache(error)));
+                sink(Delivery::Warning(Warning::Cache(error)));
                 None
             }
         }
@@ -200,7 +208,12 @@ impl<'p> Run<'p> {
     }
 
     /// The last result of a run.
-    pub(super) fn end(&mut self, now: Now, ended: Ended, sink: &mut dyn Sink) -> TaskResult {
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        ended: Ended,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> TaskResult {
         match ended {
             Ended::Outcome(outcome) => self.judge(now, *outcome, sink),
             Ended::Error(error) => self.by_error(now, error),
@@ -241,7 +254,12 @@ impl<'p> Run<'p> {
     }
 
     /// An outcome is held against its contract and its principles, and kept if it is good.
-    fn judge(&mut self, now: Now, outcome: Outcome, sink: &mut dyn Sink) -> TaskResult {
+    fn judge(
+        &mut self,
+        now: Now,
+        outcome: Outcome,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> TaskResult {
         let output = outcome.output.as_ref().map(RawBuf::as_raw);
         // impl: SAP-4.2-7
         if let (Some(contract), Some(output)) = (&self.task.output_contract, output) {
@@ -252,7 +270,7 @@ impl<'p> Run<'p> {
                     return self.failed(now, ErrorCode::Unprocessable, &why);
                 }
                 ContractFinding::NotEnforced(why) => {
-                    sink.deliver(Delivery::Warning(Warning::Contract(why)));
+                    sink(Delivery::Warning(Warning::Contract(why)));
                 }
             }
         }
@@ -308,7 +326,7 @@ impl<'p> Run<'p> {
     }
 
     // impl: SAP-6-7
-    fn keep(&mut self, now: Now, result: &TaskResult, sink: &mut dyn Sink) {
+    fn keep(&mut self, now: Now, result: &TaskResult, sink: &mut (dyn FnMut(Delivery<'_>) + Send)) {
         let (Some((keys, store)), Some(output)) = (self.write.take(), &result.output) else {
             return;
         };
@@ -331,7 +349,7 @@ impl<'p> Run<'p> {
             SAP_VERSION.into(),
         );
         if let Err(error) = store.put(&record) {
-            sink.deliver(Delivery::Warning(Warning::Cache(error)));
+            sink(Delivery::Warning(Warning::Cache(error)));
         }
     }
 
@@ -363,7 +381,7 @@ fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> Cache
     evidence.hit = Some(hit);
     if hit {
         evidence.cache_key = keys.map(|keys| keys.key.to_string());
-        evidence.age_sec = age_sec.and_then(Whole::new);
+        evidence.age_sec = age_sec.and_then(|age| Whole::try_from(age).ok());
     }
     evidence
 }
