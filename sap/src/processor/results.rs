@@ -69,7 +69,7 @@ impl<'p> Run<'p> {
 
     /// A result of which nothing is known but its status.
     pub(super) fn interim(&self, now: Now, status: Status) -> TaskResult {
-        self.result(now, status, self.admission.clone().into_evidence())
+        self.result(now, status, self.admission.clone().into())
     }
 
     pub(super) fn failed(&self, now: Now, code: ErrorCode, message: &str) -> TaskResult {
@@ -170,7 +170,7 @@ impl<'p> Run<'p> {
     }
 
     fn hit(&self, now: Now, assessment: Assessment, record: CacheRecord) -> TaskResult {
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         evidence.citations = Some(record.citations);
         let mut result = self.result(now, Status::Succeeded, evidence);
         result.output = Some(record.output);
@@ -196,7 +196,7 @@ impl<'p> Run<'p> {
             };
             return self.by_verdict(now, assessment, outcome);
         }
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         if !progress.citations.is_empty() {
             evidence.citations = Some(progress.citations);
         }
@@ -241,7 +241,7 @@ impl<'p> Run<'p> {
                 message,
                 next_actions,
             } => {
-                let mut evidence = self.admission.clone().into_evidence();
+                let mut evidence = ConstitutionalEvidence::from(self.admission.clone());
                 evidence.alignment = Alignment::Escalate;
                 let mut result = self.result(now, Status::Escalated, evidence);
                 let mut error = ErrorObject::new();
@@ -279,7 +279,7 @@ impl<'p> Run<'p> {
         if assessment.alignment != Alignment::Valid {
             return self.by_verdict(now, assessment, outcome);
         }
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         evidence.citations = Some(outcome.citations);
         let mut result = self.result(now, Status::Succeeded, evidence);
         result.output = outcome.output;
@@ -307,7 +307,7 @@ impl<'p> Run<'p> {
             .filter_map(|violation| violation.principle.clone())
             .collect();
         let proposed = core::mem::take(&mut assessment.next_actions);
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         if !escalate {
             let why = format!("not aligned with {}", principles.join(", "));
             let code = ErrorCode::NonConstitutional;

@@ -137,7 +137,6 @@ impl Bus {
 
     /// Opens a mailbox: results of tasks that name this endpoint go there, for as long as it is held. One of the
     /// same name that was opened before gets nothing more.
-    #[must_use]
     pub fn mailbox<E: Into<String>>(
         &self,
         endpoint: E,

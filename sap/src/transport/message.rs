@@ -3,6 +3,7 @@
 use ubos_common::json::{self, DecodeError, RawBuf};
 use ubos_common::violation::Profile;
 
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::ident::{CorrelationId, TaskId};
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
@@ -54,7 +55,10 @@ impl Message {
             Self::Result(result) => result.encode(),
         }
     }
+}
 
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+impl Message {
     /// Whether nothing follows it.
     pub(crate) fn is_last(&self) -> bool {
         match self {

@@ -27,7 +27,7 @@ impl Harness for OnBus {
     const TALKS: bool = true;
 
     async fn start(seen: &Seen, config: Config) -> Self {
-        let bus = new_bus(&seen, bus::Config::default());
+        let bus = new_bus(seen, bus::Config::default());
         let warnings = Arc::clone(&seen.warnings);
         bus.attach(seen.processor(config), move |warning| {
             warnings.lock().unwrap().push(warning.to_string());
