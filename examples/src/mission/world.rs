@@ -248,7 +248,7 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
         handlers = handlers.handle(
             &capability(tool),
             move |mission: Arc<Mission>, context: Context| async move {
-                let task = context.task().task_id.to_string();
+                let task = context.task.task_id.to_string();
                 let output = mission
                     .parts
                     .toolbox
