@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::SchemaError;
+use super::error::SchemaError;
 use super::pattern;
 
 /// The tree of a schema's applicators, with weights.

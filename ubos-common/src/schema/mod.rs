@@ -12,6 +12,7 @@
 //! | pointers that an answer names | 16; 1 for a value of more than 64 KiB | the others are left out |
 
 mod cost;
+mod error;
 mod pattern;
 
 use std::sync::Arc;
@@ -20,31 +21,9 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use crate::json::Raw;
-use cost::Cost;
+pub use error::SchemaError;
 
-/// Why a schema cannot be used, or not on a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchemaError {
-    /// It is longer than the bound, its references multiply it, or its patterns are too large.
-    #[error("the schema is too large: shorten it, its references or its patterns")]
-    TooLarge,
-    /// It refers to another document; nothing is fetched.
-    #[error("the schema refers to another document, which is not fetched: put it into `$defs`")]
-    Remote,
-    /// It refers to itself for the same value, so that a check would never end.
-    #[error("the schema refers to itself without a step into the value")]
-    Endless,
-    /// It is not a valid JSON Schema.
-    #[error("the schema is not a valid JSON Schema")]
-    NoSchema,
-    /// The value has a number that cannot be held as one, such as `1e400`.
-    #[error("the value has a number beyond the range of a double")]
-    Number,
-    /// To check this value takes more steps than the budget.
-    #[error("the check takes more steps than its budget: simplify the schema or shorten the value")]
-    TooExpensive,
-}
+use cost::Cost;
 
 /// Where a value does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,3 +24,4 @@ mod lab;
 mod log;
 #[cfg(feature = "schema")]
 mod schema;
+mod secret;
