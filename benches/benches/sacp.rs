@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{Criterion, Throughput};
-use sacp::view::MessageView;
+use sacp::MessageView;
 use sacp::{AnyMessage, Message};
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use sacp::registry::{AgentRecord, MemoryRegistry, Query, Registry};
 use sacp::runner::{Config, Input, Output, Runner};
-use sacp::{Act, Group, Message, Plan};
+use sacp::{Act, Item, Message, Plan};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -159,10 +159,10 @@ fn plan() -> Message {
     let mut plan = Plan::default();
     for _ in 0..STEPS / 10 {
         plan.push(Act::new("fetch", "TOOL"));
-        plan.push(Group::of((0..8).map(|_| Act::new("fetch", "TOOL"))));
+        plan.push(Item::group((0..8).map(|_| Act::new("fetch", "TOOL"))));
         plan.push(Act::join("MERGE"));
     }
-    Message::with_goal("BENCH", plan)
+    Message::new("BENCH", plan)
 }
 
 fn run(message: &Message) -> usize {

@@ -7,7 +7,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
-use sacp::alias::AliasTable;
+use sacp::AliasTable;
 use sacp::{AnyMessage, Message, line};
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
@@ -33,7 +33,7 @@ const SAMPLES: [(&str, &str); 4] = [
 
 /// The same calls as requests of MCP, one a line; goal, context, order and groups are not said.
 fn as_mcp(message: &AnyMessage) -> String {
-    let graph = message.graph();
+    let graph = sacp::Graph::from(message);
     let calls = graph.steps().iter().map(|step| {
         let arguments: Value = step.act.params.deserialize().expect("an object");
         let name = format!("{}_{}", step.act.verb, step.act.tool);
@@ -66,7 +66,7 @@ fn main() {
             message.encode()
         );
         let short = Message::decode(text.as_bytes()).ok().map(|message| {
-            let short = AliasTable::seeded()
+            let short = AliasTable::default()
                 .encode_compact(&message)
                 .expect("one spelling");
             String::from_utf8(short).expect("text")

@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput};
 use jsonschema::{PatternOptions, Validator};
+use sap::TaskView;
 use sap::schemas;
 use sap::validate::{Options, decode_task};
-use sap::view::TaskView;
 use serde::Deserialize;
 use serde_json::Value;
 use time::OffsetDateTime;

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use sap::processor::{Answer, Config, Context, Delivery, Outcome, Processor};
 use sap::store::{MemoryCache, MemoryTranscript};
 use sap::transport::Message;
-use sap::transport::bus::Bus;
+use sap::transport::bus::{self, Bus};
 use sap::validate::{Options, decode_task};
 use sap::{Producer, ProducerKind, Status, Task};
 use ubos_common::driver::Sleep;
@@ -64,6 +64,7 @@ fn processor() -> Processor {
         Arc::new(MemoryTranscript::default()),
         Config::default(),
     )
+    .expect("a processor")
     .handle(
         "consult.align".parse().expect("a name"),
         |_: Context| async { Ok(Outcome::new(RawBuf::parse(OUTPUT).expect("JSON"))) },
@@ -138,8 +139,9 @@ fn bus(trips: u64) -> Duration {
     let mut spent = Duration::ZERO;
     let mut left = u32::try_from(trips).expect("a number of iterations");
     while left > 0 {
-        let bus = Bus::new(Arc::new(still()), Arc::new(MemoryTranscript::default()));
-        bus.attach(processor());
+        let transcript = Arc::new(MemoryTranscript::default());
+        let bus = Bus::new(Arc::new(still()), transcript, bus::Config::default()).expect("a bus");
+        bus.attach(processor(), |_| {});
         let round: Vec<Task> = (0..left.min(ROUND)).map(typed).collect();
         let start = Instant::now();
         for task in &round {

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sap::Alignment;
-use sap::cache::{CacheKey, CacheRecord, CacheStore as _, SAP_VERSION};
+use sap::cache::{CacheKey, CacheRecord, CacheStore as _};
 use sap::store::FileCache;
 use ubos_common::canon::Digest;
 use ubos_common::json::RawBuf;
@@ -34,18 +34,14 @@ fn record(number: usize) -> CacheRecord {
         RawBuf::parse(&output).expect("JSON"),
         vec!["ubos://constitution/books".into()],
         key(number).to_string().parse().expect("a digest"),
-        SAP_VERSION.into(),
+        sap::Version::V2.to_string(),
     )
 }
 
 fn main() {
     // `cargo test` runs benches once, to see that they run.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
-    let records = if is_bench {
-        FileCache::MAX_RECORDS
-    } else {
-        1_000
-    };
+    let records = if is_bench { 1_000_000 } else { 1_000 };
     let folder = tempfile::tempdir().expect("a folder");
     let config = || {
         Config::default()

@@ -1,12 +1,10 @@
 //! SACP: whatever is read writes back, in either edition and in the line form, and is checked and drawn.
 
-use sacp::alias::AliasTable;
 use sacp::check::{Config, Repair, check_plan, repair};
 use sacp::draw::{StepView, dot, mermaid};
-use sacp::v1::adapter::{Loss, down};
+use sacp::v1::down;
 use sacp::validate::findings;
-use sacp::view::MessageView;
-use sacp::{AnyMessage, Reply, line};
+use sacp::{AliasTable, AnyMessage, Graph, MessageView, Reply, line};
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
@@ -34,7 +32,7 @@ fn any_message(text: &[u8], choice: u8) {
     if let (Err(_), Profile::Strict) = (&decoded, profile) {
         assert!(AnyMessage::decode(text).is_ok() || !report.is_valid());
     }
-    let _ = MessageView::decode_with(text, &limits, profile);
+    let _ = json::decode::<MessageView<'_>>(text, &limits, profile);
     let Ok((message, _)) = decoded else { return };
     let written = message.encode();
     let (again, _) =
@@ -51,7 +49,7 @@ fn other_forms(message: &AnyMessage) {
     let told = line::write(message);
     let again = line::read(&told).expect("its own form");
     assert_eq!(tokens(&again.encode()), tokens(&message.encode()));
-    let graph = message.graph();
+    let graph = Graph::from(message);
     assert!(!mermaid(&graph, |_| StepView::default()).is_empty());
     assert!(!dot(&graph, |_| StepView::default()).is_empty());
     for finding in check_plan(message, None, &Config::default().with_max_fan_out(2)) {
@@ -61,13 +59,13 @@ fn other_forms(message: &AnyMessage) {
     }
     match message {
         AnyMessage::V01(old) => {
-            let table = AliasTable::seeded();
+            let table = AliasTable::default();
             if let Ok(long) = table.expand(old) {
                 assert_eq!(table.expand(&long).as_ref(), Ok(&long));
             }
         }
         AnyMessage::V10(new) => {
-            if let Ok(old) = down(new, Loss::Drop) {
+            if let Ok(old) = down(new, Profile::Lenient) {
                 AnyMessage::decode(&old.message.encode()).expect("what is carried down is valid");
             }
         }
@@ -108,10 +106,13 @@ fn parts(text: &[u8]) {
         let written = json::to_vec(&reply);
         assert_eq!(Reply::decode(&written).as_ref(), Ok(&reply));
     }
-    if let Ok(change) = Repair::decode(text) {
-        assert_eq!(Repair::decode(&json::to_vec(&change)).as_ref(), Ok(&change));
+    let Ok(text) = core::str::from_utf8(text) else {
+        return;
+    };
+    if let Ok(change) = text.parse::<Repair>() {
+        assert_eq!(json::to_string(&change).parse().as_ref(), Ok(&change));
     }
-    if let Ok(table) = AliasTable::decode(text) {
-        assert_eq!(AliasTable::decode(&table.encode()).as_ref(), Ok(&table));
+    if let Ok(table) = text.parse::<AliasTable>() {
+        assert_eq!(table.to_string().parse().as_ref(), Ok(&table));
     }
 }

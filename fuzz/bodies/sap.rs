@@ -2,10 +2,10 @@
 
 use arbitrary::{Arbitrary as _, Unstructured};
 use sap::cache::{Keys, WholePayload};
-use sap::validate::{Options, decode_result, decode_task};
-use sap::view::TaskView;
-use sap::{Task, TaskResult};
+use sap::validate::{Options, decode_result, decode_task, findings};
+use sap::{Task, TaskResult, TaskView};
 use ubos_common::json::Limits;
+use ubos_common::violation::Profile;
 
 /// The first byte chooses what the others are: a task, a result, or what generators draw from.
 pub fn check(bytes: &[u8]) {
@@ -20,12 +20,13 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn task(text: &[u8]) {
-    let Ok((lenient, _)) = decode_task(text, &Options::lenient()) else {
+    let Ok((lenient, _)) = decode_task(text, &Options::from(Profile::Lenient)) else {
         assert!(decode_task(text, &Options::default()).is_err());
         return;
     };
     let written = lenient.encode();
-    let (again, _) = decode_task(&written, &Options::lenient()).expect("what was written is read");
+    let (again, _) =
+        decode_task(&written, &Options::from(Profile::Lenient)).expect("what was written is read");
     assert_eq!(again, lenient);
     let Ok((strict, report)) = decode_task(text, &Options::default()) else {
         return;
@@ -42,13 +43,13 @@ fn task(text: &[u8]) {
 }
 
 fn result(text: &[u8]) {
-    let Ok((lenient, _)) = decode_result(text, &Options::lenient()) else {
+    let Ok((lenient, _)) = decode_result(text, &Options::from(Profile::Lenient)) else {
         assert!(decode_result(text, &Options::default()).is_err());
         return;
     };
     let written = lenient.encode();
-    let (again, _) =
-        decode_result(&written, &Options::lenient()).expect("what was written is read");
+    let (again, _) = decode_result(&written, &Options::from(Profile::Lenient))
+        .expect("what was written is read");
     assert_eq!(again, lenient);
     if let Ok((strict, report)) = decode_result(text, &Options::default()) {
         assert!(report.is_valid() && strict == lenient);
@@ -59,12 +60,12 @@ fn result(text: &[u8]) {
 fn generated(bytes: &[u8]) {
     let mut source = Unstructured::new(bytes);
     if let Ok(made) = Task::arbitrary(&mut source) {
-        let report = sap::validate::check_task(&made);
+        let report = findings(&decode_task(&made.encode(), &Options::default()));
         assert!(report.is_valid(), "{report}");
         task(&made.encode());
     }
     if let Ok(made) = TaskResult::arbitrary(&mut source) {
-        let report = sap::validate::check_result(&made);
+        let report = findings(&decode_result(&made.encode(), &Options::default()));
         assert!(report.is_valid(), "{report}");
         result(&made.encode());
     }

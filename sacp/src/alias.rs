@@ -1,14 +1,14 @@
 //! Short names for the keys of `ctx` and `params`, and their tables.
 //!
-//! A table maps keys at every depth, never members of the envelope and never values. Some short names mean
-//! one thing with one verb and another with another: those are scoped to their verb, and a table with a
+//! A table maps keys at every depth, never members of the envelope and never values. Some short names have one
+//! meaning with one verb and another meaning with another verb: those are scoped to their verb. A table with a
 //! collision is refused when it is made. Expanding and compacting are each other's reverse.
 //!
 //! ```
 //! use sacp::Message;
-//! use sacp::alias::AliasTable;
+//! use sacp::AliasTable;
 //!
-//! let table = AliasTable::seeded();
+//! let table = AliasTable::default();
 //! let short = Message::decode(br#"{"g":"STAY","ctx":{"bdg":150},"plan":[["search","H_API",{"c":"Paris"}]]}"#)?;
 //! let long = table.expand(&short)?;
 //! assert_eq!(long.encode(), br#"{"g":"STAY","ctx":{"budget":150},"plan":[["search","H_API",{"city":"Paris"}]]}"#);
@@ -84,37 +84,6 @@ impl AliasTable {
         }
     }
 
-    /// The names of the specification, and those of its first sample scoped to their verbs.
-    // choice: SACP-1-1 what one sample means by `c`, `p` and `n` depends on the verb: none of them is global.
-    #[must_use]
-    pub fn seeded() -> Self {
-        let names = |pairs: &[(&str, &str)]| {
-            let owned = |(short, long): &(&str, &str)| ((*short).to_owned(), (*long).to_owned());
-            pairs.iter().map(owned).collect::<Names>()
-        };
-        let search = names(&[("c", "city"), ("p_max", "price_max")]);
-        let rank = names(&[("c", "criteria")]);
-        let present = names(&[("n", "count")]);
-        Self {
-            version: "1".to_owned(),
-            keys: names(&[("am", "amenities"), ("bdg", "budget"), ("loc", "location")]),
-            verbs: BTreeMap::from([
-                ("s".to_owned(), search.clone()),
-                ("search".to_owned(), search),
-                ("r".to_owned(), rank.clone()),
-                ("rank".to_owned(), rank),
-                ("p".to_owned(), present.clone()),
-                ("present".to_owned(), present),
-            ]),
-        }
-    }
-
-    /// The version of the table.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
     /// Adds a short name for all verbs.
     ///
     /// # Errors
@@ -134,29 +103,6 @@ impl AliasTable {
         let names = self.verbs.entry(verb.to_owned()).or_default();
         names.insert(short.to_owned(), long.to_owned());
         self.checked()
-    }
-
-    /// Reads a table from JSON.
-    ///
-    /// # Errors
-    ///
-    /// The text is not valid JSON, has another form, or has a collision.
-    pub fn decode(bytes: &[u8]) -> Result<Self, AliasError> {
-        let (wire, _) = json::decode::<Wire>(bytes, &Limits::default(), Profile::Strict)?;
-        let table = Self {
-            version: wire.version,
-            keys: wire.keys,
-            verbs: wire.verbs.unwrap_or_default(),
-        };
-        table.checked()
-    }
-
-    /// The compact JSON.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut wire = Wire::new(self.version.clone(), self.keys.clone());
-        wire.verbs = Some(self.verbs.clone()).filter(|verbs| !verbs.is_empty());
-        json::to_vec(&wire)
     }
 
     /// The common part of two tables, with the version of this one.
@@ -285,6 +231,56 @@ impl AliasTable {
             members.insert(place.min(members.len()), ("subtask".to_owned(), message));
         }
         Ok(())
+    }
+}
+
+impl Default for AliasTable {
+    /// The names of the specification, and those of its first sample scoped to their verbs.
+    // choice: SACP-1-1 what one sample means by `c`, `p` and `n` depends on the verb: none of them is global.
+    fn default() -> Self {
+        let names = |pairs: &[(&str, &str)]| {
+            let owned = |(short, long): &(&str, &str)| ((*short).to_owned(), (*long).to_owned());
+            pairs.iter().map(owned).collect::<Names>()
+        };
+        let search = names(&[("c", "city"), ("p_max", "price_max")]);
+        let rank = names(&[("c", "criteria")]);
+        let present = names(&[("n", "count")]);
+        Self {
+            version: "1".to_owned(),
+            keys: names(&[("am", "amenities"), ("bdg", "budget"), ("loc", "location")]),
+            verbs: BTreeMap::from([
+                ("s".to_owned(), search.clone()),
+                ("search".to_owned(), search),
+                ("r".to_owned(), rank.clone()),
+                ("rank".to_owned(), rank),
+                ("p".to_owned(), present.clone()),
+                ("present".to_owned(), present),
+            ]),
+        }
+    }
+}
+
+impl core::str::FromStr for AliasTable {
+    type Err = AliasError;
+
+    /// Reads a table from JSON. Text that is not valid JSON or has another form is refused, and so is a collision.
+    fn from_str(text: &str) -> Result<Self, AliasError> {
+        let (wire, _) = json::decode::<Wire>(text.as_bytes(), &Limits::default(), Profile::Strict)?;
+        let table = Self {
+            version: wire.version,
+            keys: wire.keys,
+            verbs: wire.verbs.unwrap_or_default(),
+        };
+        table.checked()
+    }
+}
+
+impl core::fmt::Display for AliasTable {
+    /// The compact JSON.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut wire = Wire::new(self.version.clone(), self.keys.clone());
+        wire.verbs = Some(self.verbs.clone()).filter(|verbs| !verbs.is_empty());
+        f.write_str(&json::to_string(&wire))
     }
 }
 

@@ -20,9 +20,7 @@ pub enum Edition {
 }
 
 impl Edition {
-    /// `0.1` or `1.0`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::V01 => "0.1",
             Self::V10 => "1.0",
@@ -51,10 +49,11 @@ impl core::fmt::Display for Edition {
 /// A message of either edition.
 ///
 /// ```
-/// use sacp::{AnyMessage, Edition};
+/// use sacp::{AnyMessage, Graph};
 ///
 /// let (message, _) = AnyMessage::decode(br#"{"g":"ADD","plan":[["get","ONE",{}]]}"#)?;
-/// assert_eq!((message.edition(), message.graph().steps().len()), (Edition::V01, 1));
+/// assert!(matches!(message, AnyMessage::V01(_)));
+/// assert_eq!(Graph::from(&message).steps().len(), 1);
 /// # Ok::<(), ubos_common::json::DecodeError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +102,7 @@ impl AnyMessage {
     /// # Errors
     ///
     /// As [`AnyMessage::decode`]; a `proto_ver` of another edition is the only finding.
-    pub fn decode_as(bytes: &[u8], edition: Edition) -> Result<(Self, Report), DecodeError> {
+    pub(crate) fn decode_as(bytes: &[u8], edition: Edition) -> Result<(Self, Report), DecodeError> {
         let limits = Limits::default();
         let version = Peek::of(bytes, &limits).and_then(|peek| peek.proto_ver);
         let other = version.as_deref().and_then(Edition::of_version);
@@ -128,51 +127,32 @@ impl AnyMessage {
     }
 
     /// The id of the message.
-    #[must_use]
-    pub fn msg_id(&self) -> Option<&str> {
+    pub(crate) fn msg_id(&self) -> Option<&str> {
         match self {
             Self::V01(message) => message.msg_id.as_deref(),
             Self::V10(message) => Some(&message.msg_id),
         }
     }
 
-    /// The goal.
-    #[must_use]
-    pub fn goal(&self) -> &str {
-        match self {
-            Self::V01(message) => message.goal(),
-            Self::V10(message) => &message.g,
-        }
-    }
-
-    /// Whether acts are only simulated.
-    #[must_use]
-    pub fn is_test(&self) -> bool {
-        match self {
-            Self::V01(message) => message.is_test(),
-            Self::V10(message) => message.test_mode == Some(true),
-        }
-    }
-
     /// Whether the plan is empty; a message of 1.0 always has a step.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Self::V01(message) if message.plan.is_empty() && message.subtask.is_none())
-    }
-
-    /// The plan as a graph.
-    #[must_use]
-    pub fn graph(&self) -> Graph {
-        match self {
-            Self::V01(message) => Graph::of_message(message),
-            Self::V10(message) => message.graph(),
-        }
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::V01(message) if message.plan.items.is_empty() && message.subtask.is_none())
     }
 
     /// The compact JSON.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         json::to_vec(self)
+    }
+}
+
+impl From<&AnyMessage> for Graph {
+    fn from(message: &AnyMessage) -> Self {
+        match message {
+            AnyMessage::V01(message) => Self::from(message.as_ref()),
+            AnyMessage::V10(message) => Self::from(message.as_ref()),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub enum Code {
 
 impl Code {
     /// All codes, in the order of the catalogue.
-    pub const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::MalformedMessage,
         Self::MissingField,
         Self::MalformedPlan,
@@ -81,28 +81,27 @@ impl Code {
 
     /// A short description.
     #[must_use]
-    pub const fn text(self) -> &'static str {
+    pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::MalformedMessage => "no SACP message, or a member that is not what it must be",
+            Self::MalformedMessage => "not a SACP message, or a member has the wrong type",
             Self::MissingField => "a required member is absent",
-            Self::MalformedPlan => "the plan is no list of acts, groups and joins",
-            Self::InvalidParamType => "a parameter has not the type that its verb declares",
-            Self::InvalidState => "an unknown state, or a move that the lifecycle does not have",
-            Self::UnknownVerb => "no verb of that name is registered",
-            Self::UnknownTool => "no tool of that name is registered",
+            Self::MalformedPlan => "the plan is not a list of acts, groups and joins",
+            Self::InvalidParamType => "a parameter has another type than its verb declares",
+            Self::InvalidState => "the state is unknown, or the lifecycle has no such transition",
+            Self::UnknownVerb => "no verb with that name is registered",
+            Self::UnknownTool => "no tool with that name is registered",
             Self::VerbToolMismatch => "the tool does not support the verb",
-            Self::OutFmtViolation => "an answer in prose where structure was asked for",
-            Self::UnsupportedVersion => "a version of the protocol that is not spoken here",
+            Self::OutFmtViolation => "the answer is prose, but must be structured",
+            Self::UnsupportedVersion => "the version of the protocol is not supported",
             Self::NoAgentFound => "no agent offers the pair of verb and tool",
-            Self::StepFailed => "an act failed and nothing took its place",
-            Self::SpawnFailed => "a missing agent could not be made",
+            Self::StepFailed => "an act failed and no recovery was left",
+            Self::SpawnFailed => "a missing agent could not be spawned",
             Self::InternalError => "a fault of the implementation",
         }
     }
 
     /// The code for a word on the wire.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == word)
     }
 }
@@ -160,5 +159,21 @@ impl ConfigError {
             seen,
             wanted,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_texts_name_one_code_each() {
+        let texts: std::collections::BTreeSet<_> =
+            Code::ALL.iter().map(|code| code.text()).collect();
+        assert_eq!(texts.len(), Code::ALL.len());
+        for code in Code::ALL {
+            assert_eq!(Code::from_word(code.as_str()), Some(code));
+        }
+        assert_eq!(Code::from_word("OOPS"), None);
     }
 }

@@ -10,7 +10,7 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::violation::Profile;
 
 use crate::message::Message;
-use crate::plan::{Act, Group, Item};
+use crate::plan::{Act, Item, Plan};
 
 /// The steps of a message, those of its subtasks included.
 ///
@@ -18,13 +18,13 @@ use crate::plan::{Act, Group, Item};
 /// those of the message first, from 1, every act in document order.
 ///
 /// ```
-/// use sacp::graph::Graph;
-/// use sacp::{Act, Group, Message, Plan};
+/// use sacp::Graph;
+/// use sacp::{Act, Item, Message, Plan};
 ///
 /// let mut plan = Plan::default();
-/// plan.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
+/// plan.push(Item::group([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
 /// plan.push(Act::join("MERGE"));
-/// let graph = Graph::of_message(&Message::with_goal("TRIP", plan));
+/// let graph = Graph::from(&Message::new("TRIP", plan));
 /// assert_eq!(graph.step(3).unwrap().after[..], [1, 2]);
 /// ```
 ///
@@ -158,7 +158,7 @@ impl Retry {
     ///
     /// Spec: SACP 1.0, 6
     #[must_use]
-    pub fn wait_after(&self, attempt: u32) -> Duration {
+    pub(crate) fn wait_after(&self, attempt: u32) -> Duration {
         if self.exponential {
             let factor = 1_u32
                 .checked_shl(attempt.saturating_sub(1))
@@ -171,16 +171,6 @@ impl Retry {
 }
 
 impl Graph {
-    /// The graph of a message of 0.1, its subtasks included.
-    ///
-    /// The entry after a group waits for the whole group.
-    #[must_use]
-    pub fn of_message(message: &Message) -> Self {
-        let mut graph = Self::default();
-        graph.add_message(message, None, "");
-        graph
-    }
-
     /// All steps, in the order of their numbers.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
@@ -258,11 +248,8 @@ impl Graph {
     }
 
     fn add_message(&mut self, message: &Message, parent: Option<usize>, base: &str) -> usize {
-        let scope = self.open(message.msg_id.as_deref(), message.goal(), parent);
-        let mut before = Arc::default();
-        for (n, item) in message.plan.items().iter().enumerate() {
-            before = self.add_item(scope, item, format!("{base}/plan/{n}"), &before);
-        }
+        let scope = self.open(message.msg_id.as_deref(), &message.g, parent);
+        let before = self.add_plan(scope, &message.plan, base);
         self.add_subtasks(scope);
         if let (Some(scope), Some(_)) = (self.scopes.get_mut(scope), parent) {
             scope.message = Some(Box::new(message.clone()));
@@ -275,7 +262,7 @@ impl Graph {
                 Act::new("subtask", "SUBTASK"),
                 before,
             );
-            let inner = self.add_message(subtask.message(), Some(number), &pointer);
+            let inner = self.add_message(subtask, Some(number), &pointer);
             if let Some(step) = self.step_mut(number) {
                 step.subtask = Some(inner);
             }
@@ -284,6 +271,15 @@ impl Graph {
             }
         }
         scope
+    }
+
+    /// Adds the steps of a plan; returns the numbers that an entry behind it waits for.
+    fn add_plan(&mut self, scope: usize, plan: &Plan, base: &str) -> Arc<[usize]> {
+        let mut before = Arc::default();
+        for (n, item) in plan.items.iter().enumerate() {
+            before = self.add_item(scope, item, format!("{base}/plan/{n}"), &before);
+        }
+        before
     }
 
     /// Adds the steps of an entry that starts after `before`; returns the numbers that the next entry waits for.
@@ -298,19 +294,19 @@ impl Graph {
             Item::Act(act) => {
                 Arc::from([self.add(scope, pointer, act.clone(), Arc::clone(before))])
             }
-            Item::Group(group) => self.add_group(scope, group, &pointer, before),
+            Item::Group(members) => self.add_group(scope, members, &pointer, before),
         }
     }
 
     fn add_group(
         &mut self,
         scope: usize,
-        group: &Group,
+        members: &[Item],
         pointer: &str,
         before: &Arc<[usize]>,
     ) -> Arc<[usize]> {
         let mut ends = Vec::new();
-        for (n, member) in group.members().iter().enumerate() {
+        for (n, member) in members.iter().enumerate() {
             let pointer = format!("{pointer}/parallel/{n}");
             ends.extend(self.add_item(scope, member, pointer, before).iter());
         }
@@ -336,6 +332,25 @@ impl Graph {
     }
 }
 
+impl From<&Message> for Graph {
+    /// The graph of a message of 0.1, its subtasks included. The entry after a group waits for the whole group.
+    fn from(message: &Message) -> Self {
+        let mut graph = Self::default();
+        graph.add_message(message, None, "");
+        graph
+    }
+}
+
+impl From<&Plan> for Graph {
+    /// The graph of a plan alone: a subtask in the parameters of an act is an ordinary parameter.
+    fn from(plan: &Plan) -> Self {
+        let mut graph = Self::default();
+        let scope = graph.open(None, "", None);
+        graph.add_plan(scope, plan, "");
+        graph
+    }
+}
+
 /// The message in the parameter `subtask`, if it is an object.
 ///
 /// It was validated together with the outer message.
@@ -351,4 +366,21 @@ fn subtask_of(params: &RawObject) -> Option<Message> {
         reader.skip()
     });
     read.ok().and(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: SACP1-6-4
+    #[test]
+    fn waits_are_fixed_or_double() {
+        let second = Duration::from_secs(1);
+        let waits = |retry: Retry| [1, 2, 3, 4].map(|n| retry.wait_after(n).as_secs());
+        assert_eq!(waits(Retry::fixed(5, second)), [1, 1, 1, 1]);
+        assert_eq!(waits(Retry::exponential(5, second)), [1, 2, 4, 8]);
+        let longest = Retry::exponential(9, Duration::MAX);
+        assert_eq!(longest.wait_after(u32::MAX), Duration::MAX);
+        assert_eq!(Retry::fixed(0, second).max_attempts, 1);
+    }
 }

@@ -6,16 +6,16 @@
 //! needs no runtime.
 //!
 //! ```text
-//! role::*              Interface, Planner, Executor, Formatter: traits with defaults that need no model
-//! runner               the machine that runs a plan: it dispatches acts and takes their results
-//! check, spawn         checks of a plan against the registry and itself, with repairs; spawning
-//! draw                 Mermaid and DOT, with states and times
-//! graph                the one plan model behind both editions
-//! validate, source     all findings of a text with pointer, code, line and column; the answer to it
-//! any                  a message of the edition that its `proto_ver` names
-//! message, plan, view  0.1: types and codec, owned and borrowed
-//! v1, v1::adapter      1.0, and the conversion between both
-//! alias, line          short keys; the form that a model reads and writes
+//! role               Interface, Planner, Executor, Formatter: traits with defaults that need no model
+//! runner             the machine that runs a plan: it dispatches acts and takes their results
+//! check, spawn       checks of a plan against the registry and itself, with repairs; spawning
+//! draw               Mermaid and DOT, with states and times
+//! Graph              the one plan model behind both editions
+//! validate, Source   all findings of a text with pointer, code, line and column; the answer to it
+//! AnyMessage         a message of the edition that its `proto_ver` names
+//! Message, Plan      0.1: types and codec, owned; `MessageView` borrows
+//! v1                 1.0, and the conversion between both
+//! AliasTable, line   short keys; the form that a model reads and writes
 //! ```
 //!
 //! | feature | brings |
@@ -79,35 +79,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod alias;
-pub mod any;
+mod alias;
+mod any;
 #[cfg(feature = "arbitrary")]
 mod arbitrary;
 pub mod check;
 pub mod draw;
-pub mod error;
-pub mod graph;
+mod error;
+mod graph;
 mod limits;
 pub mod line;
-pub mod message;
-pub mod plan;
+mod message;
+mod plan;
 pub mod prompt;
 pub mod registry;
-pub mod reply;
+mod reply;
 pub mod role;
 pub mod runner;
-pub mod source;
+mod source;
 pub mod spawn;
 mod state;
 mod trace;
 mod tree;
 pub mod v1;
 pub mod validate;
-pub mod view;
+mod view;
 
+pub use alias::{AliasError, AliasTable};
 pub use any::{AnyMessage, Edition};
 pub use error::{Code, ConfigError};
-pub use message::{Message, OutFmt, State};
-pub use plan::{Act, Group, Item, Plan, PlanStep};
-pub use reply::{Clarify, ErrReply, Reply};
+pub use graph::{Graph, OnError, Policy, Retry, Scope, Step};
+pub use message::{Message, NonEmpty, OutFmt, State, Version};
+pub use plan::{Act, Item, Plan};
+pub use reply::{Clarify, ErrReply, Foreign, Reply};
+pub use source::{Source, Span};
 pub use ubos_common;
+pub use view::{ActView, ItemView, MessageView};

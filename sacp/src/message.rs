@@ -25,8 +25,8 @@ pub struct Message {
     pub msg_id: Option<NonEmpty>,
     /// The id of the message that this one answers.
     pub reply_to: Option<NonEmpty>,
-    /// The goal.
-    pub g: Goal,
+    /// The goal. A message with an empty one is refused when it is read.
+    pub g: String,
     /// Context and results, by name.
     pub context: Option<BTreeMap<String, RawBuf>>,
     /// The plan.
@@ -37,8 +37,8 @@ pub struct Message {
     pub state: Option<State>,
     /// The version of the protocol; absent means 0.1.
     pub proto_ver: Option<Version>,
-    /// A message inside this one, run after the plan.
-    pub subtask: Option<Box<Subtask>>,
+    /// A message inside this one, run after the plan. The reader limits the depth.
+    pub subtask: Option<Box<Self>>,
     /// Whether acts are only simulated.
     pub test_mode: Option<bool>,
     /// Members that this type does not know, kept and written back.
@@ -46,13 +46,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with a goal and a plan.
+    /// A message with a goal, which must not be empty, and a plan.
     #[must_use]
-    pub const fn new(g: Goal, plan: Plan) -> Self {
+    pub fn new(goal: impl Into<String>, plan: Plan) -> Self {
         Self {
             msg_id: None,
             reply_to: None,
-            g,
+            g: goal.into(),
             context: None,
             plan,
             out_fmt: None,
@@ -62,12 +62,6 @@ impl Message {
             test_mode: None,
             extra: Members::new(),
         }
-    }
-
-    /// A message with a goal and a plan.
-    #[must_use]
-    pub fn with_goal(goal: &str, plan: Plan) -> Self {
-        Self::new(Goal(goal.to_owned()), plan)
     }
 
     /// Reads a message with the default limits.
@@ -85,12 +79,6 @@ impl Message {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         json::to_vec(self)
-    }
-
-    /// The goal.
-    #[must_use]
-    pub fn goal(&self) -> &str {
-        &self.g.0
     }
 
     /// The format of the answer: raw if absent.
@@ -137,15 +125,13 @@ impl From<MessageView<'_>> for Message {
         Self {
             msg_id: view.msg_id.map(|text| NonEmpty(text.into_owned())),
             reply_to: view.reply_to.map(|text| NonEmpty(text.into_owned())),
-            g: Goal(view.g.into_owned()),
+            g: view.g.into_owned(),
             context: view.ctx.map(context),
             plan: view.plan.into(),
             out_fmt: view.out_fmt,
             state: view.state,
             proto_ver: view.proto_ver.map(|text| Version(text.into_owned())),
-            subtask: view
-                .subtask
-                .map(|nested| Box::new(Subtask(Self::from(*nested)))),
+            subtask: view.subtask.map(|nested| Box::new(Self::from(*nested))),
             test_mode: view.test_mode,
             extra: view.extra.into_owned(),
         }
@@ -172,67 +158,9 @@ impl Write for Message {
     }
 }
 
-macro_rules! text {
-    ($(#[$meta:meta])* $name:ident) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
-
-        impl $name {
-            /// The text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl core::ops::Deref for $name {
-            type Target = str;
-
-            fn deref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl Write for $name {
-            fn write(&self, out: &mut Vec<u8>) {
-                self.0.write(out);
-            }
-        }
-    };
-}
-
-text! {
-    /// A text that is not empty.
-    NonEmpty
-}
-
-text! {
-    /// A goal: a text that is not empty.
-    Goal
-}
-
-text! {
-    /// A supported version: 0.1.
-    Version
-}
-
-impl Version {
-    /// The version that this crate writes.
-    #[must_use]
-    pub fn current() -> Self {
-        Self("0.1".to_owned())
-    }
-}
-
-impl Goal {
-    /// The goal; `None` if it is empty.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Option<Self> {
-        let text = text.into();
-        (!text.is_empty()).then_some(Self(text))
-    }
-}
+/// A text that is not empty.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NonEmpty(String);
 
 impl NonEmpty {
     /// The text; `None` if it is empty.
@@ -243,25 +171,43 @@ impl NonEmpty {
     }
 }
 
-/// A message inside another one. The reader limits the depth.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Subtask(Message);
+impl core::ops::Deref for NonEmpty {
+    type Target = str;
 
-impl Subtask {
-    /// Wraps a message.
-    #[must_use]
-    pub const fn new(message: Message) -> Self {
-        Self(message)
-    }
-
-    /// The message.
-    #[must_use]
-    pub const fn message(&self) -> &Message {
+    fn deref(&self) -> &str {
         &self.0
     }
 }
 
-impl Write for Subtask {
+impl core::fmt::Display for NonEmpty {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Write for NonEmpty {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+/// A supported version. By default it is 0.1, the only one that this crate writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(String);
+
+impl Default for Version {
+    fn default() -> Self {
+        Self("0.1".to_owned())
+    }
+}
+
+impl core::fmt::Display for Version {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Write for Version {
     fn write(&self, out: &mut Vec<u8>) {
         self.0.write(out);
     }

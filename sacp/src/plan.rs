@@ -1,28 +1,28 @@
 //! The plan of 0.1: acts, and groups of acts that run in parallel.
 
-use std::sync::Arc;
-
 use ubos_common::json::{self, Fault, RawObject, Read, Reader, Write};
 
-use crate::view::{ActView, ItemView, PlanView};
+use crate::view::{ActView, ItemView, read_plan};
 
 /// The plan.
 ///
 /// ```
-/// use sacp::{Act, Group, Item, Plan};
+/// use sacp::{Act, Item, Plan};
 ///
 /// let mut plan = Plan::default();
-/// plan.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
+/// plan.push(Item::group([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
 /// plan.push(Act::join("MERGE"));
-/// let steps = plan.steps();
-/// assert_eq!(steps[2].after[..], [1, 2]);
-/// # let _: &Item = &plan.items()[0];
+/// assert!(matches!(&plan.items[0], Item::Group(acts) if acts.len() == 2));
 /// ```
+///
+/// A [`Graph`](crate::Graph) tells which act waits for which.
 ///
 /// Spec: SACP 2
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Plan {
-    items: Vec<Item>,
+    /// The entries.
+    pub items: Vec<Item>,
 }
 
 /// One entry of a plan or a group.
@@ -31,8 +31,8 @@ pub struct Plan {
 pub enum Item {
     /// One act.
     Act(Act),
-    /// Entries that run in parallel.
-    Group(Group),
+    /// Entries that run in parallel. A message with an empty group is refused when it is read.
+    Group(Vec<Self>),
 }
 
 /// One act: `[verb, tool, params]`.
@@ -47,85 +47,10 @@ pub struct Act {
     pub params: RawObject,
 }
 
-/// Entries that run in parallel; never empty.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    members: Vec<Item>,
-}
-
-/// An act of the plan with its dependencies.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct PlanStep<'a> {
-    /// Its number in document order, from 1.
-    pub number: usize,
-    /// Its pointer in the message.
-    pub pointer: String,
-    /// The act.
-    pub act: &'a Act,
-    /// The numbers of its dependencies. Members of a group share one list.
-    pub after: Arc<[usize]>,
-}
-
 impl Plan {
-    /// The entries.
-    #[must_use]
-    pub fn items(&self) -> &[Item] {
-        &self.items
-    }
-
-    /// Whether the plan is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
     /// Adds an entry at the end.
     pub fn push(&mut self, item: impl Into<Item>) {
         self.items.push(item.into());
-    }
-
-    /// The acts with their dependencies: the entry after a group waits for the whole group.
-    ///
-    /// Spec: SACP 3
-    #[must_use]
-    pub fn steps(&self) -> Vec<PlanStep<'_>> {
-        let mut steps = Vec::new();
-        let mut before = Arc::default();
-        for (n, item) in self.items.iter().enumerate() {
-            before = add_steps(&mut steps, item, format!("/plan/{n}"), &before);
-        }
-        steps
-    }
-}
-
-/// Adds the steps of an entry that starts after `before`; returns the numbers that the next entry waits for.
-fn add_steps<'a>(
-    steps: &mut Vec<PlanStep<'a>>,
-    item: &'a Item,
-    pointer: String,
-    before: &Arc<[usize]>,
-) -> Arc<[usize]> {
-    match item {
-        Item::Act(act) => {
-            let number = steps.len() + 1;
-            steps.push(PlanStep {
-                number,
-                pointer,
-                act,
-                after: Arc::clone(before),
-            });
-            Arc::from([number])
-        }
-        Item::Group(group) => {
-            let mut ends = Vec::new();
-            for (n, member) in group.members.iter().enumerate() {
-                ends.extend(
-                    add_steps(steps, member, format!("{pointer}/parallel/{n}"), before).iter(),
-                );
-            }
-            ends.into()
-        }
     }
 }
 
@@ -147,8 +72,7 @@ impl Act {
     }
 
     /// Sets the parameters.
-    #[must_use]
-    pub fn with_params(mut self, params: RawObject) -> Self {
+    pub(crate) fn with_params(mut self, params: RawObject) -> Self {
         self.params = params;
         self
     }
@@ -160,26 +84,11 @@ impl Act {
     }
 }
 
-impl Group {
-    /// A group of acts.
+impl Item {
+    /// A group of entries that run in parallel.
     #[must_use]
-    pub fn of(acts: impl IntoIterator<Item = Act>) -> Self {
-        Self {
-            members: acts.into_iter().map(Item::Act).collect(),
-        }
-    }
-
-    /// A group of acts and groups; `None` if there is none.
-    #[must_use]
-    pub fn from_items(items: impl IntoIterator<Item = Item>) -> Option<Self> {
-        let members: Vec<Item> = items.into_iter().collect();
-        (!members.is_empty()).then_some(Self { members })
-    }
-
-    /// The entries.
-    #[must_use]
-    pub fn members(&self) -> &[Item] {
-        &self.members
+    pub fn group(members: impl IntoIterator<Item = impl Into<Self>>) -> Self {
+        Self::Group(members.into_iter().map(Into::into).collect())
     }
 }
 
@@ -189,22 +98,16 @@ impl From<Act> for Item {
     }
 }
 
-impl From<Group> for Item {
-    fn from(group: Group) -> Self {
-        Self::Group(group)
-    }
-}
-
 impl Read<'_> for Plan {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        PlanView::read(reader).map(Self::from)
+        read_plan(reader, 1).map(Self::from)
     }
 }
 
-impl From<PlanView<'_>> for Plan {
-    fn from(plan: PlanView<'_>) -> Self {
+impl From<Vec<ItemView<'_>>> for Plan {
+    fn from(items: Vec<ItemView<'_>>) -> Self {
         Self {
-            items: plan.items.into_iter().map(Item::from).collect(),
+            items: items.into_iter().map(Item::from).collect(),
         }
     }
 }
@@ -213,9 +116,7 @@ impl From<ItemView<'_>> for Item {
     fn from(item: ItemView<'_>) -> Self {
         match item {
             ItemView::Act(act) => Self::Act(act.into()),
-            ItemView::Group(members) => Self::Group(Group {
-                members: members.into_iter().map(Self::from).collect(),
-            }),
+            ItemView::Group(members) => Self::group(members),
         }
     }
 }
@@ -240,9 +141,9 @@ impl Write for Item {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Act(act) => act.write(out),
-            Self::Group(group) => {
+            Self::Group(members) => {
                 let mut object = json::MemberWriter::begin(out);
-                object.member("parallel", &group.members);
+                object.member("parallel", members);
                 object.end();
             }
         }

@@ -216,16 +216,14 @@ impl ErrReply {
     }
 
     /// Sets the pointer.
-    #[must_use]
-    pub fn at(mut self, pointer: impl Into<String>) -> Self {
+    pub(crate) fn at(mut self, pointer: impl Into<String>) -> Self {
         self.pointer = Some(pointer.into());
         self
     }
 
     /// Sets the id of the answered message.
-    #[must_use]
-    pub fn to(mut self, message: &Message) -> Self {
-        self.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
+    pub(crate) fn to(mut self, message: &Message) -> Self {
+        self.reply_to = message.msg_id.as_deref().map(str::to_owned);
         self
     }
 }

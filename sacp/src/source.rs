@@ -23,7 +23,7 @@ pub struct Span {
 /// The text of a message.
 ///
 /// ```
-/// use sacp::source::Source;
+/// use sacp::Source;
 ///
 /// let source = Source::new("{\"g\":\"X\",\n \"plan\":[[\"a\",\"T\",{}]]}");
 /// let span = source.span("/plan/0/1").unwrap();
@@ -102,8 +102,7 @@ impl<'a> Source<'a> {
     }
 
     /// Sets the position of each finding, and sorts them by it.
-    #[must_use]
-    pub fn place(&self, report: Report) -> Report {
+    pub(crate) fn place(&self, report: Report) -> Report {
         let pointers: Vec<String> = report.iter().map(|f| f.pointer.clone()).collect();
         let spans = self.spans(pointers.iter().map(String::as_str));
         let placed = report.map(|finding| match spans.get(finding.pointer.as_str()) {

@@ -1,35 +1,12 @@
 //! The validator: all findings of a message, and the answer to it.
 
-use ubos_common::json::{self, DecodeError, Limits};
-use ubos_common::violation::{Level, Profile, Report, Violation};
+use ubos_common::json::{DecodeError, Limits};
+use ubos_common::violation::{Level, Report, Violation};
 
 use crate::any::{AnyMessage, Edition, Peek};
 use crate::error::Code;
-use crate::message::Message;
 use crate::reply::{Clarify, ErrReply, Reply};
 use crate::source::Source;
-
-/// Reads a message of 0.1 and lists every finding. It uses no registry: see [`check`](crate::check).
-///
-/// # Errors
-///
-/// The text has a finding that is a MUST, or is not valid JSON.
-///
-/// ```
-/// use sacp::validate::{answer, validate};
-///
-/// let refused = validate(br#"{"g":"X","plan":[["find","T",{}],["sort","T"]]}"#).unwrap_err();
-/// let reply = ubos_common::json::to_string(&answer(&refused));
-/// assert_eq!(
-///     reply,
-///     r#"{"status":"ERR","code":"MALFORMED_PLAN","details":"act 2 has 2 parts where 3 are wanted","pointer":"/plan/1"}"#
-/// );
-/// ```
-///
-/// Spec: SACP 8
-pub fn validate(bytes: &[u8]) -> Result<(Message, Report), DecodeError> {
-    json::decode::<Message>(bytes, &Limits::default(), Profile::Strict)
-}
 
 /// The answer of a validator to a message of either edition: `VALID`, or `ERR` with the first finding. Both
 /// have the id of the message, if it could be read.
@@ -114,32 +91,46 @@ pub fn findings(bytes: &[u8], edition: Option<Edition>) -> Report {
     }
 }
 
-/// The answer to a refused message: its first MUST finding.
-///
-/// Spec: SACP 8
-#[must_use]
-pub fn answer(refused: &DecodeError) -> Reply {
-    Reply::Err(match refused {
-        DecodeError::Json(err) => ErrReply::new(
-            Code::MalformedMessage,
-            format!("{} ({})", err.kind, err.position),
-        )
-        .at(&err.pointer),
-        DecodeError::Invalid(report) => {
-            let first = report.iter().find(|finding| finding.level == Level::Must);
-            first.map_or_else(
-                || ErrReply::new(Code::MalformedMessage, "no message"),
-                |finding| ErrReply::new(code_of(finding), details(finding)).at(&finding.pointer),
+impl From<&DecodeError> for Reply {
+    /// The answer to a refused message: its first MUST finding.
+    ///
+    /// ```
+    /// use sacp::{Message, Reply};
+    /// use sacp::ubos_common::json::to_string;
+    ///
+    /// let refused = Message::decode(br#"{"g":"X","plan":[["find","T",{}],["sort","T"]]}"#).unwrap_err();
+    /// let reply = to_string(&Reply::from(&refused));
+    /// assert_eq!(
+    ///     reply,
+    ///     r#"{"status":"ERR","code":"MALFORMED_PLAN","details":"act 2 has 2 parts where 3 are wanted","pointer":"/plan/1"}"#
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn from(refused: &DecodeError) -> Self {
+        Self::Err(match refused {
+            DecodeError::Json(err) => ErrReply::new(
+                Code::MalformedMessage,
+                format!("{} ({})", err.kind, err.position),
             )
-        }
-        _ => ErrReply::new(Code::MalformedMessage, "no message"),
-    })
+            .at(&err.pointer),
+            DecodeError::Invalid(report) => {
+                let first = report.iter().find(|finding| finding.level == Level::Must);
+                first.map_or_else(
+                    || ErrReply::new(Code::MalformedMessage, "not a message"),
+                    |finding| {
+                        ErrReply::new(code_of(finding), details(finding)).at(&finding.pointer)
+                    },
+                )
+            }
+            _ => ErrReply::new(Code::MalformedMessage, "not a message"),
+        })
+    }
 }
 
-/// As [`answer`], with the id of the refused message if it can be read.
+/// The answer to a refused message, with the id of the refused message if it can be read.
 #[must_use]
 pub(crate) fn answer_to(bytes: &[u8], refused: &DecodeError) -> Reply {
-    let mut reply = answer(refused);
+    let mut reply = Reply::from(refused);
     if let Reply::Err(error) = &mut reply {
         let peek = Peek::whole(bytes, &Limits::default()).unwrap_or_default();
         let msg_id = peek.msg_id.filter(|id| !id.is_empty());

@@ -2,13 +2,12 @@
 //!
 //! ```
 //! use arbitrary::{Arbitrary as _, Unstructured};
-//! use sap::validate::{check_result, check_task};
-//! use sap::{Task, TaskResult};
+//! use sap::{SecretPolicy, Task, TaskResult, dispatch, report};
 //!
 //! let bytes: Vec<u8> = (0..=255).cycle().take(4_096).collect();
 //! let mut source = Unstructured::new(&bytes);
-//! assert!(check_task(&Task::arbitrary(&mut source)?).is_valid());
-//! assert!(check_result(&TaskResult::arbitrary(&mut source)?).is_valid());
+//! assert!(dispatch(&Task::arbitrary(&mut source)?, SecretPolicy::Refuse).is_ok());
+//! assert!(report(&TaskResult::arbitrary(&mut source)?).is_ok());
 //! # Ok::<(), arbitrary::Error>(())
 //! ```
 
@@ -32,9 +31,6 @@ use crate::task::{
     AgentKind, Attachment, Budget, Issuer, OutputContract, Priority, ReplyTo, Target, Task,
     Telemetry,
 };
-
-/// Words of the protocol in the form that fuzzers take as a dictionary.
-pub const DICTIONARY: &str = include_str!("../vectors/sap.dict");
 
 /// Messages to begin with, as they stand on the wire: the published vectors, valid and not.
 pub fn seeds() -> impl Iterator<Item = String> {
@@ -312,12 +308,12 @@ fn hyphenated(u: &mut Unstructured<'_>) -> Result<String> {
 
 fn psi(u: &mut Unstructured<'_>) -> Result<Psi> {
     let psi = f64::from(u.int_in_range(0..=1_000_u16)?) / 10.0;
-    Psi::new(psi).ok_or(arbitrary::Error::IncorrectFormat)
+    Psi::try_from(psi).map_err(|_| arbitrary::Error::IncorrectFormat)
 }
 
 fn number(u: &mut Unstructured<'_>) -> Result<Number> {
     let number = f64::arbitrary(u)?;
-    match Number::new(number) {
+    match Number::try_from(number).ok() {
         Some(number) => Ok(number),
         None => psi(u).map(|psi| Number::from(&psi)),
     }
@@ -325,12 +321,12 @@ fn number(u: &mut Unstructured<'_>) -> Result<Number> {
 
 fn amount(u: &mut Unstructured<'_>) -> Result<Amount> {
     let amount = f64::from(u32::arbitrary(u)?) / 4.0;
-    Amount::new(amount).ok_or(arbitrary::Error::IncorrectFormat)
+    Amount::try_from(amount).map_err(|_| arbitrary::Error::IncorrectFormat)
 }
 
 fn whole(u: &mut Unstructured<'_>) -> Result<Whole> {
     let whole = u.int_in_range(0..=MAX_WHOLE)?;
-    Whole::new(whole).ok_or(arbitrary::Error::IncorrectFormat)
+    Whole::try_from(whole).map_err(|_| arbitrary::Error::IncorrectFormat)
 }
 
 /// Members that no type knows.

@@ -1,5 +1,6 @@
 //! What a task says of principles, pressure and limits: its constitutional context.
 
+use core::fmt;
 use std::collections::BTreeMap;
 
 use ubos_common::json::{Fault, MemberWriter, Members, Read, Reader, Write, escape_into};
@@ -18,10 +19,15 @@ pub enum PressureLevel {
     Deliberated,
 }
 
+/// The word on the wire.
+impl fmt::Display for PressureLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl PressureLevel {
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Instant => "instant",
             Self::Consulted => "consulted",
@@ -179,8 +185,7 @@ impl Write for ConstitutionalContext {
 
 /// What the lenient profile reads where no level is given. Spec: SAP 4.1, example
 // choice: SAP-4.1-14
-pub(crate) const LENIENT_LEVEL: PressureLevel = PressureLevel::Consulted;
-pub(crate) const LEVEL_POINTER: &str = "/constitutionalContext/pressureLevel";
+const LENIENT_LEVEL: PressureLevel = PressureLevel::Consulted;
 const LEVEL: &str = "pressureLevel";
 const LEVEL_CLAUSE: &str = "SAP-4.1-5";
 

@@ -42,13 +42,29 @@ ubos_common::wire! {
 
 impl ErrorObject {
     /// An error with a code and a message.
-    #[must_use]
-    pub fn with(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn with(code: ErrorCode, message: impl Into<String>) -> Self {
         let mut error = Self::new();
         error.code = Some(code);
         error.message = Some(message.into());
         error
     }
+}
+
+/// Why a store, a sink of signals or a librarian did not keep or find something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no room for more; nothing is removed to make room.
+    #[error("{what} at their limit of {limit}")]
+    Full {
+        /// What there is too much of, in the plural.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// It failed.
+    #[error("store failed")]
+    Failed(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// A setting that cannot work. Settings are checked where the machine is made.

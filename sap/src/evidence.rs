@@ -30,8 +30,7 @@ ubos_common::wire! {
 
 impl PolicyCheck {
     /// A finding with all its parts.
-    #[must_use]
-    pub fn with(principle: &str, status: &str, notes: impl Into<String>) -> Self {
+    pub(crate) fn with(principle: &str, status: &str, notes: impl Into<String>) -> Self {
         let mut check = Self::new();
         check.principle = Some(principle.into());
         check.status = Some(status.into());
@@ -54,8 +53,7 @@ ubos_common::wire! {
 
 impl PolicyViolation {
     /// An issue with all its parts.
-    #[must_use]
-    pub fn with(principle: &str, severity: &str, evidence: impl Into<String>) -> Self {
+    pub(crate) fn with(principle: &str, severity: &str, evidence: impl Into<String>) -> Self {
         let mut violation = Self::new();
         violation.principle = Some(principle.into());
         violation.severity = Some(severity.into());
@@ -101,11 +99,9 @@ macro_rules! digest_text {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub(crate) ubos_common::canon::Digest);
 
-        impl $name {
-            /// The digest.
-            #[must_use]
-            pub const fn digest(&self) -> &ubos_common::canon::Digest {
-                &self.0
+        impl From<$name> for ubos_common::canon::Digest {
+            fn from(named: $name) -> Self {
+                named.0
             }
         }
 

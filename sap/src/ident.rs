@@ -23,10 +23,15 @@ pub enum Version {
     V2,
 }
 
+/// The word on the wire.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl Version {
-    /// The word on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::V2 => "2.0",
         }
@@ -149,7 +154,7 @@ fn is_namespaced(text: &str) -> bool {
     !has_space && !is_hollow && text.bytes().any(|b| b == b'.')
 }
 
-/// Why a text is no name.
+/// Why a text or number is not a value of its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} wanted")]
 #[non_exhaustive]

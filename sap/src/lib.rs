@@ -21,7 +21,7 @@
 //!
 //! ```
 //! use sap::validate::{Options, decode_task};
-//! use sap::ubos_common::json::DecodeError;
+//! use sap::ubos_common::{json::DecodeError, violation::Profile};
 //!
 //! let text = br#"{"protocolVersion":"2.0","taskId":"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
 //!     "correlationId":"a7f5d5b2-13a8-4a0d-9ba2-6b1e3c6f9d11","issuedAt":"2025-09-28T10:15:23Z",
@@ -31,7 +31,7 @@
 //! assert!(report.to_string().contains("MUST /issuer/agentKind"));
 //! assert!(report.to_string().contains("MUST /constitutionalContext/pressureLevel"));
 //!
-//! let (task, report) = decode_task(text, &Options::lenient())?;
+//! let (task, report) = decode_task(text, &Options::from(Profile::Lenient))?;
 //! assert!(report.is_valid() && task.payload.as_str() == r#"{"n":1.50}"#);
 //! # Ok::<(), DecodeError>(())
 //! ```
@@ -47,9 +47,9 @@
 //! use sap::alignment::Rules;
 //! use sap::processor::{Config, Context, HandlerError, Outcome, Processor};
 //! use sap::store::{MemoryCache, MemoryTranscript};
-//! use sap::transport::{SharedClock, bus::Bus};
+//! use sap::transport::bus::{self, Bus};
 //! use sap::{Producer, ProducerKind};
-//! use sap::ubos_common::json::RawBuf;
+//! use sap::ubos_common::{driver::Sleep, json::RawBuf};
 //!
 //! async fn consult(cx: Context) -> Result<Outcome, HandlerError> {
 //!     cx.spend("tokens", 120.0)?;
@@ -58,15 +58,16 @@
 //!     Ok(Outcome::new(output).citing(vec!["ubos://constitution/books".into()]))
 //! }
 //!
-//! fn agent(clock: SharedClock) -> Result<Bus, Box<dyn std::error::Error>> {
+//! fn agent(clock: Arc<dyn Sleep + Send + Sync>) -> Result<Bus, Box<dyn std::error::Error>> {
 //!     let transcript = Arc::new(MemoryTranscript::default());
 //!     let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//!     let bus = Bus::new(clock, transcript.clone());
+//!     let bus = Bus::new(clock, transcript.clone(), bus::Config::default())?;
 //!     bus.attach(
-//!         Processor::new(producer, transcript, Config::default())
+//!         Processor::new(producer, transcript, Config::default())?
 //!             .handle("consult.align".parse()?, consult)
 //!             .policy(Arc::new(Rules::default().forbid("privacy", "home address").cite("honesty")))
 //!             .cache(Arc::new(MemoryCache::default())),
+//!         |warning| eprintln!("{warning}"),
 //!     );
 //!     Ok(bus)
 //! }
@@ -160,45 +161,53 @@ pub mod alignment;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod cache;
-pub mod context;
-pub mod error;
-pub mod evidence;
-pub mod ident;
+mod context;
+mod dispatch;
+mod error;
+mod evidence;
+mod ident;
 pub mod learning;
-pub mod lifecycle;
+mod lifecycle;
 mod limits;
-pub mod number;
+mod number;
 #[cfg(feature = "driver")]
 pub mod processor;
-pub mod producer;
-pub mod receipt;
-pub mod result;
+mod receipt;
+mod result;
 pub mod role;
 pub mod schemas;
-pub mod secrets;
-pub mod status;
+mod secrets;
+mod status;
 pub mod store;
-pub mod task;
+mod task;
 #[cfg(feature = "driver")]
 mod trace;
 pub mod transcript;
 #[cfg(feature = "driver")]
 pub mod transport;
 pub mod validate;
-pub mod view;
+mod view;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
-pub use error::{ErrorCode, ErrorObject};
+pub use dispatch::{DispatchError, dispatch, report};
+pub use error::{ConfigError, ErrorCode, ErrorObject, StoreError};
 pub use evidence::{
-    Alignment, CacheEvidence, CacheKey, ConstitutionalEvidence, Fingerprint, PolicyCheck,
-    PolicyViolation,
+    Alignment, BodyDigest, CacheEvidence, CacheKey, ConstitutionalEvidence, Fingerprint,
+    PolicyCheck, PolicyViolation,
 };
-pub use ident::{AgentId, Capability, CorrelationId, TaskId, Version};
-pub use receipt::{Ack, Nack};
+pub use ident::{AgentId, Capability, CorrelationId, NameError, Reason, TaskId, Version};
+pub use lifecycle::{Accepted, Lifecycle, LifecycleError};
+pub use number::{Amount, Number, Psi, Whole};
+pub use receipt::{Ack, Nack, ReceiptStatus};
 pub use result::{Producer, ProducerKind, TaskResult};
+pub use secrets::SecretPolicy;
 pub use status::Status;
-pub use task::{AgentKind, Issuer, Target, Task};
+pub use task::{
+    AgentKind, Attachment, Budget, Issuer, OutputContract, Priority, ReplyTo, Target, Task,
+    Telemetry,
+};
 pub use ubos_common;
+pub use view::{TargetView, TaskView, TelemetryView};
 
 /// The README's examples.
 #[cfg(all(doctest, feature = "driver"))]

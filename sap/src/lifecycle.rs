@@ -13,7 +13,7 @@ use crate::task::Task;
 /// What one side knows of a task's results.
 ///
 /// ```
-/// use sap::lifecycle::{Accepted, Lifecycle, LifecycleError};
+/// use sap::{Accepted, Lifecycle, LifecycleError};
 /// # use sap::*;
 /// # use sap::ubos_common::{id::IdSource, json::RawObject, time::Timestamp, violation::Profile};
 /// # let task = Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH, Issuer::new("a".parse()?, AgentKind::Agent),
@@ -81,7 +81,7 @@ pub enum LifecycleError {
 
 impl Lifecycle {
     /// Results remembered to know their copies; of an older one a copy is taken for a new result.
-    pub const MAX_SEEN: usize = 1_024;
+    pub(crate) const MAX_SEEN: usize = 1_024;
 
     /// Before the first result of `task`.
     #[must_use]
@@ -102,8 +102,7 @@ impl Lifecycle {
     }
 
     /// Whether nothing follows.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.status.as_ref().is_some_and(Status::is_terminal)
     }
 

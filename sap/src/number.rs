@@ -4,8 +4,10 @@ use core::fmt;
 
 use ubos_common::json::{Fault, Read, Reader, Write};
 
+use crate::ident::NameError;
+
 /// The greatest whole number that every JSON reader holds exactly: 2^53 - 1.
-pub const MAX_WHOLE: u64 = (1 << 53) - 1;
+pub(crate) const MAX_WHOLE: u64 = (1 << 53) - 1;
 
 /// Declares a number with a rule; equal values are equal, however they are written.
 macro_rules! number {
@@ -18,21 +20,27 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The number, if it keeps the rule.
-            #[must_use]
-            pub fn new(value: f64) -> Option<Self> {
+            pub(crate) const fn value(&self) -> f64 {
+                self.value
+            }
+        }
+
+        impl TryFrom<f64> for $name {
+            type Error = NameError;
+
+            fn try_from(value: f64) -> Result<Self, NameError> {
                 let holds: fn(f64) -> bool = $holds;
                 if !value.is_finite() || !holds(value) {
-                    return None;
+                    return Err(NameError { wanted: $wanted });
                 }
                 let text = NumberText::of(&ubos_common::json::to_string(&value));
-                Some(Self { value, text })
+                Ok(Self { value, text })
             }
+        }
 
-            /// The value.
-            #[must_use]
-            pub const fn value(&self) -> f64 {
-                self.value
+        impl From<&$name> for f64 {
+            fn from(number: &$name) -> Self {
+                number.value
             }
         }
 
@@ -136,7 +144,7 @@ impl NumberText {
     }
 }
 
-/// A whole number from 0 to [`MAX_WHOLE`], however it is spelt: `60`, `60.0` and `6e1` are one. Spec: SAP 4.1
+/// A whole number from 0 to 2^53 - 1, however it is spelt: `60`, `60.0` and `6e1` are one. Spec: SAP 4.1
 #[derive(Clone)]
 pub struct Whole {
     value: u64,
@@ -144,19 +152,32 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// The number; `None` above [`MAX_WHOLE`].
-    #[must_use]
-    pub fn new(value: u64) -> Option<Self> {
-        (value <= MAX_WHOLE).then(|| Self {
+    pub(crate) const fn value(&self) -> u64 {
+        self.value
+    }
+}
+
+impl TryFrom<u64> for Whole {
+    type Error = NameError;
+
+    fn try_from(value: u64) -> Result<Self, NameError> {
+        if value > MAX_WHOLE {
+            return Err(NameError {
+                wanted: WHOLE_WANTED,
+            });
+        }
+        Ok(Self {
             value,
             text: NumberText::of(&value.to_string()),
         })
     }
+}
 
-    /// The value.
-    #[must_use]
-    pub const fn value(&self) -> u64 {
-        self.value
+const WHOLE_WANTED: &str = "a whole number from 0 to 2^53-1";
+
+impl From<&Whole> for u64 {
+    fn from(number: &Whole) -> Self {
+        number.value
     }
 }
 
@@ -183,7 +204,7 @@ impl Read<'_> for Whole {
         };
         match value {
             Some(value) => Ok(Self { value, text: kept }),
-            None => Err(reader.bad_value_seen(at, "a whole number from 0 to 2^53-1", text)),
+            None => Err(reader.bad_value_seen(at, WHOLE_WANTED, text)),
         }
     }
 }

@@ -47,10 +47,9 @@ ubos_common::wire! {
     }
 }
 
-impl Ack {
-    /// The Ack of a task.
-    #[must_use]
-    pub fn of(task: &Task) -> Self {
+/// The Ack of a task.
+impl From<&Task> for Ack {
+    fn from(task: &Task) -> Self {
         Self::new(ReceiptStatus::Ack, task.task_id, task.correlation_id)
     }
 }

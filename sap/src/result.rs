@@ -83,8 +83,7 @@ impl TaskResult {
     }
 
     /// Sets the error.
-    #[must_use]
-    pub fn with_error(mut self, code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn with_error(mut self, code: ErrorCode, message: impl Into<String>) -> Self {
         self.error = Some(ErrorObject::with(code, message));
         self
     }

@@ -25,8 +25,7 @@ pub enum SecretPolicy {
 ///
 /// Spec: SAP 11
 // impl: SAP-11-1
-#[must_use]
-pub fn scan(task: &Task, policy: SecretPolicy) -> Report {
+pub(crate) fn scan(task: &Task, policy: SecretPolicy) -> Report {
     let mut report = Report::default();
     report.extend_under("/payload", scan_value(task.payload.as_raw(), policy));
     let attachments = task.attachments.as_deref().unwrap_or_default();

@@ -134,7 +134,7 @@ ubos_common::wire! {
     ///     RawObject::empty(),
     /// );
     /// task.constitutional_context.territory = Some("EUFM".into());
-    /// assert!(sap::validate::check_task(&task).is_valid());
+    /// assert!(sap::dispatch(&task, sap::SecretPolicy::Refuse).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -204,14 +204,12 @@ impl Task {
     }
 
     /// The last second in which a result counts.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Timestamp> {
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.telemetry.as_ref()?.deadline.map(Timestamp::from)
     }
 
     /// The budget.
-    #[must_use]
-    pub fn budget(&self) -> Option<&Budget> {
+    pub(crate) fn budget(&self) -> Option<&Budget> {
         self.telemetry.as_ref()?.budget.as_ref()
     }
 

@@ -2,15 +2,16 @@
 
 use core::fmt;
 
-use ubos_common::json::{self, Limits, RawObject};
+use ubos_common::json::{self, RawObject};
 use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::evidence::BodyDigest;
+#[cfg(feature = "driver")]
 use crate::lifecycle::body_digest;
+use crate::limits::unbounded;
+#[cfg(feature = "driver")]
 use crate::receipt::Nack;
-use crate::result::TaskResult;
-use crate::task::Task;
 
 ubos_common::words! {
     /// What an entry holds.
@@ -39,22 +40,17 @@ ubos_common::wire! {
 }
 
 impl Entry {
-    /// The entry of a task.
+    /// The entry of a task, a result or a Nack. What a Nack turned away is named by its `digest`.
     ///
     /// # Errors
     ///
-    /// [`TranscriptError::Body`]; so for results and Nacks.
-    pub fn task(at: Timestamp, task: &Task) -> Result<Self, TranscriptError> {
-        Ok(Self::new(EntryKind::Task, at.into(), body(task)?))
-    }
-
-    /// The entry of a result.
-    ///
-    /// # Errors
-    ///
-    /// As [`Entry::task`].
-    pub fn result(at: Timestamp, result: &TaskResult) -> Result<Self, TranscriptError> {
-        Ok(Self::new(EntryKind::Result, at.into(), body(result)?))
+    /// [`TranscriptError::Body`].
+    pub fn of(
+        kind: EntryKind,
+        at: Timestamp,
+        message: &impl json::Write,
+    ) -> Result<Self, TranscriptError> {
+        Ok(Self::new(kind, at.into(), body(message)?))
     }
 
     /// The entry of a valid task or result, given as what it was encoded to.
@@ -64,20 +60,15 @@ impl Entry {
     }
 
     /// The entry of a Nack and of the bytes that it turns away.
-    ///
-    /// # Errors
-    ///
-    /// As [`Entry::task`].
-    pub fn nack(at: Timestamp, nack: &Nack, refused: &[u8]) -> Result<Self, TranscriptError> {
-        let mut entry = Self::new(EntryKind::Nack, at.into(), body(nack)?);
+    #[cfg(feature = "driver")]
+    pub(crate) fn nack(
+        at: Timestamp,
+        nack: &Nack,
+        refused: &[u8],
+    ) -> Result<Self, TranscriptError> {
+        let mut entry = Self::of(EntryKind::Nack, at, nack)?;
         entry.digest = Some(BodyDigest(body_digest(refused)));
         Ok(entry)
-    }
-
-    /// The compact JSON.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        json::to_vec(self)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, TranscriptError> {
@@ -100,16 +91,6 @@ fn written(bytes: &[u8]) -> RawObject {
     // A valid message is text, and an object.
     let text = String::from_utf8(bytes.to_vec()).unwrap_or_default();
     RawObject::new(json::RawBuf::assume_sound(text)).unwrap_or_default()
-}
-
-/// What was read within the caller's limits is written down whatever they were; the store has its own.
-fn unbounded() -> Limits {
-    Limits::default()
-        .with_max_bytes(usize::MAX)
-        .with_max_depth(Limits::DEEPEST)
-        .with_max_members(usize::MAX)
-        .with_max_array_len(usize::MAX)
-        .with_max_string_bytes(usize::MAX)
 }
 
 /// Where a transcript is kept. Entries are added and never changed.
@@ -142,16 +123,14 @@ pub trait Transcript: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Head(Box<str>);
 
-impl Head {
-    /// The head of this text.
-    #[must_use]
-    pub fn new(text: impl Into<Box<str>>) -> Self {
+impl From<String> for Head {
+    fn from(text: String) -> Self {
         Self(text.into())
     }
+}
 
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+impl AsRef<str> for Head {
+    fn as_ref(&self) -> &str {
         &self.0
     }
 }
@@ -163,8 +142,9 @@ impl fmt::Display for Head {
 }
 
 /// What was proven.
+// exhaustive: transcripts make it
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "transcripts make it")]
 pub struct Proof {
     /// Entries that are there.
     pub records: u64,
@@ -172,18 +152,6 @@ pub struct Proof {
     pub head: Head,
     /// Whether they hold.
     pub verdict: Verdict,
-}
-
-impl Proof {
-    /// What was proven.
-    #[must_use]
-    pub const fn new(records: u64, head: Head, verdict: Verdict) -> Self {
-        Self {
-            records,
-            head,
-            verdict,
-        }
-    }
 }
 
 /// Whether a transcript holds.
@@ -203,8 +171,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Something is wrong at entry `record`.
-    #[must_use]
-    pub fn broken(record: u64, what: impl Into<String>) -> Self {
+    pub(crate) fn broken(record: u64, what: impl Into<String>) -> Self {
         Self::Broken {
             record: Some(record),
             what: what.into(),

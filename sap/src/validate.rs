@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use ubos_common::json::{self, DecodeError, Limits, Raw};
 use ubos_common::violation::{Level, Profile, Report, Violation};
 
-use crate::context::{LENIENT_LEVEL, LEVEL_POINTER, PressureLevel};
 use crate::error::ErrorCode;
 use crate::evidence::Alignment;
 use crate::ident::{CorrelationId, TaskId};
@@ -14,16 +13,14 @@ use crate::secrets;
 use crate::status::Status;
 use crate::task::{Attachment, Task};
 
-/// How messages are read.
+/// How messages are read: how strictly, and within which limits. Where a task gives no pressure level, the lenient
+/// profile reads `consulted`.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Options {
     /// How strictly they are judged; strict by default.
-    pub profile: Profile,
+    pub(crate) profile: Profile,
     /// Bounds on one message.
-    pub limits: Limits,
-    /// What the lenient profile reads where a task gives no pressure level; consulted by default.
-    pub default_level: PressureLevel,
+    pub(crate) limits: Limits,
 }
 
 impl Default for Options {
@@ -31,37 +28,26 @@ impl Default for Options {
         Self {
             profile: Profile::Strict,
             limits: Limits::default(),
-            default_level: LENIENT_LEVEL,
         }
     }
 }
 
 impl Options {
-    /// The lenient profile, all else as by default.
-    #[must_use]
-    pub fn lenient() -> Self {
-        Self::default().profile(Profile::Lenient)
-    }
-
-    /// Sets how strictly messages are judged.
-    #[must_use]
-    pub const fn profile(mut self, profile: Profile) -> Self {
-        self.profile = profile;
-        self
-    }
-
     /// Sets the bounds on one message.
     #[must_use]
-    pub const fn limits(mut self, limits: Limits) -> Self {
+    pub const fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
+}
 
-    /// Sets what the lenient profile reads where a task gives no pressure level.
-    #[must_use]
-    pub const fn default_level(mut self, level: PressureLevel) -> Self {
-        self.default_level = level;
-        self
+/// A profile, all else as by default.
+impl From<Profile> for Options {
+    fn from(profile: Profile) -> Self {
+        Self {
+            profile,
+            ..Self::default()
+        }
     }
 }
 
@@ -103,10 +89,7 @@ fn named(error: DecodeError) -> DecodeError {
     }))
 }
 
-fn between_members(task: &mut Task, options: &Options, report: &mut Report) {
-    if report.iter().any(is_default_level) {
-        task.constitutional_context.pressure_level = options.default_level;
-    }
+fn between_members(task: &Task, options: &Options, report: &mut Report) {
     let max_findings = options.limits.max_findings;
     unlisted_principles(task, max_findings, report);
     let attachments = task.attachments.as_deref().unwrap_or_default();
@@ -137,10 +120,10 @@ pub fn decode_result(bytes: &[u8], options: &Options) -> Result<(TaskResult, Rep
         }
         // The shape is refused; what the members say of one another is told all the same.
         Err(DecodeError::Invalid(mut report)) => {
-            if let Ok((glance, _)) =
-                json::decode::<Glance<'_>>(bytes, &options.limits, Profile::Lenient)
+            if let Ok((loose, _)) =
+                json::decode::<LooseResult<'_>>(bytes, &options.limits, Profile::Lenient)
             {
-                glance.facts().judge(options.profile, &mut report);
+                loose.facts().judge(options.profile, &mut report);
             }
             Err(named(DecodeError::Invalid(report)))
         }
@@ -148,15 +131,8 @@ pub fn decode_result(bytes: &[u8], options: &Options) -> Result<(TaskResult, Rep
     }
 }
 
-/// All findings about a task as it would be written, under the strict profile.
-#[must_use]
-pub fn check_task(task: &Task) -> Report {
-    findings(&decode_task(&task.encode(), &Options::default()))
-}
-
 /// All findings about a result as it would be written, under the strict profile.
-#[must_use]
-pub fn check_result(result: &TaskResult) -> Report {
+pub(crate) fn check_result(result: &TaskResult) -> Report {
     findings(&decode_result(&result.encode(), &Options::default()))
 }
 
@@ -237,10 +213,6 @@ pub fn ids_of(bytes: &[u8], limits: &Limits) -> (Option<TaskId>, Option<Correlat
         Ok((ids, _)) => (readable(ids.task_id), readable(ids.correlation_id)),
         Err(_) => (None, None),
     }
-}
-
-fn is_default_level(finding: &Violation) -> bool {
-    finding.pointer == LEVEL_POINTER && finding.code == "missing"
 }
 
 // impl: SAP-4.1-7
@@ -401,9 +373,9 @@ impl<'a> Facts<'a> {
     }
 }
 
-// The same members of a result whose shape is refused.
+// The members that [`Facts`] looks at, of a result whose shape is refused.
 ubos_common::wire! {
-    struct Glance<'a> {
+    struct LooseResult<'a> {
         verbatim status: Raw<'a> = "status", "";
         verbatim error: Raw<'a> = "error", "";
         verbatim next_actions: Raw<'a> = "nextActions", "";
@@ -411,7 +383,7 @@ ubos_common::wire! {
     }
 }
 
-impl Glance<'_> {
+impl LooseResult<'_> {
     fn facts(&self) -> Facts<'static> {
         let limits = Limits::default();
         let lenient = Profile::Lenient;

@@ -6,9 +6,8 @@ use ubos_common::json::{self, DecodeError, Limits, Raw};
 use ubos_common::time::WholeSecond;
 use ubos_common::violation::{Profile, Report};
 
-use crate::context::PressureLevel;
 use crate::ident::{CorrelationId, TaskId, Version};
-use crate::task::{AgentKind, Priority};
+use crate::task::Priority;
 
 ubos_common::wire! {
     /// A task read without a copy: what routing looks at is typed, the rest stays text.
@@ -17,7 +16,7 @@ ubos_common::wire! {
     /// looked at: whoever acts on the task reads it with [`decode_task`](crate::validate::decode_task).
     ///
     /// ```
-    /// use sap::view::TaskView;
+    /// use sap::TaskView;
     /// use sap::ubos_common::json::Limits;
     ///
     /// let text = br#"{"protocolVersion":"2.0","taskId":"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
@@ -40,11 +39,11 @@ ubos_common::wire! {
         /// When it was issued.
         required issued_at: WholeSecond = "issuedAt", "SAP-4.1-1";
         /// Who issues it.
-        required issuer: IssuerView<'a> = "issuer", "SAP-4.1-1";
+        required issuer: Raw<'a> = "issuer", "SAP-4.1-1";
         /// Where it goes.
         required target: TargetView<'a> = "target", "SAP-4.1-1";
         /// The alignment inputs.
-        required constitutional_context: ContextView<'a> = "constitutionalContext", "SAP-4.1-1";
+        required constitutional_context: Raw<'a> = "constitutionalContext", "SAP-4.1-1";
         /// The inputs of the capability.
         required payload: Raw<'a> = "payload", "SAP-4.1-9";
         /// The task that this one belongs to.
@@ -54,25 +53,13 @@ ubos_common::wire! {
         /// Controls of the execution.
         optional telemetry: TelemetryView<'a> = "telemetry", "SAP-4.1-11";
         /// Where results go.
-        optional reply_to: ReplyToView<'a> = "replyTo", "SAP-4.1-12";
+        optional reply_to: Raw<'a> = "replyTo", "SAP-4.1-12";
         /// Payloads kept elsewhere.
         optional attachments: Raw<'a> = "attachments", "SAP-4.1-13";
         /// Labels.
         optional tags: Raw<'a> = "tags", "SAP-4.1-13";
         /// Whatever else goes along.
         optional meta: Raw<'a> = "meta", "SAP-4.1-13";
-    }
-}
-
-ubos_common::wire! {
-    /// Who issues a task.
-    pub struct IssuerView<'a> {
-        /// The logical id.
-        required agent_id: Cow<'a, str> = "agentId", "SAP-4.1-3";
-        /// What kind of party it is.
-        required agent_kind: AgentKind = "agentKind", "SAP-4.1-3";
-        /// A name to show.
-        optional name: Cow<'a, str> = "name", "SAP-4.1-3";
     }
 }
 
@@ -89,30 +76,6 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// The alignment inputs of a task.
-    pub struct ContextView<'a> {
-        /// How much deliberation the decision gets.
-        required pressure_level: PressureLevel = "pressureLevel", "SAP-4.1-5";
-        /// Keys of the principles that apply.
-        optional principles: Raw<'a> = "principles", "SAP-4.1-6";
-        /// Pressure by principle.
-        optional pressure: Raw<'a> = "pressure", "SAP-4.1-6";
-        /// What is wanted.
-        optional objectives: Raw<'a> = "objectives", "SAP-4.1-6";
-        /// What must not be broken.
-        optional constraints: Raw<'a> = "constraints", "SAP-4.1-6";
-        /// How much may go wrong.
-        optional risk_tolerance: Raw<'a> = "riskTolerance", "SAP-4.1-6";
-        /// The domain.
-        optional territory: Cow<'a, str> = "territory", "SAP-4.1-6";
-        /// What grounds the task.
-        optional references: Raw<'a> = "references", "SAP-4.1-6";
-        /// What the cache may do.
-        optional cache_policy: Raw<'a> = "cachePolicy", "SAP-4.1-8";
-    }
-}
-
-ubos_common::wire! {
     /// Controls of the execution.
     pub struct TelemetryView<'a> {
         /// How urgent it is.
@@ -123,16 +86,6 @@ ubos_common::wire! {
         optional budget: Raw<'a> = "budget", "SAP-4.1-11";
         /// Whether deep tracing is asked for.
         optional trace: bool = "trace", "SAP-4.1-11";
-    }
-}
-
-ubos_common::wire! {
-    /// Where results go.
-    pub struct ReplyToView<'a> {
-        /// A URI or the key of a channel.
-        optional endpoint: Cow<'a, str> = "endpoint", "SAP-4.1-12";
-        /// Whether an Ack is wanted; absent means yes.
-        optional expect_ack: bool = "expectAck", "SAP-4.1-12";
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use sap::cache::{CacheRecord, Keys, SAP_VERSION, WholePayload, is_read};
-use sap::context::CacheMode;
-use sap::error::ErrorCode;
-use sap::evidence::Alignment;
-use sap::ident::{CorrelationId, TaskId};
+use sap::Alignment;
+use sap::CacheMode;
+use sap::ErrorCode;
+use sap::Nack;
+use sap::Status;
+use sap::Task;
+use sap::TaskResult;
+use sap::cache::{CacheRecord, Keys, WholePayload, is_read};
 use sap::learning::Signal;
-use sap::receipt::Nack;
-use sap::result::TaskResult;
-use sap::status::Status;
-use sap::task::Task;
 use sap::validate::{Options, decode_result, decode_task, findings, ids_of};
+use sap::{CorrelationId, TaskId};
 use ubos_common::violation::{Level, Report as Findings, Violation};
 
 use super::recording::{Exchange, Line, Recording};
@@ -310,8 +310,8 @@ fn honors(task: &Task, result: &TaskResult, log: Option<&[CacheRecord]>) -> Resu
             return Err("a hit without its key or its age".into());
         };
         let max_age = policy.and_then(|policy| policy.max_age_sec.as_ref());
-        if let Some(max) = max_age.filter(|max| age.value() >= max.value()) {
-            let (age, max) = (age.value(), max.value());
+        if let Some(max) = max_age.filter(|max| u64::from(age) >= u64::from(*max)) {
+            let (age, max) = (u64::from(age), u64::from(max));
             return Err(format!(
                 "a hit {age} s old where less than {max} s is wanted"
             ));
@@ -346,7 +346,7 @@ fn answered(key: &str, result: &TaskResult, log: &[CacheRecord]) -> Result<(), S
         .filter(|record| record.cache_key.to_string() == key);
     let holds = |record: &CacheRecord| {
         record.alignment == Alignment::Valid
-            && record.sap_version == SAP_VERSION
+            && record.sap_version == sap::Version::V2.to_string()
             && Some(&record.output) == result.output.as_ref()
             && record.stored_at <= result.reported_at
     };

@@ -114,7 +114,7 @@ impl Recording {
         self.lines.push(Line::SignalLog);
         let signals = signals
             .into_iter()
-            .map(|signal| Line::Signal(signal.encode()));
+            .map(|signal| Line::Signal(to_vec(signal)));
         self.lines.extend(signals);
         self
     }

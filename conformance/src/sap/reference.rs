@@ -1,11 +1,11 @@
 //! An exchange that keeps the checklist, and mutants of it that break one point each.
 
-use sap::cache::{CacheRecord, Keys, SAP_VERSION, WholePayload};
-use sap::evidence::{Alignment, CacheEvidence};
+use sap::Task;
+use sap::TaskResult;
+use sap::Whole;
+use sap::cache::{CacheRecord, Keys, WholePayload};
 use sap::learning::Signal;
-use sap::number::Whole;
-use sap::result::TaskResult;
-use sap::task::Task;
+use sap::{Alignment, CacheEvidence};
 use ubos_common::json::Read;
 
 use super::recording::{Line, Recording};
@@ -32,12 +32,12 @@ pub(super) fn reference() -> Recording {
             output,
             Vec::new(),
             keys.fingerprint,
-            SAP_VERSION.into(),
+            sap::Version::V2.to_string(),
         ));
         let mut hit = CacheEvidence::new();
         hit.hit = Some(true);
         hit.cache_key = Some(keys.key.to_string());
-        hit.age_sec = Whole::new(0);
+        hit.age_sec = Whole::try_from(0).ok();
         result.constitutional_evidence.cache = Some(hit);
         task.task_id = parsed("\"7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0b\"");
         result.task_id = task.task_id;

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use sap::SecretPolicy;
 use sap::alignment::Rules;
+use sap::dispatch;
 use sap::processor::{Answer, Config, Context, Delivery, HandlerError, Outcome, Processor, Table};
-use sap::producer::dispatch;
-use sap::secrets::SecretPolicy;
 use sap::store::{FileCache, FileTranscript};
 use sap::transcript::{Head, Proof, Transcript as _};
 use sap::{
@@ -53,7 +53,7 @@ impl Stores {
                     )
                 },
             )?;
-        if let Some(torn) = transcript.report().torn {
+        if let Some(torn) = &transcript.log().report().torn {
             screen.say(
                 Who::Sap,
                 format!(
@@ -72,7 +72,10 @@ impl Stores {
 
     /// Reads the whole transcript again, and proves that it still holds what it held at `kept`.
     pub fn verify(&self, kept: Option<&Head>) -> Result<Proof, String> {
-        self.transcript.sync().map_err(|err| with_causes(&err))?;
+        self.transcript
+            .log()
+            .sync()
+            .map_err(|err| with_causes(&err))?;
         self.transcript
             .verify(kept)
             .map_err(|err| with_causes(&err))
@@ -125,6 +128,7 @@ impl<W: Send + Sync + 'static> Handlers<W> {
     pub fn new(stores: &Stores, world: Weak<W>) -> Result<Self, String> {
         let producer = Producer::new(PRODUCER.parse().map_err(in_words)?, ProducerKind::System);
         let processor = Processor::new(producer, stores.transcript.clone(), Config::default())
+            .map_err(in_words)?
             .cache(stores.cache.clone())
             .policy(Arc::new(
                 Rules::default().forbid("secrecy", "PRIVATE KEY-----"),
@@ -159,7 +163,7 @@ impl<W: Send + Sync + 'static> Handlers<W> {
         };
         self.table = self
             .table
-            .allow(issuer, sap::ident::Capability::clone(&capability));
+            .allow(issuer, sap::Capability::clone(&capability));
         self.processor = self.processor.handle(capability, handler);
         self
     }
@@ -246,19 +250,17 @@ impl Governed {
 
     async fn issue(&self, task: Task) -> Result<TaskResult, String> {
         let capability = task.target.capability.clone();
-        let bytes = dispatch(&task, SecretPolicy::Refuse)
-            .map_err(in_words)?
-            .bytes;
+        let (bytes, _) = dispatch(&task, SecretPolicy::Refuse).map_err(in_words)?;
         self.count(|tally| tally.tasks += 1);
         let screen = &self.screen;
-        let mut told = |delivery: Delivery<'_>| match delivery {
+        let mut show = |delivery: Delivery<'_>| match delivery {
             Delivery::Ack(_) => screen.say(Who::Sap, format!("{capability}: accepted")),
             Delivery::Warning(warning) => screen.say(Who::Sap, format!("{capability}: {warning}")),
             _ => {}
         };
         let answer = self
             .processor
-            .process(&self.clock, &bytes, &mut told)
+            .process(&self.clock, &bytes, &mut show)
             .await
             .map_err(in_words)?;
         let result = match answer {

@@ -4,7 +4,7 @@
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use sacp::role::{Interface, Planned, Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing};
-use sacp::{Act, Clarify, ErrReply, Group, Message, OutFmt, Plan, Reply};
+use sacp::{Act, Clarify, ErrReply, Graph, Item, Message, OutFmt, Plan, Reply};
 use serde_json::json;
 use ubos_common::json::RawBuf;
 
@@ -51,7 +51,7 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
         .map_err(|clarify| ErrReply::new(sacp::Code::MalformedMessage, clarify.details))?;
     tell(format!(
         "interface: {words:?} is {} {}",
-        request.goal(),
+        request.g,
         acts(&request)
     ));
     let mut registry = registry();
@@ -81,7 +81,8 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
 
 /// The acts of a message, on one line.
 fn acts(message: &Message) -> String {
-    let steps = message.plan.steps();
+    let graph = Graph::from(&message.plan);
+    let steps = graph.steps();
     let named: Vec<String> = steps
         .iter()
         .map(|step| format!("{}/{}", step.act.verb, step.act.tool))
@@ -103,8 +104,8 @@ impl Interface for Words<'_> {
             folder.ok_or_else(|| Clarify::new(["folder"], "which folder is to be audited?"))?;
         let mut plan = Plan::default();
         plan.push(Act::new("audit", "FOLDER"));
-        let mut message = Message::with_goal(GOAL, plan);
-        message.msg_id = sacp::message::NonEmpty::new(self.id);
+        let mut message = Message::new(GOAL, plan);
+        message.msg_id = sacp::NonEmpty::new(self.id);
         message.out_fmt = Some(OutFmt::Raw);
         if let Ok(folder) = RawBuf::from_serialize(folder) {
             message.set_context("folder", folder);
@@ -120,13 +121,13 @@ impl Planner for AuditPlanner {
     fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
         let mut expanded = message.clone();
         expanded.plan = Plan::default();
-        expanded.plan.push(Group::of(
+        expanded.plan.push(Item::group(
             PASSES.map(|(verb, tool, _)| Act::new(verb, tool)),
         ));
         for (verb, tool, _) in AFTERWARDS {
             expanded.plan.push(Act::new(verb, tool));
         }
-        RegistryPlanner.plan(&expanded, registry)
+        RegistryPlanner::default().plan(&expanded, registry)
     }
 }
 
@@ -173,7 +174,8 @@ struct Maker;
 
 impl Spawner for Maker {
     fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String> {
-        let steps = request.plan.steps();
+        let graph = Graph::from(&request.plan);
+        let steps = graph.steps();
         let define = steps
             .first()
             .filter(|step| step.act.verb == "define")
@@ -196,7 +198,8 @@ mod tests {
         let mut told = Vec::new();
         let ready = prepare("audit /a b", "m-1", &mut |line| told.push(line)).unwrap();
         assert_eq!(ready.spawned, ["SECRETS_AGENT"]);
-        let steps = ready.message.plan.steps();
+        let graph = Graph::from(&ready.message.plan);
+        let steps = graph.steps();
         assert_eq!(
             (steps.len(), steps[5].act.is_join(), &steps[5].after[..]),
             (8, true, &[1, 2, 3, 4, 5][..])
@@ -205,7 +208,7 @@ mod tests {
             ready.message.context.as_ref().unwrap()["folder"].as_str(),
             "\"/a b\""
         );
-        assert!(sacp::validate::validate(&ready.message.encode()).is_ok());
+        assert!(Message::decode(&ready.message.encode()).is_ok());
         assert!(
             told.iter().any(|line| line.contains("UNKNOWN_TOOL")),
             "{told:?}"
@@ -226,12 +229,8 @@ mod tests {
     fn an_agent_for_something_else_cannot_be_made() {
         let mut plan = Plan::default();
         plan.push(Act::new("brew", "TEA"));
-        let error = spawn_missing(
-            &Message::with_goal("TEA", plan),
-            &mut registry(),
-            &mut Maker,
-        )
-        .unwrap_err();
+        let error =
+            spawn_missing(&Message::new("TEA", plan), &mut registry(), &mut Maker).unwrap_err();
         assert_eq!(error.code, sacp::Code::SpawnFailed);
     }
 }

@@ -338,7 +338,7 @@ fn conclude(
     document.transcript = TranscriptPart {
         records: proof.records,
         verified,
-        head: proof.head.as_str().to_owned(),
+        head: proof.head.as_ref().to_owned(),
     };
     Ok(document)
 }

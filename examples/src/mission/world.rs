@@ -248,7 +248,7 @@ fn handlers(stores: &Stores, mission: Weak<Mission>) -> Result<Handlers<Mission>
         handlers = handlers.handle(
             &capability(tool),
             move |mission: Arc<Mission>, context: Context| async move {
-                let task = context.task().task_id.to_string();
+                let task = context.task.task_id.to_string();
                 let output = mission
                     .parts
                     .toolbox
@@ -281,7 +281,8 @@ impl World<Runner> for Acts {
             } => {
                 let what = format!("act {}: {} {}", ticket.step, act.verb, act.tool);
                 screen.say(Who::Sacp, what);
-                let work = Arc::clone(&self.mission).act(act, inputs.to_vec());
+                let inputs = inputs.iter().map(|(_, output)| RawBuf::clone(output));
+                let work = Arc::clone(&self.mission).act(act, inputs.collect());
                 return Step::start(ticket.id(), async move { (ticket, work.await) });
             }
             Output::Cancel { ticket } => return Step::Cancel(ticket.id()),

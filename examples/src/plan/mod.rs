@@ -14,10 +14,10 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use sacp::Source;
 use sacp::check::{Config, check_plan};
 use sacp::draw::{StepView, dot, mermaid};
 use sacp::registry::{MemoryRegistry, Registry};
-use sacp::source::Source;
 use sacp::validate::findings;
 use sacp::{AnyMessage, check};
 use ubos_common::json::{Limits, Position};
@@ -139,7 +139,7 @@ fn told(
 }
 
 fn draw(message: &AnyMessage, drawing: Drawing, out: &mut dyn Write) -> io::Result<()> {
-    let graph = message.graph();
+    let graph = sacp::Graph::from(message);
     let picture = match drawing {
         Drawing::Mermaid => mermaid(&graph, |_| StepView::default()),
         Drawing::Dot => dot(&graph, |_| StepView::default()),

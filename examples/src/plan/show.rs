@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sacp::check::Repair;
-use sacp::source::{Source, Span};
+use sacp::{Source, Span};
 use ubos_common::json::MemberWriter;
 use ubos_common::violation::Violation;
 

@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sap::alignment::Rules;
 use sap::cache::CacheStore;
-use sap::ident::{AgentId, Capability};
 use sap::processor::{Config, Processor, Schemas, Table};
 use sap::store::{
     FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
 };
 use sap::transcript::Transcript;
 use sap::transport::{Service, TokioClock, http};
+use sap::{AgentId, Capability};
 use sap::{Producer, ProducerKind};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -82,6 +82,9 @@ pub enum Problem {
     Failed(String),
 }
 
+/// Where tasks are posted.
+const PATH: &str = "/sap/tasks";
+
 /// Serves until a signal comes; gives the exit code that tells which.
 pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let processor = Arc::new(processor(args)?);
@@ -92,13 +95,9 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let listener = TcpListener::bind(&args.listen).await;
     let unusable = |error| Problem::Usage(format!("{}: {error}", args.listen));
     let listener = listener.map_err(unusable)?;
-    let config = http::Config::default();
-    let url = format!(
-        "http://{}{}",
-        listener.local_addr().map_err(failed)?,
-        config.path
-    );
-    listening(&url, &processor).map_err(failed)?;
+    let config = http::Config::default().with_path(PATH);
+    let url = format!("http://{}{PATH}", listener.local_addr().map_err(failed)?);
+    listening(&url, &args.agent, &processor).map_err(failed)?;
     let service = Service::new(processor, Arc::new(TokioClock::default())).on_warning(|warning| {
         drop(writeln!(
             io::stderr(),
@@ -107,11 +106,11 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
         ))
     });
     let code = Arc::new(AtomicU8::new(INTERRUPTED));
-    let told = Arc::clone(&code);
+    let exit_code = Arc::clone(&code);
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
-            _ = terminate.recv() => told.store(TERMINATED, Ordering::Relaxed),
+            _ = terminate.recv() => exit_code.store(TERMINATED, Ordering::Relaxed),
         }
     };
     http::serve(listener, service, config, shutdown)
@@ -120,12 +119,12 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     Ok(code.load(Ordering::Relaxed))
 }
 
-fn listening(url: &str, processor: &Processor) -> io::Result<()> {
+fn listening(url: &str, agent: &str, processor: &Processor) -> io::Result<()> {
     let mut line = Vec::new();
     let capabilities: Vec<String> = processor.capabilities().map(ToString::to_string).collect();
     let mut object = MemberWriter::begin(&mut line);
     object.member("listening", url);
-    object.member("agent", &processor.producer().agent_id);
+    object.member("agent", agent);
     object.member("capabilities", &capabilities);
     object.end();
     line.push(b'\n');
@@ -150,6 +149,7 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
         transcript,
         Config::default(),
     )
+    .map_err(|error| usage(&error))?
     .policy(Arc::new(Rules::default()))
     .contract(Arc::new(Schemas::default()))
     .cache(cache);
@@ -176,7 +176,7 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
 type Stores = (Arc<dyn Transcript>, Arc<dyn CacheStore>);
 
 fn in_memory() -> Stores {
-    let transcript = Redacting::new(MemoryTranscript::default());
+    let transcript = Redacting(MemoryTranscript::default());
     (Arc::new(transcript), Arc::new(MemoryCache::default()))
 }
 
@@ -197,7 +197,7 @@ fn in_files(folder: &Path) -> Result<Stores, Problem> {
         opened => opened,
     };
     let cache = cache.map_err(|error| failed(&error))?;
-    Ok((Arc::new(Redacting::new(transcript)), Arc::new(cache)))
+    Ok((Arc::new(Redacting(transcript)), Arc::new(cache)))
 }
 
 const NAMES: [&str; 3] = ["text.upper", "text.echo", "text.count"];

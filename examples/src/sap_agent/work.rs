@@ -16,7 +16,7 @@ pub async fn upper(cx: Context) -> Result<Outcome, HandlerError> {
 
 /// `text.echo`: the payload.
 pub async fn echo(cx: Context) -> Result<Outcome, HandlerError> {
-    Ok(Outcome::new(cx.task().payload.clone().into()))
+    Ok(Outcome::new(cx.task.payload.clone().into()))
 }
 
 /// `text.count`: counts from 1, and reports each number.
@@ -36,7 +36,7 @@ pub async fn count(mut cx: Context) -> Result<Outcome, HandlerError> {
 }
 
 fn payload(cx: &Context) -> Result<Value, HandlerError> {
-    let read = cx.task().payload.deserialize();
+    let read = cx.task.payload.deserialize();
     read.map_err(|_| HandlerError::unprocessable("a payload with a number that no double holds"))
 }
 

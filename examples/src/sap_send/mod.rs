@@ -12,8 +12,8 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use sap::producer::DispatchError;
-use sap::transport::http::Client;
+use sap::DispatchError;
+use sap::transport::http::HttpClient;
 use sap::transport::{Message, SendError};
 use sap::validate::{Options, decode_task, findings};
 use sap::{Status, Task};
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<u8, Problem> {
         TaskFrom::File(file) => read(file)?,
         TaskFrom::Options(options) => draft::task(options).map_err(Problem::Usage)?,
     };
-    let client = Client::new(&args.url).map_err(|error| Problem::Usage(error.to_string()))?;
+    let client = HttpClient::new(&args.url).map_err(|error| Problem::Usage(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -1,6 +1,7 @@
 //! `sap-task` and `sap-result`: the messages of SAP V2.0.
 
 use sap::validate::{Options, contract_advice, decode_result, decode_task, findings};
+use ubos_common::json::Limits;
 use ubos_common::violation::{Profile, Report};
 
 use super::kind::Kind;
@@ -37,9 +38,7 @@ fn options(profile: Option<&str>) -> Options {
         Some(LENIENT) => Profile::Lenient,
         _ => Profile::Strict,
     };
-    let mut options = Options::default().profile(profile);
-    options.limits = options.limits.with_max_bytes(MAX_BYTES);
-    options
+    Options::from(profile).with_limits(Limits::default().with_max_bytes(MAX_BYTES))
 }
 
 const STRICT: &str = "strict";

@@ -27,7 +27,7 @@ mod subject;
 mod types;
 mod widen;
 
-use ubos_common::violation::{Level, Report, Violation};
+use ubos_common::violation::Level;
 
 use crate::any::AnyMessage;
 use crate::error::Code;
@@ -52,7 +52,7 @@ pub fn check_plan(
     registry: Option<&dyn Registry>,
     config: &Config,
 ) -> Vec<Finding> {
-    let graph = message.graph();
+    let graph = Graph::from(message);
     let plan = Subject::new(message, &graph, registry);
     let mut findings = Vec::new();
     if registry.is_some() {
@@ -64,16 +64,6 @@ pub fn check_plan(
     findings.sort_by_key(|finding| finding.step);
     findings.truncate(MAX_CHECK_FINDINGS);
     findings
-}
-
-/// The findings as a report.
-#[must_use]
-pub fn report(findings: &[Finding]) -> Report {
-    let mut report = Report::default();
-    for finding in findings {
-        report.push(finding.violation.clone());
-    }
-    report
 }
 
 /// Acts that nobody serves.
@@ -154,7 +144,7 @@ impl Gap {
 /// Spec: SACP 10, 11
 #[must_use]
 pub fn gaps(message: &Message, registry: &dyn Registry) -> Vec<Gap> {
-    let graph = Graph::of_message(message);
+    let graph = Graph::from(message);
     // The step that stands for the subtask behind a plan is not the sender's and has no agent.
     let is_act = |step: &&Node| !step.pointer.ends_with("/subtask");
     let steps = graph.steps().iter().filter(is_act);
@@ -176,23 +166,4 @@ fn gap(step: &Node, registry: &dyn Registry) -> Option<Gap> {
         tool: tool.into(),
         code,
     })
-}
-
-/// The same as findings.
-///
-/// Spec: SACP 10
-#[must_use]
-pub fn check(message: &Message, registry: &dyn Registry) -> Report {
-    let mut report = Report::default();
-    for gap in gaps(message, registry) {
-        let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
-        report.push(Violation::new(
-            gap.pointer,
-            gap.code.as_str(),
-            "SACP-10-1",
-            Level::Must,
-            what,
-        ));
-    }
-    report
 }

@@ -325,8 +325,7 @@ fn forget(steps: &mut [Node], id: &str, removed: &Node) {
 
 impl Repair {
     /// The pointer of what changes.
-    #[must_use]
-    pub fn at(&self) -> &str {
+    pub(super) fn at(&self) -> &str {
         match self {
             Self::SetVerb { at, .. }
             | Self::SetTool { at, .. }
@@ -365,14 +364,15 @@ impl Repair {
             Self::SetRaw { .. } => "set_raw",
         }
     }
+}
 
-    /// Reads what a program or model chose.
-    ///
-    /// # Errors
-    ///
-    /// No sound JSON, an unknown repair, or one that lacks a member.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        json::decode(bytes, &Limits::default(), Profile::Strict).map(|(repair, _)| repair)
+impl core::str::FromStr for Repair {
+    type Err = DecodeError;
+
+    /// Reads the JSON that a program or model chose: an unknown repair, or one without a member, is refused.
+    fn from_str(text: &str) -> Result<Self, DecodeError> {
+        let limits = Limits::default();
+        json::decode(text.as_bytes(), &limits, Profile::Strict).map(|(repair, _)| repair)
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use sacp::draw::{StepView, mermaid};
-//! use sacp::{AnyMessage, draw::StepState};
+//! use sacp::{AnyMessage, Graph, draw::StepState};
 //!
 //! let (message, _) = AnyMessage::decode(br#"{"g":"ADD","plan":[["get","ONE",{}],["show","PRES",{}]]}"#)?;
-//! let picture = mermaid(&message.graph(), |number| match number {
-//!     1 => StepView::new(StepState::Done),
+//! let picture = mermaid(&Graph::from(&message), |number| match number {
+//!     1 => StepView::new(StepState::Done, None),
 //!     _ => StepView::default(),
 //! });
 //! assert!(picture.contains("s1 --> s2"));
@@ -45,8 +45,7 @@ pub enum StepState {
 }
 
 impl StepState {
-    /// All states.
-    pub const ALL: [Self; 6] = [
+    const ALL: [Self; 6] = [
         Self::Waiting,
         Self::Running,
         Self::Done,
@@ -56,8 +55,7 @@ impl StepState {
     ];
 
     /// The word in the diagram.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
@@ -91,17 +89,10 @@ pub struct StepView {
 }
 
 impl StepView {
-    /// A state without a time.
+    /// A state, and the duration so far.
     #[must_use]
-    pub const fn new(state: StepState) -> Self {
-        Self { state, took: None }
-    }
-
-    /// Sets the time.
-    #[must_use]
-    pub const fn took(mut self, time: Duration) -> Self {
-        self.took = Some(time);
-        self
+    pub const fn new(state: StepState, took: Option<Duration>) -> Self {
+        Self { state, took }
     }
 }
 

@@ -35,7 +35,7 @@ mod write;
 pub use read::{LineError, read};
 pub use write::write;
 
-/// The line form, told to a model.
+/// The line form as a part of a prompt: a model that reads it can write the form.
 pub const GRAMMAR: &str = "\
 A message is lines of words with one space between them.
 value: a number, true, false, null, a word, \"a JSON string\", [value value], {key value key value}.

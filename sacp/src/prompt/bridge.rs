@@ -1,6 +1,6 @@
 //! Asking a model, with a limited number of corrections.
 
-use super::{AnswerPolicy, read_answer};
+use super::extract::read_answer;
 use crate::reply::{ErrReply, Reply};
 
 /// The next step after a model's answer.
@@ -24,7 +24,6 @@ pub enum Turn {
 #[derive(Clone, Debug)]
 pub struct Bridge {
     prompt: String,
-    policy: AnswerPolicy,
     repairs: u32,
 }
 
@@ -32,24 +31,13 @@ impl Bridge {
     /// A bridge that lets the model correct its answer twice.
     #[must_use]
     pub const fn new(prompt: String) -> Self {
-        Self {
-            prompt,
-            policy: AnswerPolicy::OneObject,
-            repairs: 2,
-        }
+        Self { prompt, repairs: 2 }
     }
 
     /// Sets how often the model may correct its answer.
     #[must_use]
     pub const fn with_repairs(mut self, repairs: u32) -> Self {
         self.repairs = repairs;
-        self
-    }
-
-    /// Sets the form that an answer may have.
-    #[must_use]
-    pub const fn with_policy(mut self, policy: AnswerPolicy) -> Self {
-        self.policy = policy;
         self
     }
 
@@ -61,7 +49,7 @@ impl Bridge {
 
     /// Takes the model's text.
     pub fn answer(&mut self, text: &str) -> Turn {
-        let error = match read_answer(text, self.policy) {
+        let error = match read_answer(text) {
             Ok(reply) => return Turn::Done(Box::new(reply)),
             Err(error) => error,
         };

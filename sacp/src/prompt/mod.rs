@@ -23,7 +23,4 @@ mod extract;
 mod template;
 
 pub use bridge::{Bridge, Turn};
-pub use extract::{AnswerPolicy, ExtractError, extract, read_answer};
-pub use template::{
-    AgentRole, RULES, RULES_VERSION, act_prompt, agent_prompt, interface_prompt, planner_prompt,
-};
+pub use template::{AgentRole, RULES, act_prompt, agent_prompt, interface_prompt, planner_prompt};

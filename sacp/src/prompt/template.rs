@@ -11,7 +11,7 @@ use crate::registry::{AgentRecord, Registry};
 use crate::runner::StepInputs;
 
 /// The version of [`RULES`]; it changes with every edit of them.
-pub const RULES_VERSION: &str = "sacp-rules/1";
+const RULES_VERSION: &str = "sacp-rules/1";
 
 /// The rules of the protocol for a model.
 ///
@@ -68,26 +68,6 @@ impl AgentRole {
             delegates: false,
             takes_other_input: false,
         }
-    }
-
-    /// Lets it delegate acts.
-    #[must_use]
-    pub const fn delegating(mut self) -> Self {
-        self.delegates = true;
-        self
-    }
-
-    /// Lets it answer text that is not a message of the protocol.
-    #[must_use]
-    pub const fn taking_other_input(mut self) -> Self {
-        self.takes_other_input = true;
-        self
-    }
-
-    /// Whether an act has one of its verbs and tools.
-    #[must_use]
-    pub fn owns(&self, act: &Act) -> bool {
-        self.verbs.contains(&act.verb) && self.tools.contains(&act.tool)
     }
 }
 
@@ -149,7 +129,9 @@ pub fn act_prompt(role: &AgentRole, message: &Message, act: &Act, inputs: &StepI
 /// Spec: SACP 7, 9
 #[must_use]
 pub fn planner_prompt(message: &Message, registry: &dyn Registry, agents: &[&str]) -> String {
-    let mut text = head(&AgentRole::new("PLANNER", [], []).delegating());
+    let mut role = AgentRole::new("PLANNER", [], []);
+    role.delegates = true;
+    let mut text = head(&role);
     library(&mut text, registry, agents);
     section(&mut text, "Message Input");
     let _ = writeln!(text, "{}", one_line(&message.encode()));
@@ -167,9 +149,8 @@ pub fn planner_prompt(message: &Message, registry: &dyn Registry, agents: &[&str
 /// Spec: SACP 7, 10
 #[must_use]
 pub fn interface_prompt(words: &str, registry: &dyn Registry, agents: &[&str]) -> String {
-    let role = AgentRole::new("INTERFACE", [], [])
-        .delegating()
-        .taking_other_input();
+    let mut role = AgentRole::new("INTERFACE", [], []);
+    (role.delegates, role.takes_other_input) = (true, true);
     let mut text = head(&role);
     library(&mut text, registry, agents);
     section(&mut text, "Words (a JSON string)");

@@ -37,16 +37,6 @@ pub enum Subject {
     Health,
 }
 
-/// The changes since a revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Changes {
-    /// All changes, oldest first.
-    All(Vec<Change>),
-    /// The revision is too old: read the registry anew.
-    TooOld,
-}
-
 /// The newest changes, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
@@ -72,19 +62,19 @@ impl Journal {
         });
     }
 
-    pub(super) fn since(&self, revision: u64) -> Changes {
+    pub(super) fn since(&self, revision: u64) -> Option<Vec<Change>> {
         let first = self
             .newest
             .front()
             .map_or(self.revision + 1, |change| change.revision);
         if revision.saturating_add(1) < first {
-            return Changes::TooOld;
+            return None;
         }
         let newer = self
             .newest
             .iter()
             .filter(|change| change.revision > revision);
-        Changes::All(newer.cloned().collect())
+        Some(newer.cloned().collect())
     }
 }
 

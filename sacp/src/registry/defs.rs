@@ -84,7 +84,7 @@ ubos_common::wire! {
 
 impl VerbDef {
     /// Its name and its aliases.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let aliases = self.aliases.iter().flatten().map(String::as_str);
         core::iter::once(self.name.as_str()).chain(aliases)
     }

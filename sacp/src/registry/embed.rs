@@ -43,8 +43,7 @@ impl Default for NGrams {
 
 impl NGrams {
     /// Vectors of 384 numbers.
-    #[must_use]
-    pub const fn standard() -> Self {
+    pub(crate) const fn standard() -> Self {
         Self { dimension: 384 }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ubos_common::time::{Mono, Now};
 
-use super::changes::{Changes, Journal, Subject};
+use super::changes::{Change, Journal, Subject};
 use super::index::{Indexes, Ranked};
 use super::vectors::Vectors;
 use super::{
@@ -48,22 +48,11 @@ impl MemoryRegistry {
         self.journal.revision()
     }
 
-    /// The changes after a revision. The newest 1,024 are kept.
+    /// The changes after a revision, oldest first. The newest 1,024 are kept: `None` if older ones are wanted, and the
+    /// registry must be read anew.
     #[must_use]
-    pub fn changes_since(&self, revision: u64) -> Changes {
+    pub fn changes_since(&self, revision: u64) -> Option<Vec<Change>> {
         self.journal.since(revision)
-    }
-
-    /// The number of agents.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.agents.len()
-    }
-
-    /// Whether there is no agent.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.agents.is_empty()
     }
 
     /// Adds or replaces an agent with a lease: it is removed unless it is [renewed](Self::renew) within `lasts`.
@@ -254,8 +243,10 @@ impl Registry for MemoryRegistry {
     ) -> Result<Vec<Similar>, RegistryError> {
         let unit = self.vectors.sound(vector)?;
         let nearest = self.vectors.nearest(&unit, top, threshold).into_iter();
-        let named =
-            |(name, cosine): (&Arc<str>, f32)| Some(Similar::new(self.agent(name)?, cosine));
+        let named = |(name, cosine): (&Arc<str>, f32)| {
+            let agent = self.agent(name)?;
+            Some(Similar { agent, cosine })
+        };
         Ok(nearest.filter_map(named).collect())
     }
 

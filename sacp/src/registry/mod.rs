@@ -15,7 +15,7 @@
 //!     "PRICE_PREDICTOR".into(), vec!["predict".into()], vec!["PRC_EST".into()],
 //!     vec!["ctx.history".into()], vec!["predictions".into()], "Predicts prices".into(),
 //! ))?;
-//! let query = Query::default().with_verb("predict").with_inputs(["history"]);
+//! let query = Query::default().with_verb("predict");
 //! assert_eq!(registry.query(&query)[0].agent_name, "PRICE_PREDICTOR");
 //! # Ok::<(), sacp::registry::RegistryError>(())
 //! ```
@@ -37,12 +37,13 @@ use std::sync::Arc;
 
 use crate::error::Code;
 
-pub use changes::{Change, Changes, Subject};
+pub use changes::{Change, Subject};
 pub use defs::{AgentRecord, EmbeddingRecord, ToolDef, VerbDef};
 pub use embed::{Embedder, NGrams};
 pub use health::Health;
 pub use memory::MemoryRegistry;
-pub use query::{Matches, Query, QueryMessage, Similar, answer, best_for_goal};
+pub(crate) use query::best_for_goal;
+pub use query::{Matches, Query, QueryMessage, Similar, answer};
 pub use shared::Shared;
 
 /// A registry of verbs, tools and agents. A trait, so that a shared or remote one can replace the default.

@@ -47,20 +47,12 @@ pub struct Matches {
 
 /// An agent and its similarity.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
+// exhaustive: a registry makes it
 pub struct Similar {
     /// The agent.
     pub agent: Arc<AgentRecord>,
     /// The cosine, -1 to 1.
     pub cosine: f32,
-}
-
-impl Similar {
-    /// An agent and its similarity.
-    #[must_use]
-    pub const fn new(agent: Arc<AgentRecord>, cosine: f32) -> Self {
-        Self { agent, cosine }
-    }
 }
 
 impl Default for Query {
@@ -81,27 +73,6 @@ impl Query {
     #[must_use]
     pub fn with_tool(mut self, tool: &str) -> Self {
         self.tool = Some(tool.to_owned());
-        self
-    }
-
-    /// Asks for inputs.
-    #[must_use]
-    pub fn with_inputs<'a>(mut self, inputs: impl IntoIterator<Item = &'a str>) -> Self {
-        self.inputs = Some(inputs.into_iter().map(str::to_owned).collect());
-        self
-    }
-
-    /// Asks for an output.
-    #[must_use]
-    pub fn with_output_type(mut self, output: &str) -> Self {
-        self.output_type = Some(output.to_owned());
-        self
-    }
-
-    /// Asks for tags.
-    #[must_use]
-    pub fn with_tags<'a>(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
-        self.tags = Some(tags.into_iter().map(str::to_owned).collect());
         self
     }
 
@@ -165,12 +136,10 @@ pub fn answer(registry: &dyn Registry, query: &Query, embedder: Option<&dyn Embe
 
 /// The agents whose vectors are nearest to a goal's text, nearest first: for goals without a matching verb and tool.
 ///
-/// # Errors
-///
-/// The embedder's vectors have another length than the registered ones.
+/// Vectors of another length than the registered ones are refused.
 ///
 /// Spec: SACP 12
-pub fn best_for_goal(
+pub(crate) fn best_for_goal(
     registry: &dyn Registry,
     goal: &str,
     embedder: &dyn Embedder,

@@ -26,7 +26,7 @@ impl<R: Registry> Shared<R> {
     }
 
     /// The registry, for reading. Registrations wait until the guard is dropped.
-    pub fn read(&self) -> RwLockReadGuard<'_, R> {
+    fn read(&self) -> RwLockReadGuard<'_, R> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 

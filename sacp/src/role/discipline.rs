@@ -3,12 +3,12 @@
 use crate::error::Code;
 use crate::reply::{ErrReply, Reply};
 
-/// An admitted answer.
+/// An answer that may be given on: of an agent to an orchestrator, or of an orchestrator to the sender.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Admitted {
+pub enum Answer {
     /// A reply of the protocol.
-    Structured(Box<Reply>),
+    Reply(Reply),
     /// Prose, from an agent that may write it.
     Prose(String),
 }
@@ -42,22 +42,22 @@ pub enum AnswerForm {
 ///
 /// Spec: SACP 4
 // impl: SACP-4-1
-pub fn admit(answer: &[u8], form: AnswerForm) -> Result<Admitted, ErrReply> {
+pub fn admit(answer: &[u8], form: AnswerForm) -> Result<Answer, ErrReply> {
     let text = core::str::from_utf8(answer)
         .map_err(|_| ErrReply::new(Code::OutFmtViolation, "the answer is not UTF-8 text"))?;
     if text.trim_start().starts_with('{') {
-        return Reply::decode(answer)
-            .map(|reply| Admitted::Structured(Box::new(reply)))
-            .map_err(|refused| match crate::validate::answer(&refused) {
+        return Reply::decode(answer).map(Answer::Reply).map_err(|refused| {
+            match Reply::from(&refused) {
                 Reply::Err(error) => error,
                 _ => ErrReply::new(
                     Code::MalformedMessage,
                     "the object is not a reply of the protocol",
                 ),
-            });
+            }
+        });
     }
     match form {
-        AnswerForm::Prose => Ok(Admitted::Prose(text.to_owned())),
+        AnswerForm::Prose => Ok(Answer::Prose(text.to_owned())),
         AnswerForm::Structured => {
             let what = "the answer is prose, but must be a JSON object: this agent was not asked for out_fmt human";
             Err(ErrReply::new(Code::OutFmtViolation, what))

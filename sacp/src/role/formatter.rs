@@ -1,7 +1,6 @@
 //! A formatter without a model: sorts, localizes, and writes lists.
 
 use core::fmt::Write as _;
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -9,39 +8,41 @@ use super::Formatter;
 use crate::message::Message;
 
 /// The words of a language.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Labels {
-    /// The word for a result.
-    pub result: String,
-    /// The words for no result.
-    pub nothing: String,
-    /// True.
-    pub yes: String,
-    /// False.
-    pub no: String,
+#[derive(Debug)]
+struct Labels {
+    result: &'static str,
+    nothing: &'static str,
+    yes: &'static str,
+    no: &'static str,
     /// The decimal separator.
-    pub decimal: char,
+    decimal: char,
 }
 
-impl Labels {
-    /// The words of a language.
-    #[must_use]
-    pub fn new(result: &str, nothing: &str, yes: &str, no: &str, decimal: char) -> Self {
-        Self {
-            result: result.to_owned(),
-            nothing: nothing.to_owned(),
-            yes: yes.to_owned(),
-            no: no.to_owned(),
-            decimal,
-        }
+const fn labels(
+    result: &'static str,
+    nothing: &'static str,
+    yes: &'static str,
+    no: &'static str,
+    decimal: char,
+) -> Labels {
+    Labels {
+        result,
+        nothing,
+        yes,
+        no,
+        decimal,
     }
 }
 
+static ENGLISH: Labels = labels("Result", "no result", "yes", "no", '.');
+static GERMAN: Labels = labels("Ergebnis", "kein Ergebnis", "ja", "nein", ',');
+static SPANISH: Labels = labels("Resultado", "sin resultado", "sí", "no", ',');
+static FRENCH: Labels = labels("Résultat", "aucun résultat", "oui", "non", ',');
+
 /// Writes `ctx.result` for a person, in the language of `ctx.lang`.
 ///
-/// A list of objects is sorted by the member that `ctx.sort` names; `-` before the name reverses the order. The default
-/// language is English.
+/// A list of objects is sorted by the member that `ctx.sort` names; `-` before the name reverses the order. German, English, French and
+/// Spanish are known; any other language is written as English.
 ///
 /// ```
 /// use sacp::Message;
@@ -49,69 +50,33 @@ impl Labels {
 ///
 /// let message = Message::decode(br#"{"g":"FIND_HOTEL","plan":[],"ctx":{"lang":"de","sort":"price",
 ///     "result":[{"name":"Ritz","price":250.5},{"name":"Ibis","price":90}]}}"#)?;
-/// let text = PlainFormatter::default().format(&message);
+/// let text = PlainFormatter.format(&message);
 /// assert_eq!(text, "FIND_HOTEL \u{2013} Ergebnis:\n- name: Ibis, price: 90\n- name: Ritz, price: 250,5\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// Spec: SACP 9
-#[derive(Clone, Debug)]
-pub struct PlainFormatter {
-    languages: BTreeMap<String, Labels>,
-    english: Labels,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlainFormatter;
 
-impl Default for PlainFormatter {
-    fn default() -> Self {
-        let languages = [
-            (
-                "de",
-                Labels::new("Ergebnis", "kein Ergebnis", "ja", "nein", ','),
-            ),
-            (
-                "es",
-                Labels::new("Resultado", "sin resultado", "sí", "no", ','),
-            ),
-            (
-                "fr",
-                Labels::new("Résultat", "aucun résultat", "oui", "non", ','),
-            ),
-        ];
-        Self {
-            languages: languages
-                .map(|(lang, labels)| (lang.to_owned(), labels))
-                .into(),
-            english: Labels::new("Result", "no result", "yes", "no", '.'),
-        }
-    }
-}
-
-impl PlainFormatter {
-    /// Adds or replaces a language, by the first part of its tag: `pt` for `pt-BR`.
-    #[must_use]
-    pub fn with_language(mut self, lang: &str, labels: Labels) -> Self {
-        self.languages.insert(lang.to_owned(), labels);
-        self
-    }
-
-    fn labels(&self, message: &Message) -> &Labels {
-        let lang = text_of(message, "lang").unwrap_or_default();
-        let first = lang
-            .split(['-', '_'])
-            .next()
-            .unwrap_or_default()
-            .to_lowercase();
-        self.languages.get(&first).unwrap_or(&self.english)
+fn labels_for(message: &Message) -> &'static Labels {
+    let lang = text_of(message, "lang").unwrap_or_default();
+    let first = lang.split(['-', '_']).next().unwrap_or_default();
+    match first.to_lowercase().as_str() {
+        "de" => &GERMAN,
+        "es" => &SPANISH,
+        "fr" => &FRENCH,
+        _ => &ENGLISH,
     }
 }
 
 impl Formatter for PlainFormatter {
     fn format(&self, message: &Message) -> String {
-        let labels = self.labels(message);
+        let labels = labels_for(message);
         let result = message.context.as_ref().and_then(|ctx| ctx.get("result"));
         let value = result.and_then(|result| result.deserialize::<Value>().ok());
         let mut text = String::new();
-        let goal = message.goal();
+        let goal = &message.g;
         match value {
             None | Some(Value::Null) => {
                 let _ = writeln!(text, "{goal} \u{2013} {}.", labels.nothing);
@@ -177,7 +142,7 @@ fn compare(a: Option<&Value>, b: Option<&Value>) -> core::cmp::Ordering {
 fn words(value: &Value, labels: &Labels) -> String {
     match value {
         Value::Null => "\u{2013}".to_owned(),
-        Value::Bool(value) => if *value { &labels.yes } else { &labels.no }.clone(),
+        Value::Bool(value) => if *value { labels.yes } else { labels.no }.to_owned(),
         Value::Number(number) => number.to_string().replace('.', &labels.decimal.to_string()),
         Value::String(text) => text.replace(['\n', '\r'], " "),
         Value::Array(items) => items

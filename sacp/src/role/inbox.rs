@@ -1,5 +1,6 @@
 //! Repeated messages: the same message gets the same answer again.
 
+use core::num::NonZeroUsize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub enum Arrival {
 /// use sacp::Message;
 /// use sacp::role::{Arrival, Inbox};
 ///
-/// let mut inbox = Inbox::new(100);
+/// let mut inbox = Inbox::new(100.try_into()?);
 /// let message = Message::decode(br#"{"msg_id":"m","g":"G","plan":[]}"#)?;
 /// assert_eq!(inbox.receive(&message)?, Arrival::New);
 /// assert_eq!(inbox.receive(&message)?, Arrival::Underway);
@@ -36,17 +37,17 @@ pub enum Arrival {
 // impl: SACP-1-3
 #[derive(Clone, Debug)]
 pub struct Inbox {
-    bound: usize,
+    bound: NonZeroUsize,
     seen: BTreeMap<String, (Message, Option<Arc<Reply>>)>,
     order: VecDeque<String>,
 }
 
 impl Inbox {
-    /// An inbox that remembers so many messages, at least one.
+    /// An inbox that remembers at most this many messages.
     #[must_use]
-    pub fn new(bound: usize) -> Self {
+    pub const fn new(bound: NonZeroUsize) -> Self {
         Self {
-            bound: bound.max(1),
+            bound,
             seen: BTreeMap::new(),
             order: VecDeque::new(),
         }
@@ -64,7 +65,7 @@ impl Inbox {
         };
         match self.seen.get(id) {
             Some((before, _)) if before != message => {
-                let what = "another message under a msg_id that is taken";
+                let what = "another message has this msg_id";
                 return Err(ErrReply::new(Code::MalformedMessage, what)
                     .at("/msg_id")
                     .to(message));
@@ -73,8 +74,9 @@ impl Inbox {
             Some((_, None)) => return Ok(Arrival::Underway),
             None => {}
         }
-        if self.seen.len() >= self.bound && !self.forget_one() {
-            let what = "as many messages are acted on as this agent takes at once";
+        if self.seen.len() >= self.bound.get() && !self.forget_one() {
+            let what =
+                "this agent acts on as many messages as it can: send the message again later";
             return Err(ErrReply::new(Code::InternalError, what).to(message));
         }
         self.seen.insert(id.to_owned(), (message.clone(), None));
@@ -87,18 +89,6 @@ impl Inbox {
         if let Some((_, answer)) = self.seen.get_mut(msg_id) {
             *answer = Some(reply);
         }
-    }
-
-    /// The number of remembered messages.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.seen.len()
-    }
-
-    /// Whether none is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
     }
 
     fn forget_one(&mut self) -> bool {

@@ -29,7 +29,7 @@ use crate::reply::Clarify;
 ///     vec![], vec!["list".into()], "Finds hotels".into()))?;
 /// let interface = WordInterface::new(&registry);
 /// let message = interface.interpret("search hotels in Paris under 150").unwrap();
-/// assert_eq!(message.plan.steps()[0].act.tool, "H_API");
+/// assert_eq!(sacp::Graph::from(&message).steps()[0].act.tool, "H_API");
 /// assert_eq!(message.context.unwrap()["location"].as_str(), "\"Paris\"");
 /// assert_eq!(interface.interpret("make tea").unwrap_err().missing, ["verb"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -154,7 +154,7 @@ impl Interface for WordInterface<'_> {
             }
             plan.push(Act::new(verb, tool));
         }
-        let mut message = Message::with_goal(&goal, plan);
+        let mut message = Message::new(&goal, plan);
         // The same words give the same id, so that a message that is sent twice is recognized.
         let seed = words.bytes().fold(self.seed, |sum, byte| {
             sum.wrapping_mul(31).wrapping_add(u64::from(byte))

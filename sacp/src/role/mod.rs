@@ -3,7 +3,7 @@
 //! | role | trait | default |
 //! |---|---|---|
 //! | turns words into a message | [`Interface`] | [`WordInterface`] |
-//! | completes a plan | [`Planner`] | [`RegistryPlanner`], [`RecipePlanner`] |
+//! | completes a plan | [`Planner`] | [`RegistryPlanner`] |
 //! | carries out acts | [`Executor`] | [`LocalExecutor`] |
 //! | renders prose | [`Formatter`] | [`PlainFormatter`] |
 //!
@@ -27,12 +27,12 @@ use crate::reply::{Clarify, Reply};
 use crate::runner::{Cause, StepInputs};
 use ubos_common::json::RawBuf;
 
-pub use discipline::{Admitted, AnswerForm, admit};
+pub use discipline::{Answer, AnswerForm, admit};
 pub use executor::{LocalExecutor, answer_alone};
-pub use formatter::{Labels, PlainFormatter};
+pub use formatter::PlainFormatter;
 pub use inbox::{Arrival, Inbox};
 pub use interface::WordInterface;
-pub use planner::{Planned, RecipePlanner, RegistryPlanner, keeps_constraints};
+pub use planner::{Planned, RegistryPlanner, keeps_constraints};
 
 /// Turns a person's words into a message.
 ///

@@ -6,13 +6,13 @@ use super::Planner;
 use crate::check::{Gap, gaps};
 use crate::error::Code;
 use crate::message::Message;
-use crate::plan::{Group, Item, Plan};
+use crate::plan::{Item, Plan};
 use crate::registry::Registry;
 use crate::reply::{Clarify, ErrReply, Reply};
 
 /// The result of a planner.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
+// exhaustive: a planner makes it
 pub struct Planned {
     /// The message.
     pub message: Message,
@@ -20,64 +20,32 @@ pub struct Planned {
     pub missing: Vec<Gap>,
 }
 
-impl Planned {
-    /// The result of a planner.
-    #[must_use]
-    pub const fn new(message: Message, missing: Vec<Gap>) -> Self {
-        Self { message, missing }
-    }
-}
-
-/// The default planner: checks a plan against the registry, and leaves it as it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RegistryPlanner;
-
-impl Planner for RegistryPlanner {
-    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
-        if message.plan.is_empty() {
-            let mut clarify = Clarify::new(["plan"], "nothing to do");
-            clarify.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
-            return Err(Box::new(Reply::Clarify(clarify)));
-        }
-        let missing = gaps(message, registry);
-        if let Some(gap) = missing.iter().find(|gap| !gap.can_be_spawned()) {
-            let why = format!(
-                "act {}: {} does not go with {}",
-                gap.number, gap.verb, gap.tool
-            );
-            let error = ErrReply::new(gap.code, why).at(&gap.pointer).to(message);
-            return Err(Box::new(Reply::Err(error)));
-        }
-        Ok(Planned::new(message.clone(), missing))
-    }
-}
-
-/// Replaces acts by plans, then does what [`RegistryPlanner`] does.
+/// The default planner: replaces acts by the plans of its recipes, and checks the plan against the registry.
 ///
 /// ```
 /// use sacp::registry::MemoryRegistry;
-/// use sacp::role::{Planner, RecipePlanner};
-/// use sacp::{Act, Group, Message, Plan};
+/// use sacp::role::{Planner, RegistryPlanner};
+/// use sacp::{Act, Graph, Item, Message, Plan};
 ///
 /// let mut steps = Plan::default();
-/// steps.push(Group::of([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
+/// steps.push(Item::group([Act::new("fetch", "WEATHER"), Act::new("fetch", "TRAINS")]));
 /// steps.push(Act::join("MERGE"));
-/// let planner = RecipePlanner::default().with_recipe("plan", "TRIP", steps);
+/// let planner = RegistryPlanner::default().with_recipe("plan", "TRIP", steps);
 ///
 /// let abstract_goal = Message::decode(br#"{"g":"TRIP","plan":[["plan","TRIP",{}]]}"#)?;
 /// let planned = planner.plan(&abstract_goal, &MemoryRegistry::default()).unwrap();
-/// assert_eq!(planned.message.plan.steps().len(), 3);
+/// assert_eq!(Graph::from(&planned.message).steps().len(), 3);
 /// assert_eq!(planned.missing.len(), 3, "nobody is registered, and each act is named");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// Spec: SACP 9
 #[derive(Clone, Debug, Default)]
-pub struct RecipePlanner {
+pub struct RegistryPlanner {
     recipes: BTreeMap<(String, String), Plan>,
 }
 
-impl RecipePlanner {
+impl RegistryPlanner {
     /// Replaces acts of a verb with a tool by a plan. The acts of that plan are not replaced again.
     #[must_use]
     pub fn with_recipe(mut self, verb: &str, tool: &str, plan: Plan) -> Self {
@@ -95,33 +63,47 @@ impl RecipePlanner {
 
     /// A recipe of one entry replaces a member of a group; a longer one cannot stand in a group, so the member stays.
     fn member(&self, item: &Item) -> Item {
-        match (item, self.recipe(item).map(Plan::items)) {
+        match (item, self.recipe(item).map(|plan| plan.items.as_slice())) {
             (_, Some([one])) => one.clone(),
-            (Item::Group(group), _) => {
-                let members = group.members().iter().map(|member| self.member(member));
-                Group::from_items(members).map_or_else(|| item.clone(), Item::Group)
+            (Item::Group(members), _) => {
+                Item::group(members.iter().map(|member| self.member(member)))
             }
             _ => item.clone(),
         }
     }
 }
 
-impl Planner for RecipePlanner {
+impl Planner for RegistryPlanner {
     fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
         let mut expanded = message.clone();
         expanded.plan = Plan::default();
-        for item in message.plan.items() {
+        for item in &message.plan.items {
             match self.recipe(item) {
-                Some(recipe) => recipe
-                    .items()
-                    .iter()
-                    .cloned()
-                    .for_each(|item| expanded.plan.push(item)),
+                Some(recipe) => expanded.plan.items.extend(recipe.items.iter().cloned()),
                 None => expanded.plan.push(self.member(item)),
             }
         }
-        RegistryPlanner.plan(&expanded, registry)
+        checked(expanded, registry)
     }
+}
+
+/// The message with the acts that need a spawn; refused if an act can never be served.
+fn checked(message: Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
+    if message.plan.items.is_empty() {
+        let mut clarify = Clarify::new(["plan"], "nothing to do");
+        clarify.reply_to = message.msg_id.as_deref().map(str::to_owned);
+        return Err(Box::new(Reply::Clarify(clarify)));
+    }
+    let missing = gaps(&message, registry);
+    if let Some(gap) = missing.iter().find(|gap| !gap.can_be_spawned()) {
+        let why = format!(
+            "act {}: {} does not go with {}",
+            gap.number, gap.verb, gap.tool
+        );
+        let error = ErrReply::new(gap.code, why).at(&gap.pointer).to(&message);
+        return Err(Box::new(Reply::Err(error)));
+    }
+    Ok(Planned { message, missing })
 }
 
 /// Checks that a planner changed the plan alone.

@@ -22,35 +22,5 @@ impl Ticket {
     }
 }
 
-/// The outputs of the steps that a step waited for, in plan order. Cheap to clone.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StepInputs(Arc<[(usize, Arc<RawBuf>)]>);
-
-impl StepInputs {
-    pub(super) fn new(outputs: Vec<(usize, Arc<RawBuf>)>) -> Self {
-        Self(outputs.into())
-    }
-
-    /// The number and output of each step.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &RawBuf)> {
-        self.0.iter().map(|(step, output)| (*step, output.as_ref()))
-    }
-
-    /// The outputs alone.
-    #[must_use]
-    pub fn to_vec(&self) -> Vec<RawBuf> {
-        self.iter().map(|(_, output)| output.clone()).collect()
-    }
-
-    /// The number of outputs.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether the step waited for none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+/// The outputs of the steps that a step waited for, each with its step's number, in plan order. Cheap to clone.
+pub type StepInputs = Arc<[(usize, Arc<RawBuf>)]>;

@@ -1,11 +1,9 @@
 //! Limits, deadlines, and what happens when a step fails.
 
 use core::time::Duration;
-use std::sync::Arc;
 
-use ubos_common::json::{MemberWriter, RawBuf};
+use ubos_common::json::RawBuf;
 
-use super::attempt::StepInputs;
 use crate::error::ConfigError;
 use crate::graph::{OnError, Policy, Retry};
 use crate::plan::Act;
@@ -24,17 +22,29 @@ pub struct Config {
     pub(super) max_total_bytes: usize,
     pub(super) rules: Vec<Rule>,
     pub(super) step_events: bool,
-    pub(super) simulate: Arc<dyn Simulate>,
 }
 
 /// Recoveries for the steps of a verb, of a tool, or for all steps.
 ///
+/// ```
+/// use sacp::runner::{Config, Recovery, Rule};
+///
+/// let recoveries = vec![Recovery::OtherAgents { up_to: 2 }, Recovery::Continue];
+/// let searches = Rule { verb: Some("search".into()), recoveries, ..Rule::default() };
+/// let config = Config::default().with_rule(searches);
+/// # drop(config);
+/// ```
+///
 /// Spec: SACP 4
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+// exhaustive: which steps, and what happens
 pub struct Rule {
-    verb: Option<String>,
-    tool: Option<String>,
-    recoveries: Vec<Recovery>,
+    /// The verb of the steps; `None` for any.
+    pub verb: Option<String>,
+    /// The tool of the steps; `None` for any.
+    pub tool: Option<String>,
+    /// The recoveries, tried in order. When none is left, the message fails.
+    pub recoveries: Vec<Recovery>,
 }
 
 /// One reaction to a failed step.
@@ -58,31 +68,6 @@ pub enum Recovery {
     Continue,
 }
 
-/// Produces the outputs of acts in test mode. It must call neither a tool nor an agent.
-///
-/// Spec: SACP 5
-pub trait Simulate: core::fmt::Debug + Send + Sync {
-    /// The output of a simulated act.
-    fn simulate(&self, act: &Act, inputs: &StepInputs) -> RawBuf;
-}
-
-/// The default simulation: its output names the act.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Echo;
-
-impl Simulate for Echo {
-    fn simulate(&self, act: &Act, inputs: &StepInputs) -> RawBuf {
-        let mut text = Vec::new();
-        let mut object = MemberWriter::begin(&mut text);
-        object.member("simulated", &true);
-        object.member("verb", &act.verb);
-        object.member("tool", &act.tool);
-        object.member("inputs", &(inputs.len() as u64));
-        object.end();
-        crate::reply::raw(text)
-    }
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -95,7 +80,6 @@ impl Default for Config {
             max_total_bytes: 67_108_864,
             rules: Vec::new(),
             step_events: false,
-            simulate: Arc::new(Echo),
         }
     }
 }
@@ -158,13 +142,6 @@ impl Config {
         self
     }
 
-    /// Sets what produces the outputs of acts in test mode: [`Echo`] by default.
-    #[must_use]
-    pub fn with_simulation(mut self, simulate: impl Simulate + 'static) -> Self {
-        self.simulate = Arc::new(simulate);
-        self
-    }
-
     /// Refuses values with which a run could never end, or could start nothing.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         ConfigError::at_least_one("max_steps", self.max_steps, "a run needs at least 1")?;
@@ -201,34 +178,6 @@ impl Config {
 }
 
 impl Rule {
-    /// Recoveries for every step, tried in order. When none is left, the message fails.
-    #[must_use]
-    pub const fn any(recoveries: Vec<Recovery>) -> Self {
-        Self {
-            verb: None,
-            tool: None,
-            recoveries,
-        }
-    }
-
-    /// Recoveries for the steps of a verb.
-    #[must_use]
-    pub fn verb(verb: &str, recoveries: Vec<Recovery>) -> Self {
-        Self {
-            verb: Some(verb.to_owned()),
-            ..Self::any(recoveries)
-        }
-    }
-
-    /// Recoveries for the steps of a tool.
-    #[must_use]
-    pub fn tool(tool: &str, recoveries: Vec<Recovery>) -> Self {
-        Self {
-            tool: Some(tool.to_owned()),
-            ..Self::any(recoveries)
-        }
-    }
-
     fn matches(&self, act: &Act) -> bool {
         self.verb.as_ref().is_none_or(|verb| *verb == act.verb)
             && self.tool.as_ref().is_none_or(|tool| *tool == act.tool)

@@ -126,7 +126,7 @@ impl StartError {
             Self::Empty { pointer } => {
                 let plan = format!("{pointer}/plan");
                 let mut clarify = Clarify::new([plan.trim_start_matches('/')], "nothing to do");
-                clarify.reply_to = message.msg_id.as_ref().map(|id| id.as_str().to_owned());
+                clarify.reply_to = message.msg_id.as_deref().map(str::to_owned);
                 return Reply::Clarify(clarify);
             }
             Self::Ended { .. } => crate::Code::InvalidState,

@@ -73,8 +73,7 @@ impl Cause {
     }
 
     /// Whether a retry may help.
-    #[must_use]
-    pub const fn is_retryable(&self) -> bool {
+    pub(crate) const fn is_retryable(&self) -> bool {
         match self {
             Self::Tool { retryable, .. } => *retryable,
             Self::Timeout { .. } => true,
@@ -85,8 +84,7 @@ impl Cause {
     /// Its code in 1.0.
     ///
     /// Spec: SACP 1.0, 7
-    #[must_use]
-    pub fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         match self {
             Self::Tool { code, .. } => code.as_deref().unwrap_or("TOOL_INVOCATION_FAILED"),
             Self::Timeout { .. } | Self::RunTimeout { .. } => "TIMEOUT",

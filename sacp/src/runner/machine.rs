@@ -13,7 +13,7 @@ use super::outcome::End;
 use super::state::{Runner, ScopeRun, Work};
 use super::steps::{Progress, StepRun, lay_out};
 use super::{Cause, Config, Failure};
-use crate::draw::{StepState, StepView};
+use crate::draw::StepView;
 use crate::graph::Graph;
 use crate::message::{Message, State};
 use crate::trace::{debug, trace};
@@ -32,7 +32,7 @@ impl Runner {
                 state: message.state(),
             });
         }
-        Self::of_graph(Graph::of_message(message), message.is_test(), config)
+        Self::of_graph(Graph::from(message), message.is_test(), config)
     }
 
     /// A run of a graph, of a message of either edition, that has not started.
@@ -226,12 +226,6 @@ impl Runner {
         &self.graph
     }
 
-    /// The state of a step; `None` if there is no such step.
-    #[must_use]
-    pub fn step_state(&self, step: usize) -> Option<StepState> {
-        self.step_run(step).map(StepRun::state)
-    }
-
     /// A step for a picture of the run: its state, and its duration so far.
     ///
     /// ```
@@ -253,11 +247,11 @@ impl Runner {
         let Some(run) = self.step_run(step) else {
             return StepView::default();
         };
-        let view = StepView::new(run.state());
-        match run.began {
-            Some(began) => view.took(run.ended.unwrap_or(now.mono).saturating_since(began)),
-            None => view,
-        }
+        let until = run.ended.unwrap_or(now.mono);
+        StepView::new(
+            run.state(),
+            run.began.map(|began| until.saturating_since(began)),
+        )
     }
 
     /// The output of a step that is done.
@@ -290,12 +284,6 @@ impl Runner {
             (None, Some(_)) => State::InProgress,
             (None, None) => State::Pending,
         }
-    }
-
-    /// Whether the run is paused.
-    #[must_use]
-    pub const fn is_paused(&self) -> bool {
-        self.paused
     }
 
     pub(super) fn step_run(&self, step: usize) -> Option<&StepRun> {

@@ -2,7 +2,8 @@
 //!
 //! A [`Runner`] holds the [`Graph`](crate::graph::Graph) of a message of either edition. Its driver runs the act of each
 //! [`Output::Dispatch`] and reports the result as an [`Input`]. A step starts as soon as all steps that it waits for are
-//! done, whatever its siblings do. In test mode no step is dispatched: the runner simulates it.
+//! done, whatever its siblings do. In test mode no step is dispatched: the runner simulates it,
+//! and the output of each act names it.
 //!
 //! ```text
 //!         a free slot, dependencies done         result
@@ -40,10 +41,9 @@ mod stop;
 
 pub use crate::draw::StepState;
 pub use attempt::{StepInputs, Ticket};
-pub use config::{Config, Echo, Recovery, Rule, Simulate};
+pub use config::{Config, Recovery, Rule};
 pub use event::{Input, Output, RunnerError, StartError};
 pub use failure::{Cause, Failure};
-
 pub use outcome::{End, Outcome, StepReport};
 pub use resume::ResumeError;
 pub use state::Runner;

@@ -95,8 +95,7 @@ impl Outcome {
     }
 
     /// The report of a step.
-    #[must_use]
-    pub fn report(&self, step: usize) -> Option<&StepReport> {
+    pub(super) fn report(&self, step: usize) -> Option<&StepReport> {
         self.steps.get(step.checked_sub(1)?)
     }
 
@@ -141,7 +140,7 @@ fn name_of(step: &StepReport) -> String {
 
 /// A `DONE` answer without results: goal, context and plan of the request.
 pub(super) fn answer_to(request: &Message) -> Message {
-    let mut message = Message::with_goal(request.goal(), request.plan.clone());
+    let mut message = Message::new(&request.g, request.plan.clone());
     message.reply_to = request.msg_id.as_deref().and_then(NonEmpty::new);
     message.context = Some(request.context.clone().unwrap_or_default());
     message.out_fmt = Some(OutFmt::Raw);

@@ -21,8 +21,8 @@ use crate::registry::Registry;
 use crate::reply::ErrReply;
 use crate::v1;
 
-pub(crate) use service::take_in;
-pub use service::{Definition, PromptSpawner, confirmed, definition, serve};
+pub use service::{Definition, PromptSpawner, definition, serve};
+pub(crate) use service::{confirmed, take_in};
 
 /// The goal of a message that asks for an agent.
 pub(crate) const SPAWN_GOAL: &str = "SPAWN_AGENT";
@@ -67,7 +67,7 @@ fn request_as(gap: &Gap, message: &Message, agent: String) -> Message {
             "verb": wanted.verb,
         }))),
     );
-    let mut request = Message::with_goal(SPAWN_GOAL, plan);
+    let mut request = Message::new(SPAWN_GOAL, plan);
     for (name, value) in wanted.context(message) {
         request.set_context(name, value);
     }
@@ -94,7 +94,7 @@ struct Wanted {
 
 impl Wanted {
     fn of(gap: &Gap, message: &Message, agent: String) -> Self {
-        let graph = Graph::of_message(message);
+        let graph = Graph::from(message);
         let params = graph.step(gap.number).and_then(|step| {
             step.act
                 .params
@@ -107,9 +107,7 @@ impl Wanted {
             agent,
             description: format!(
                 "Carries out {} with {} for {}",
-                gap.verb,
-                gap.tool,
-                message.goal()
+                gap.verb, gap.tool, message.g
             ),
             inputs: params
                 .unwrap_or_default()
@@ -168,12 +166,13 @@ pub fn spawn_request_v1(
     let agent = format!("{tool}_AGENT");
     let description = format!("Carries out {verb} with {tool} for {}", message.g.as_str());
     let make = |id: &str, verb: &str, tool: &str, params: serde_json::Value| {
-        let step = v1::Step::new(
+        let (verb, tool) = (v1::Word::new(verb)?, v1::Word::new(tool)?);
+        Some(v1::Step::new(
             v1::Name::new(id)?,
-            v1::Word::new(verb)?,
-            v1::Word::new(tool)?,
-        );
-        Some(step.with_params(object(&params)))
+            verb,
+            tool,
+            object(&params),
+        ))
     };
     let outputs = [step.policy.output_key.as_deref().unwrap_or("result")];
     let define =
@@ -193,7 +192,7 @@ pub fn spawn_request_v1(
         make("instantiate", "instantiate", &agent, instantiate)?.after(v1::Name::new("define")),
         make("register", "register", &agent, entry)?.after(v1::Name::new("instantiate")),
     ];
-    let mut request = v1::Message::new(
+    let mut request = v1::Message::pending(
         msg_id,
         v1::Ts::from(at),
         sender,
@@ -219,10 +218,12 @@ fn spawn_path(message: &Message) -> Vec<String> {
 
 /// Whether an agent may be spawned for a gap: the names are plain and not mistakable, and the chain is short and without a loop.
 ///
-/// # Errors
-///
-/// [`Code::SpawnFailed`] with the reason.
-pub fn may_spawn(gap: &Gap, message: &Message, registry: &dyn Registry) -> Result<(), ErrReply> {
+/// The error is [`Code::SpawnFailed`] with the reason.
+pub(crate) fn may_spawn(
+    gap: &Gap,
+    message: &Message,
+    registry: &dyn Registry,
+) -> Result<(), ErrReply> {
     let refuse = |why: String| {
         let what = format!("act {}: {} with {}: {why}", gap.number, gap.verb, gap.tool);
         Err(ErrReply::new(Code::SpawnFailed, what)

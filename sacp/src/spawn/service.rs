@@ -4,6 +4,7 @@ use ubos_common::json::{RawBuf, to_string};
 
 use super::{SPAWN_GOAL, Spawner};
 use crate::error::Code;
+use crate::graph::Graph;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::registry::{AgentRecord, Registry, ToolDef, VerbDef};
 use crate::reply::{ErrReply, Reply};
@@ -23,15 +24,15 @@ pub fn definition(request: &Message) -> Result<Definition, ErrReply> {
             .at("/plan")
             .to(request)
     };
-    if request.goal() != SPAWN_GOAL {
+    if request.g != SPAWN_GOAL {
         return Err(refuse("no request for an agent"));
     }
-    let steps = request.plan.steps();
+    let graph = Graph::from(&request.plan);
     let step = |verb: &str| {
+        let mut steps = graph.steps().iter();
         steps
-            .iter()
             .find(|step| step.act.verb == verb)
-            .map(|step| step.act)
+            .map(|step| &step.act)
     };
     let define = step("define").ok_or_else(|| refuse("no act that defines a tool"))?;
     let instance = step("instantiate").ok_or_else(|| refuse("no act that makes an agent"))?;
@@ -179,7 +180,7 @@ pub fn serve(
         Ok(record) => record,
         Err(why) => return failed(why),
     };
-    let mut confirmation = Message::with_goal(SPAWN_GOAL, request.plan.clone());
+    let mut confirmation = Message::new(SPAWN_GOAL, request.plan.clone());
     confirmation.msg_id = NonEmpty::new(msg_id);
     confirmation.reply_to.clone_from(&request.msg_id);
     confirmation.state = Some(State::Done);
@@ -192,12 +193,10 @@ pub fn serve(
 
 /// Reads the spawner's answer: the record of the new agent.
 ///
-/// # Errors
-///
-/// [`Code::SpawnFailed`]: the answer has no agent with the requested verb and tool.
+/// The error is [`Code::SpawnFailed`] if the answer has no agent with the requested verb and tool.
 ///
 /// Spec: SACP 14
-pub fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrReply> {
+pub(crate) fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrReply> {
     let refuse = |why: String| ErrReply::new(Code::SpawnFailed, why).to(request);
     let wanted = definition(request)?;
     let answer = match reply {
@@ -205,7 +204,7 @@ pub fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrRep
         Reply::Err(error) => return Err(refuse(error.details.clone())),
         _ => return Err(refuse("an answer that is no confirmation".to_owned())),
     };
-    if answer.goal() != SPAWN_GOAL || answer.state() != State::Done {
+    if answer.g != SPAWN_GOAL || answer.state() != State::Done {
         return Err(refuse("an answer that is no confirmation".to_owned()));
     }
     if answer.reply_to.as_deref() != request.msg_id.as_deref() {

@@ -36,8 +36,7 @@ impl Code {
     /// Whether a word is a valid code: 1 to 64 capital letters, digits and underscores.
     ///
     /// Spec: SACP 1.0, 7
-    #[must_use]
-    pub fn fits(word: &str) -> bool {
+    pub(super) fn fits(word: &str) -> bool {
         (1..=64).contains(&word.len())
             && word
                 .bytes()

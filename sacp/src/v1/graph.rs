@@ -1,5 +1,6 @@
 //! The graph of a message of 1.0.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::message::Message;
@@ -7,17 +8,16 @@ use super::step::{OnError, RetryStrategy, Step};
 use crate::graph::{self, Graph};
 use crate::plan::Act;
 
-impl Message {
+impl From<&Message> for Graph {
     /// The plan as a graph: its steps in document order, with their own ids.
-    #[must_use]
-    pub fn graph(&self) -> Graph {
-        let mut graph = Graph::default();
-        let scope = graph.open(Some(&self.msg_id), &self.g, None);
+    fn from(message: &Message) -> Self {
+        let mut graph = Self::default();
+        let scope = graph.open(Some(&message.msg_id), &message.g, None);
         let numbers: BTreeMap<&str, usize> = (1..)
-            .zip(self.plan.iter())
+            .zip(message.plan.iter())
             .map(|(number, step)| (step.id.as_str(), number))
             .collect();
-        for (n, step) in self.plan.iter().enumerate() {
+        for (n, step) in message.plan.iter().enumerate() {
             let mut after: Vec<usize> = step
                 .depends_on
                 .iter()
@@ -59,17 +59,19 @@ fn policy(step: &Step, numbers: &BTreeMap<&str, usize>) -> graph::Policy {
         _ => graph::OnError::FailFast,
     };
     let retry = step.retry.as_ref().map(|retry| {
-        let attempts = retry.max_attempts.number();
-        let backoff = retry.backoff_ms.map(|ms| ms.duration()).unwrap_or_default();
+        // At most 10, so that it fits.
+        let attempts = u64::from(retry.max_attempts).try_into().unwrap_or(u32::MAX);
+        let backoff = retry.backoff_ms.map(|ms| Duration::from_millis(ms.into()));
+        let backoff = backoff.unwrap_or_default();
         match retry.strategy {
             Some(RetryStrategy::Exponential) => graph::Retry::exponential(attempts, backoff),
             _ => graph::Retry::fixed(attempts, backoff),
         }
     });
     graph::Policy {
-        timeout: step.timeout_ms.map(|ms| ms.duration()),
+        timeout: step.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
         // The defaults of 1.0: one attempt, and a failed step fails the message.
-        retry: Some(retry.unwrap_or_else(|| graph::Retry::fixed(1, core::time::Duration::ZERO))),
+        retry: Some(retry.unwrap_or_else(|| graph::Retry::fixed(1, Duration::ZERO))),
         on_error: Some(on_error),
         output_key: step.output_key.as_ref().map(|key| key.as_str().to_owned()),
         replaces: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ubos_common::json::{self, DecodeError, Fault, Limits, RawBuf, Read, Reader, Write};
-use ubos_common::violation::{Level, Profile, Report};
+use ubos_common::violation::{Level, Profile};
 
 use super::closed::refuse_unknown;
 use super::names::{Goal, Id, Ts};
@@ -15,8 +15,10 @@ use super::trace::{Ext, Trace};
 use crate::message::OutFmt;
 
 ubos_common::wire! {
-    /// The members of a [`Message`].
-    pub struct OpenMessage {
+    /// A message of SACP 1.0. Members that 1.0 does not name are refused.
+    ///
+    /// Spec: SACP 1.0, 4
+    pub struct Message checked by check {
         /// The version: 1.0.0 is written, every 1.0.x is read.
         required proto_ver: Version = "proto_ver", "SACP1-4-1";
         /// The id of the message.
@@ -52,20 +54,21 @@ ubos_common::wire! {
     }
 }
 
-/// A message of SACP 1.0. It has the members of [`OpenMessage`] and no others.
-///
-/// Spec: SACP 1.0, 4
-#[derive(Clone, Debug, PartialEq)]
-pub struct Message(OpenMessage);
-
 impl Message {
     /// A pending message; `None` if there are no steps.
     #[must_use]
-    pub fn new(msg_id: Id, ts: Ts, sender: Id, g: Goal, plan: Vec<Step>) -> Option<Self> {
+    pub fn pending(msg_id: Id, ts: Ts, sender: Id, g: Goal, plan: Vec<Step>) -> Option<Self> {
         let plan = Steps::new(plan)?;
         let version = Version::default();
-        let open = OpenMessage::new(version, msg_id, ts, sender, g, plan, State::Pending);
-        Some(Self(open))
+        Some(Self::new(
+            version,
+            msg_id,
+            ts,
+            sender,
+            g,
+            plan,
+            State::Pending,
+        ))
     }
 
     /// Reads and validates a message with the default limits.
@@ -76,16 +79,7 @@ impl Message {
     ///
     /// Spec: SACP 1.0, 4
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::validate(bytes).map(|(message, _)| message)
-    }
-
-    /// As [`Message::decode`], with the findings that were let pass.
-    ///
-    /// # Errors
-    ///
-    /// As [`Message::decode`].
-    pub fn validate(bytes: &[u8]) -> Result<(Self, Report), DecodeError> {
-        json::decode(bytes, &Limits::default(), Profile::Strict)
+        json::decode(bytes, &Limits::default(), Profile::Strict).map(|(message, _)| message)
     }
 
     /// The compact JSON.
@@ -95,72 +89,47 @@ impl Message {
     }
 
     /// Ends the message with a result.
-    #[must_use]
-    pub fn done(mut self, result: Outcome) -> Self {
-        self.0.state = State::Done;
-        self.0.error = None;
-        self.0.result = Some(result);
+    pub(crate) fn done(mut self, result: Outcome) -> Self {
+        self.state = State::Done;
+        self.error = None;
+        self.result = Some(result);
         self
     }
 
     /// Ends the message with an error.
-    #[must_use]
-    pub fn failed(mut self, error: Failure) -> Self {
-        self.0.state = State::Failed;
-        self.0.result = None;
-        self.0.error = Some(error);
+    pub(crate) fn failed(mut self, error: Failure) -> Self {
+        self.state = State::Failed;
+        self.result = None;
+        self.error = Some(error);
         self
     }
 }
 
-impl core::ops::Deref for Message {
-    type Target = OpenMessage;
-
-    fn deref(&self) -> &OpenMessage {
-        &self.0
+/// Refuses unknown members, and a result or error that does not agree with the state.
+fn check(reader: &mut Reader<'_>, at: usize, message: &Message) -> Result<(), Fault> {
+    let unknown = reader.under("SACP1-4-1", false, |reader| {
+        let what = "a message of 1.0 has no such member";
+        Ok(refuse_unknown(reader, at, &message.extra, what))
+    })?;
+    let outcome = reader.under("SACP1-4-3", false, |reader| {
+        Ok(refuse_outcome(reader, at, message))
+    })?;
+    if unknown == Some(true) || outcome == Some(true) {
+        return Err(reader.noted());
     }
-}
-
-impl core::ops::DerefMut for Message {
-    fn deref_mut(&mut self) -> &mut OpenMessage {
-        &mut self.0
-    }
-}
-
-impl Read<'_> for Message {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let at = reader.offset();
-        let open = OpenMessage::read(reader)?;
-        let unknown = reader.under("SACP1-4-1", false, |reader| {
-            let what = "a message of 1.0 has no such member";
-            Ok(refuse_unknown(reader, at, &open.extra, what))
-        })?;
-        let outcome = reader.under("SACP1-4-3", false, |reader| {
-            Ok(refuse_outcome(reader, at, &open))
-        })?;
-        if unknown == Some(true) || outcome == Some(true) {
-            return Err(reader.noted());
-        }
-        Ok(Self(open))
-    }
-}
-
-impl Write for Message {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-    }
+    Ok(())
 }
 
 /// Reports a result without DONE, an error without FAILED, and the reverse; returns whether there was one.
 // impl: SACP1-4-3
-fn refuse_outcome(reader: &mut Reader<'_>, at: usize, open: &OpenMessage) -> bool {
+fn refuse_outcome(reader: &mut Reader<'_>, at: usize, message: &Message) -> bool {
     let mut refused = false;
     let pairs = [
-        ("result", open.result.is_some(), State::Done),
-        ("error", open.error.is_some(), State::Failed),
+        ("result", message.result.is_some(), State::Done),
+        ("error", message.error.is_some(), State::Failed),
     ];
     for (member, is_there, state) in pairs {
-        let wanted = open.state == state;
+        let wanted = message.state == state;
         // A member that was refused reads as absent.
         if is_there == wanted || wanted && reader.has_refused() {
             continue;
@@ -187,8 +156,7 @@ pub struct Version(Box<str>);
 
 impl Version {
     /// Whether a text is a supported version.
-    #[must_use]
-    pub fn fits(text: &str) -> bool {
+    pub(crate) fn fits(text: &str) -> bool {
         let Some(patch) = text.strip_prefix("1.0.") else {
             return false;
         };
@@ -196,17 +164,17 @@ impl Version {
         let digits = (1..=9).contains(&patch.len()) && patch.bytes().all(|b| b.is_ascii_digit());
         canonical && digits
     }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl Default for Version {
     fn default() -> Self {
         Self("1.0.0".into())
+    }
+}
+
+impl core::fmt::Display for Version {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&self.0)
     }
 }
 

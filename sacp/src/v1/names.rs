@@ -18,8 +18,7 @@ macro_rules! name {
             }
 
             /// Whether a text is a valid name.
-            #[must_use]
-            pub fn fits($text: &str) -> bool {
+            pub(crate) fn fits($text: &str) -> bool {
                 $good
             }
 
@@ -105,17 +104,9 @@ name! {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ts(Rfc3339);
 
-impl Ts {
-    /// The time without its fraction.
-    #[must_use]
-    pub const fn timestamp(&self) -> Timestamp {
-        self.0.timestamp()
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
+impl From<&Ts> for Timestamp {
+    fn from(ts: &Ts) -> Self {
+        ts.0.timestamp()
     }
 }
 

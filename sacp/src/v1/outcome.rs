@@ -54,36 +54,21 @@ impl Failure {
     }
 
     /// Sets the step.
-    #[must_use]
-    pub fn in_step(mut self, step_id: &str) -> Self {
+    pub(crate) fn in_step(mut self, step_id: &str) -> Self {
         self.step_id = Name::new(step_id);
         self
     }
 
     /// Sets whether a retry may help.
-    #[must_use]
-    pub const fn retryable(mut self, retryable: bool) -> Self {
+    pub(crate) const fn retryable(mut self, retryable: bool) -> Self {
         self.retryable = Some(retryable);
         self
     }
 
     /// Sets the details.
-    #[must_use]
-    pub fn with_details(mut self, details: RawObject) -> Self {
+    pub(crate) fn with_details(mut self, details: RawObject) -> Self {
         self.details = Some(details);
         self
-    }
-
-    /// The code.
-    #[must_use]
-    pub const fn code(&self) -> &Code {
-        &self.code.0
-    }
-
-    /// Whether a retry may help.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        self.retryable.unwrap_or(false)
     }
 }
 

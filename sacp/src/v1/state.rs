@@ -37,10 +37,7 @@ ubos_common::words! {
 
 impl State {
     /// Whether this state may change to another. Staying in the same state is not a transition.
-    ///
-    /// Spec: SACP 1.0, 5
-    #[must_use]
-    pub const fn may_become(&self, next: &Self) -> bool {
+    const fn may_become(&self, next: &Self) -> bool {
         matches!(
             (self, next),
             (
@@ -86,12 +83,6 @@ impl State {
         *self = next;
         Ok(())
     }
-
-    /// Whether the state is terminal.
-    #[must_use]
-    pub const fn is_terminal(&self) -> bool {
-        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
-    }
 }
 
 /// A transition that the lifecycle does not have: `INVALID_STATE_TRANSITION`.
@@ -105,16 +96,15 @@ pub struct TransitionError {
     pub to: State,
 }
 
-impl TransitionError {
+impl From<&TransitionError> for super::Failure {
     /// The error for the wire, with both states in `details`.
-    #[must_use]
-    pub fn to_failure(&self) -> super::Failure {
+    fn from(refused: &TransitionError) -> Self {
         let code = super::Code::InvalidStateTransition;
         let states = BTreeMap::from([
-            ("from".to_owned(), self.from.as_str().to_owned()),
-            ("to".to_owned(), self.to.as_str().to_owned()),
+            ("from".to_owned(), refused.from.as_str().to_owned()),
+            ("to".to_owned(), refused.to.as_str().to_owned()),
         ]);
-        let failure = super::Failure::of(code, &self.to_string());
+        let failure = Self::of(code, &refused.to_string());
         match RawObject::from_serialize(&states) {
             Ok(Some(details)) => failure.with_details(details),
             _ => failure,

@@ -1,7 +1,5 @@
 //! One step of a plan of 1.0.
 
-use core::time::Duration;
-
 use ubos_common::json::{Fault, RawObject, Read, Reader, Write};
 use ubos_common::violation::Level;
 
@@ -9,8 +7,10 @@ use super::closed::refuse_unknown;
 use super::names::{Name, Word};
 
 ubos_common::wire! {
-    /// The members of a [`Step`].
-    pub struct OpenStep {
+    /// A step of a plan. Unknown members are refused.
+    ///
+    /// Spec: SACP 1.0, 6
+    pub struct Step checked by check_step {
         /// Its id in this message.
         required id: Name = "id", "SACP1-6-1";
         /// The verb.
@@ -22,7 +22,7 @@ ubos_common::wire! {
         /// The steps that must be done before.
         optional depends_on: Vec<Name> = "depends_on", "SACP1-6-1";
         /// The timeout of one attempt, in milliseconds.
-        optional timeout_ms: Millis<1, 3_600_000> = "timeout_ms", "SACP1-6-1";
+        optional timeout_ms: Bounded<1, 3_600_000> = "timeout_ms", "SACP1-6-1";
         /// The retry policy; absent means one attempt.
         optional retry: Retry = "retry", "SACP1-6-1";
         /// What happens when the last attempt failed; absent means that the message fails.
@@ -35,12 +35,14 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// The members of a [`Retry`].
-    pub struct OpenRetry {
+    /// The retry policy of a step. Unknown members are refused.
+    ///
+    /// Spec: SACP 1.0, 6
+    pub struct Retry checked by check_retry {
         /// Attempts, the first included: 1 to 10.
-        required max_attempts: Attempts = "max_attempts", "SACP1-6-1";
+        required max_attempts: Bounded<1, 10> = "max_attempts", "SACP1-6-1";
         /// Milliseconds before the second attempt; absent means none.
-        optional backoff_ms: Millis<0, 600_000> = "backoff_ms", "SACP1-6-1";
+        optional backoff_ms: Bounded<0, 600_000> = "backoff_ms", "SACP1-6-1";
         /// How further waits grow; absent means not at all.
         optional strategy: RetryStrategy = "strategy", "SACP1-6-1";
     }
@@ -72,197 +74,81 @@ ubos_common::words! {
     }
 }
 
-/// A step of a plan.
-///
-/// Spec: SACP 1.0, 6
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step(OpenStep);
-
 impl Step {
-    /// A step without parameters and dependencies.
-    #[must_use]
-    pub fn new(id: Name, verb: Word, tool: Word) -> Self {
-        Self(OpenStep::new(id, verb, tool, RawObject::empty()))
-    }
-
-    /// Sets the parameters.
-    #[must_use]
-    pub fn with_params(mut self, params: RawObject) -> Self {
-        self.0.params = params;
-        self
-    }
-
     /// Sets its dependencies.
     #[must_use]
     pub fn after(mut self, ids: impl IntoIterator<Item = Name>) -> Self {
-        self.0.depends_on = Some(ids.into_iter().collect());
+        self.depends_on = Some(ids.into_iter().collect());
         self
     }
 }
 
-impl core::ops::Deref for Step {
-    type Target = OpenStep;
-
-    fn deref(&self) -> &OpenStep {
-        &self.0
-    }
-}
-
-impl core::ops::DerefMut for Step {
-    fn deref_mut(&mut self) -> &mut OpenStep {
-        &mut self.0
-    }
-}
-
-impl Read<'_> for Step {
-    // impl: SACP1-6-1
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let at = reader.offset();
-        let step = OpenStep::read(reader)?;
-        let mut refused = refuse_unknown(reader, at, &step.extra, "a step has no such member");
-        match (&step.on_error, &step.fallback_step) {
-            (Some(OnError::Fallback), None) => {
-                let what = "absent where on_error is fallback";
-                reader.note(
-                    at,
-                    Some("fallback_step".into()),
-                    "missing",
-                    Level::Must,
-                    what,
-                );
-                refused = true;
-            }
-            (Some(OnError::Fallback), Some(_)) | (_, None) => {}
-            (_, Some(_)) => {
-                let what = "without effect, since on_error is not fallback";
-                let member = Some("fallback_step".into());
-                reader.note(at, member, "idle_fallback", Level::Advice, what);
-            }
+/// Refuses unknown members, and a fallback without its step; notes a fallback step that never runs.
+// impl: SACP1-6-1
+fn check_step(reader: &mut Reader<'_>, at: usize, step: &Step) -> Result<(), Fault> {
+    let mut refused = refuse_unknown(reader, at, &step.extra, "a step has no such member");
+    let member = || Some("fallback_step".into());
+    match (&step.on_error, &step.fallback_step) {
+        (Some(OnError::Fallback), None) => {
+            let what = "absent where on_error is fallback";
+            reader.note(at, member(), "missing", Level::Must, what);
+            refused = true;
         }
-        if refused {
-            return Err(reader.noted());
+        (Some(OnError::Fallback), Some(_)) | (_, None) => {}
+        (_, Some(_)) => {
+            let what = "without effect, since on_error is not fallback";
+            reader.note(at, member(), "idle_fallback", Level::Advice, what);
         }
-        Ok(Self(step))
     }
+    if refused {
+        return Err(reader.noted());
+    }
+    Ok(())
 }
 
-impl Write for Step {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
+fn check_retry(reader: &mut Reader<'_>, at: usize, retry: &Retry) -> Result<(), Fault> {
+    if refuse_unknown(reader, at, &retry.extra, "a retry has no such member") {
+        return Err(reader.noted());
     }
+    Ok(())
 }
 
-/// The retry policy of a step.
-///
-/// Spec: SACP 1.0, 6
-#[derive(Clone, Debug, PartialEq)]
-pub struct Retry(OpenRetry);
+/// A whole number from `LEAST` to `MOST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bounded<const LEAST: u64, const MOST: u64>(u64);
 
-impl Retry {
-    /// Attempts with a wait between them; `None` if a value is out of range.
-    #[must_use]
-    pub fn new(max_attempts: u32, backoff: Duration, strategy: RetryStrategy) -> Option<Self> {
-        let mut retry = OpenRetry::new(Attempts::new(max_attempts)?);
-        retry.backoff_ms = Some(Millis::new(backoff)?);
-        retry.strategy = Some(strategy);
-        Some(Self(retry))
-    }
-}
-
-impl core::ops::Deref for Retry {
-    type Target = OpenRetry;
-
-    fn deref(&self) -> &OpenRetry {
-        &self.0
-    }
-}
-
-impl Read<'_> for Retry {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let at = reader.offset();
-        let retry = OpenRetry::read(reader)?;
-        if refuse_unknown(reader, at, &retry.extra, "a retry has no such member") {
-            return Err(reader.noted());
-        }
-        Ok(Self(retry))
-    }
-}
-
-impl Write for Retry {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-    }
-}
-
-/// A number of attempts, the first included: 1 to 10.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempts(u32);
-
-impl Attempts {
+impl<const LEAST: u64, const MOST: u64> Bounded<LEAST, MOST> {
     /// The number; `None` if it is out of range.
     #[must_use]
-    pub fn new(number: u32) -> Option<Self> {
-        (1..=10).contains(&number).then_some(Self(number))
+    pub fn new(number: u64) -> Option<Self> {
+        (LEAST..=MOST).contains(&number).then_some(Self(number))
     }
 
-    /// The number.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self.0
+    const WANTED: &str = match (LEAST, MOST) {
+        (1, 10) => "an integer from 1 to 10",
+        (1, 3_600_000) => "an integer from 1 to 3600000",
+        (0, 600_000) => "an integer from 0 to 600000",
+        (1, u64::MAX) => "an integer from 1",
+        _ => "an integer within its limits",
+    };
+}
+
+impl<const LEAST: u64, const MOST: u64> From<Bounded<LEAST, MOST>> for u64 {
+    fn from(bounded: Bounded<LEAST, MOST>) -> Self {
+        bounded.0
     }
 }
 
-impl Read<'_> for Attempts {
+impl<const LEAST: u64, const MOST: u64> Read<'_> for Bounded<LEAST, MOST> {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.number()?;
         let number = text.parse().ok().and_then(Self::new);
-        number.ok_or_else(|| reader.bad_value_seen(at, "an integer from 1 to 10", text))
+        number.ok_or_else(|| reader.bad_value_seen(at, Self::WANTED, text))
     }
 }
 
-impl Write for Attempts {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-    }
-}
-
-/// Whole milliseconds within limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Millis<const LEAST: u64, const MOST: u64>(u64);
-
-impl<const LEAST: u64, const MOST: u64> Millis<LEAST, MOST> {
-    /// The time, rounded down to milliseconds; `None` if it is out of range.
-    #[must_use]
-    pub fn new(time: Duration) -> Option<Self> {
-        let millis = u64::try_from(time.as_millis()).ok()?;
-        (LEAST..=MOST).contains(&millis).then_some(Self(millis))
-    }
-
-    /// The time.
-    #[must_use]
-    pub const fn duration(self) -> Duration {
-        Duration::from_millis(self.0)
-    }
-}
-
-impl<const LEAST: u64, const MOST: u64> Read<'_> for Millis<LEAST, MOST> {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let wanted = if LEAST == 0 {
-            "an integer from 0 to 600000"
-        } else {
-            "an integer from 1 to 3600000"
-        };
-        let at = reader.offset();
-        let text = reader.number()?;
-        let millis = text.parse().ok().filter(|n| (LEAST..=MOST).contains(n));
-        millis
-            .map(Self)
-            .ok_or_else(|| reader.bad_value_seen(at, wanted, text))
-    }
-}
-
-impl<const LEAST: u64, const MOST: u64> Write for Millis<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> Write for Bounded<LEAST, MOST> {
     fn write(&self, out: &mut Vec<u8>) {
         self.0.write(out);
     }

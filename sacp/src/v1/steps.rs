@@ -14,8 +14,7 @@ pub struct Steps(Vec<Step>);
 
 impl Steps {
     /// The steps; `None` if there is none.
-    #[must_use]
-    pub fn new(steps: Vec<Step>) -> Option<Self> {
+    pub(super) fn new(steps: Vec<Step>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self(steps))
     }
 }

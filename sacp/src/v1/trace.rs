@@ -1,16 +1,17 @@
 //! Traces, metrics and extensions of a message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 
 use ubos_common::json::{Fault, RawBuf, Read, Reader, Write};
 
 use super::closed::refuse_unknown;
+use super::step::Bounded;
 
 ubos_common::wire! {
-    /// The place of a message in a trace.
+    /// The place of a message in a trace. Unknown members are refused.
     ///
     /// Spec: SACP 1.0, 4
-    pub struct OpenTrace {
+    pub struct Trace checked by check_trace {
         /// The trace id.
         optional trace_id: String = "trace_id", "SACP1-4-4";
         /// The span id of this message.
@@ -18,17 +19,17 @@ ubos_common::wire! {
         /// The parent span id.
         optional parent_span_id: String = "parent_span_id", "SACP1-4-4";
         /// The number of the attempt, from 1.
-        optional attempt: Attempt = "attempt", "SACP1-4-4";
+        optional attempt: Bounded<1, { u64::MAX }> = "attempt", "SACP1-4-4";
         /// Its metrics.
         optional metrics: Metrics = "metrics", "SACP1-4-4";
     }
 }
 
 ubos_common::wire! {
-    /// The metrics of a message.
+    /// The metrics of a message. Unknown members are refused.
     ///
     /// Spec: SACP 1.0, 4
-    pub struct OpenMetrics {
+    pub struct Metrics checked by check_metrics {
         /// Milliseconds from request to answer.
         optional latency_ms: u64 = "latency_ms", "SACP1-4-4";
         /// Milliseconds that it waited before it started.
@@ -44,97 +45,18 @@ ubos_common::wire! {
     }
 }
 
-/// A closed object: unknown members are refused.
-macro_rules! closed {
-    ($(#[$meta:meta])* $name:ident($open:ident), $what:literal) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq)]
-        pub struct $name($open);
-
-        impl core::ops::Deref for $name {
-            type Target = $open;
-
-            fn deref(&self) -> &$open {
-                &self.0
-            }
-        }
-
-        impl core::ops::DerefMut for $name {
-            fn deref_mut(&mut self) -> &mut $open {
-                &mut self.0
-            }
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self($open::new())
-            }
-        }
-
-        impl Read<'_> for $name {
-            fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-                let at = reader.offset();
-                let open = $open::read(reader)?;
-                if refuse_unknown(reader, at, &open.extra, $what) {
-                    return Err(reader.noted());
-                }
-                Ok(Self(open))
-            }
-        }
-
-        impl Write for $name {
-            fn write(&self, out: &mut Vec<u8>) {
-                self.0.write(out);
-            }
-        }
-    };
-}
-
-closed! {
-    /// The place of a message in a trace. Unknown members are refused.
-    ///
-    /// Spec: SACP 1.0, 4
-    Trace(OpenTrace), "a trace has no such member"
-}
-
-closed! {
-    /// The metrics of a message. Unknown members are refused.
-    ///
-    /// Spec: SACP 1.0, 4
-    Metrics(OpenMetrics), "metrics have no such member"
-}
-
-/// The number of an attempt, from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attempt(u64);
-
-impl Attempt {
-    /// The attempt; `None` for 0.
-    #[must_use]
-    pub fn new(number: u64) -> Option<Self> {
-        (number > 0).then_some(Self(number))
+fn check_trace(reader: &mut Reader<'_>, at: usize, trace: &Trace) -> Result<(), Fault> {
+    if refuse_unknown(reader, at, &trace.extra, "a trace has no such member") {
+        return Err(reader.noted());
     }
-
-    /// The number.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        self.0
-    }
+    Ok(())
 }
 
-impl Read<'_> for Attempt {
-    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
-        let at = reader.offset();
-        let text = reader.number()?;
-        let number = text.parse().ok().and_then(Self::new);
-        number.ok_or_else(|| reader.bad_value_seen(at, "an integer from 1", text))
+fn check_metrics(reader: &mut Reader<'_>, at: usize, metrics: &Metrics) -> Result<(), Fault> {
+    if refuse_unknown(reader, at, &metrics.extra, "metrics have no such member") {
+        return Err(reader.noted());
     }
-}
-
-impl Write for Attempt {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-    }
+    Ok(())
 }
 
 /// Extensions by name: `vendor.name`.
@@ -153,31 +75,19 @@ impl Ext {
         good
     }
 
-    /// Removes an extension.
-    pub fn remove(&mut self, name: &str) -> Option<RawBuf> {
-        self.0.remove(name)
-    }
-
     /// The extension with this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&RawBuf> {
         self.0.get(name)
     }
 
-    /// All extensions, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawBuf)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
-    }
-
     /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether a name is valid: lower-case letters and digits, a dot, then letters, digits, `_`, `.` and `-`.
-    #[must_use]
-    pub fn fits(name: &str) -> bool {
+    fn fits(name: &str) -> bool {
         let Some((vendor, rest)) = name.split_once('.') else {
             return false;
         };
@@ -187,6 +97,15 @@ impl Ext {
             && !rest.is_empty()
             && vendor.bytes().all(vendor_byte)
             && rest.bytes().all(rest_byte)
+    }
+}
+
+impl<'a> IntoIterator for &'a Ext {
+    type Item = (&'a String, &'a RawBuf);
+    type IntoIter = btree_map::Iter<'a, String, RawBuf>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }
 

@@ -15,17 +15,18 @@ use ubos_common::violation::{Level, Profile, Report};
 use crate::limits::MAX_SUBTASK_DEPTH;
 use crate::state::{OutFmt, State};
 
-pub use plan::{ActView, ItemView, PlanView};
+pub(crate) use plan::read_plan;
+pub use plan::{ActView, ItemView};
 
 /// A message of 0.1, borrowed from its text.
 ///
 /// ```
-/// use sacp::view::{ItemView, MessageView};
+/// use sacp::{ItemView, MessageView};
 ///
 /// let text = br#"{"g":"ADD","plan":[["get","ONE",{"n":1}]]}"#;
 /// let (message, findings) = MessageView::decode(text)?;
 /// assert!(findings.is_empty());
-/// let ItemView::Act(act) = &message.plan.items()[0] else { unreachable!() };
+/// let ItemView::Act(act) = &message.plan[0] else { unreachable!() };
 /// assert_eq!((act.verb.as_ref(), act.params.as_str()), ("get", r#"{"n":1}"#));
 /// # Ok::<(), ubos_common::json::DecodeError>(())
 /// ```
@@ -43,7 +44,7 @@ pub struct MessageView<'a> {
     /// Context and results, by name.
     pub ctx: Option<Members<'a>>,
     /// The plan.
-    pub plan: PlanView<'a>,
+    pub plan: Vec<ItemView<'a>>,
     /// The format of the answer; absent means raw.
     pub out_fmt: Option<OutFmt>,
     /// The state; absent means pending.
@@ -59,7 +60,8 @@ pub struct MessageView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    /// Reads and validates a message with the default limits, by the strict profile.
+    /// Reads and validates a message with the default limits, by the strict profile. For others there is
+    /// [`json::decode`](ubos_common::json::decode).
     ///
     /// # Errors
     ///
@@ -67,22 +69,10 @@ impl<'a> MessageView<'a> {
     ///
     /// Spec: SACP 8
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, Report), DecodeError> {
-        Self::decode_with(bytes, &Limits::default(), Profile::Strict)
-    }
-
-    /// As [`MessageView::decode`], with the caller's limits and profile.
-    ///
-    /// # Errors
-    ///
-    /// As [`MessageView::decode`].
-    pub fn decode_with(
-        bytes: &'a [u8],
-        limits: &Limits,
-        profile: Profile,
-    ) -> Result<(Self, Report), DecodeError> {
         // As `json::decode` does, without moving the view between functions.
         let place = |fault| JsonError::new(fault, bytes);
-        let mut reader = Reader::new(bytes, limits, profile).map_err(place)?;
+        let limits = Limits::default();
+        let mut reader = Reader::new(bytes, &limits, Profile::Strict).map_err(place)?;
         let mark = reader.mark();
         match read_message(&mut reader, 1) {
             Ok(view) => {
@@ -98,13 +88,6 @@ impl<'a> MessageView<'a> {
                 Err(DecodeError::Invalid(reader.finish().map_err(place)?))
             }
         }
-    }
-
-    /// Whether acts are only simulated: `test_mode` is true at the top level or in `ctx`.
-    #[must_use]
-    pub fn is_test(&self) -> bool {
-        let in_ctx = self.ctx.as_ref().and_then(|ctx| ctx.value("test_mode"));
-        self.test_mode == Some(true) || in_ctx.is_some_and(|value| value.as_str() == "true")
     }
 }
 
@@ -127,7 +110,7 @@ fn read_message<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<MessageView
         }
         "plan" => {
             refuse_second(reader, &mut m.plan_seen, name_at)?;
-            m.plan = reader.under("SACP-2-2", false, |r| plan::read_plan(r, depth))?;
+            m.plan = reader.under("SACP-2-2", false, |r| read_plan(r, depth))?;
             Ok(())
         }
         "msg_id" => optional(&mut m.msg_id, reader, name_at, "SACP-2-4"),
@@ -171,11 +154,11 @@ struct Slots<'a> {
     reply_to: Slot<Filled<'a>>,
     g: Slot<Goal<'a>>,
     ctx: Slot<Context<'a>>,
-    plan: Option<PlanView<'a>>,
+    plan: Option<Vec<ItemView<'a>>>,
     plan_seen: bool,
     out_fmt: Slot<OutFmt>,
     state: Slot<State>,
-    proto_ver: Slot<Version<'a>>,
+    proto_ver: Slot<ProtoVer<'a>>,
     subtask: Option<Box<MessageView<'a>>>,
     subtask_seen: bool,
     test_mode: Slot<bool>,
@@ -269,9 +252,9 @@ fn filled<'a>(reader: &mut Reader<'a>, wanted: &'static str) -> Result<Cow<'a, s
 }
 
 /// The supported version.
-struct Version<'a>(Cow<'a, str>);
+struct ProtoVer<'a>(Cow<'a, str>);
 
-impl<'a> Read<'a> for Version<'a> {
+impl<'a> Read<'a> for ProtoVer<'a> {
     // impl: SACP-2-8
     fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let at = reader.offset();

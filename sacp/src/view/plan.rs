@@ -2,19 +2,11 @@
 
 use std::borrow::Cow;
 
-use ubos_common::json::{Fault, FaultKind, Kind, Raw, Read, Reader};
+use ubos_common::json::{Fault, FaultKind, Kind, Raw, Reader};
 use ubos_common::violation::Level;
 
 use super::{MessageView, read_subtask};
 use crate::limits::{MAX_ACTS, MAX_GROUP_DEPTH};
-
-/// A plan, borrowed from its text.
-///
-/// Spec: SACP 2
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanView<'a> {
-    pub(crate) items: Vec<ItemView<'a>>,
-}
 
 /// One entry of a plan or a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,31 +26,10 @@ pub struct ActView<'a> {
     pub verb: Cow<'a, str>,
     /// The tool.
     pub tool: Cow<'a, str>,
-    /// With which parameters: an object.
+    /// The parameters: an object.
     pub params: Raw<'a>,
     /// The message in the parameter `subtask`.
     pub subtask: Option<Box<MessageView<'a>>>,
-}
-
-impl<'a> PlanView<'a> {
-    /// The entries.
-    #[must_use]
-    pub fn items(&self) -> &[ItemView<'a>] {
-        &self.items
-    }
-
-    /// Whether the plan is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-}
-
-impl<'a> Read<'a> for PlanView<'a> {
-    /// Reads the plan of an outermost message.
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
-        read_plan(reader, 1)
-    }
 }
 
 /// The state while a plan is read.
@@ -70,7 +41,10 @@ struct Walk {
 }
 
 // impl: SACP-2-2, SACP-2-3
-pub(super) fn read_plan<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<PlanView<'a>, Fault> {
+pub(crate) fn read_plan<'a>(
+    reader: &mut Reader<'a>,
+    depth: usize,
+) -> Result<Vec<ItemView<'a>>, Fault> {
     let plan_at = reader.offset();
     let mut items: Vec<ItemView<'a>> = Vec::new();
     let mut refused = false;
@@ -105,7 +79,7 @@ pub(super) fn read_plan<'a>(reader: &mut Reader<'a>, depth: usize) -> Result<Pla
     if refused {
         return Err(reader.noted());
     }
-    Ok(PlanView { items })
+    Ok(items)
 }
 
 fn is_join(item: &ItemView<'_>) -> bool {

@@ -1,8 +1,9 @@
 //! From 0.1 to 1.0 and back.
 
 use proptest::prelude::*;
-use sacp::v1::adapter::{Down, Loss, Up, UpError, answer_up, down, up};
+use sacp::ubos_common::violation::Profile;
 use sacp::v1::{self, Id, Ts};
+use sacp::v1::{ConvertError, Down, Up, answer_up, down, up};
 use sacp::{AnyMessage, Code, ErrReply, Message, State};
 use serde_json::{Value, json};
 use ubos_common::time::Timestamp;
@@ -27,7 +28,7 @@ fn up_of(value: &Value) -> v1::Message {
 fn round_trip(value: &Value) -> Value {
     let Down {
         message, losses, ..
-    } = down(&up_of(value), Loss::Refuse).unwrap();
+    } = down(&up_of(value), Profile::Strict).unwrap();
     assert!(losses.is_valid());
     let text = message.encode();
     assert!(
@@ -108,7 +109,7 @@ fn tuples_are_refused_by_1_0_and_taken_by_the_adapter() {
         ),
         ("made-1", "adapter", "s1")
     );
-    let Err(UpError::Clarify(clarify)) = up(
+    let Err(ConvertError::Empty(clarify)) = up(
         &old(&json!({"msg_id": "m9", "g": "G", "plan": []})),
         &config(),
     ) else {
@@ -147,8 +148,8 @@ fn the_rest_of_a_message_survives_up_and_down() {
     }
     let failed = up_of(&json!({"g": "G", "plan": [["a", "T", {}]], "state": "FAILED"}));
     assert_eq!(
-        failed.error.as_ref().unwrap().code(),
-        &v1::Code::InternalError
+        failed.error.as_ref().unwrap().code.as_str(),
+        "INTERNAL_ERROR"
     );
 }
 
@@ -204,8 +205,8 @@ fn layers_become_groups_and_anything_else_a_sequence() {
         ),
     ] {
         let new = native(steps);
-        assert_eq!(down(&new, Loss::Refuse).is_ok(), strict, "{text}");
-        let lossy = down(&new, Loss::Drop).unwrap();
+        assert_eq!(down(&new, Profile::Strict).is_ok(), strict, "{text}");
+        let lossy = down(&new, Profile::Lenient).unwrap();
         let plan: Value = serde_json::from_slice(&lossy.message.encode()).unwrap();
         assert_eq!(tools(&plan["plan"]), text);
         assert_eq!(lossy.losses.iter().any(|f| f.pointer == "/plan"), !strict);
@@ -222,9 +223,10 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
     first["fallback_step"] = json!("b");
     first["output_key"] = json!("k");
     let new = native(json!([first, step("b", &[]), step("c", &["a"])]));
-    let refused = down(&new, Loss::Refuse).unwrap_err();
-    let musts = refused
-        .losses
+    let Err(ConvertError::Lossy(losses)) = down(&new, Profile::Strict) else {
+        panic!("taken");
+    };
+    let musts = losses
         .iter()
         .filter(|f| f.level == ubos_common::violation::Level::Must);
     let mut pointers: Vec<_> = musts.map(|f| f.pointer.as_str()).collect();
@@ -239,8 +241,8 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
             "/plan/0/timeout_ms"
         ]
     );
-    let dropped = down(&new, Loss::Drop).unwrap();
-    assert_eq!(dropped.message.plan.items().len(), 2);
+    let dropped = down(&new, Profile::Lenient).unwrap();
+    assert_eq!(dropped.message.plan.items.len(), 2);
     assert_eq!(dropped.message.state(), State::Pending);
     let lost: Vec<_> = dropped.losses.iter().map(|f| f.pointer.as_str()).collect();
     for pointer in ["/trace", "/ext", "/state", "/plan/0/retry"] {
@@ -250,26 +252,27 @@ fn what_0_1_cannot_say_is_refused_or_dropped_and_listed() {
     // A join that nothing comes before has no form at all.
     let mut join = step("j", &[]);
     join["verb"] = json!("join");
-    assert!(down(&native(json!([join])), Loss::Drop).is_err());
+    assert!(down(&native(json!([join])), Profile::Lenient).is_err());
 }
 
 // spec: SACP1-15-1
 #[test]
 fn errors_cross_with_their_reason() {
     let request = native(json!([step("a", &[])]));
-    let error = ErrReply::new(Code::VerbToolMismatch, "").at("/plan/0");
+    let mut error = ErrReply::new(Code::VerbToolMismatch, "");
+    error.pointer = Some("/plan/0".into());
     let answer = answer_up(&request, &error, &config());
     let (AnyMessage::V10(read), _) = AnyMessage::decode(&answer.encode()).unwrap() else {
         panic!()
     };
     let failure = read.error.as_ref().unwrap();
-    assert_eq!(failure.code(), &v1::Code::UnknownTool);
+    assert_eq!(*failure.code, v1::Code::UnknownTool);
     assert_eq!(
         failure.details.as_ref().unwrap().as_str(),
         r#"{"pointer":"/plan/0","reason":"VERB_TOOL_MISMATCH"}"#
     );
     assert_eq!(read.reply_to.as_deref(), Some("m1"));
-    let back = down(&read, Loss::Refuse).unwrap();
+    let back = down(&read, Profile::Strict).unwrap();
     let error = back.error.unwrap();
     assert_eq!(
         (error.code, error.reply_to.as_deref()),

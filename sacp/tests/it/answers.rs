@@ -145,9 +145,3 @@ fn answers_are_read_and_write_back_equal() {
         assert!(Reply::decode(bad.as_bytes()).is_err(), "{bad}");
     }
 }
-
-#[test]
-fn every_code_has_a_text_of_its_own() {
-    let texts: std::collections::BTreeSet<_> = Code::ALL.iter().map(|code| code.text()).collect();
-    assert_eq!(texts.len(), Code::ALL.len());
-}

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use sacp::AnyMessage;
+use sacp::Graph;
 use sacp::check::{Config, Finding, Repair, check_plan, repair};
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use serde_json::{Value, json};
@@ -289,8 +290,8 @@ fn too_much_at_once_is_divided() {
             "{left:?}"
         );
         assert_eq!(
-            after.graph().steps().len(),
-            decode(&message).graph().steps().len()
+            Graph::from(&after).steps().len(),
+            Graph::from(&decode(&message)).steps().len()
         );
     }
 }
@@ -359,7 +360,7 @@ fn repairs_are_data() {
         r#"{"repair":"set_context","at":"","name":"n","value":{"a":1e3}}"#,
         r#"{"repair":"set_raw","at":"/subtask"}"#,
     ] {
-        let repair = Repair::decode(text.as_bytes()).unwrap();
+        let repair = text.parse::<Repair>().unwrap();
         assert_eq!(wire::to_string(&repair), text);
         assert!(!repair.to_string().is_empty());
     }
@@ -369,7 +370,7 @@ fn repairs_are_data() {
         r#"{"at":""}"#,
         "7",
     ] {
-        assert!(Repair::decode(bad.as_bytes()).is_err(), "{bad}");
+        assert!(bad.parse::<Repair>().is_err(), "{bad}");
     }
     let message = decode(&old(json!([["search", "H_API", {}]])));
     for nowhere in [
@@ -495,8 +496,8 @@ fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
             "{first:?} leaves {finding:?} of {message}"
         );
         for other in &finding.repairs {
-            let text = wire::to_vec(other);
-            prop_assert_eq!(&Repair::decode(&text).unwrap(), other);
+            let text = wire::to_string(other);
+            prop_assert_eq!(&text.parse::<Repair>().unwrap(), other);
         }
     }
     Ok(())
@@ -525,8 +526,8 @@ fn wide_and_hostile_plans_are_checked_within_bounds() {
     let old = sacp::Message::decode(wide.to_string().as_bytes()).unwrap();
     let name = |text: &str| sacp::v1::Id::new(text).unwrap();
     let at = sacp::v1::Ts::from(ubos_common::time::Timestamp::EPOCH);
-    let config = sacp::v1::adapter::Up::new(name("a"), at, name("m"));
-    assert!(sacp::v1::adapter::up(&old, &config).is_err());
+    let config = sacp::v1::Up::new(name("a"), at, name("m"));
+    assert!(sacp::v1::up(&old, &config).is_err());
 }
 
 #[test]

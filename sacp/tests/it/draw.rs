@@ -1,18 +1,19 @@
 //! Pictures.
 
 use core::time::Duration;
+use sacp::Graph;
 
 use sacp::AnyMessage;
 use sacp::draw::{StepState, StepView, dot, mermaid};
 
-fn graph(text: &str) -> sacp::graph::Graph {
-    AnyMessage::decode(text.as_bytes()).unwrap().0.graph()
+fn graph(text: &str) -> Graph {
+    Graph::from(&AnyMessage::decode(text.as_bytes()).unwrap().0)
 }
 
 fn view(number: usize) -> StepView {
     match number {
-        1 => StepView::new(StepState::Done).took(Duration::from_millis(12)),
-        2 => StepView::new(StepState::Running),
+        1 => StepView::new(StepState::Done, Some(Duration::from_millis(12))),
+        2 => StepView::new(StepState::Running, None),
         _ => StepView::default(),
     }
 }

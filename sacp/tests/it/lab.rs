@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-use sacp::graph::Retry;
-use sacp::role::orchestrator::{Answer, Input, Orchestrator, OrchestratorConfig, Output};
+use sacp::Retry;
+use sacp::role::Answer;
+use sacp::role::orchestrator::{Input, Orchestrator, OrchestratorConfig, Output};
 use sacp::runner::{self, Config, End, Outcome, Recovery, Rule, Runner, Ticket};
 use sacp::{Message, Reply};
 use ubos_common::id::IdSource;
@@ -141,7 +142,10 @@ fn a_message_is_answered_once_over_a_bad_network() {
         let retry = Recovery::Retry(Retry::fixed(40, Duration::from_millis(10)));
         let run = Config::default()
             .with_step_timeout(Duration::from_millis(200))
-            .with_rule(Rule::any(vec![retry]));
+            .with_rule(Rule {
+                recoveries: vec![retry],
+                ..Rule::default()
+            });
         let config = OrchestratorConfig::default().with_run(run);
         let mut lab = Lab::new(seed);
         let agent = lab.add(Agent(Outbox::new(64)), Wire);

@@ -1,7 +1,7 @@
 //! The line form: says what the JSON form says, whatever stands in it.
 
 use proptest::prelude::*;
-use sacp::line::{LineError, read, write};
+use sacp::line::{GRAMMAR, LineError, read, write};
 use sacp::{AnyMessage, Message};
 use serde_json::{Value, json};
 
@@ -180,5 +180,29 @@ proptest! {
         if let Ok(message) = read(&text) {
             prop_assert_eq!(read(&write(&message)).unwrap().encode(), message.encode());
         }
+    }
+}
+
+#[test]
+fn each_line_of_the_grammar_has_a_sample_that_is_read() {
+    let samples = [
+        (
+            "value:",
+            "GOAL\nctx a 1 b true c word d \"a text\" e [1 x] f {k 1}",
+        ),
+        ("line 1:", "GOAL #m >n summary DONE v0.1 test"),
+        ("ctx key", "GOAL\nctx city Paris nights 2"),
+        ("verb TOOL", "GOAL\nsearch H_API city Paris"),
+        ("| before", "GOAL\n| a T\n|| b T\n|| c T"),
+        ("join TOOL:", "GOAL\n| a T\n| b T\njoin SUM"),
+        ("@name value:", "GOAL\n@trace 1"),
+    ];
+    for (line, sample) in samples {
+        assert!(
+            GRAMMAR.lines().any(|known| known.starts_with(line)),
+            "{line}"
+        );
+        let message = read(sample).unwrap_or_else(|err| panic!("{err}\n{sample}"));
+        assert_eq!(read(&write(&message)).unwrap().encode(), message.encode());
     }
 }

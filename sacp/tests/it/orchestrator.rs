@@ -1,8 +1,10 @@
 //! One message from its arrival to its answer.
 
+use sacp::Graph;
 use sacp::registry::{AgentRecord, Health, MemoryRegistry, Registry, Shared};
+use sacp::role::Answer;
 use sacp::role::orchestrator::{
-    Answer, Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output,
+    Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output,
 };
 use sacp::runner::{Cause, Config, Recovery, Rule, Ticket};
 use sacp::spawn::{PromptSpawner, serve};
@@ -92,10 +94,13 @@ fn acts_are_delegated_to_registered_agents_and_gathered() {
     let first = &asked[0].message;
     assert_eq!(Message::decode(&first.encode()).unwrap(), *first);
     assert_eq!(
-        (first.goal(), first.msg_id.as_deref()),
+        (first.g.as_str(), first.msg_id.as_deref()),
         ("G", Some("m.1.1"))
     );
-    assert_eq!(first.plan.steps()[0].act.params.as_str(), r#"{"p":1}"#);
+    assert_eq!(
+        Graph::from(&first.plan).steps()[0].act.params.as_str(),
+        r#"{"p":1}"#
+    );
     assert_eq!(first.context.as_ref().unwrap()["a"].as_str(), "1");
     answer(&mut run, asked[1].ticket, &result("2"));
     answer(&mut run, asked[0].ticket, &result("1"));
@@ -194,7 +199,10 @@ fn the_next_best_agent_takes_over_where_the_rules_say_so() {
         .add_agent(agent("SICK", "get", "ONE", Some(0.8)))
         .unwrap();
     registry.set_health("SICK", Health::Unhealthy).unwrap();
-    let rule = Rule::any(vec![Recovery::OtherAgents { up_to: 5 }]);
+    let rule = Rule {
+        recoveries: vec![Recovery::OtherAgents { up_to: 5 }],
+        ..Rule::default()
+    };
     let config = OrchestratorConfig::default().with_run(Config::default().with_rule(rule));
     let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
     let mut run = Orchestrator::new(
@@ -328,7 +336,10 @@ fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
     };
     let read = Message::decode(&request.encode()).unwrap();
     let ctx = read.context.clone().unwrap();
-    assert_eq!((read.goal(), read.out_fmt()), ("SPAWN_AGENT", OutFmt::Raw));
+    assert_eq!(
+        (read.g.as_str(), read.out_fmt()),
+        ("SPAWN_AGENT", OutFmt::Raw)
+    );
     assert_eq!(ctx["input_hints"].as_str(), r#"["citizenship"]"#);
     assert!(ctx.contains_key("missing_capability") && ctx.contains_key("output_expectation"));
     // The service elsewhere has a registry of its own.
@@ -338,7 +349,7 @@ fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
         panic!("{confirmation:?}")
     };
     assert_eq!(
-        (confirmed.goal(), confirmed.reply_to.as_deref()),
+        (confirmed.g.as_str(), confirmed.reply_to.as_deref()),
         ("SPAWN_AGENT", Some("m.spawn.1"))
     );
     let record: serde_json::Value = confirmed.context.as_ref().unwrap()["agent"]
@@ -406,7 +417,7 @@ fn test_mode_reaches_what_is_spawned_and_nobody_is_asked() {
     let mut service = MemoryRegistry::default();
     let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
     assert!(
-        service.is_empty(),
+        service.query(&sacp::registry::Query::default()).is_empty(),
         "a rehearsal registers nothing at the service"
     );
     run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
@@ -479,7 +490,7 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
     let asked = delegations(&drain(&mut run));
     let inner = &asked[0].message;
     let ctx = inner.context.as_ref().unwrap();
-    assert_eq!((inner.goal(), ctx["b"].as_str()), ("H", "2"));
+    assert_eq!((inner.g.as_str(), ctx["b"].as_str()), ("H", "2"));
     assert!(
         !ctx.contains_key("a") && !ctx.contains_key("results"),
         "{ctx:?}"

@@ -1,9 +1,8 @@
 //! What is written for models.
 
+use sacp::Graph;
 use sacp::Message;
-use sacp::prompt::{
-    AgentRole, RULES, RULES_VERSION, act_prompt, agent_prompt, interface_prompt, planner_prompt,
-};
+use sacp::prompt::{AgentRole, RULES, act_prompt, agent_prompt, interface_prompt, planner_prompt};
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::runner::StepInputs;
 
@@ -56,7 +55,7 @@ fn text_inside_a_message_cannot_end_its_section() {
         act_prompt(
             &role,
             &request,
-            request.plan.steps()[0].act,
+            &Graph::from(&request.plan).steps()[0].act,
             &StepInputs::default(),
         ),
         planner_prompt(&request, &MemoryRegistry::default(), &[]),
@@ -90,13 +89,13 @@ fn every_prompt_carries_the_rules_their_version_and_the_order_to_reject() {
         .add_agent(agent("P", "predict", "PRC_EST", None))
         .unwrap();
     let role = AgentRole::from(&*registry.agent("P").unwrap());
-    let act = request.plan.steps()[0].act.clone();
+    let act = Graph::from(&request.plan).steps()[0].act.clone();
     for prompt in [
         agent_prompt(&role, &request),
         act_prompt(&role, &request, &act, &StepInputs::default()),
         planner_prompt(&request, &registry, &["P"]),
     ] {
-        assert!(prompt.contains(RULES) && prompt.contains(RULES_VERSION));
+        assert!(prompt.contains(RULES) && prompt.contains("sacp-rules/1"));
         assert!(
             prompt.contains("not such a message is answered with ERR"),
             "{prompt}"
@@ -104,7 +103,9 @@ fn every_prompt_carries_the_rules_their_version_and_the_order_to_reject() {
     }
     let words = interface_prompt("predict prices", &registry, &["P"]);
     assert!(words.contains(RULES) && !words.contains("not such a message"));
-    let other = agent_prompt(&role.taking_other_input(), &request);
+    let mut open = role.clone();
+    open.takes_other_input = true;
+    let other = agent_prompt(&open, &request);
     assert!(other.contains(RULES) && !other.contains("not such a message"));
     let planner = planner_prompt(&request, &registry, &["P"]);
     assert!(

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use sacp::graph::{Graph, OnError, Retry};
 use sacp::runner::{Config, End, Output, Recovery, ResumeError, Rule, Runner, StepState};
+use sacp::{Graph, OnError, Retry};
 
 use crate::runner::{dispatched, done, drain, fail, graph, now, run_of};
 
@@ -98,7 +98,7 @@ fn explore(graph: &Graph, config: &Config, fates: &[Fate]) -> usize {
                         assert!(
                             before
                                 .iter()
-                                .all(|n| run.step_state(*n) == Some(StepState::Done))
+                                .all(|n| run.view(now(0), *n).state == StepState::Done)
                         );
                         assert!(ticket.attempt <= attempts(ticket.step));
                         running.push(ticket);
@@ -237,13 +237,14 @@ fn a_restored_run_ends_as_an_unbroken_one() {
         {"g":"H","plan":[["d","T",{}],["e","T",{}]]}}],["x","X",{}]]},["join","J",{}],["f","T",{}]],
         "subtask":{"g":"I","plan":[["i","T",{}]]}}"#;
     let message = sacp::Message::decode(text).unwrap();
-    let rule = Rule::tool(
-        "X",
-        vec![
+    let rule = Rule {
+        tool: Some("X".into()),
+        recoveries: vec![
             Recovery::Retry(Retry::fixed(2, Duration::from_secs(1))),
             Recovery::Skip(ubos_common::json::RawBuf::parse("null").unwrap()),
         ],
-    );
+        ..Rule::default()
+    };
     let config = Config::default().with_rule(rule);
     let play = |cut: Option<usize>| {
         let mut run = Runner::new(&message, config.clone()).unwrap();

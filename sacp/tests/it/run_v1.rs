@@ -1,6 +1,6 @@
 //! Messages of 1.0, run to their answers.
 
-use sacp::graph::Graph;
+use sacp::Graph;
 use sacp::runner::{Cause, Config, Input, Outcome, Output, Runner, Ticket};
 use sacp::spawn::spawn_request_v1;
 use sacp::v1::{Code, Id, Message, State};
@@ -29,7 +29,7 @@ fn run(
     fate: &dyn Fn(&str, u32) -> Option<Cause>,
 ) -> (Vec<(String, u64)>, Outcome) {
     let mut runner = Runner::of_graph(
-        message.graph(),
+        Graph::from(message),
         message.test_mode == Some(true),
         Config::default(),
     )
@@ -177,9 +177,9 @@ fn continue_skips_the_dependents_alone_and_fail_fast_ends_the_message() {
     );
     assert_eq!(
         (
-            error.code(),
+            &*error.code,
             error.step_id.as_ref().map(|id| id.as_str()),
-            error.is_retryable()
+            error.retryable == Some(true)
         ),
         (&Code::ToolInvocationFailed, Some("a"), false)
     );
@@ -211,7 +211,7 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
         "[{}]",
         step("a", r#","timeout_ms":50,"retry":{"max_attempts":2}"#)
     ));
-    let mut runner = Runner::of_graph(slow.graph(), false, Config::default()).unwrap();
+    let mut runner = Runner::of_graph(Graph::from(&slow), false, Config::default()).unwrap();
     runner.start(now(0));
     let outcome = loop {
         match runner.poll_output() {
@@ -227,9 +227,9 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
     let error = failed.error.clone().unwrap();
     assert_eq!(
         (
-            error.code(),
+            &*error.code,
             error.step_id.as_ref().map(|id| id.as_str()),
-            error.is_retryable()
+            error.retryable == Some(true)
         ),
         (&Code::Timeout, Some("a"), true)
     );
@@ -242,7 +242,7 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
     let (_, outcome) = run(&plain, &|_, _| Some(odd.clone()));
     let error = answer(&plain, &outcome).error.clone().unwrap();
     assert_eq!(
-        (error.code(), &*error.message),
+        (&*error.code, &*error.message),
         (&Code::ToolInvocationFailed, "ODD_ONE: why")
     );
     let limited = Cause::Tool {
@@ -252,15 +252,20 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
     };
     let (_, outcome) = run(&plain, &|_, _| Some(limited.clone()));
     assert_eq!(
-        answer(&plain, &outcome).error.clone().unwrap().code(),
-        &Code::RateLimited
+        answer(&plain, &outcome)
+            .error
+            .clone()
+            .unwrap()
+            .code
+            .as_str(),
+        "RATE_LIMITED"
     );
 }
 
 #[test]
 fn a_run_that_is_called_off_is_cancelled() {
     let message = message(&format!("[{}]", step("a", "")));
-    let mut runner = Runner::of_graph(message.graph(), false, Config::default()).unwrap();
+    let mut runner = Runner::of_graph(Graph::from(&message), false, Config::default()).unwrap();
     runner.start(now(0));
     runner.cancel(now(1)).unwrap();
     let outcome = core::iter::from_fn(|| runner.poll_output()).find_map(|output| match output {
@@ -293,7 +298,7 @@ fn a_spawn_request_defines_instantiates_and_registers() {
         step("VISA", r#","output_key":"visa_required""#)
     ));
     message.test_mode = Some(true);
-    let graph: Graph = message.graph();
+    let graph: Graph = Graph::from(&message);
     let id = |text| Id::new(text).unwrap();
     let request = spawn_request_v1(
         &graph.steps()[0],
@@ -329,7 +334,7 @@ fn a_spawn_request_defines_instantiates_and_registers() {
         (&entry["agent_name"], &entry["outputs"][0]),
         (&"VISA_AGENT".into(), &"visa_required".into())
     );
-    assert_eq!(read.graph().step(3).unwrap().after[..], [2]);
+    assert_eq!(Graph::from(&read).step(3).unwrap().after[..], [2]);
     let mut awake = message.clone();
     awake.test_mode = None;
     let request = spawn_request_v1(

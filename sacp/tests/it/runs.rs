@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use sacp::Message;
-use sacp::graph::Retry;
+use sacp::Retry;
 use sacp::runner::{Cause, Config, End, Input, Output, Recovery, Rule, Runner, StepState, Ticket};
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -56,7 +56,11 @@ fn fail(run: &mut Runner, ticket: Ticket) {
 #[test]
 fn a_saved_count_of_tries_that_no_run_reaches_ends_the_tries() {
     let text = r#"{"g":"G","plan":[["a","T",{}]]}"#;
-    let retry = Rule::verb("a", vec![Recovery::Retry(Retry::fixed(9, Duration::ZERO))]);
+    let retry = Rule {
+        verb: Some("a".into()),
+        recoveries: vec![Recovery::Retry(Retry::fixed(9, Duration::ZERO))],
+        ..Rule::default()
+    };
     let config = Config::default().with_rule(retry);
     let mut before = begun(text, config.clone());
     let a = one(&mut before);
@@ -118,7 +122,11 @@ fn a_run_that_was_saved_inside_the_subtask_behind_the_plan_goes_on_there() {
 fn a_subtask_that_is_tried_again_runs_the_subtasks_inside_it_again() {
     let text = r#"{"g":"G","plan":[["x","T",{"subtask":{"g":"H","plan":[
         ["y","T",{"subtask":{"g":"I","plan":[["a","T",{}]]}}],["b","T",{}]]}}]]}"#;
-    let retry = Rule::verb("x", vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))]);
+    let retry = Rule {
+        verb: Some("x".into()),
+        recoveries: vec![Recovery::Retry(Retry::fixed(2, Duration::ZERO))],
+        ..Rule::default()
+    };
     let config = Config::default().with_rule(retry).with_max_bytes(1000, 600);
     let mut run = begun(text, config);
     let inmost = one(&mut run);
@@ -133,7 +141,7 @@ fn a_subtask_that_is_tried_again_runs_the_subtasks_inside_it_again() {
     let second = one(&mut run);
     done(&mut run, at(0), second, "2");
     assert_eq!(run.end(), Some(&End::Done));
-    assert_eq!(run.step_state(1), Some(StepState::Done));
+    assert_eq!(run.view(at(0), 1).state, StepState::Done);
 }
 
 #[test]

@@ -68,7 +68,10 @@ fn canary() -> RawBuf {
 
 fn run_plan() {
     let other = Recovery::OtherAct(Act::new("guess", "ONE"));
-    let rule = Rule::any(vec![other, Recovery::Skip(canary())]);
+    let rule = Rule {
+        recoveries: vec![other, Recovery::Skip(canary())],
+        ..Rule::default()
+    };
     let config = Config::default().with_rule(rule);
     let mut runner = Runner::new(&message(), config).unwrap();
     runner.start(now());

@@ -1,10 +1,15 @@
 //! The 1.0 profile: members, names, states, steps, graph.
 
-use sacp::graph::OnError;
+use sacp::Graph;
 use sacp::v1::{Code, Failure, Message, State};
+use sacp::{OnError, Retry};
 use serde_json::{Value, json};
 use ubos_common::json::DecodeError;
-use ubos_common::violation::Level;
+use ubos_common::violation::{Level, Profile, Report};
+
+fn validate(text: &[u8]) -> Result<(Message, Report), DecodeError> {
+    ubos_common::json::decode(text, &ubos_common::json::Limits::default(), Profile::Strict)
+}
 
 fn base() -> Value {
     json!({"proto_ver": "1.0.0", "msg_id": "m1", "ts": "2025-10-01T12:00:00Z", "sender": "planner", "g": "TRIP",
@@ -37,7 +42,7 @@ fn set(message: &mut Value, pointer: &str, value: Value) {
 }
 
 fn findings(message: &Value) -> Vec<(String, String, String)> {
-    match Message::validate(message.to_string().as_bytes()) {
+    match validate(message.to_string().as_bytes()) {
         Ok(_) => Vec::new(),
         Err(DecodeError::Invalid(report)) => report
             .iter()
@@ -217,8 +222,8 @@ fn every_pair_of_states_is_a_move_or_refused_with_both() {
                 Ok(()) => assert!(allowed && state.as_str() == to, "{from} {to}"),
                 Err(refused) => {
                     assert!(!allowed && state.as_str() == from, "{from} {to}");
-                    let failure = refused.to_failure();
-                    assert_eq!(*failure.code(), Code::InvalidStateTransition);
+                    let failure = Failure::from(&refused);
+                    assert_eq!(*failure.code, Code::InvalidStateTransition);
                     let details = failure.details.unwrap();
                     assert_eq!(
                         details.as_str(),
@@ -284,7 +289,7 @@ fn steps_have_ranges_and_closed_words() {
     );
     let mut idle = base();
     idle["plan"] = plan(&[("a", json!({"fallback_step": "b"})), ("b", json!({}))]);
-    let (_, report) = Message::validate(idle.to_string().as_bytes()).unwrap();
+    let (_, report) = validate(idle.to_string().as_bytes()).unwrap();
     let finding = report.iter().next().unwrap();
     assert_eq!(
         (finding.pointer.as_str(), finding.level),
@@ -388,8 +393,7 @@ fn steps_make_a_graph() {
             ("c", on(&["b"])),
         ]),
     );
-    let Err(DecodeError::Invalid(report)) = Message::validate(message.to_string().as_bytes())
-    else {
+    let Err(DecodeError::Invalid(report)) = validate(message.to_string().as_bytes()) else {
         panic!("taken")
     };
     let finding = report.iter().next().unwrap();
@@ -406,7 +410,7 @@ fn a_long_chain_is_no_cycle_and_needs_no_stack() {
         .collect();
     let message =
         Message::decode(with("/plan", Value::Array(steps)).to_string().as_bytes()).unwrap();
-    assert_eq!(message.graph().step(1).unwrap().after[..], [2]);
+    assert_eq!(Graph::from(&message).step(1).unwrap().after[..], [2]);
 }
 
 // spec: SACP1-7-1
@@ -454,9 +458,9 @@ fn results_and_errors_have_their_form() {
         assert_eq!(findings(&failed(bad))[0].0, pointer);
     }
     let other = failed(json!({"code": "DISK_FULL", "message": "x"})).to_string();
-    let (message, report) = Message::validate(other.as_bytes()).unwrap();
+    let (message, report) = validate(other.as_bytes()).unwrap();
     assert_eq!(report.iter().next().unwrap().code, "unlisted_code");
-    assert!(!message.error.as_ref().unwrap().is_retryable());
+    assert!(message.error.as_ref().unwrap().retryable.is_none());
     assert_eq!(Code::WORDS.len(), 12);
     assert_eq!(
         Failure::of(Code::Timeout, "").message.as_ref() as &str,
@@ -481,9 +485,7 @@ fn the_steps_become_a_graph() {
             ("spare", json!({})),
         ]),
     );
-    let graph = Message::decode(text.to_string().as_bytes())
-        .unwrap()
-        .graph();
+    let graph = Graph::from(&Message::decode(text.to_string().as_bytes()).unwrap());
     let [late, early, other, spare] = graph.steps() else {
         panic!()
     };
@@ -495,8 +497,10 @@ fn the_steps_become_a_graph() {
     assert_eq!(late.policy.output_key.as_deref(), Some("k"));
     assert_eq!(early.policy.on_error, Some(OnError::Fallback(4)));
     let retry = early.policy.retry.unwrap();
-    let waits = [1, 2, 3].map(|n| retry.wait_after(n).as_millis());
-    assert_eq!((retry.max_attempts, waits), (3, [7, 14, 28]));
+    assert_eq!(
+        retry,
+        Retry::exponential(3, std::time::Duration::from_millis(7))
+    );
     assert_eq!(other.policy.on_error, Some(OnError::Continue));
     assert_eq!(
         (

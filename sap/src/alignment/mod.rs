@@ -26,7 +26,7 @@ use crate::number::Number;
 pub use predicate::{Predicate, PredicateError};
 pub use rules::Rules;
 pub use severity::Severity;
-pub use what_if::{Stored, WhatIf, judged, what_if};
+pub use what_if::{WhatIf, judged, what_if};
 
 /// What is judged.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,11 @@ impl<'a> Subject<'a> {
     }
 
     /// The same task with a proposed output.
-    #[must_use]
-    pub const fn proposing(mut self, output: Option<Raw<'a>>, citations: &'a [String]) -> Self {
+    pub(crate) const fn proposing(
+        mut self,
+        output: Option<Raw<'a>>,
+        citations: &'a [String],
+    ) -> Self {
         self.output = output;
         self.citations = citations;
         self
@@ -94,14 +97,15 @@ impl Assessment {
             next_actions: Vec::new(),
         }
     }
+}
 
-    /// The evidence of a result, without citations and cache. The next actions are no part of it.
-    #[must_use]
-    pub fn into_evidence(self) -> ConstitutionalEvidence {
-        let mut evidence = ConstitutionalEvidence::new(self.alignment);
-        evidence.pressure_readings = Some(self.readings);
-        evidence.policy_checks = Some(self.checks);
-        evidence.violations = (!self.violations.is_empty()).then_some(self.violations);
+/// The evidence of a result, without citations and cache. The next actions are no part of it.
+impl From<Assessment> for ConstitutionalEvidence {
+    fn from(assessment: Assessment) -> Self {
+        let mut evidence = Self::new(assessment.alignment);
+        evidence.pressure_readings = Some(assessment.readings);
+        evidence.policy_checks = Some(assessment.checks);
+        evidence.violations = (!assessment.violations.is_empty()).then_some(assessment.violations);
         evidence
     }
 }
@@ -113,9 +117,11 @@ pub trait Policy: fmt::Debug + Send + Sync {
 }
 
 /// Takes everything for aligned: what holds where no checker is set.
+#[cfg(feature = "driver")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AlwaysValid;
+pub(crate) struct AlwaysValid;
 
+#[cfg(feature = "driver")]
 impl Policy for AlwaysValid {
     fn assess(&self, subject: &Subject<'_>) -> Assessment {
         Assessment::valid(subject.context)

@@ -10,7 +10,7 @@ use ubos_common::violation::Profile;
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 
-/// Something that an output must be like.
+/// Something that an output must be like: at most 1,024 bytes, 16 terms, and 32 tokens a place.
 ///
 /// ```text
 /// predicate = term { " and " term }
@@ -82,24 +82,18 @@ enum Comparison {
 
 impl Predicate {
     /// Bytes of the longest predicate.
-    pub const MAX_BYTES: usize = 1_024;
+    pub(crate) const MAX_BYTES: usize = 1_024;
 
     /// Terms that a predicate has at most.
-    pub const MAX_TERMS: usize = 16;
+    pub(crate) const MAX_TERMS: usize = 16;
 
     /// Tokens that a place has at most.
-    pub const MAX_TOKENS: usize = 32;
+    pub(crate) const MAX_TOKENS: usize = 32;
 
     /// Whether an output is like that.
     #[must_use]
     pub fn holds(&self, output: Raw<'_>) -> bool {
         self.terms.iter().all(|term| term.holds(output))
-    }
-
-    /// The predicate as it was written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
     }
 }
 
@@ -109,6 +103,7 @@ impl fmt::Debug for Predicate {
     }
 }
 
+/// The predicate as it was written.
 impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)

@@ -58,7 +58,8 @@ use crate::learning::Heuristics;
 /// context.principles = Some(vec!["privacy".into()]);
 /// context.constraints = Some(vec!["output . length < 100".into()]);
 /// let (capability, output) = ("desk.answer".parse()?, RawBuf::parse("\"The Home Address is\"")?);
-/// let subject = Subject::admission(&capability, &context).proposing(Some(output.as_raw()), &[]);
+/// let mut subject = Subject::admission(&capability, &context);
+/// subject.output = Some(output.as_raw());
 /// let assessment = rules.assess(&subject);
 /// assert_eq!(assessment.alignment, Alignment::NonConstitutional);
 /// assert_eq!(assessment.violations[0].principle.as_deref(), Some("privacy"));
@@ -100,17 +101,12 @@ impl Rules {
         self.with(principle, Rule::Cite)
     }
 
-    /// Says up to how much pressure on a principle a level is enough. What is learned goes before it.
+    /// Says up to how much pressure on a principle a level is enough: a task at [`PressureLevel::Instant`] under more
+    /// of it is not decided instantly. What is learned goes before it.
     #[must_use]
     pub fn threshold(mut self, principle: &str, level: PressureLevel, psi: f64) -> Self {
         self.thresholds.push((principle.into(), level, psi));
         self
-    }
-
-    /// Demands that a task under more than `psi` of pressure is not decided instantly.
-    #[must_use]
-    pub fn deliberate_above(self, principle: &str, psi: f64) -> Self {
-        self.threshold(principle, PressureLevel::Instant, psi)
     }
 
     /// Says how a constraint in words, such as `Cite constitutional sources`, is checked.
@@ -167,7 +163,7 @@ impl Rules {
                 let evidence = format!(
                     "{} PSI decided at the level {}, {bound} is the bound",
                     psi.value(),
-                    level.as_str()
+                    level
                 );
                 found.issue(principle, Severity::Medium, evidence);
                 found.is_under_pressure = true;
@@ -230,7 +226,7 @@ impl Policy for Rules {
         }
         let issues = found.issues.into_iter();
         let violations = issues.map(|(principle, severity, evidence)| {
-            PolicyViolation::with(&principle, severity.as_str(), evidence)
+            PolicyViolation::with(&principle, &severity.to_string(), evidence)
         });
         assessment.violations = violations.collect();
         assessment

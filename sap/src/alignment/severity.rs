@@ -1,5 +1,7 @@
 //! How grave issues are.
 
+use core::fmt;
+
 /// How grave an issue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -12,14 +14,13 @@ pub enum Severity {
     High,
 }
 
-impl Severity {
-    /// The word in a violation.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
+/// The word in a violation.
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
             Self::Low => "low",
             Self::Medium => "medium",
             Self::High => "high",
-        }
+        })
     }
 }

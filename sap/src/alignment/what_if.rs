@@ -2,65 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use ubos_common::json::{RawBuf, Read};
+use ubos_common::json::Read;
 
 use super::{Assessment, Policy, Subject};
-use crate::cache::CacheRecord;
 use crate::context::ConstitutionalContext;
 use crate::evidence::Alignment;
-use crate::ident::{Capability, TaskId};
+use crate::ident::TaskId;
 use crate::limits::unbounded;
 use crate::result::TaskResult;
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind};
-
-/// An outcome as it was stored.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Stored<'a> {
-    /// What was done.
-    pub capability: &'a Capability,
-    /// The context in which it was judged.
-    pub context: &'a ConstitutionalContext,
-    /// What was judged; absent where it was not handed out.
-    pub output: Option<&'a RawBuf>,
-    /// What grounds it.
-    pub citations: &'a [String],
-    /// The verdict.
-    pub alignment: &'a Alignment,
-}
-
-impl<'a> Stored<'a> {
-    /// The outcome of a task.
-    #[must_use]
-    pub fn of_result(task: &'a Task, result: &'a TaskResult) -> Self {
-        let evidence = &result.constitutional_evidence;
-        Self {
-            capability: &task.target.capability,
-            context: &task.constitutional_context,
-            output: result.output.as_ref(),
-            citations: evidence.citations.as_deref().unwrap_or_default(),
-            alignment: &evidence.alignment,
-        }
-    }
-
-    /// A record of the cache, for a task of this capability and context.
-    #[must_use]
-    pub fn of_record(
-        capability: &'a Capability,
-        context: &'a ConstitutionalContext,
-        record: &'a CacheRecord,
-    ) -> Self {
-        Self {
-            capability,
-            context,
-            output: Some(&record.output),
-            citations: &record.citations,
-            alignment: &record.alignment,
-        }
-    }
-}
 
 /// What another context makes of a stored outcome.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +33,8 @@ pub enum WhatIf {
 
 /// Judges stored outcomes in another context; nothing is run, and nothing changes.
 ///
-/// `other` makes the context that is tried of the one that was.
+/// An outcome is a task and its result, as [`judged`] reads them from a transcript; `other` makes the context to
+/// try out of the one in which the task was judged.
 ///
 /// ```
 /// # use sap::*;
@@ -91,7 +44,7 @@ pub enum WhatIf {
 /// # let mut result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),
 /// #     Status::Succeeded, ConstitutionalEvidence::new(Alignment::Valid));
 /// # result.output = Some(RawBuf::parse("1")?);
-/// use sap::alignment::{Rules, Stored, WhatIf, what_if};
+/// use sap::alignment::{Rules, WhatIf, what_if};
 ///
 /// let rules = Rules::default().cite("sources");
 /// let deliberated = |context: &ConstitutionalContext| {
@@ -99,29 +52,31 @@ pub enum WhatIf {
 ///     other.pressure_level = PressureLevel::Deliberated;
 ///     other
 /// };
-/// let outcomes = [Stored::of_result(&task, &result)];
+/// let outcomes = [(&task, &result)];
 /// let verdicts: Vec<WhatIf> = what_if(&rules, outcomes, deliberated).collect();
 /// assert!(matches!(&verdicts[..], [WhatIf::Flips { from: Alignment::Valid, to }] if to.alignment == Alignment::Escalate));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn what_if<'a>(
     policy: &dyn Policy,
-    outcomes: impl IntoIterator<Item = Stored<'a>>,
+    outcomes: impl IntoIterator<Item = (&'a Task, &'a TaskResult)>,
     other: impl Fn(&ConstitutionalContext) -> ConstitutionalContext,
 ) -> impl Iterator<Item = WhatIf> {
-    outcomes.into_iter().map(move |stored| {
-        let Some(output) = stored.output else {
+    outcomes.into_iter().map(move |(task, result)| {
+        let Some(output) = &result.output else {
             return WhatIf::Unknown;
         };
-        let context = other(stored.context);
-        let subject = Subject::admission(stored.capability, &context)
-            .proposing(Some(output.as_raw()), stored.citations);
+        let evidence = &result.constitutional_evidence;
+        let citations = evidence.citations.as_deref().unwrap_or_default();
+        let context = other(&task.constitutional_context);
+        let subject = Subject::admission(&task.target.capability, &context)
+            .proposing(Some(output.as_raw()), citations);
         let assessment = policy.assess(&subject);
-        if assessment.alignment == *stored.alignment {
+        if assessment.alignment == evidence.alignment {
             return WhatIf::Same;
         }
         WhatIf::Flips {
-            from: stored.alignment.clone(),
+            from: evidence.alignment.clone(),
             to: Box::new(assessment),
         }
     })

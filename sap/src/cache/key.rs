@@ -21,27 +21,8 @@ pub trait Essence: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The payload has none; the task then has no key and is computed.
-    fn extract(&self, payload: &RawObject) -> Result<RawBuf, EssenceError>;
-}
-
-/// Why a payload has no essence.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("payload has no essence: {reason}")]
-#[non_exhaustive]
-pub struct EssenceError {
-    /// What was wanted, without a value of the payload.
-    pub reason: String,
-}
-
-impl EssenceError {
-    /// An error that says `reason`.
-    #[must_use]
-    pub fn new(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-        }
-    }
+    /// [`KeyError::Essence`]: the payload has none. The task then has no key and is computed.
+    fn extract(&self, payload: &RawObject) -> Result<RawBuf, KeyError>;
 }
 
 /// The whole payload: the default.
@@ -53,7 +34,7 @@ impl Essence for WholePayload {
         "whole/1"
     }
 
-    fn extract(&self, payload: &RawObject) -> Result<RawBuf, EssenceError> {
+    fn extract(&self, payload: &RawObject) -> Result<RawBuf, KeyError> {
         Ok(payload.clone().into())
     }
 }
@@ -65,10 +46,9 @@ pub struct DropMembers {
     version: String,
 }
 
-impl DropMembers {
-    /// Drops the members of these names.
-    #[must_use]
-    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+/// Drops the members of these names.
+impl<'a> FromIterator<&'a str> for DropMembers {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
         let names: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
         // Written as JSON, so that no name can pass for two.
         let list = names.iter().cloned().collect::<Vec<String>>();
@@ -82,12 +62,12 @@ impl Essence for DropMembers {
         &self.version
     }
 
-    fn extract(&self, payload: &RawObject) -> Result<RawBuf, EssenceError> {
+    fn extract(&self, payload: &RawObject) -> Result<RawBuf, KeyError> {
         let members = payload.deserialize::<BTreeMap<String, RawBuf>>();
-        let mut members = members.map_err(|_| EssenceError::new("not to be read again"))?;
+        let mut members = members.map_err(|_| unreadable())?;
         members.retain(|name, _| !self.names.contains(name));
         let text = ubos_common::json::to_string(&members);
-        RawBuf::parse(&text).map_err(|_| EssenceError::new("not to be read again"))
+        RawBuf::parse(&text).map_err(|_| unreadable())
     }
 }
 
@@ -108,9 +88,12 @@ pub enum KeyError {
     /// A part has no exact canonical form, such as a number that no double holds.
     #[error("no exact canonical form: {0}")]
     Inexact(#[from] CanonError),
-    /// The payload has no essence.
-    #[error(transparent)]
-    Essence(#[from] EssenceError),
+    /// An extractor finds no essence in the payload.
+    #[error("payload has no essence: {reason}")]
+    Essence {
+        /// What was wanted, without a value of the payload.
+        reason: String,
+    },
 }
 
 impl Keys {
@@ -155,6 +138,12 @@ impl Keys {
             key: CacheKey(key),
             fingerprint: Fingerprint(fingerprint),
         })
+    }
+}
+
+fn unreadable() -> KeyError {
+    KeyError::Essence {
+        reason: "members that can be read".into(),
     }
 }
 

@@ -12,6 +12,7 @@ mod policy;
 mod record;
 
 pub use crate::evidence::{CacheKey, Fingerprint};
-pub use key::{DropMembers, Essence, EssenceError, KeyError, Keys, WholePayload};
+pub use key::{DropMembers, Essence, KeyError, Keys, WholePayload};
 pub use policy::{Decision, Found, MissReason, decide, is_read};
-pub use record::{CacheError, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+pub(crate) use record::SAP_VERSION;
+pub use record::{CacheRecord, CacheStore, Lookup};

@@ -6,11 +6,12 @@ use ubos_common::json::RawBuf;
 use ubos_common::time::{Timestamp, WholeSecond};
 
 use super::{CacheKey, Fingerprint};
+use crate::error::StoreError;
 use crate::evidence::Alignment;
 use crate::ident::AgentId;
 
 /// The version of the protocol as records carry it.
-pub const SAP_VERSION: &str = "2.0";
+pub(crate) const SAP_VERSION: &str = "2.0";
 
 ubos_common::wire! {
     /// An outcome that was vetted, kept for good. Spec: SAP 6
@@ -43,21 +44,14 @@ impl CacheRecord {
 }
 
 /// What looking for a key found.
+// exhaustive: stores make it
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "stores make it")]
 pub struct Lookup {
     /// The newest intact record of this version of the protocol.
     pub record: Option<CacheRecord>,
     /// Newer records that are there and do not hold; each counts as a miss.
     pub damaged: usize,
-}
-
-impl Lookup {
-    /// What was found.
-    #[must_use]
-    pub const fn new(record: Option<CacheRecord>, damaged: usize) -> Self {
-        Self { record, damaged }
-    }
 }
 
 /// Where records are kept. There is no way to change or remove one.
@@ -69,34 +63,19 @@ pub trait CacheStore: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// The store cannot be read.
-    fn find(&self, key: &CacheKey) -> Result<Lookup, CacheError>;
+    fn find(&self, key: &CacheKey) -> Result<Lookup, StoreError>;
 
     /// Adds a record; those of the same key stay.
     ///
     /// # Errors
     ///
-    /// [`CacheError::Full`] at the store's bound, or the store cannot be written.
-    fn put(&self, record: &CacheRecord) -> Result<(), CacheError>;
+    /// [`StoreError::Full`] at the store's bound, or the store cannot be written.
+    fn put(&self, record: &CacheRecord) -> Result<(), StoreError>;
 
     /// Every intact record of a key, of every version of the protocol, oldest first: for audit.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, CacheError>;
-}
-
-/// Why a store did not do what was asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CacheError {
-    /// It holds as many records as it may; nothing is removed to make room.
-    #[error("cache holds {limit} records, which is its bound")]
-    Full {
-        /// The bound.
-        limit: usize,
-    },
-    /// It failed.
-    #[error("cache store failed")]
-    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError>;
 }

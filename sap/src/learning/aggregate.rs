@@ -1,11 +1,12 @@
 //! Signals gathered by capability, territory and fingerprint.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::sync::{Mutex, PoisonError};
 
 use super::bounds::Bounds;
-use super::signal::{Signal, SignalError, SignalId, SignalSink};
+use super::signal::{Signal, SignalId, SignalSink};
 use super::tally::Tally;
+use crate::error::StoreError;
 use crate::evidence::Fingerprint;
 use crate::ident::Capability;
 
@@ -31,16 +32,6 @@ impl From<&Signal> for SignalKey {
     }
 }
 
-/// What came of a signal that was not refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Taken {
-    /// It counts.
-    New,
-    /// It was counted before; nothing changes.
-    Repeat,
-}
-
 /// Signals gathered by capability, territory and fingerprint, in bounded memory.
 ///
 /// Below the [`Bounds`] the order of signals does not matter, and each id counts once.
@@ -52,12 +43,12 @@ pub enum Taken {
 /// #     Target::new("a.b".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// # let result = TaskResult::of(&task, Timestamp::EPOCH, Producer::new("b".parse()?, ProducerKind::Agent),
 /// #     Status::Succeeded, ConstitutionalEvidence::new(Alignment::Valid));
-/// use sap::learning::{Aggregate, Signal, SignalKey, Taken};
+/// use sap::learning::{Aggregate, Signal, SignalKey};
 ///
 /// let signal = Signal::of_result(&task, None, &result).expect("a terminal result");
 /// let mut aggregate = Aggregate::default();
-/// assert_eq!(aggregate.take(&signal)?, Taken::New);
-/// assert_eq!(aggregate.take(&signal)?, Taken::Repeat);
+/// assert!(aggregate.insert(&signal)?);
+/// assert!(!aggregate.insert(&signal)?);
 /// let tally = aggregate.tally(&SignalKey::from(&signal)).expect("known now");
 /// assert_eq!(tally.statuses[&Status::Succeeded], 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -83,15 +74,15 @@ impl Aggregate {
         }
     }
 
-    /// Takes a signal.
+    /// Adds a signal; gives whether it is new. One that was counted before changes nothing.
     ///
     /// # Errors
     ///
-    /// [`SignalError::Full`]; it is counted as refused, and nothing else changes.
+    /// [`StoreError::Full`]; it is counted as refused, and nothing else changes.
     // impl: SAP-7-1, SAP-7-5
-    pub fn take(&mut self, signal: &Signal) -> Result<Taken, SignalError> {
+    pub fn insert(&mut self, signal: &Signal) -> Result<bool, StoreError> {
         if self.seen.contains(&signal.id) {
-            return Ok(Taken::Repeat);
+            return Ok(false);
         }
         if self.seen.len() >= self.bounds.max_signals {
             return Err(self.refuse("signals", self.bounds.max_signals));
@@ -116,7 +107,7 @@ impl Aggregate {
         let before = tally.ledger.bytes;
         tally.take(signal, &self.bounds);
         self.bytes += tally.ledger.bytes - before;
-        Ok(Taken::New)
+        Ok(true)
     }
 
     /// What is known under a key.
@@ -125,53 +116,33 @@ impl Aggregate {
         self.tallies.get(key)
     }
 
-    /// All keys and what is known under them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&SignalKey, &Tally)> {
-        self.tallies.iter()
-    }
-
-    /// Signals that count.
-    #[must_use]
-    pub fn signals(&self) -> usize {
-        self.seen.len()
-    }
-
     /// Signals that were refused at a bound.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    const fn refuse(&mut self, what: &'static str, limit: usize) -> SignalError {
+    const fn refuse(&mut self, what: &'static str, limit: usize) -> StoreError {
         self.refused += 1;
-        SignalError::Full { what, limit }
+        StoreError::Full { what, limit }
     }
 }
 
-/// An [`Aggregate`] that a processor can emit to while others look at it.
-#[derive(Debug, Default)]
-pub struct Learner(Mutex<Aggregate>);
+/// All keys and what is known under them, in order.
+impl<'a> IntoIterator for &'a Aggregate {
+    type Item = (&'a SignalKey, &'a Tally);
+    type IntoIter = btree_map::Iter<'a, SignalKey, Tally>;
 
-impl Learner {
-    /// An empty one.
-    #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
-        Self(Mutex::new(Aggregate::new(bounds)))
-    }
-
-    /// Looks at what is known. Signals wait meanwhile.
-    pub fn look<T>(&self, at: impl FnOnce(&Aggregate) -> T) -> T {
-        at(&self.lock())
-    }
-
-    /// What a panic of another thread left is a signal half counted at worst.
-    fn lock(&self) -> MutexGuard<'_, Aggregate> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn into_iter(self) -> Self::IntoIter {
+        self.tallies.iter()
     }
 }
 
-impl SignalSink for Learner {
-    fn emit(&self, signal: Signal) -> Result<(), SignalError> {
-        self.lock().take(&signal).map(drop)
+/// A processor emits to it while others look at it.
+impl SignalSink for Mutex<Aggregate> {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
+        // What a panic of another thread left is a signal half counted at worst.
+        let mut aggregate = self.lock().unwrap_or_else(PoisonError::into_inner);
+        aggregate.insert(&signal).map(drop)
     }
 }

@@ -3,6 +3,8 @@
 /// Bounds on what an [`Aggregate`](super::Aggregate) holds. At each of them what is new is refused or left out, and counted;
 /// nothing held is dropped.
 ///
+/// A bound of 0 refuses, or leaves out, everything.
+///
 /// | bound | default | at the bound |
 /// |---|---|---|
 /// | `max_keys` | 10,000 | a signal of a new key is refused |
@@ -12,20 +14,19 @@
 /// | `max_observed` | 16 | further observations of a key are left out |
 /// | `max_bytes` | 268,435,456 | a new signal is refused |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Bounds {
     /// Keys.
-    pub max_keys: usize,
+    pub(super) max_keys: usize,
     /// Signals whose ids are known.
-    pub max_signals: usize,
+    pub(super) max_signals: usize,
     /// Different names under one key, of each kind.
-    pub max_names: usize,
+    pub(super) max_names: usize,
     /// Bytes of one name, note or action.
-    pub max_text_bytes: usize,
+    pub(super) max_text_bytes: usize,
     /// Different observations of one key.
-    pub max_observed: usize,
+    pub(super) max_observed: usize,
     /// About how many bytes are held; the signal that reaches the bound still counts.
-    pub max_bytes: usize,
+    pub(super) max_bytes: usize,
 }
 
 impl Default for Bounds {
@@ -44,28 +45,28 @@ impl Default for Bounds {
 impl Bounds {
     /// Sets how many keys there are.
     #[must_use]
-    pub const fn max_keys(mut self, keys: usize) -> Self {
+    pub const fn with_max_keys(mut self, keys: usize) -> Self {
         self.max_keys = keys;
         self
     }
 
     /// Sets how many signals count.
     #[must_use]
-    pub const fn max_signals(mut self, signals: usize) -> Self {
+    pub const fn with_max_signals(mut self, signals: usize) -> Self {
         self.max_signals = signals;
         self
     }
 
     /// Sets about how many bytes are held.
     #[must_use]
-    pub const fn max_bytes(mut self, bytes: usize) -> Self {
+    pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
     /// Sets how many different names one key has, of each kind.
     #[must_use]
-    pub const fn max_names(mut self, names: usize) -> Self {
+    pub const fn with_max_names(mut self, names: usize) -> Self {
         self.max_names = names;
         self
     }

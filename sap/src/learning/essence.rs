@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use ubos_common::json::{MemberWriter, Write};
 
 use super::aggregate::Aggregate;
-use super::evidence::{Count, Evidence, LogPosition};
+use super::evidence::{Count, Evidence};
 use super::signal::SignalId;
 use crate::cache::DropMembers;
 use crate::evidence::BodyDigest;
 use crate::ident::Capability;
+use crate::transcript::Proof;
 
 /// Members of a capability's payload on which no outcome that was seen depended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +24,11 @@ pub struct EssenceSuggestion {
     pub evidence: Evidence,
 }
 
-impl EssenceSuggestion {
-    /// The extractor that leaves those members out. Its version is another one than that of the whole payload, so
-    /// that nothing written before is found under its keys.
-    #[must_use]
-    pub fn extractor(&self) -> DropMembers {
-        DropMembers::new(self.drop.iter().map(String::as_str))
+/// The extractor that leaves those members out. Its version is another one than that of the whole payload, so that
+/// nothing written before is found under its keys.
+impl From<&EssenceSuggestion> for DropMembers {
+    fn from(suggestion: &EssenceSuggestion) -> Self {
+        suggestion.drop.iter().map(String::as_str).collect()
     }
 }
 
@@ -59,11 +59,11 @@ type Seen<'a> = (
 pub(super) fn suggest(
     aggregate: &Aggregate,
     min_support: u64,
-    learned_from: Option<&LogPosition>,
+    learned_from: Option<&Proof>,
 ) -> Vec<EssenceSuggestion> {
     // The same thing may be known under two keys, where the extractor has changed: it is one sample.
     let mut seen: BTreeMap<&Capability, BTreeMap<Seen<'_>, SignalId>> = BTreeMap::new();
-    for (key, tally) in aggregate.iter() {
+    for (key, tally) in aggregate {
         let of_capability = seen.entry(&key.capability).or_default();
         for ((members, output), count) in &tally.observed {
             let Some(id) = count.samples.first() else {

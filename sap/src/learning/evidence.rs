@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ubos_common::json::{MemberWriter, Write};
 
 use super::SignalId;
-use crate::transcript::{Head, Proof};
+use crate::transcript::Proof;
 
 /// Signals that say one thing: how many, and a few of them by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,13 +13,13 @@ use crate::transcript::{Head, Proof};
 pub struct Count {
     /// How many signals say it.
     pub signals: u64,
-    /// The least of their ids, at most [`Count::MAX_SAMPLES`], whatever the order in which they came.
+    /// The least of their ids, at most 8, whatever the order in which they came.
     pub samples: BTreeSet<SignalId>,
 }
 
 impl Count {
     /// Ids that are kept as samples.
-    pub const MAX_SAMPLES: usize = 8;
+    pub(crate) const MAX_SAMPLES: usize = 8;
 
     pub(super) fn add(&mut self, id: SignalId) {
         self.signals += 1;
@@ -39,39 +39,6 @@ impl Count {
     }
 }
 
-/// Where a log stood when something was learned from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogPosition {
-    /// Records that it had.
-    pub records: u64,
-    /// Its head, against which the log can be proven later.
-    pub head: Head,
-}
-
-impl LogPosition {
-    /// The position of a log of so many records that ends with `head`.
-    #[must_use]
-    pub const fn new(records: u64, head: Head) -> Self {
-        Self { records, head }
-    }
-}
-
-impl From<&Proof> for LogPosition {
-    fn from(proof: &Proof) -> Self {
-        Self::new(proof.records, proof.head.clone())
-    }
-}
-
-impl Write for LogPosition {
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = MemberWriter::begin(out);
-        object.member("records", &self.records);
-        object.member("head", self.head.as_str());
-        object.end();
-    }
-}
-
 /// What a heuristic was learned of. Spec: SAP 7
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -80,12 +47,12 @@ pub struct Evidence {
     pub count: Count,
     /// How many signals speak against it.
     pub against: u64,
-    /// Where the log stood, where a log is kept.
-    pub learned_from: Option<LogPosition>,
+    /// Where the log stood, where a log is kept: it can be proven against that later.
+    pub learned_from: Option<Proof>,
 }
 
 impl Evidence {
-    pub(super) fn new(count: Count, against: u64, learned_from: Option<&LogPosition>) -> Self {
+    pub(super) fn new(count: Count, against: u64, learned_from: Option<&Proof>) -> Self {
         Self {
             count,
             against,
@@ -101,7 +68,20 @@ impl Write for Evidence {
         object.member("signals", &self.count.signals);
         object.member("against", &self.against);
         object.member("samples", &samples);
-        object.optional("learnedFrom", self.learned_from.as_ref());
+        let position = self.learned_from.as_ref().map(LogPosition);
+        object.optional("learnedFrom", position.as_ref());
+        object.end();
+    }
+}
+
+/// Where a log stood, as it is written: its length and its end.
+struct LogPosition<'a>(&'a Proof);
+
+impl Write for LogPosition<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("records", &self.0.records);
+        object.member("head", self.0.head.as_ref());
         object.end();
     }
 }

@@ -6,15 +6,16 @@ use ubos_common::json::{MemberWriter, Write};
 
 use super::aggregate::Aggregate;
 use super::essence::{self, EssenceSuggestion};
-use super::evidence::{Count, Evidence, LogPosition};
+use super::evidence::{Count, Evidence};
 use super::tally::Readings;
 use crate::context::PressureLevel;
 use crate::ident::Capability;
+use crate::transcript::Proof;
 
 /// What signals teach, each piece with its evidence. A value: it changes nothing until somebody uses it.
 ///
 /// [`Rules::learned`](crate::alignment::Rules::learned) takes thresholds and catalogue,
-/// [`EssenceSuggestion::extractor`] is an extractor for the cache.
+/// a [`DropMembers`](crate::cache::DropMembers) of an essence is an extractor for the cache.
 ///
 /// Spec: SAP 7
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,27 +67,19 @@ pub struct CatalogueEntry {
 
 impl CatalogueEntry {
     /// Violations that were found.
-    #[must_use]
-    pub fn violations(&self) -> u64 {
+    pub(crate) fn violations(&self) -> u64 {
         self.severities.values().sum()
     }
 }
 
 impl Heuristics {
-    /// Signals that must speak for a piece before it is learned.
-    pub const MIN_SUPPORT: u64 = 5;
-
     /// Learns from signals. The same signals teach the same, whatever their order.
     ///
-    /// `min_support` signals must speak for a piece, [`Heuristics::MIN_SUPPORT`] as a rule; `learned_from` is
+    /// `min_support` signals must speak for a piece; 5 is a good number. `learned_from` is
     /// where the log stood that the signals belong to. Spec: SAP 7
     // impl: SAP-7-2
     #[must_use]
-    pub fn derive(
-        aggregate: &Aggregate,
-        min_support: u64,
-        learned_from: Option<&LogPosition>,
-    ) -> Self {
+    pub fn derive(aggregate: &Aggregate, min_support: u64, learned_from: Option<&Proof>) -> Self {
         Self {
             essences: essence::suggest(aggregate, min_support, learned_from),
             thresholds: thresholds(aggregate, min_support, learned_from),
@@ -95,8 +88,7 @@ impl Heuristics {
     }
 
     /// The learned threshold of a principle at a level.
-    #[must_use]
-    pub fn threshold(
+    pub(crate) fn threshold(
         &self,
         capability: &Capability,
         territory: Option<&str>,
@@ -112,7 +104,7 @@ impl Heuristics {
     }
 
     /// The principles that were found broken in tasks of this kind.
-    pub fn broken<'a>(
+    pub(crate) fn broken<'a>(
         &'a self,
         capability: &'a Capability,
         territory: Option<&'a str>,
@@ -130,10 +122,10 @@ type Scope = (Capability, Option<String>);
 fn thresholds(
     aggregate: &Aggregate,
     min_support: u64,
-    learned_from: Option<&LogPosition>,
+    learned_from: Option<&Proof>,
 ) -> Vec<Threshold> {
     let mut gathered: BTreeMap<(Scope, String, PressureLevel), Readings> = BTreeMap::new();
-    for (key, tally) in aggregate.iter() {
+    for (key, tally) in aggregate {
         let scope = (key.capability.clone(), key.territory.clone());
         for ((principle, level), readings) in &tally.readings {
             let slot = gathered.entry((scope.clone(), principle.clone(), *level));
@@ -216,10 +208,10 @@ struct Named {
 fn catalogue(
     aggregate: &Aggregate,
     min_support: u64,
-    learned_from: Option<&LogPosition>,
+    learned_from: Option<&Proof>,
 ) -> Vec<CatalogueEntry> {
     let mut gathered: BTreeMap<(Scope, &str), Named> = BTreeMap::new();
-    for (key, tally) in aggregate.iter() {
+    for (key, tally) in aggregate {
         let scope = (key.capability.clone(), key.territory.clone());
         for ((principle, status), count) in &tally.checks {
             let named = gathered.entry((scope.clone(), principle)).or_default();
@@ -274,7 +266,7 @@ impl Write for CatalogueEntry {
 
 /// The kinds of task that something is known about.
 pub(super) fn scopes(aggregate: &Aggregate) -> BTreeSet<Scope> {
-    let keys = aggregate.iter().map(|(key, _)| key);
+    let keys = aggregate.into_iter().map(|(key, _)| key);
     keys.map(|key| (key.capability.clone(), key.territory.clone()))
         .collect()
 }

@@ -1,6 +1,5 @@
 //! What is learned, written down for others: playbooks and punch-cards, filed with a librarian.
 
-use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ubos_common::json::{self, MemberWriter, RawObject, Write};
@@ -12,6 +11,7 @@ use super::evidence::Count;
 use super::heuristics::{Heuristics, scopes};
 use super::signal::SignalId;
 use super::tally::Tally;
+use crate::error::StoreError;
 use crate::evidence::{BodyDigest, Fingerprint};
 use crate::ident::Capability;
 use crate::lifecycle::body_digest;
@@ -40,7 +40,7 @@ ubos_common::wire! {
         required body: RawObject = "body", "SAP-7-3";
         /// Digest of what it is about and says, so that the same knowledge is filed once.
         required digest: BodyDigest = "digest", "SAP-7-3";
-        /// The signals that it comes from, the least ids first, at most [`Artifact::MAX_SOURCES`].
+        /// The signals that it comes from, the least ids first, at most 1,000.
         required sources: Vec<SignalId> = "sources", "SAP-7-3";
         /// The domain.
         optional territory: String = "territory", "SAP-7-3";
@@ -51,7 +51,7 @@ ubos_common::wire! {
 
 impl Artifact {
     /// Sources that are named; the body says how many signals there are.
-    pub const MAX_SOURCES: usize = 1_000;
+    pub(crate) const MAX_SOURCES: usize = 1_000;
 
     fn of(
         kind: ArtifactKind,
@@ -77,33 +77,9 @@ impl Artifact {
     }
 }
 
-/// Keeps knowledge for reuse.
-pub trait Librarian: fmt::Debug + Send + Sync {
-    /// Files an artifact.
-    ///
-    /// # Errors
-    ///
-    /// It is not filed; it will be offered again.
-    fn file(&self, artifact: &Artifact) -> Result<(), LibrarianError>;
-}
-
-/// Why an artifact is not filed.
-#[derive(Debug, thiserror::Error)]
-#[error("artifact not filed")]
-#[non_exhaustive]
-pub struct LibrarianError(#[source] Box<dyn std::error::Error + Send + Sync>);
-
-impl LibrarianError {
-    /// The librarian failed with this.
-    #[must_use]
-    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self(source.into())
-    }
-}
-
-/// Offers knowledge to a librarian, each piece once.
+/// Files knowledge with a librarian, each piece once.
 ///
-/// It remembers the digests of [`Publisher::MAX_FILED`] pieces; past that the least digest is forgotten, and
+/// It remembers the digests of 100,000 pieces; past that the least digest is forgotten, and
 /// its piece may be offered again.
 #[derive(Clone, Debug, Default)]
 pub struct Publisher {
@@ -112,14 +88,14 @@ pub struct Publisher {
 
 impl Publisher {
     /// Pieces that are remembered.
-    pub const MAX_FILED: usize = 100_000;
+    pub(crate) const MAX_FILED: usize = 100_000;
 
     /// Files what is new: a playbook for each capability and territory, a punch-card for each fingerprint with at
     /// least `min_support` signals. Gives what was filed.
     ///
     /// # Errors
     ///
-    /// The librarian did not file one; those before it are filed.
+    /// `file` did not file one: that one will be offered again; those before it are filed.
     // impl: SAP-7-3
     pub fn publish(
         &mut self,
@@ -127,8 +103,8 @@ impl Publisher {
         aggregate: &Aggregate,
         heuristics: &Heuristics,
         min_support: u64,
-        librarian: &dyn Librarian,
-    ) -> Result<Vec<Artifact>, LibrarianError> {
+        mut file: impl FnMut(&Artifact) -> Result<(), StoreError>,
+    ) -> Result<Vec<Artifact>, StoreError> {
         let playbooks = scopes(aggregate)
             .into_iter()
             .map(|(capability, territory)| {
@@ -139,7 +115,7 @@ impl Publisher {
                 };
                 playbook(now, aggregate, heuristics, key, min_support)
             });
-        let known = aggregate.iter().filter(|(key, tally)| {
+        let known = aggregate.into_iter().filter(|(key, tally)| {
             key.fingerprint.is_some() && tally.ids.len() as u64 >= min_support
         });
         let cards = known.map(|(key, tally)| {
@@ -157,7 +133,7 @@ impl Publisher {
             if self.filed.contains(&artifact.digest) {
                 continue;
             }
-            librarian.file(&artifact)?;
+            file(&artifact)?;
             self.filed.insert(artifact.digest);
             if self.filed.len() > Self::MAX_FILED {
                 self.filed.pop_first();
@@ -178,7 +154,7 @@ fn playbook(
 ) -> Option<Artifact> {
     let mut ids = BTreeSet::new();
     let (mut actions, mut notes) = (BTreeMap::new(), BTreeMap::new());
-    let here = aggregate.iter().filter(|(other, _)| {
+    let here = aggregate.into_iter().filter(|(other, _)| {
         other.capability == key.capability && other.territory == key.territory
     });
     for (_, tally) in here {
@@ -262,7 +238,7 @@ fn punch_card(body: &mut MemberWriter<'_>, tally: &Tally) {
     let means: BTreeMap<String, f64> = tally
         .metrics
         .iter()
-        .map(|(name, metric)| (name.clone(), metric.mean()))
+        .map(|(name, metric)| (name.clone(), metric.mean))
         .collect();
     body.member("metrics", &means);
     body.member("praise", &tally.praise.signals);

@@ -22,13 +22,11 @@ mod knowledge;
 mod signal;
 mod tally;
 
-pub use aggregate::{Aggregate, Learner, SignalKey, Taken};
+pub use aggregate::{Aggregate, SignalKey};
 pub use bounds::Bounds;
 pub use essence::EssenceSuggestion;
-pub use evidence::{Count, Evidence, LogPosition};
+pub use evidence::{Count, Evidence};
 pub use heuristics::{CatalogueEntry, Heuristics, Threshold};
-pub use knowledge::{Artifact, ArtifactKind, Librarian, LibrarianError, Publisher};
-pub use signal::{
-    Feedback, NoSignals, Observed, Rating, Signal, SignalError, SignalId, SignalSink, SignalSource,
-};
+pub use knowledge::{Artifact, ArtifactKind, Publisher};
+pub use signal::{Feedback, Observed, Rating, Signal, SignalId, SignalSink, SignalSource};
 pub use tally::{Metric, Readings, Tally};

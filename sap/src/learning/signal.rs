@@ -4,17 +4,16 @@ use core::fmt;
 use std::collections::BTreeMap;
 
 use ubos_common::canon::{self, Domain};
-use ubos_common::json::{
-    self, Fault, MemberWriter, Raw, RawBuf, RawObject, Read, Reader, Write, to_vec,
-};
+use ubos_common::json::{self, Fault, MemberWriter, Raw, RawBuf, RawObject, Read, Reader, Write};
 use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::context::PressureLevel;
+use crate::error::StoreError;
 use crate::evidence::{
     Alignment, BodyDigest, Fingerprint, PolicyCheck, PolicyViolation, digest_text,
 };
-use crate::ident::{AgentId, Capability, CorrelationId, TaskId};
+use crate::ident::{AgentId, Capability, CorrelationId, NameError, TaskId};
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
 use crate::number::Number;
@@ -110,8 +109,7 @@ impl Feedback {
     /// Whether it speaks for the outcome; `None` where it does not say.
     ///
     /// An approval or its refusal says more than a rating; a rating of 3 says nothing.
-    #[must_use]
-    pub fn is_good(&self) -> Option<bool> {
+    pub(crate) fn is_good(&self) -> Option<bool> {
         self.approved.or_else(|| match self.rating?.0 {
             0..=2 => Some(false),
             3 => None,
@@ -124,30 +122,34 @@ impl Feedback {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rating(u8);
 
-impl Rating {
-    /// The rating; `None` below 1 and above 5.
-    #[must_use]
-    pub const fn new(stars: u8) -> Option<Self> {
-        if matches!(stars, 1..=5) {
-            Some(Self(stars))
-        } else {
-            None
+impl TryFrom<u8> for Rating {
+    type Error = NameError;
+
+    fn try_from(stars: u8) -> Result<Self, NameError> {
+        match stars {
+            1..=5 => Ok(Self(stars)),
+            _ => Err(NameError {
+                wanted: RATING_WANTED,
+            }),
         }
     }
+}
 
-    /// From 1 to 5.
-    #[must_use]
-    pub const fn stars(self) -> u8 {
-        self.0
+impl From<Rating> for u8 {
+    fn from(rating: Rating) -> Self {
+        rating.0
     }
 }
+
+const RATING_WANTED: &str = "a whole number from 1 to 5";
 
 impl Read<'_> for Rating {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.number()?;
-        let stars = text.parse().ok().and_then(Self::new);
-        stars.ok_or_else(|| reader.bad_value_seen(at, "a whole number from 1 to 5", text))
+        let stars: Option<u8> = text.parse().ok();
+        let rating = stars.and_then(|stars| Self::try_from(stars).ok());
+        rating.ok_or_else(|| reader.bad_value_seen(at, RATING_WANTED, text))
     }
 }
 
@@ -159,7 +161,7 @@ impl Write for Rating {
 
 impl Signal {
     /// Top-level members of a payload that are observed; a payload of more is not.
-    pub const MAX_OBSERVED: usize = 64;
+    pub(crate) const MAX_OBSERVED: usize = 64;
 
     /// What a result says; `None` for QUEUED and RUNNING, which say nothing yet.
     ///
@@ -221,7 +223,7 @@ impl Signal {
     ///
     /// let said = Signal::of_result(&task, None, &result).expect("a terminal result");
     /// let mut feedback = Feedback::new("ada".parse()?);
-    /// feedback.rating = Rating::new(2);
+    /// feedback.rating = Some(Rating::try_from(2)?);
     /// feedback.notes = Some("ask for the year first".into());
     /// let signal = Signal::of_operator(&said, Timestamp::EPOCH, feedback);
     /// assert_eq!((signal.task_id, signal.fingerprint), (said.task_id, said.fingerprint));
@@ -252,12 +254,6 @@ impl Signal {
             .clone_from(&about.pressure_readings);
         signal.feedback = Some(feedback);
         signal
-    }
-
-    /// The compact JSON.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        to_vec(self)
     }
 }
 
@@ -294,32 +290,5 @@ pub trait SignalSink: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// It is not kept; the result is delivered all the same, with a warning.
-    fn emit(&self, signal: Signal) -> Result<(), SignalError>;
-}
-
-/// Why a signal is not kept.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SignalError {
-    /// There is no room for it; nothing held was dropped.
-    #[error("{what} at their bound of {limit}")]
-    Full {
-        /// What there is too much of.
-        what: &'static str,
-        /// The bound.
-        limit: usize,
-    },
-    /// What should keep it failed.
-    #[error("signal sink failed")]
-    Sink(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Drops every signal: the default, for those who do not learn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NoSignals;
-
-impl SignalSink for NoSignals {
-    fn emit(&self, _: Signal) -> Result<(), SignalError> {
-        Ok(())
-    }
+    fn emit(&self, signal: Signal) -> Result<(), StoreError>;
 }

@@ -43,6 +43,8 @@ pub struct Tally {
     pub praise: Count,
     /// What operators say against outcomes.
     pub blame: Count,
+    /// Parts of signals for which there was no room, or whose text is too long.
+    pub left_out: u64,
     /// What was computed of what.
     pub(super) observed: BTreeMap<Observation, Count>,
     pub(super) ledger: Ledger,
@@ -79,6 +81,8 @@ pub struct Metric {
     pub min: f64,
     /// The greatest.
     pub max: f64,
+    /// The mean.
+    pub mean: f64,
     /// Millionths, summed exactly: a sum of doubles would depend on their order.
     sum_millionths: i128,
 }
@@ -87,16 +91,10 @@ impl Metric {
     /// Greater values are passed over.
     const GREATEST: f64 = 1e15;
 
-    /// The mean.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a mean is a rounded number")]
-    pub fn mean(&self) -> f64 {
-        self.sum_millionths as f64 / 1e6 / self.count.max(1) as f64
-    }
-
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "the value is within bounds"
+        clippy::cast_precision_loss,
+        reason = "the value is within bounds, and a mean is a rounded number"
     )]
     fn add(&mut self, value: f64) {
         if self.count == 0 {
@@ -106,16 +104,11 @@ impl Metric {
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         self.sum_millionths += (value * 1e6).round() as i128;
+        self.mean = self.sum_millionths as f64 / 1e6 / self.count as f64;
     }
 }
 
 impl Tally {
-    /// Parts of signals for which there was no room, or whose text is too long.
-    #[must_use]
-    pub const fn left_out(&self) -> u64 {
-        self.ledger.left_out
-    }
-
     pub(super) fn take(&mut self, signal: &Signal, bounds: &Bounds) {
         self.ids.insert(signal.id);
         self.ledger.bytes += Ledger::ENTRY;
@@ -128,18 +121,19 @@ impl Tally {
         if let Some(alignment) = &signal.alignment {
             *self.alignments.entry(alignment.clone()).or_default() += 1;
         }
-        // What a hit says was said when its record was computed.
         if signal.cache_hit == Some(true) {
+            // What a hit says was said when its record was computed.
             self.hits += 1;
-            return;
+        } else {
+            self.take_findings(signal, bounds);
+            self.take_readings(signal, bounds);
+            self.take_metrics(signal, bounds);
+            self.take_actions(signal, bounds);
+            if let Some(observed) = &signal.observed {
+                self.take_observed(signal.id, observed, bounds);
+            }
         }
-        self.take_findings(signal, bounds);
-        self.take_readings(signal, bounds);
-        self.take_metrics(signal, bounds);
-        self.take_actions(signal, bounds);
-        if let Some(observed) = &signal.observed {
-            self.take_observed(signal.id, observed, bounds);
-        }
+        self.left_out = self.ledger.left_out;
     }
 
     fn take_feedback(&mut self, id: SignalId, feedback: &Feedback, bounds: &Bounds) {

@@ -1,8 +1,7 @@
 //! What comes out of a processor.
 
 use super::hooks::NotEnforced;
-use crate::cache::CacheError;
-use crate::learning::SignalError;
+use crate::error::StoreError;
 use crate::lifecycle::LifecycleError;
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
@@ -32,13 +31,13 @@ pub enum Warning {
     },
     /// The cache could not be read or written.
     #[error("cache not used")]
-    Cache(#[source] CacheError),
+    Cache(#[source] StoreError),
     /// The output was not held against its contract.
     #[error("contract not enforced")]
     Contract(#[source] NotEnforced),
     /// What a result says was not kept for learning.
     #[error("signal not kept")]
-    Signal(#[source] SignalError),
+    Signal(#[source] StoreError),
     /// A result did not get to the endpoint that the task names. It stays in the transcript.
     #[error("a result did not get to its endpoint")]
     Unreachable(#[source] Unreachable),
@@ -55,20 +54,8 @@ pub enum Unreachable {
     #[error("the endpoint takes nothing")]
     Refused,
     /// Carrying it failed.
-    #[error("carrying it failed")]
+    #[error("the transport failed")]
     Carrier(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Takes deliveries. A closure is one.
-pub trait Sink: Send {
-    /// Takes one.
-    fn deliver(&mut self, delivery: Delivery<'_>);
-}
-
-impl<F: FnMut(Delivery<'_>) + Send> Sink for F {
-    fn deliver(&mut self, delivery: Delivery<'_>) {
-        self(delivery);
-    }
 }
 
 /// How a task was answered.

@@ -2,23 +2,27 @@
 
 use core::time::Duration;
 
+use crate::error::{ConfigError, require};
 use crate::validate::Options;
 
 /// Settings of a [`Processor`](super::Processor).
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | how tasks are read | strictly | Nack |
+/// | tasks that run at the same time | 1,024 | Nack `RATE_LIMIT` |
+///
+/// These limits are fixed:
+///
+/// | limit | value | at the limit |
+/// |---|---|---|
+/// | ended tasks that are remembered, to answer them again without running them | 10,000 | the oldest is forgotten |
+/// | reports of one handler that wait for their delivery | 16 | the handler waits |
+/// | how long a cancelled handler may take to end by itself | 100 ms | it is dropped |
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// How tasks are read; strictly by default.
-    pub options: Options,
-    /// Tasks that run at the same time; at the bound a task is turned away with `RATE_LIMIT`. Default 1,024.
-    pub max_running: usize,
-    /// Ended tasks that are remembered, to answer them again without running them; above the bound the oldest
-    /// is forgotten. Default 10,000.
-    pub max_finished: usize,
-    /// Reports of one handler that wait for their delivery; at the bound the handler waits. Default 16.
-    pub max_reports: usize,
-    /// How long a cancelled handler may take to end by itself. Default 100 ms.
-    pub cancel_grace: Duration,
+    pub(super) options: Options,
+    pub(super) max_running: usize,
 }
 
 impl Default for Config {
@@ -26,9 +30,6 @@ impl Default for Config {
         Self {
             options: Options::default(),
             max_running: 1_024,
-            max_finished: 10_000,
-            max_reports: 16,
-            cancel_grace: Duration::from_millis(100),
         }
     }
 }
@@ -36,36 +37,31 @@ impl Default for Config {
 impl Config {
     /// Sets how tasks are read.
     #[must_use]
-    pub const fn options(mut self, options: Options) -> Self {
+    pub const fn with_options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Sets how many tasks run at the same time.
+    /// Sets how many tasks run at the same time; at least 1.
     #[must_use]
-    pub const fn max_running(mut self, tasks: usize) -> Self {
+    pub const fn with_max_running(mut self, tasks: usize) -> Self {
         self.max_running = tasks;
         self
     }
 
-    /// Sets how many ended tasks are remembered.
-    #[must_use]
-    pub const fn max_finished(mut self, tasks: usize) -> Self {
-        self.max_finished = tasks;
-        self
-    }
-
-    /// Sets how many reports of one handler wait for their delivery.
-    #[must_use]
-    pub const fn max_reports(mut self, reports: usize) -> Self {
-        self.max_reports = reports;
-        self
-    }
-
-    /// Sets how long a cancelled handler may take to end by itself.
-    #[must_use]
-    pub const fn cancel_grace(mut self, grace: Duration) -> Self {
-        self.cancel_grace = grace;
-        self
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        require(
+            self.max_running > 0,
+            "max_running",
+            self.max_running,
+            "a processor needs room for at least 1 task",
+        )
     }
 }
+
+/// Ended tasks that are remembered.
+pub(super) const MAX_FINISHED: usize = 10_000;
+/// Reports of one handler that wait for their delivery.
+pub(super) const MAX_REPORTS: usize = 16;
+/// How long a cancelled handler may take to end by itself.
+pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(100);

@@ -26,7 +26,7 @@ use crate::task::OutputContract;
 ///
 /// ```
 /// use sap::processor::{ContractCheck as _, ContractFinding, Schemas};
-/// use sap::task::OutputContract;
+/// use sap::OutputContract;
 /// use sap::ubos_common::json::{RawBuf, RawObject};
 ///
 /// let mut contract = OutputContract::new();

@@ -8,7 +8,6 @@ use futures::SinkExt as _;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use ubos_common::json::{RawBuf, RawObject};
-use ubos_common::time::Timestamp;
 
 use super::stop::{Stop, StopReason};
 use crate::error::ErrorCode;
@@ -37,36 +36,19 @@ where
 /// What a handler is given.
 #[derive(Debug)]
 pub struct Context {
-    pub(super) task: Arc<Task>,
+    /// The task.
+    pub task: Arc<Task>,
     pub(super) reports: mpsc::Sender<Progress>,
     pub(super) stop: Stop,
     pub(super) spending: Arc<Spending>,
 }
 
 impl Context {
-    /// The task.
-    #[must_use]
-    pub fn task(&self) -> &Task {
-        &self.task
-    }
-
-    /// The last second in which the outcome counts.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Timestamp> {
-        self.task.deadline()
-    }
-
     /// Reports progress, which becomes a result of its own. Waits while earlier reports are not yet delivered.
     ///
     /// Once the task has ended it does nothing.
     pub async fn report(&mut self, progress: Progress) {
         let _ = self.reports.send(progress).await;
-    }
-
-    /// Why the task is being stopped; `None` while it is not.
-    #[must_use]
-    pub fn stop_reason(&self) -> Option<StopReason> {
-        self.stop.reason()
     }
 
     /// Ready once the task is being stopped.
@@ -79,18 +61,16 @@ impl Context {
     /// # Errors
     ///
     /// The budget is used up; the task ends as `RATE_LIMIT`, whatever the handler returns.
-    pub fn spend(&self, budget: &str, amount: f64) -> Result<(), OverBudget> {
-        self.spending.spend(&self.task, budget, amount)
+    pub fn spend(&self, budget: &str, amount: f64) -> Result<(), HandlerError> {
+        Ok(self.spending.spend(&self.task, budget, amount)?)
     }
 }
 
 /// A budget is used up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("budget {budget:?} is used up")]
-#[non_exhaustive]
-pub struct OverBudget {
-    /// Its name.
-    pub budget: String,
+pub(super) struct OverBudget {
+    budget: String,
 }
 
 /// What was taken from budgets.
@@ -179,13 +159,6 @@ impl Progress {
             citations: Vec::new(),
         }
     }
-
-    /// Sets what grounds what there is so far.
-    #[must_use]
-    pub fn citing(mut self, citations: Vec<String>) -> Self {
-        self.citations = citations;
-        self
-    }
 }
 
 /// What a handler made.
@@ -220,13 +193,6 @@ impl Outcome {
     #[must_use]
     pub fn citing(mut self, citations: Vec<String>) -> Self {
         self.citations = citations;
-        self
-    }
-
-    /// Sets what was used up.
-    #[must_use]
-    pub fn metrics(mut self, metrics: RawObject) -> Self {
-        self.metrics = Some(metrics);
         self
     }
 }

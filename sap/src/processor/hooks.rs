@@ -28,7 +28,7 @@ pub enum Access {
 
 /// Everybody may do everything: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AllowAll;
+pub(crate) struct AllowAll;
 
 impl Authorize for AllowAll {
     fn authorize(&self, _: &Issuer, _: &Capability) -> Access {
@@ -47,7 +47,7 @@ impl Authorize for AllowAll {
 /// assert_eq!(table.authorize(&issuer("A-prime"), &"consult.align".parse()?), Access::Allowed);
 /// assert_eq!(table.authorize(&issuer("A-prime"), &"consult.burn".parse()?), Access::Forbidden);
 /// assert_eq!(table.authorize(&issuer("A-other"), &"consult.align".parse()?), Access::Unknown);
-/// # Ok::<(), sap::ident::NameError>(())
+/// # Ok::<(), sap::NameError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Table(BTreeMap<AgentId, BTreeSet<Capability>>);
@@ -112,7 +112,7 @@ pub enum NotEnforced {
 
 /// Takes every output: the default, for handlers that check their outputs themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unchecked;
+pub(crate) struct Unchecked;
 
 impl ContractCheck for Unchecked {
     fn check(&self, _: &OutputContract, _: Raw<'_>) -> ContractFinding {

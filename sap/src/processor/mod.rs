@@ -24,7 +24,7 @@
 //! #     Target::new("text.upper".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 //!
 //! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//! let processor = Processor::new(producer, Arc::new(MemoryTranscript::default()), Config::default())
+//! let processor = Processor::new(producer, Arc::new(MemoryTranscript::default()), Config::default())?
 //!     .handle("text.upper".parse()?, |_cx: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
 //! let mut seen = Vec::new();
 //! let answer = futures::executor::block_on(processor.process(&Still, &task.encode(), &mut |delivery: sap::processor::Delivery<'_>| {
@@ -49,6 +49,7 @@ mod state;
 mod stop;
 
 use core::fmt;
+use core::ops::ControlFlow;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,18 +59,18 @@ use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 use ubos_common::violation::{Level, Report};
 
-pub use answer::{Answer, Delivery, ProcessError, Sink, Unreachable, Warning};
+pub use answer::{Answer, Delivery, ProcessError, Unreachable, Warning};
 pub use config::Config;
 #[cfg(feature = "schema")]
 pub use contract::Schemas;
-pub use handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress};
-pub use hooks::{
-    Access, AllowAll, Authorize, ContractCheck, ContractFinding, NotEnforced, Table, Unchecked,
-};
+pub use handler::{Context, Handler, HandlerError, Outcome, Progress};
+pub use hooks::{Access, Authorize, ContractCheck, ContractFinding, NotEnforced, Table};
 pub use state::Processor;
 pub use stop::StopReason;
 
+use config::MAX_FINISHED;
 use flight::{Flight, SingleFlight};
+use hooks::{AllowAll, Unchecked};
 use ledger::{Entered, Ledger};
 use race::{Race, Step, TimeLimits};
 use results::Run;
@@ -78,7 +79,7 @@ use stop::Stop;
 
 use crate::alignment::{AlwaysValid, Policy};
 use crate::cache::{CacheStore, Essence, WholePayload};
-use crate::error::ErrorCode;
+use crate::error::{ConfigError, ErrorCode};
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
 use crate::learning::{Signal, SignalSink};
@@ -93,9 +94,17 @@ use crate::validate::{Options, decode_result, decode_task, findings, ids_of};
 
 impl Processor {
     /// A processor without handlers: everybody is authorized, everything aligned, no contract checked, no cache.
-    #[must_use]
-    pub fn new(producer: Producer, transcript: Arc<dyn Transcript>, config: Config) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range.
+    pub fn new(
+        producer: Producer,
+        transcript: Arc<dyn Transcript>,
+        config: Config,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
             producer,
             routes: BTreeMap::new(),
             authorize: Arc::new(AllowAll),
@@ -107,7 +116,7 @@ impl Processor {
             config,
             ledger: Ledger::default(),
             flights: SingleFlight::default(),
-        }
+        })
     }
 
     /// Adds a handler, or replaces the one of the same capability. The whole payload is its essence.
@@ -165,8 +174,7 @@ impl Processor {
     }
 
     /// Who answers.
-    #[must_use]
-    pub const fn producer(&self) -> &Producer {
+    pub(crate) const fn producer(&self) -> &Producer {
         &self.producer
     }
 
@@ -176,14 +184,12 @@ impl Processor {
     }
 
     /// Whether there is a handler for a capability.
-    #[must_use]
-    pub fn handles(&self, capability: &Capability) -> bool {
+    pub(crate) fn handles(&self, capability: &Capability) -> bool {
         self.routes.contains_key(capability)
     }
 
     /// Tasks that run.
-    #[must_use]
-    pub fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.ledger.running()
     }
 
@@ -209,7 +215,7 @@ impl Processor {
         &self,
         clock: &S,
         task: &[u8],
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<Answer, ProcessError> {
         match self.read(task) {
             Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
@@ -223,7 +229,7 @@ impl Processor {
         clock: &S,
         task: Task,
         given: Given<'_>,
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
         let answer = self.answer_once(clock, task, given, sink);
@@ -237,7 +243,7 @@ impl Processor {
         clock: &S,
         task: Task,
         given: Given<'_>,
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<Answer, ProcessError> {
         let bytes = given.bytes();
         let now = clock.now();
@@ -255,33 +261,10 @@ impl Processor {
         };
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
-        let body = Digest::of_bytes(&encoded);
-        let stop = match self
-            .ledger
-            .enter(task.task_id, body, self.config.max_running)
-        {
-            Entered::New(stop) => stop,
-            Entered::Known(latest) => return self.answer_again(now, &run, latest.as_deref()),
-            Entered::Other(entry, latest) => {
-                if self.is_equal(entry, &encoded) {
-                    return self.answer_again(now, &run, latest.as_deref());
-                }
-                let why = "another task of this id came before";
-                return self.turn_away(now, nack(&task, ErrorCode::InvalidTask, why), bytes);
-            }
-            Entered::Full => {
-                let why = "as many tasks run as may";
-                return self.turn_away(now, nack(&task, ErrorCode::RateLimit, why), bytes);
-            }
+        let stop = match self.enter(now, &run, bytes, &encoded)? {
+            ControlFlow::Continue(stop) => stop,
+            ControlFlow::Break(answer) => return Ok(answer),
         };
-        let entry = Entry::encoded(EntryKind::Task, now.wall, &encoded);
-        match self.transcript.record(&entry) {
-            Ok(entry) => self.ledger.written(&task.task_id, entry),
-            Err(error) => {
-                self.ledger.forget(&task.task_id);
-                return Err(error.into());
-            }
-        }
         let mut active = ActiveTask {
             processor: self,
             clock,
@@ -289,12 +272,48 @@ impl Processor {
             status: None,
         };
         if task.expects_ack() {
-            sink.deliver(Delivery::Ack(Ack::of(&task)));
+            sink(Delivery::Ack(Ack::from(&*task)));
         }
         let result = self.work(&mut active, route, stop, sink).await?;
         active
             .emit(result, sink)
             .map(|result| Answer::Result(Box::new(result)))
+    }
+
+    /// Takes the place of a task that is new, and writes the task down. `Break` answers one that is not new, or for
+    /// which there is no place.
+    fn enter(
+        &self,
+        now: Now,
+        run: &Run<'_>,
+        bytes: &[u8],
+        encoded: &[u8],
+    ) -> Result<ControlFlow<Answer, Stop>, ProcessError> {
+        let task = &run.task;
+        let body = Digest::of_bytes(encoded);
+        let max_running = self.config.max_running;
+        let refused = |code, why| self.turn_away(now, nack(task, code, why), bytes);
+        let answer = match self.ledger.enter(task.task_id, body, max_running) {
+            Entered::New(stop) => {
+                let entry = Entry::encoded(EntryKind::Task, now.wall, encoded);
+                let entry = self.transcript.record(&entry).inspect_err(|_| {
+                    self.ledger.forget(&task.task_id);
+                })?;
+                self.ledger.written(&task.task_id, entry);
+                return Ok(ControlFlow::Continue(stop));
+            }
+            Entered::Known(latest) => self.answer_again(now, run, latest.as_deref())?,
+            // The same task may be written otherwise, which its bytes do not show.
+            Entered::Other(entry, latest) if self.is_equal(entry, encoded) => {
+                self.answer_again(now, run, latest.as_deref())?
+            }
+            Entered::Other(..) => refused(
+                ErrorCode::InvalidTask,
+                "another task of this id came before",
+            )?,
+            Entered::Full => refused(ErrorCode::RateLimit, "too many tasks run at the same time")?,
+        };
+        Ok(ControlFlow::Break(answer))
     }
 
     /// Reads a task, or says why it is turned away.
@@ -353,7 +372,8 @@ impl Processor {
         let Some(result) = nack.into_result(now.wall, self.producer.clone()) else {
             return Ok(None);
         };
-        self.transcript.record(&Entry::result(now.wall, &result)?)?;
+        self.transcript
+            .record(&Entry::of(EntryKind::Result, now.wall, &result)?)?;
         Ok(Some(result))
     }
 
@@ -383,7 +403,8 @@ impl Processor {
             // That it waits was not said yet, so it is not yet written down.
             None => {
                 let queued = run.interim(now, Status::Queued);
-                self.transcript.record(&Entry::result(now.wall, &queued)?)?;
+                self.transcript
+                    .record(&Entry::of(EntryKind::Result, now.wall, &queued)?)?;
                 queued
             }
         };
@@ -396,7 +417,7 @@ impl Processor {
         active: &mut ActiveTask<'_, S>,
         route: &Route,
         stop: Stop,
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<TaskResult, ProcessError> {
         let now = active.clock.now();
         if let Some(why) = TimeLimits::of(&active.run.task, now).over(now) {
@@ -437,14 +458,13 @@ impl Processor {
         active: &mut ActiveTask<'_, S>,
         route: &Route,
         stop: Stop,
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<TaskResult, ProcessError> {
         let running = active.run.interim(active.clock.now(), Status::Running);
         let running = active.emit(running, sink)?;
-        sink.deliver(Delivery::Result(&running));
-        let bounds = (self.config.max_reports, self.config.cancel_grace);
+        sink(Delivery::Result(&running));
         let task = Arc::clone(&active.run.task);
-        let mut race = Race::new(active.clock, route.handler.as_ref(), &task, stop, bounds);
+        let mut race = Race::new(active.clock, route.handler.as_ref(), &task, stop);
         loop {
             match race.next().await {
                 Step::Progress(progress) => {
@@ -457,7 +477,7 @@ impl Processor {
                         return Ok(validated.0);
                     }
                     let result = active.emit_validated(validated, sink)?;
-                    sink.deliver(Delivery::Result(&result));
+                    sink(Delivery::Result(&result));
                 }
                 Step::Ended(ended) => return Ok(active.run.end(active.clock.now(), ended, sink)),
             }
@@ -514,7 +534,7 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
     fn emit(
         &mut self,
         result: TaskResult,
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<TaskResult, ProcessError> {
         let validated = self.run.validated(self.clock.now(), result);
         self.emit_validated(validated, sink)
@@ -523,7 +543,7 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
     fn emit_validated(
         &mut self,
         (result, encoded): (TaskResult, Vec<u8>),
-        sink: &mut dyn Sink,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<TaskResult, ProcessError> {
         let now = self.clock.now();
         if !result.status.may_follow(self.status.as_ref()) {
@@ -537,15 +557,13 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
         let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
         processor.transcript.record(&entry)?;
         self.status = Some(result.status.clone());
-        processor
-            .ledger
-            .update(&result, encoded, processor.config.max_finished);
+        processor.ledger.update(&result, encoded, MAX_FINISHED);
         self.signal(&result, sink);
         Ok(result)
     }
 
     // impl: SAP-7-6
-    fn signal(&self, result: &TaskResult, sink: &mut dyn Sink) {
+    fn signal(&self, result: &TaskResult, sink: &mut (dyn FnMut(Delivery<'_>) + Send)) {
         let Some(signals) = &self.processor.signals else {
             return;
         };
@@ -555,7 +573,7 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
         let fingerprint = self.run.fingerprint();
         let signal = Signal::of_result(&self.run.task, fingerprint, result);
         if let Some(Err(error)) = signal.map(|signal| signals.emit(signal)) {
-            sink.deliver(Delivery::Warning(Warning::Signal(error)));
+            sink(Delivery::Warning(Warning::Signal(error)));
         }
     }
 }

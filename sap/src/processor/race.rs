@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use ubos_common::driver::Sleep;
 use ubos_common::time::{Mono, Now, Timestamp};
 
+use super::config::{CANCEL_GRACE, MAX_REPORTS};
 use super::flight::Completion;
 use super::handler::{Context, Handler, HandlerError, Outcome, OverBudget, Progress, Spending};
 use super::stop::{Stop, StopReason};
@@ -47,7 +48,6 @@ pub(super) struct Race<'a, S: ?Sized> {
     work: Work<'a>,
     ended: Option<Ended>,
     spending: Arc<Spending>,
-    grace: Duration,
     grace_end: Option<Mono>,
 }
 
@@ -57,9 +57,8 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
         handler: &'a dyn Handler,
         task: &Arc<Task>,
         stop: Stop,
-        bounds: (usize, Duration),
     ) -> Self {
-        let (sender, reports) = mpsc::channel(bounds.0);
+        let (sender, reports) = mpsc::channel(MAX_REPORTS);
         let spending = Arc::new(Spending::default());
         let context = Context {
             task: Arc::clone(task),
@@ -76,7 +75,6 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
             work: work(handler, context),
             ended: None,
             spending,
-            grace: bounds.1,
             grace_end: None,
         }
     }
@@ -113,7 +111,7 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
                 return Poll::Ready(None);
             }
             if self.grace_end.is_none() && self.stopped.poll_unpin(cx).is_ready() {
-                self.grace_end = Some(now.mono.saturating_add(self.grace));
+                self.grace_end = Some(now.mono.saturating_add(CANCEL_GRACE));
                 return Poll::Ready(None);
             }
             loop {

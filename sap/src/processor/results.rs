@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::time::Now;
 
-use super::answer::{Delivery, Sink, Warning};
+use super::answer::{Delivery, Warning};
 use super::flight::Flight;
 use super::handler::{HandlerError, Outcome, Progress};
 use super::hooks::ContractFinding;
@@ -69,7 +69,7 @@ impl<'p> Run<'p> {
 
     /// A result of which nothing is known but its status.
     pub(super) fn interim(&self, now: Now, status: Status) -> TaskResult {
-        self.result(now, status, self.admission.clone().into_evidence())
+        self.result(now, status, self.admission.clone().into())
     }
 
     pub(super) fn failed(&self, now: Now, code: ErrorCode, message: &str) -> TaskResult {
@@ -83,7 +83,11 @@ impl<'p> Run<'p> {
 
     /// Asks the cache; gives the result where the run ends here.
     // impl: SAP-6-3, SAP-6-5, SAP-6-6
-    pub(super) fn look_up(&mut self, now: Now, sink: &mut dyn Sink) -> Option<TaskResult> {
+    pub(super) fn look_up(
+        &mut self,
+        now: Now,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> Option<TaskResult> {
         let policy = self.task.constitutional_context.cache_policy.clone();
         if !cache::is_read(policy.as_ref()) {
             return None;
@@ -145,24 +149,28 @@ impl<'p> Run<'p> {
         (!never).then(|| self.processor.flights.join(keys.key))
     }
 
-    fn find(&self, keys: &Keys, sink: &mut dyn Sink) -> Option<CacheRecord> {
+    fn find(
+        &self,
+        keys: &Keys,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> Option<CacheRecord> {
         match self.processor.cache.as_ref()?.find(&keys.key) {
             Ok(lookup) => {
                 if lookup.damaged > 0 {
                     let records = lookup.damaged;
-                    sink.deliver(Delivery::Warning(Warning::CacheDamaged { records }));
+                    sink(Delivery::Warning(Warning::CacheDamaged { records }));
                 }
                 lookup.record
             }
             Err(error) => {
-                sink.deliver(Delivery::Warning(Warning::Cache(error)));
+                sink(Delivery::Warning(Warning::Cache(error)));
                 None
             }
         }
     }
 
     fn hit(&self, now: Now, assessment: Assessment, record: CacheRecord) -> TaskResult {
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         evidence.citations = Some(record.citations);
         let mut result = self.result(now, Status::Succeeded, evidence);
         result.output = Some(record.output);
@@ -188,7 +196,7 @@ impl<'p> Run<'p> {
             };
             return self.by_verdict(now, assessment, outcome);
         }
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         if !progress.citations.is_empty() {
             evidence.citations = Some(progress.citations);
         }
@@ -200,7 +208,12 @@ impl<'p> Run<'p> {
     }
 
     /// The last result of a run.
-    pub(super) fn end(&mut self, now: Now, ended: Ended, sink: &mut dyn Sink) -> TaskResult {
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        ended: Ended,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> TaskResult {
         match ended {
             Ended::Outcome(outcome) => self.judge(now, *outcome, sink),
             Ended::Error(error) => self.by_error(now, error),
@@ -228,7 +241,7 @@ impl<'p> Run<'p> {
                 message,
                 next_actions,
             } => {
-                let mut evidence = self.admission.clone().into_evidence();
+                let mut evidence = ConstitutionalEvidence::from(self.admission.clone());
                 evidence.alignment = Alignment::Escalate;
                 let mut result = self.result(now, Status::Escalated, evidence);
                 let mut error = ErrorObject::new();
@@ -241,7 +254,12 @@ impl<'p> Run<'p> {
     }
 
     /// An outcome is held against its contract and its principles, and kept if it is good.
-    fn judge(&mut self, now: Now, outcome: Outcome, sink: &mut dyn Sink) -> TaskResult {
+    fn judge(
+        &mut self,
+        now: Now,
+        outcome: Outcome,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> TaskResult {
         let output = outcome.output.as_ref().map(RawBuf::as_raw);
         // impl: SAP-4.2-7
         if let (Some(contract), Some(output)) = (&self.task.output_contract, output) {
@@ -252,7 +270,7 @@ impl<'p> Run<'p> {
                     return self.failed(now, ErrorCode::Unprocessable, &why);
                 }
                 ContractFinding::NotEnforced(why) => {
-                    sink.deliver(Delivery::Warning(Warning::Contract(why)));
+                    sink(Delivery::Warning(Warning::Contract(why)));
                 }
             }
         }
@@ -261,7 +279,7 @@ impl<'p> Run<'p> {
         if assessment.alignment != Alignment::Valid {
             return self.by_verdict(now, assessment, outcome);
         }
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         evidence.citations = Some(outcome.citations);
         let mut result = self.result(now, Status::Succeeded, evidence);
         result.output = outcome.output;
@@ -289,7 +307,7 @@ impl<'p> Run<'p> {
             .filter_map(|violation| violation.principle.clone())
             .collect();
         let proposed = core::mem::take(&mut assessment.next_actions);
-        let mut evidence = assessment.into_evidence();
+        let mut evidence = ConstitutionalEvidence::from(assessment);
         if !escalate {
             let why = format!("not aligned with {}", principles.join(", "));
             let code = ErrorCode::NonConstitutional;
@@ -308,7 +326,7 @@ impl<'p> Run<'p> {
     }
 
     // impl: SAP-6-7
-    fn keep(&mut self, now: Now, result: &TaskResult, sink: &mut dyn Sink) {
+    fn keep(&mut self, now: Now, result: &TaskResult, sink: &mut (dyn FnMut(Delivery<'_>) + Send)) {
         let (Some((keys, store)), Some(output)) = (self.write.take(), &result.output) else {
             return;
         };
@@ -331,7 +349,7 @@ impl<'p> Run<'p> {
             SAP_VERSION.into(),
         );
         if let Err(error) = store.put(&record) {
-            sink.deliver(Delivery::Warning(Warning::Cache(error)));
+            sink(Delivery::Warning(Warning::Cache(error)));
         }
     }
 
@@ -363,7 +381,7 @@ fn cache_evidence(hit: bool, keys: Option<&Keys>, age_sec: Option<u64>) -> Cache
     evidence.hit = Some(hit);
     if hit {
         evidence.cache_key = keys.map(|keys| keys.key.to_string());
-        evidence.age_sec = age_sec.and_then(Whole::new);
+        evidence.age_sec = age_sec.and_then(|age| Whole::try_from(age).ok());
     }
     evidence
 }

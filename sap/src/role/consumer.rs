@@ -139,7 +139,7 @@ pub struct ReceivedTask {
 
 impl ReceivedTask {
     /// Outputs that may wait before no more input is welcome.
-    pub const MAX_WAITING: usize = 16;
+    pub(crate) const MAX_WAITING: usize = 16;
 
     /// A task that has just come.
     #[must_use]
@@ -221,8 +221,7 @@ impl ReceivedTask {
 
 impl Stage {
     /// Whether the task was taken and has not ended.
-    #[must_use]
-    pub const fn is_open(&self) -> bool {
+    pub(crate) const fn is_open(&self) -> bool {
         matches!(self, Self::Accepted | Self::Running | Self::Partial)
     }
 

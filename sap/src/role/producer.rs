@@ -131,14 +131,14 @@ pub enum Error {
 ///
 /// | setting | default | at the bound |
 /// |---|---|---|
-/// | `profile` | strict | how strictly results are checked against those before them |
 /// | `max_open` | 10,000 | a new task is refused |
 /// | `max_ended` | 10,000 | the oldest ended task is forgotten, and copies of its results with it |
 /// | `receipt_patience` | 10 s | [`Output::Overdue`] |
 /// | `result_patience` | 300 s | [`Output::Overdue`] |
+///
+/// Results are checked strictly against those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    profile: Profile,
     max_open: usize,
     max_ended: usize,
     receipt_patience: Duration,
@@ -148,7 +148,6 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            profile: Profile::Strict,
             max_open: 10_000,
             max_ended: 10_000,
             receipt_patience: Duration::from_secs(10),
@@ -158,13 +157,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets how strictly results are checked against those before them.
-    #[must_use]
-    pub const fn with_profile(mut self, profile: Profile) -> Self {
-        self.profile = profile;
-        self
-    }
-
     /// Sets how many tasks are open at the same time; at least 1.
     #[must_use]
     pub const fn with_max_open(mut self, tasks: usize) -> Self {
@@ -207,7 +199,7 @@ impl Config {
 /// tasks.handle_input(now, Input::Dispatch(&task))?;
 /// assert_eq!(tasks.poll_output(), Some(Output::Transmit(task.task_id)));
 /// tasks.handle_input(now, Input::Result(&result))?; // its Ack was lost
-/// tasks.handle_input(now, Input::Ack(&Ack::of(&task)))?; // and comes late
+/// tasks.handle_input(now, Input::Ack(&Ack::from(&task)))?; // and comes late
 /// assert_eq!(tasks.poll_output(), Some(Output::Result(Box::new(result))));
 /// assert_eq!(tasks.poll_output(), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -231,7 +223,7 @@ struct SentTask {
 
 impl SentTasks {
     /// Outputs that may wait before no more input is welcome.
-    pub const MAX_WAITING: usize = 1_024;
+    pub(crate) const MAX_WAITING: usize = 1_024;
 
     /// A producer without tasks.
     ///
@@ -283,7 +275,7 @@ impl SentTasks {
             stage: Stage::Drafted,
             correlation_id: task.correlation_id,
             expects_ack: task.expects_ack(),
-            lifecycle: Lifecycle::new(task, self.config.profile),
+            lifecycle: Lifecycle::new(task, Profile::Strict),
         };
         self.tasks.insert(task.task_id, entry);
         Ok(())
@@ -336,12 +328,7 @@ impl SentTasks {
         false
     }
 
-    /// Sends a task, for the first time or again: a command with the effect of [`Input::Dispatch`].
-    ///
-    /// # Errors
-    ///
-    /// The task has ended, or as many tasks are open as may be.
-    pub fn dispatch(&mut self, now: Now, task: &Task) -> Result<(), Error> {
+    fn dispatch(&mut self, now: Now, task: &Task) -> Result<(), Error> {
         self.draft(task)?;
         let entry = self.entry(task.task_id)?;
         match &entry.stage {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ubos_common::json::{self, Fault, Read, Reader};
-use ubos_common::log::{Config, FsDir, Log, LogDir, OpenError, Position, ReadError};
+use ubos_common::log::{Config, Log, OpenError, Position, ReadError};
 use ubos_common::violation::{Level, Profile};
 
-use crate::cache::{CacheError, CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+use crate::error::StoreError;
 use crate::limits::unbounded;
 
 /// A cache in the files of a folder. One process at a time holds it.
@@ -56,7 +57,7 @@ pub enum FileCacheError {
 
 impl FileCache {
     /// Records that are indexed; at the bound nothing more is kept. An entry takes about 150 bytes.
-    pub const MAX_RECORDS: usize = 1_000_000;
+    pub(crate) const MAX_RECORDS: usize = 1_000_000;
 
     /// Opens the cache in a folder, or makes it there; `config` needs a log id for that.
     ///
@@ -64,17 +65,7 @@ impl FileCache {
     ///
     /// [`FileCacheError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, FileCacheError> {
-        let dir = FsDir::create(path).map_err(OpenError::from)?;
-        Self::open_in(Arc::new(dir), config)
-    }
-
-    /// Opens the cache in a folder of any kind.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    pub fn open_in(dir: Arc<dyn LogDir>, config: Config) -> Result<Self, FileCacheError> {
-        let log = Log::open_in(dir, config)?;
+        let log = Log::open(path, config)?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -138,7 +129,7 @@ impl Index {
 
 impl CacheStore for FileCache {
     // impl: SAP-6-8
-    fn find(&self, key: &CacheKey) -> Result<Lookup, CacheError> {
+    fn find(&self, key: &CacheKey) -> Result<Lookup, StoreError> {
         let mut reader = self.log.reader();
         let mut damaged = 0;
         for place in self.places(key).into_iter().rev() {
@@ -146,36 +137,40 @@ impl CacheStore for FileCache {
                 Ok(bytes) => {
                     let record = decode(&bytes).filter(|record| record.sap_version == SAP_VERSION);
                     if record.is_some() {
-                        return Ok(Lookup::new(record, damaged));
+                        return Ok(Lookup { record, damaged });
                     }
                 }
-                Err(ReadError::Io(error)) => return Err(CacheError::Store(Box::new(error))),
+                Err(ReadError::Io(error)) => return Err(StoreError::Failed(Box::new(error))),
                 Err(_) => damaged += 1,
             }
         }
-        Ok(Lookup::new(None, damaged))
+        Ok(Lookup {
+            record: None,
+            damaged,
+        })
     }
 
-    fn put(&self, record: &CacheRecord) -> Result<(), CacheError> {
+    fn put(&self, record: &CacheRecord) -> Result<(), StoreError> {
         if self.index().records >= self.max_records {
-            return Err(CacheError::Full {
+            return Err(StoreError::Full {
+                what: "records of a cache",
                 limit: self.max_records,
             });
         }
         let bytes = json::to_vec(record);
         let place = self.log.append(&bytes);
-        let place = place.map_err(|error| CacheError::Store(Box::new(error)))?;
+        let place = place.map_err(|error| StoreError::Failed(Box::new(error)))?;
         self.index().add(record.cache_key, place);
         Ok(())
     }
 
-    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, CacheError> {
+    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
         let mut reader = self.log.reader();
         let mut records = Vec::new();
         for place in self.places(key) {
             match reader.read(place) {
                 Ok(bytes) => records.extend(decode(&bytes)),
-                Err(ReadError::Io(error)) => return Err(CacheError::Store(Box::new(error))),
+                Err(ReadError::Io(error)) => return Err(StoreError::Failed(Box::new(error))),
                 Err(_) => {}
             }
         }

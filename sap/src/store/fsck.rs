@@ -70,7 +70,7 @@ pub fn fsck(
     let dir: Arc<dyn LogDir> = Arc::new(FsDir::new(path));
     let mut verify = Verify::default();
     for head in kept {
-        let head = head.as_str().parse().map_err(|_| TranscriptError::Head)?;
+        let head = head.as_ref().parse().map_err(|_| TranscriptError::Head)?;
         verify = verify.kept(head);
     }
     let log = verify.fsck(dir.as_ref()).map_err(store)?;
@@ -87,7 +87,7 @@ pub fn fsck(
     findings.sort_by_key(|finding| finding.record);
     Ok(StoreReport {
         records: log.verified.records,
-        head: Head::new(log.verified.head.to_string()),
+        head: Head::from(log.verified.head.to_string()),
         torn: log.verified.torn.map(|torn| torn.sequence),
         findings,
     })

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ubos_common::canon::{Digest, Domain};
 use ubos_common::json;
 
-use crate::cache::{CacheError, CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
+use crate::error::StoreError;
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
 /// A cache in memory, bounded: at the bound nothing more is kept.
@@ -35,18 +36,22 @@ impl Default for MemoryCache {
 }
 
 impl CacheStore for MemoryCache {
-    fn find(&self, key: &CacheKey) -> Result<Lookup, CacheError> {
+    fn find(&self, key: &CacheKey) -> Result<Lookup, StoreError> {
         let records = lock(&self.records);
         let versions = records.1.get(key).map_or(&[][..], Vec::as_slice);
         let newest = versions.iter().rev();
         let mut answering = newest.filter(|record| record.sap_version == SAP_VERSION);
-        Ok(Lookup::new(answering.next().cloned(), 0))
+        Ok(Lookup {
+            record: answering.next().cloned(),
+            damaged: 0,
+        })
     }
 
-    fn put(&self, record: &CacheRecord) -> Result<(), CacheError> {
+    fn put(&self, record: &CacheRecord) -> Result<(), StoreError> {
         let mut records = lock(&self.records);
         if records.0 >= self.max_records {
-            return Err(CacheError::Full {
+            return Err(StoreError::Full {
+                what: "records of a cache",
                 limit: self.max_records,
             });
         }
@@ -56,7 +61,7 @@ impl CacheStore for MemoryCache {
         Ok(())
     }
 
-    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, CacheError> {
+    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
         Ok(lock(&self.records).1.get(key).cloned().unwrap_or_default())
     }
 }
@@ -99,7 +104,7 @@ impl MemoryTranscript {
             || Digest::of_bytes(b"").to_string(),
             |(_, digest)| digest.to_string(),
         );
-        Head::new(format!("memory:{}:{digest}", entries.len()))
+        Head::from(format!("memory:{}:{digest}", entries.len()))
     }
 }
 
@@ -149,11 +154,11 @@ impl Transcript for MemoryTranscript {
         if verdict == Verdict::Intact && !is_kept {
             verdict = Verdict::broken(entries.len() as u64, "the head that was kept is not here");
         }
-        Ok(Proof::new(
-            entries.len() as u64,
-            Self::head(&entries),
+        Ok(Proof {
+            records: entries.len() as u64,
+            head: Self::head(&entries),
             verdict,
-        ))
+        })
     }
 }
 

@@ -12,7 +12,7 @@ mod redacting;
 #[cfg(feature = "log")]
 pub use file_cache::{FileCache, FileCacheError};
 #[cfg(feature = "log")]
-pub use file_transcript::{Archived, FileTranscript};
+pub use file_transcript::FileTranscript;
 #[cfg(feature = "log")]
 pub use fsck::{StoreFinding, StoreKind, StoreReport, fsck};
 pub use memory::{MemoryCache, MemoryTranscript};

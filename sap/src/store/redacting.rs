@@ -13,28 +13,22 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 /// use sap::transcript::{Entry, EntryKind, Transcript as _};
 /// use sap::ubos_common::{json::{RawBuf, RawObject}, time::Timestamp};
 ///
-/// let transcript = Redacting::new(MemoryTranscript::default());
+/// let transcript = Redacting(MemoryTranscript::default());
 /// let body = RawObject::new(RawBuf::parse(r#"{"n":1.50,"password":"hunter2"}"#)?).unwrap();
 /// transcript.record(&Entry::new(EntryKind::Task, Timestamp::EPOCH.into(), body))?;
 /// assert_eq!(transcript.read(0, 1)?[0].body.as_str(), r#"{"n":1.50,"password":"[REDACTED]"}"#);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+// exhaustive: it is made of the transcript beneath
 #[derive(Debug)]
-pub struct Redacting<T>(T);
-
-impl<T: Transcript> Redacting<T> {
-    /// Redacts what goes into `transcript`.
-    #[must_use]
-    pub const fn new(transcript: T) -> Self {
-        Self(transcript)
-    }
-
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "it is made of the transcript beneath"
+)]
+pub struct Redacting<T>(
     /// The transcript beneath.
-    #[must_use]
-    pub const fn inner(&self) -> &T {
-        &self.0
-    }
-}
+    pub T,
+);
 
 impl<T: Transcript> Transcript for Redacting<T> {
     fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {

@@ -4,7 +4,7 @@
 //! use std::sync::Arc;
 //! use sap::processor::{Config, Context, Outcome, Processor};
 //! use sap::store::MemoryTranscript;
-//! use sap::transport::{Message, bus::Bus};
+//! use sap::transport::{Message, bus::{self, Bus}};
 //! use sap::*;
 //! # use sap::ubos_common::{driver::Sleep, id::IdSource, json::{RawBuf, RawObject}, time::{Mono, Now, Timestamp}};
 //! # struct Still;
@@ -18,10 +18,10 @@
 //!
 //! let transcript = Arc::new(MemoryTranscript::default());
 //! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//! let processor = Processor::new(producer, transcript.clone(), Config::default())
+//! let processor = Processor::new(producer, transcript.clone(), Config::default())?
 //!     .handle("text.upper".parse()?, |_: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
-//! let bus = Bus::new(clock, transcript);
-//! bus.attach(processor);
+//! let bus = Bus::new(clock, transcript, bus::Config::default())?;
+//! bus.attach(processor, |warning| eprintln!("{warning}"));
 //! let answer = futures::executor::block_on(bus.send(&task, &mut |_| {}))?;
 //! let Some(Message::Result(result)) = answer else { panic!("not turned away") };
 //! assert_eq!(result.status, Status::Succeeded);
@@ -41,11 +41,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
 use futures::stream::Stream;
+use ubos_common::driver::Sleep;
 
-use super::{Caller, Message, Replies, SendError, Service, SharedClock};
-use crate::error::ErrorCode;
+use super::{Caller, Message, Replies, SendError, Service};
+use crate::dispatch::dispatch;
+use crate::error::{ConfigError, ErrorCode, require};
 use crate::processor::{self, Given, ProcessError, Processor, Unreachable, Warning};
-use crate::producer::dispatch;
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::secrets::SecretPolicy;
@@ -59,9 +60,8 @@ use crate::validate::{Options, decode_task, findings};
 pub struct Bus(Arc<Inner>);
 
 struct Inner {
-    clock: SharedClock,
+    clock: Arc<dyn Sleep + Send + Sync>,
     transcript: Arc<dyn Transcript>,
-    config: Config,
     agents: Mutex<BTreeMap<String, Service>>,
     mailboxes: Mutex<BTreeMap<String, mpsc::Sender<TaskResult>>>,
     places: Arc<Places>,
@@ -69,88 +69,59 @@ struct Inner {
 }
 
 /// Settings of a [`Bus`].
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | `max_tasks` | 1,024 | `try_send` gives a Nack `RATE_LIMIT`, `send` waits |
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// How tasks are read; strictly by default.
-    pub options: Options,
-    /// What happens to a payload with a secret.
-    pub secrets: SecretPolicy,
-    /// Tasks on the bus at the same time. Default 1,024.
-    pub max_tasks: usize,
-    /// Results that wait in one mailbox. Default 1,024.
-    pub max_results: usize,
+    max_tasks: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            options: Options::default(),
-            secrets: SecretPolicy::Refuse,
-            max_tasks: 1_024,
-            max_results: 1_024,
-        }
+        Self { max_tasks: 1_024 }
     }
 }
 
 impl Config {
-    /// Sets how tasks are read.
+    /// Sets how many tasks are on the bus at the same time; at least 1.
     #[must_use]
-    pub const fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets what happens to a payload with a secret.
-    #[must_use]
-    pub const fn secrets(mut self, secrets: SecretPolicy) -> Self {
-        self.secrets = secrets;
-        self
-    }
-
-    /// Sets how many tasks are on the bus at the same time.
-    #[must_use]
-    pub const fn max_tasks(mut self, tasks: usize) -> Self {
+    pub const fn with_max_tasks(mut self, tasks: usize) -> Self {
         self.max_tasks = tasks;
-        self
-    }
-
-    /// Sets how many results wait in one mailbox.
-    #[must_use]
-    pub const fn max_results(mut self, results: usize) -> Self {
-        self.max_results = results;
         self
     }
 }
 
 impl Bus {
     /// A bus without agents. What it turns away itself goes into the transcript.
-    #[must_use]
-    pub fn new(clock: SharedClock, transcript: Arc<dyn Transcript>) -> Self {
-        Self::with(clock, transcript, Config::default())
-    }
-
-    /// A bus of these settings.
-    #[must_use]
-    pub fn with(clock: SharedClock, transcript: Arc<dyn Transcript>, config: Config) -> Self {
-        Self(Arc::new(Inner {
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range.
+    pub fn new(
+        clock: Arc<dyn Sleep + Send + Sync>,
+        transcript: Arc<dyn Transcript>,
+        config: Config,
+    ) -> Result<Self, ConfigError> {
+        require(
+            config.max_tasks > 0,
+            "max_tasks",
+            config.max_tasks,
+            "a bus needs room for at least 1 task",
+        )?;
+        Ok(Self(Arc::new(Inner {
             clock,
             transcript,
             places: Places::new(config.max_tasks),
-            config,
             agents: Mutex::default(),
             mailboxes: Mutex::default(),
             turn: AtomicUsize::new(0),
-        }))
+        })))
     }
 
-    /// Puts an agent on the bus, in the place of one of the same id.
-    pub fn attach(&self, processor: Processor) -> Arc<Processor> {
-        self.attach_with(processor, |_| {})
-    }
-
-    /// Puts an agent on the bus, and says who is told of its warnings.
-    pub fn attach_with(
+    /// Puts an agent on the bus, in the place of one of the same id. Its warnings go to `on_warning`.
+    pub fn attach(
         &self,
         processor: Processor,
         on_warning: impl Fn(&Warning) + Send + Sync + 'static,
@@ -166,11 +137,13 @@ impl Bus {
 
     /// Opens a mailbox: results of tasks that name this endpoint go there, for as long as it is held. One of the
     /// same name that was opened before gets nothing more.
-    #[must_use]
-    pub fn mailbox(&self, endpoint: impl Into<String>) -> Mailbox {
-        let (sender, receiver) = mpsc::channel(self.0.config.max_results);
+    pub fn mailbox<E: Into<String>>(
+        &self,
+        endpoint: E,
+    ) -> impl Stream<Item = TaskResult> + fmt::Debug + Send + Unpin + use<E> {
+        let (sender, receiver) = mpsc::channel(MAX_RESULTS);
         lock(&self.0.mailboxes).insert(endpoint.into(), sender);
-        Mailbox(receiver)
+        receiver
     }
 
     /// Sends a task and gives the last that the caller is told: a result, a Nack, or the Ack where results go to
@@ -184,7 +157,7 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch(task, self.0.config.secrets)?.bytes;
+        let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
         let _place = self.0.places.take().await;
         self.exchange(task, &bytes, on_message).await
     }
@@ -200,7 +173,7 @@ impl Bus {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let bytes = dispatch(task, self.0.config.secrets)?.bytes;
+        let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
         let Some(_place) = self.0.places.try_take() else {
             let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
             let message = self.turn_away(nack, &bytes)?;
@@ -237,7 +210,7 @@ impl Bus {
     }
 
     async fn route(&self, bytes: &[u8], caller: &mut dyn Caller) -> Result<(), ProcessError> {
-        let options = &self.0.config.options;
+        let options = &Options::default();
         let decoded = decode_task(bytes, options);
         let Ok((task, _)) = decoded else {
             let nack = processor::invalid(&findings(&decoded), bytes, options);
@@ -292,28 +265,6 @@ impl fmt::Debug for Bus {
         f.debug_struct("Bus")
             .field("agents", &agents)
             .finish_non_exhaustive()
-    }
-}
-
-/// The results of one endpoint, a stream. Dropped, the endpoint is gone.
-#[derive(Debug)]
-pub struct Mailbox(mpsc::Receiver<TaskResult>);
-
-impl Mailbox {
-    /// A result that is there already.
-    pub fn try_next(&mut self) -> Option<TaskResult> {
-        self.0.try_recv().ok()
-    }
-}
-
-impl Stream for Mailbox {
-    type Item = TaskResult;
-
-    fn poll_next(
-        mut self: core::pin::Pin<&mut Self>,
-        cx: &mut core::task::Context<'_>,
-    ) -> core::task::Poll<Option<TaskResult>> {
-        core::pin::Pin::new(&mut self.0).poll_next(cx)
     }
 }
 
@@ -427,6 +378,9 @@ impl Drop for Place {
         }
     }
 }
+
+/// Results that wait in one mailbox.
+const MAX_RESULTS: usize = 1_024;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

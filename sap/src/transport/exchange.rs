@@ -1,62 +1,20 @@
-//! What the clients of all transports share: their settings, and the exchange about one task.
+//! What the clients of all transports share: the exchange about one task.
 
 use ubos_common::violation::Profile;
 
 use super::{Message, SendError};
+use crate::dispatch::dispatch;
 use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
-use crate::producer::dispatch;
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
-use crate::validate::Options;
 
-/// Settings of a client.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientSettings {
-    pub(crate) options: Options,
-    pub(crate) secrets: SecretPolicy,
+/// Checks a task; gives its bytes and the exchange that its answers go to.
+///
+/// A task that holds a secret is not sent, and answers are read strictly.
+pub(crate) fn begin(task: &Task) -> Result<(Vec<u8>, Exchange), SendError> {
+    let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
+    Ok((bytes, Exchange::new(task)))
 }
-
-impl Default for ClientSettings {
-    fn default() -> Self {
-        Self {
-            options: Options::default(),
-            secrets: SecretPolicy::Refuse,
-        }
-    }
-}
-
-impl ClientSettings {
-    /// Checks a task; gives its bytes and the exchange that its answers go to.
-    pub(crate) fn begin(&self, task: &Task) -> Result<(Vec<u8>, Exchange), SendError> {
-        let bytes = dispatch(task, self.secrets)?.bytes;
-        Ok((bytes, Exchange::new(task)))
-    }
-}
-
-/// Gives a client with a field `settings` the setters of [`ClientSettings`].
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-macro_rules! client_setters {
-    ($client:ident) => {
-        impl $client {
-            /// Sets how answers are read; strictly by default.
-            #[must_use]
-            pub const fn with_options(mut self, options: Options) -> Self {
-                self.settings.options = options;
-                self
-            }
-
-            /// Sets what happens to a payload with a secret; refused by default.
-            #[must_use]
-            pub const fn with_secrets(mut self, secrets: SecretPolicy) -> Self {
-                self.settings.secrets = secrets;
-                self
-            }
-        }
-    };
-}
-
-#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-pub(crate) use client_setters;
 
 /// Takes the messages about a task, and passes on those that are new and allowed.
 #[derive(Debug)]

@@ -13,7 +13,7 @@
 //! use sap::transport::mcp::Server;
 //!
 //! let (input, output) = (tokio::io::empty(), tokio::io::sink()); // standard input and output
-//! Server::new(service).serve((input, output)).await?.waiting().await?;
+//! Server::from(service).serve((input, output)).await?.waiting().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -31,39 +31,27 @@ use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::{Value, json};
 use ubos_common::json::RawBuf;
 
-use super::exchange::{ClientSettings, client_setters};
+use super::exchange::begin;
 use super::{Caller, Message, SendError, Service};
 use crate::error::ErrorCode;
 use crate::receipt::{Nack, ReceiptStatus};
-use crate::secrets::SecretPolicy;
 use crate::task::Task;
 use crate::trace;
 use crate::validate::{Options, ids_of};
 
-/// Serves the capabilities of a service as tools.
+/// Serves the capabilities of a service as tools. A task of more than 1 MiB is a Nack.
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
-    max_bytes: usize,
+}
+
+impl From<Service> for Server {
+    fn from(service: Service) -> Self {
+        Self { service }
+    }
 }
 
 impl Server {
-    /// A server of tasks up to 1 MiB.
-    #[must_use]
-    pub const fn new(service: Service) -> Self {
-        Self {
-            service,
-            max_bytes: 1 << 20,
-        }
-    }
-
-    /// Sets the bytes of one task; above it is a Nack.
-    #[must_use]
-    pub const fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
-        self
-    }
-
     async fn call(
         &self,
         tool: &str,
@@ -71,8 +59,8 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<Message>, ErrorData> {
         let bytes = task_of(arguments);
-        let refusal = if bytes.len() > self.max_bytes {
-            Some("the task is longer than may be")
+        let refusal = if bytes.len() > MAX_TASK_BYTES {
+            Some("the task is longer than 1 MiB")
         } else {
             (capability_of(&bytes).is_some_and(|wanted| wanted != tool))
                 .then_some("the tool is not the capability of the task")
@@ -171,13 +159,13 @@ fn task_of(mut arguments: JsonObject) -> Vec<u8> {
 }
 
 ubos_common::wire! {
-    struct Glance {
-        optional target: Aim = "target", "SAP-4.1-4";
+    struct Routed {
+        optional target: RoutedTarget = "target", "SAP-4.1-4";
     }
 }
 
 ubos_common::wire! {
-    struct Aim {
+    struct RoutedTarget {
         optional capability: RawBuf = "capability", "SAP-4.1-4";
     }
 }
@@ -186,8 +174,8 @@ ubos_common::wire! {
 fn capability_of(bytes: &[u8]) -> Option<String> {
     use ubos_common::json::decode;
     use ubos_common::violation::Profile::Lenient;
-    let (glance, _) = decode::<Glance>(bytes, &Options::default().limits, Lenient).ok()?;
-    glance.target?.capability?.deserialize().ok()
+    let (routed, _) = decode::<Routed>(bytes, &Options::default().limits, Lenient).ok()?;
+    routed.target?.capability?.deserialize().ok()
 }
 
 #[expect(clippy::expect_used, reason = "every caller gives a text of its own")]
@@ -209,21 +197,15 @@ fn schema() -> Arc<JsonObject> {
 
 /// Sends tasks to the tools of a server, over a connection that is there.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct McpClient {
     peer: Peer<RoleClient>,
-    settings: ClientSettings,
 }
 
-client_setters!(Client);
-
-impl Client {
+impl McpClient {
     /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
     #[must_use]
     pub fn new(peer: Peer<RoleClient>) -> Self {
-        Self {
-            peer,
-            settings: ClientSettings::default(),
-        }
+        Self { peer }
     }
 
     /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint.
@@ -236,7 +218,7 @@ impl Client {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, mut exchange) = self.settings.begin(task)?;
+        let (bytes, mut exchange) = begin(task)?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
         let call = CallToolRequestParams::new(task.target.capability.to_string())
             .with_arguments(arguments(text));
@@ -252,7 +234,7 @@ impl Client {
             let Text(text) = block else {
                 return Err(none("a tool whose answer is no text"));
             };
-            let message = Message::decode(text.text.as_bytes(), &self.settings.options);
+            let message = Message::decode(text.text.as_bytes(), &Options::default());
             exchange.take(message.map_err(SendError::Answer)?, on_message)?;
         }
         exchange.end()
@@ -310,6 +292,8 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
+/// Bytes of one task.
+const MAX_TASK_BYTES: usize = 1 << 20;
 /// The argument that holds a task as text.
 const TASK: &str = "task";
 

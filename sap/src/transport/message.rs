@@ -3,6 +3,7 @@
 use ubos_common::json::{self, DecodeError, RawBuf};
 use ubos_common::violation::Profile;
 
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::ident::{CorrelationId, TaskId};
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
@@ -22,7 +23,7 @@ pub enum Message {
 
 ubos_common::wire! {
     /// The one member that tells them apart.
-    struct Glance {
+    struct StatusOnly {
         optional status: RawBuf = "status", "SAP-4.3-1";
     }
 }
@@ -34,9 +35,9 @@ impl Message {
     ///
     /// [`DecodeError`], with every finding.
     pub fn decode(bytes: &[u8], options: &Options) -> Result<Self, DecodeError> {
-        let (glance, _) = json::decode::<Glance>(bytes, &options.limits, Profile::Lenient)?;
+        let (seen, _) = json::decode::<StatusOnly>(bytes, &options.limits, Profile::Lenient)?;
         let read = (&options.limits, options.profile);
-        match glance.status.as_ref().map(RawBuf::as_str) {
+        match seen.status.as_ref().map(RawBuf::as_str) {
             Some("\"ACK\"") => json::decode(bytes, read.0, read.1).map(|(ack, _)| Self::Ack(ack)),
             Some("\"NACK\"") => {
                 json::decode(bytes, read.0, read.1).map(|(nack, _)| Self::Nack(nack))
@@ -54,10 +55,12 @@ impl Message {
             Self::Result(result) => result.encode(),
         }
     }
+}
 
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+impl Message {
     /// Whether nothing follows it.
-    #[must_use]
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         match self {
             Self::Ack(_) => false,
             Self::Nack(_) => true,
@@ -66,8 +69,7 @@ impl Message {
     }
 
     /// The task that it is about, where that is known.
-    #[must_use]
-    pub const fn task_id(&self) -> Option<&TaskId> {
+    pub(crate) const fn task_id(&self) -> Option<&TaskId> {
         match self {
             Self::Ack(ack) => Some(&ack.message_id),
             Self::Nack(nack) => nack.message_id.as_ref(),
@@ -76,8 +78,7 @@ impl Message {
     }
 
     /// Its correlation id, where that is known.
-    #[must_use]
-    pub const fn correlation_id(&self) -> Option<&CorrelationId> {
+    pub(crate) const fn correlation_id(&self) -> Option<&CorrelationId> {
         match self {
             Self::Ack(ack) => Some(&ack.correlation_id),
             Self::Nack(nack) => nack.correlation_id.as_ref(),

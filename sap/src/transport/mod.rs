@@ -34,14 +34,11 @@ mod service;
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 pub use clock::TokioClock;
 pub use message::Message;
-pub use service::{Caller, NoReplies, Replies, Service};
+pub use service::{Caller, Replies, Service};
 
+use crate::dispatch::DispatchError;
 use crate::lifecycle::LifecycleError;
 use crate::processor::ProcessError;
-use crate::producer::DispatchError;
-
-/// The clock of a transport.
-pub type SharedClock = std::sync::Arc<dyn ubos_common::driver::Sleep + Send + Sync>;
 
 /// Why a task has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -54,10 +51,10 @@ pub enum SendError {
     #[error("not delivered")]
     Process(#[from] ProcessError),
     /// What came back is no message of this protocol.
-    #[error("an answer that is none")]
+    #[error("the answer is not a message of this protocol")]
     Answer(#[source] ubos_common::json::DecodeError),
     /// What came back is not of this task, or may not follow what came before.
-    #[error("an answer that is refused")]
+    #[error("the answer does not belong to the task, or does not follow")]
     Refused(#[source] LifecycleError),
     /// The other side ended without an answer.
     #[error("no answer: {what}")]
@@ -66,7 +63,7 @@ pub enum SendError {
         what: String,
     },
     /// Carrying it failed.
-    #[error("carrying it failed")]
+    #[error("the transport failed")]
     Carrier(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::{BoxFuture, join, poll_fn};
+use ubos_common::driver::Sleep;
 
-use super::{Message, SharedClock};
+use super::Message;
 use crate::processor::{Answer, Delivery, Given, ProcessError, Processor, Unreachable, Warning};
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::receipt::Nack;
@@ -29,7 +30,7 @@ pub trait Replies: fmt::Debug + Send + Sync {
 
 /// No endpoint can be reached: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NoReplies;
+pub(crate) struct NoReplies;
 
 impl Replies for NoReplies {
     fn send<'a>(&'a self, _: &'a str, _: &'a TaskResult) -> BoxFuture<'a, Result<(), Unreachable>> {
@@ -50,7 +51,7 @@ pub trait Caller: Send {
 #[derive(Clone)]
 pub struct Service {
     processor: Arc<Processor>,
-    clock: SharedClock,
+    clock: Arc<dyn Sleep + Send + Sync>,
     replies: Arc<dyn Replies>,
     on_warning: Arc<dyn Fn(&Warning) + Send + Sync>,
 }
@@ -58,11 +59,11 @@ pub struct Service {
 impl Service {
     /// Messages that wait for one that is slow to take them; at the bound the handler waits too, and the end of
     /// its time is noticed late.
-    pub const MAX_WAITING: usize = 64;
+    pub(crate) const MAX_WAITING: usize = 64;
 
     /// A service that reaches no endpoint.
     #[must_use]
-    pub fn new(processor: Arc<Processor>, clock: SharedClock) -> Self {
+    pub fn new(processor: Arc<Processor>, clock: Arc<dyn Sleep + Send + Sync>) -> Self {
         Self {
             processor,
             clock,
@@ -80,14 +81,13 @@ impl Service {
 
     /// Sets who is told of warnings.
     #[must_use]
-    pub fn on_warning(mut self, told: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
-        self.on_warning = Arc::new(told);
+    pub fn on_warning(mut self, on_warning: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
+        self.on_warning = Arc::new(on_warning);
         self
     }
 
     /// The processor.
-    #[must_use]
-    pub const fn processor(&self) -> &Arc<Processor> {
+    pub(crate) const fn processor(&self) -> &Arc<Processor> {
         &self.processor
     }
 
@@ -146,12 +146,12 @@ impl Service {
             };
             let clock = self.clock.as_ref();
             let answer = self.processor.answer(clock, task, given, &mut sink).await;
-            let told = answer.map(|answer| {
+            let outcome = answer.map(|answer| {
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(answer.into());
             });
             sender.close_channel();
-            told
+            outcome
         };
         let mut process = pin!(process);
         let gated = poll_fn(|cx| {
@@ -167,8 +167,8 @@ impl Service {
             }
         };
         // Delivering is polled first, so that what it makes room for is used in the same turn.
-        let ((), told) = join(deliver, gated).await;
-        told
+        let ((), outcome) = join(deliver, gated).await;
+        outcome
     }
 
     async fn pass(&self, message: Message, endpoint: Option<&str>, caller: &mut dyn Caller) {

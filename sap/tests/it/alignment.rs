@@ -1,9 +1,7 @@
 //! The policy of rules.
 
-use sap::alignment::{
-    Assessment, Policy as _, Rules, Severity, Stored, Subject, WhatIf, judged, what_if,
-};
-use sap::number::Psi;
+use sap::Psi;
+use sap::alignment::{Assessment, Policy as _, Rules, Severity, Subject, WhatIf, judged, what_if};
 use sap::transcript::{Entry, EntryKind};
 use sap::{Alignment, ConstitutionalContext, PressureLevel, RiskTolerance};
 use ubos_common::json::{RawBuf, RawObject};
@@ -21,9 +19,10 @@ fn context(principles: &[&str], risk: RiskTolerance) -> ConstitutionalContext {
 fn assess(rules: &Rules, context: &ConstitutionalContext, citations: &[String]) -> Assessment {
     let capability = "a.b".parse().unwrap();
     let output = RawBuf::parse("\"Some Text\"").unwrap();
-    rules.assess(
-        &Subject::admission(&capability, context).proposing(Some(output.as_raw()), citations),
-    )
+    let mut subject = Subject::admission(&capability, context);
+    subject.output = Some(output.as_raw());
+    subject.citations = citations;
+    rules.assess(&subject)
 }
 
 #[test]
@@ -61,8 +60,9 @@ fn words_are_forbidden_however_they_are_escaped() {
         (r#"["a line\never","home","\"address\""]"#, 0),
     ] {
         let output = RawBuf::parse(output).unwrap();
-        let subject = Subject::admission(&capability, &context);
-        let assessment = rules.assess(&subject.proposing(Some(output.as_raw()), &[]));
+        let mut subject = Subject::admission(&capability, &context);
+        subject.output = Some(output.as_raw());
+        let assessment = rules.assess(&subject);
         assert_eq!(assessment.violations.len(), found, "{output:?}");
     }
 }
@@ -86,13 +86,13 @@ fn risk_tolerance_decides_about_lesser_breaches() {
 
 #[test]
 fn pressure_above_the_bound_is_not_decided_instantly() {
-    let rules = Rules::default().deliberate_above("pause", 30.0);
+    let rules = Rules::default().threshold("pause", PressureLevel::Instant, 30.0);
     let verdict = |psi: f64, level| {
         let mut context = context(&["pause"], RiskTolerance::High);
         context.pressure_level = level;
-        context.pressure = Some([("pause".to_owned(), Psi::new(psi).unwrap())].into());
+        context.pressure = Some([("pause".to_owned(), Psi::try_from(psi).unwrap())].into());
         let assessment = assess(&rules, &context, &[]);
-        assert_eq!(assessment.readings["pause"].value(), psi);
+        assert_eq!(f64::from(&assessment.readings["pause"]), psi);
         assessment.alignment
     };
     assert_eq!(verdict(30.0, PressureLevel::Instant), Alignment::Valid);
@@ -172,12 +172,12 @@ fn constraints_are_kept_broken_or_said_to_be_unchecked() {
 #[test]
 fn escalation_says_what_to_do_next() {
     let rules = Rules::default()
-        .deliberate_above("pause", 30.0)
+        .threshold("pause", PressureLevel::Instant, 30.0)
         .cite("sources");
     let action = |level| {
         let mut context = context(&[], RiskTolerance::High);
         context.pressure_level = level;
-        context.pressure = Some([("pause".to_owned(), Psi::new(31.0).unwrap())].into());
+        context.pressure = Some([("pause".to_owned(), Psi::try_from(31.0).unwrap())].into());
         let assessment = assess(&rules, &context, &[]);
         assert_eq!(assessment.alignment, Alignment::Escalate);
         let [action] = &assessment.next_actions[..] else {
@@ -224,9 +224,7 @@ fn another_context_flips_stored_outcomes_and_runs_nothing() {
             other.principles = Some(principles.iter().map(|&p| p.into()).collect());
             other
         };
-        let outcomes = stored
-            .iter()
-            .map(|(task, result)| Stored::of_result(task, result));
+        let outcomes = stored.iter().map(|(task, result)| (task, result));
         what_if(&rules, outcomes, other).collect::<Vec<_>>()
     };
     assert!(matches!(

@@ -1,10 +1,10 @@
 //! Keys, decisions, stores.
 
+use sap::Whole;
 use sap::cache::{
     CacheRecord, CacheStore, Decision, DropMembers, Essence, Found, KeyError, Keys, MissReason,
     WholePayload, decide, is_read,
 };
-use sap::number::Whole;
 use sap::store::MemoryCache;
 use sap::validate::{Options, decode_task};
 use sap::{Alignment, CacheMode, CachePolicy, Task};
@@ -159,7 +159,7 @@ fn a_number_without_exact_form_gives_no_key() {
 #[test]
 fn equal_essences_share_key_and_fingerprint() {
     let asked = |time: i64| typed(&with(task(), "/payload/askedAt", Some(json!(time))));
-    let essence = DropMembers::new(["askedAt"]);
+    let essence = DropMembers::from_iter(["askedAt"]);
     let (one, two) = (
         Keys::of(&asked(1), &essence).unwrap(),
         Keys::of(&asked(2), &essence).unwrap(),
@@ -182,15 +182,15 @@ fn equal_essences_share_key_and_fingerprint() {
         whole.fingerprint
     );
     assert_ne!(
-        DropMembers::new(["a,b"]).version(),
-        DropMembers::new(["a", "b"]).version()
+        DropMembers::from_iter(["a,b"]).version(),
+        DropMembers::from_iter(["a", "b"]).version()
     );
 }
 
 fn policy(mode: Option<CacheMode>, max_age: Option<u64>, must_align: Option<bool>) -> CachePolicy {
     let mut policy = CachePolicy::new();
     policy.mode = mode;
-    policy.max_age_sec = max_age.and_then(Whole::new);
+    policy.max_age_sec = max_age.map(|age| Whole::try_from(age).unwrap());
     policy.must_align = must_align;
     policy
 }

@@ -7,7 +7,7 @@ use sap::cache::CacheStore as _;
 use sap::store::{FileCache, FileTranscript, MemoryTranscript, StoreKind, fsck};
 use sap::transcript::{Entry, EntryKind, Head, Transcript, Verdict};
 use sap::validate::Options;
-use ubos_common::log::{Config, LogId, OpenError, Sync};
+use ubos_common::log::{Config, FsDir, LogId, OpenError, Sync, Verify};
 use ubos_common::time::Timestamp;
 
 use crate::samples::{read_result, read_task, result, task};
@@ -24,8 +24,8 @@ fn entries() -> Vec<Entry> {
     let (result, _) = read_result(&result(), &Options::default()).unwrap();
     let at = Timestamp::EPOCH;
     vec![
-        Entry::task(at, &task).unwrap(),
-        Entry::result(at, &result).unwrap(),
+        Entry::of(EntryKind::Task, at, &task).unwrap(),
+        Entry::of(EntryKind::Result, at, &result).unwrap(),
     ]
 }
 
@@ -85,7 +85,11 @@ fn a_transcript_shows_a_changed_byte_and_a_cut_tail() {
         other.verify(Some(&head)).unwrap().verdict,
         Verdict::Broken { .. }
     ));
-    assert!(transcript.verify(Some(&Head::new("memory:0:x"))).is_err());
+    assert!(
+        transcript
+            .verify(Some(&Head::from("memory:0:x".to_owned())))
+            .is_err()
+    );
     tamper(folder.path(), "SUCCEEDED");
     let Verdict::Broken { record, what } = transcript.verify(None).unwrap().verdict else {
         panic!("broken")
@@ -107,7 +111,10 @@ fn a_transcript_goes_on_where_it_ended() {
     assert_eq!(again.record(&entries()[0]).unwrap(), 2);
     let proof = again.verify(Some(&head)).unwrap();
     assert_eq!((proof.records, proof.verdict), (3, Verdict::Intact));
-    assert_eq!(again.sync().unwrap(), proof.head);
+    assert_eq!(
+        again.log().sync().unwrap().to_string(),
+        proof.head.to_string()
+    );
 }
 
 // spec: SAP-11-3
@@ -117,7 +124,7 @@ fn a_last_entry_cut_short_is_dropped_and_reported() {
     reads_back_and_proves(&FileTranscript::open(folder.path(), config()).unwrap());
     cut(folder.path(), "SUCCEEDED");
     let again = FileTranscript::open(folder.path(), config()).unwrap();
-    assert_eq!(again.report().torn.as_ref().unwrap().sequence, 1);
+    assert_eq!(again.log().report().torn.as_ref().unwrap().sequence, 1);
     assert_eq!(again.read(0, 10).unwrap(), entries()[..1]);
     assert_eq!(again.verify(None).unwrap().verdict, Verdict::Intact);
 }
@@ -175,16 +182,18 @@ fn whole_segments_are_archived_and_the_chain_holds_over_both_folders() {
         );
     }
     let kept = transcript.verify(None).unwrap().head;
-    let archived = transcript.archive(100, archive.path()).unwrap();
-    let head = archived.head.unwrap();
+    let archived = transcript
+        .log()
+        .archive(100, &FsDir::create(archive.path()).unwrap())
+        .unwrap();
+    let head = Head::from(archived.head.unwrap().to_string());
     assert!(archived.segments > 0);
-    let proof = transcript.verify_after(&head).unwrap();
-    assert_eq!((proof.verdict, &proof.head), (Verdict::Intact, &kept));
-    assert!(
-        transcript
-            .verify_after(&kept)
-            .is_ok_and(|proof| proof.records < 200)
-    );
+    let rest = |head: &Head| {
+        let after = Verify::default().after(head.as_ref().parse().unwrap());
+        after.run(&FsDir::new(folder.path()))
+    };
+    assert_eq!(rest(&head).unwrap().head.to_string(), kept.to_string());
+    assert!(rest(&kept).is_ok_and(|proven| proven.records < 200));
     let moved = fsck(
         archive.path(),
         StoreKind::Transcript,
@@ -254,5 +263,12 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
             .is_empty()
     );
     assert!(fsck(other.path().join("none"), StoreKind::Cache, &[]).is_err());
-    assert!(fsck(other.path(), StoreKind::Cache, &[Head::new("memory:0:x")]).is_err());
+    assert!(
+        fsck(
+            other.path(),
+            StoreKind::Cache,
+            &[Head::from("memory:0:x".to_owned())]
+        )
+        .is_err()
+    );
 }

@@ -4,17 +4,17 @@ use crate::processor::{
     Jumping, Log, answering, cached, kinds, no_cache, processor, result, run, text, yield_now,
 };
 use crate::samples::{task, with};
+use sap::OutputContract;
 use sap::alignment::Rules;
-use sap::learning::{Signal, SignalError, SignalSink};
+use sap::learning::{Signal, SignalSink};
 use sap::processor::{
     Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome, Processor,
     Progress,
 };
 use sap::store::MemoryCache;
-use sap::task::OutputContract;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 use sap::validate::{Options, decode_result};
-use sap::{ErrorCode, Producer, ProducerKind, Status, TaskResult};
+use sap::{ErrorCode, PressureLevel, Producer, ProducerKind, Status, StoreError, TaskResult};
 use serde_json::{Value, json};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,11 +28,11 @@ use ubos_common::json::{Raw, RawBuf, RawObject};
 fn a_verdict_decides_the_end() {
     let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
     let rules = |words: &str| {
-        Arc::new(
-            Rules::default()
-                .forbid("strategic_pause", words)
-                .deliberate_above("blueprint_thinking", 40.0),
-        )
+        Arc::new(Rules::default().forbid("strategic_pause", words).threshold(
+            "blueprint_thinking",
+            PressureLevel::Instant,
+            40.0,
+        ))
     };
     let processor = answering(&log, "\"burn it\"", &calls)
         .policy(rules("BURN"))
@@ -114,8 +114,10 @@ fn a_part_cites_where_a_policy_demands_it() {
             .handle(
                 "consult.align".parse().unwrap(),
                 move |mut cx: Context| async move {
-                    let part = Progress::partial(text("1"), vec![RawObject::empty()]);
-                    let part = if cited { part.citing(sources()) } else { part };
+                    let mut part = Progress::partial(text("1"), vec![RawObject::empty()]);
+                    if cited {
+                        part.citations = sources();
+                    }
                     cx.report(part).await;
                     Ok(Outcome::new(text("1")).citing(sources()))
                 },
@@ -142,7 +144,7 @@ fn a_part_that_is_no_valid_result_ends_the_task() {
         "consult.align".parse().unwrap(),
         |mut cx: Context| async move {
             // As long as a message may be, so that the result around it is longer.
-            let long = "x".repeat(Options::default().limits.max_bytes - 2);
+            let long = "x".repeat(ubos_common::json::Limits::default().max_bytes - 2);
             let long = RawBuf::from_serialize(&long).unwrap();
             cx.report(Progress::running(Some(long))).await;
             Ok(Outcome::new(text("1")))
@@ -206,6 +208,7 @@ fn what_cannot_be_written_down_is_not_told() {
         });
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
         let processor = Processor::new(producer, transcript.clone(), Config::default())
+            .unwrap()
             .handle("consult.align".parse().unwrap(), |_: Context| async {
                 Ok(Outcome::new(text("1")))
             });
@@ -357,10 +360,10 @@ fn who_waits_for_an_equal_task_keeps_its_own_time_and_may_be_cancelled() {
 struct Signals(Mutex<Vec<Signal>>);
 
 impl SignalSink for Signals {
-    fn emit(&self, signal: Signal) -> Result<(), SignalError> {
+    fn emit(&self, signal: Signal) -> Result<(), StoreError> {
         let mut signals = self.0.lock().unwrap();
         if signals.len() == 5 {
-            return Err(SignalError::Full {
+            return Err(StoreError::Full {
                 what: "signals",
                 limit: 5,
             });
@@ -382,7 +385,7 @@ fn each_partial_or_last_result_is_one_signal() {
                     .await;
                 Ok(Outcome::new(text("2")))
             },
-            Arc::new(sap::cache::DropMembers::new(["asked"])),
+            Arc::new(sap::cache::DropMembers::from_iter(["asked"])),
         )
         .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
         .cache(Arc::new(MemoryCache::default()))

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use sap::number::Amount;
 use sap::role::consumer::{self, ReceivedTask};
 use sap::role::producer::{self, SentTasks};
-use sap::task::{Budget, ReplyTo, Telemetry};
 use sap::validate::{Options, decode_result, decode_task};
 use sap::{
     Ack, AgentKind, Alignment, ConstitutionalContext, ConstitutionalEvidence, Issuer,
     PressureLevel, Producer, ProducerKind, Status, Target, Task, TaskId, TaskResult,
 };
+use sap::{Amount, ErrorObject};
+use sap::{Budget, ReplyTo, Telemetry};
 use ubos_common::id::IdSource;
 use ubos_common::json::{self, Limits, RawObject};
 use ubos_common::machine::{Machine, Outbox};
@@ -66,7 +66,9 @@ impl Wiring<SentTasks> for ProducerWire {
     ) {
         match output {
             producer::Output::Transmit(id) => actions.send(self.link, self.tasks[&id].encode()),
-            producer::Output::Overdue(id, _) => producer.dispatch(now, &self.tasks[&id]).unwrap(),
+            producer::Output::Overdue(id, _) => producer
+                .handle_input(now, producer::Input::Dispatch(&self.tasks[&id]))
+                .unwrap(),
             producer::Output::Result(result) if result.status.is_terminal() => {
                 actions.event(Seen::Ended(result.task_id, result.status));
             }
@@ -148,7 +150,8 @@ impl Consumer {
         while let Some(output) = work.machine.poll_output() {
             match output {
                 consumer::Output::Ack => {
-                    self.out.push(Out::Send(json::to_vec(&Ack::of(&work.task))));
+                    self.out
+                        .push(Out::Send(json::to_vec(&Ack::from(&work.task))));
                 }
                 consumer::Output::Report(status, code) => {
                     let producer = Producer::new("worker".parse().unwrap(), ProducerKind::Agent);
@@ -156,7 +159,10 @@ impl Consumer {
                     let mut result =
                         TaskResult::of(&work.task, now.wall, producer, status.clone(), evidence);
                     if status == Status::Failed {
-                        result = result.with_error(code.unwrap(), "the time is over");
+                        let mut error = ErrorObject::new();
+                        error.code = code;
+                        error.message = Some("the time is over".into());
+                        result.error = Some(error);
                     }
                     if status == Status::Succeeded {
                         result.output = Some(json::RawBuf::parse("true").unwrap());
@@ -280,7 +286,7 @@ fn task(ids: &mut IdSource, now: Now, expects_ack: bool, is_short: bool) -> Task
     task.reply_to = Some(reply_to);
     if is_short {
         let mut budget = Budget::new();
-        budget.seconds = Amount::new(0.25);
+        budget.seconds = Amount::try_from(0.25).ok();
         let mut telemetry = Telemetry::new();
         telemetry.budget = Some(budget);
         task.telemetry = Some(telemetry);
@@ -340,7 +346,9 @@ fn run(seed: u64) -> Vec<Status> {
     lab.connect(producer, consumer, LinkKind::Messages, faults);
     for task in &tasks {
         lab.with(producer, |producer, now| {
-            producer.dispatch(now, task).unwrap();
+            producer
+                .handle_input(now, producer::Input::Dispatch(task))
+                .unwrap();
         });
         lab.run_for(Duration::from_millis(chance.bits() % 200), 10_000);
     }

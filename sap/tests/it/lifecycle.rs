@@ -1,10 +1,10 @@
 //! Results against their task; what may be sent.
 
-use sap::lifecycle::{Accepted, Lifecycle, LifecycleError};
-use sap::producer::{DispatchError, dispatch, report};
-use sap::secrets::SecretPolicy;
 use sap::validate::Options;
-use sap::{Status, TaskResult};
+use sap::{
+    Accepted, DispatchError, Lifecycle, LifecycleError, SecretPolicy, Status, TaskResult, dispatch,
+    report,
+};
 use serde_json::json;
 use ubos_common::violation::Profile;
 
@@ -17,7 +17,9 @@ fn of_status(status: &str) -> TaskResult {
         "/error",
         Some(json!({"code": "INTERNAL", "message": "m"})),
     );
-    read_result(&changed, &Options::lenient()).unwrap().0
+    read_result(&changed, &Options::from(Profile::Lenient))
+        .unwrap()
+        .0
 }
 
 fn lifecycle(profile: Profile) -> Lifecycle {
@@ -37,7 +39,7 @@ fn results_follow_one_another_as_the_table_says() {
     assert_eq!(held.accept(&of_status("FAILED")), Ok(Accepted::Repeat));
     let refused = held.accept(&of_status("SUCCEEDED")).unwrap_err();
     assert_eq!(refused.to_string(), "SUCCEEDED may not follow FAILED");
-    assert!(held.is_closed());
+    assert!(held.status().is_some_and(Status::is_terminal));
     let mut lenient = lifecycle(Profile::Lenient);
     lenient.accept(&of_status("FAILED")).unwrap();
     assert_eq!(
@@ -71,7 +73,7 @@ fn a_result_of_another_task_moves_nothing() {
 fn what_does_not_hold_is_not_sent() {
     let (mut task, _) = read_task(&task(), &Options::default()).unwrap();
     assert_eq!(
-        dispatch(&task, SecretPolicy::Refuse).unwrap().bytes,
+        dispatch(&task, SecretPolicy::Refuse).unwrap().0,
         task.encode()
     );
     task.issuer.agent_kind = "robot".into();
@@ -113,8 +115,5 @@ fn secrets_are_refused_by_pointer_and_never_shown() {
     }
     let named = json!({"password": "x", "token": "y", "maxTokens": 3});
     let (task, _) = read_task(&with(task(), "/payload", Some(named)), &Options::default()).unwrap();
-    assert_eq!(
-        dispatch(&task, SecretPolicy::Refuse).unwrap().advice.len(),
-        2
-    );
+    assert_eq!(dispatch(&task, SecretPolicy::Refuse).unwrap().1.len(), 2);
 }

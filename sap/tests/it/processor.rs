@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use ubos_common::driver::Sleep;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::{Mono, Now, Timestamp};
+use ubos_common::violation::Profile;
 
 use crate::samples::{example_task, task, with};
 
@@ -79,6 +80,7 @@ pub(crate) fn processor(log: &Log) -> Processor {
         Arc::clone(log) as Arc<dyn Transcript>,
         Config::default(),
     )
+    .unwrap()
 }
 
 pub(crate) fn text(text: &str) -> RawBuf {
@@ -112,11 +114,7 @@ pub(crate) fn result(answer: Answer) -> TaskResult {
     let Answer::Result(result) = answer else {
         panic!("{answer:?}")
     };
-    assert!(
-        sap::validate::check_result(&result).is_valid(),
-        "{}",
-        sap::validate::check_result(&result)
-    );
+    sap::report(&result).unwrap_or_else(|error| panic!("{error}"));
     *result
 }
 
@@ -420,8 +418,9 @@ fn a_task_that_came_before_is_answered_and_not_run_again() {
 fn at_the_bound_tasks_are_turned_away_and_given_up_ones_end() {
     let (log, clock) = (Log::default(), Jumping::new());
     let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
-    let config = Config::default().max_running(1);
+    let config = Config::default().with_max_running(1);
     let processor = Processor::new(producer, log.clone(), config)
+        .unwrap()
         .handle("consult.align".parse().unwrap(), |_: Context| {
             std::future::pending()
         });
@@ -475,7 +474,7 @@ fn the_cache_answers_as_the_policy_says() {
             .constitutional_evidence
             .cache
             .clone()
-            .map(|c| (c.hit, c.age_sec.map(|a| a.value())))
+            .map(|c| (c.hit, c.age_sec.as_ref().map(u64::from)))
     };
     let only = result(run(&processor, &clock, &cached(1, "only")).1);
     assert_eq!(only.error_code(), Some(&ErrorCode::CacheMiss));
@@ -538,4 +537,37 @@ fn the_cache_answers_as_the_policy_says() {
         result(run(&strict, &clock, &cached(10, "only")).1).error_code(),
         Some(&ErrorCode::CacheMiss)
     );
+}
+
+#[test]
+fn a_processor_refuses_settings_out_of_range() {
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = Config::default().with_max_running(0);
+    let refused = Processor::new(producer, Log::default(), config).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "max_running is 0, but a processor needs room for at least 1 task"
+    );
+}
+
+#[test]
+fn a_lenient_processor_takes_a_task_without_a_pressure_level() {
+    let task = with(no_cache(), "/constitutionalContext/pressureLevel", None).to_string();
+    for (options, is_taken) in [
+        (Options::from(Profile::Lenient), true),
+        (Options::default(), false),
+    ] {
+        let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+        let config = Config::default().with_options(options);
+        let processor = Processor::new(producer, Log::default(), config)
+            .unwrap()
+            .handle("consult.align".parse().unwrap(), |_: Context| async {
+                Ok(Outcome::new(text("1")))
+            });
+        let mut ignored = |_: Delivery<'_>| {};
+        let clock = Jumping::new();
+        let answer = processor.process(&clock, task.as_bytes(), &mut ignored);
+        let answer = futures::executor::block_on(answer).unwrap();
+        assert_eq!(matches!(answer, Answer::Result(_)), is_taken);
+    }
 }

@@ -9,6 +9,7 @@ use sap::{Ack, ErrorCode, Nack, Status, Task, TaskResult};
 use serde_json::{Value, json};
 use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now, Timestamp};
+use ubos_common::violation::Profile;
 
 use crate::samples::{read_result, read_task, result, task, with};
 
@@ -152,7 +153,7 @@ mod working {
         work.handle_input(at(0), Input::Run).unwrap();
         assert_eq!(work.poll_timeout(), Some(at(11).mono));
         work.handle_timeout(at(10));
-        assert!(work.stage().is_open());
+        assert!(!work.is_closed());
         drained(&mut work);
         let refused = work
             .handle_input(at(11), Input::Finish(Status::Succeeded))
@@ -216,9 +217,12 @@ mod working {
 fn of_status(status: &str) -> TaskResult {
     let changed = with(result(), "/status", Some(json!(status)));
     let error = json!({"code": "INTERNAL", "message": "m"});
-    read_result(&with(changed, "/error", Some(error)), &Options::lenient())
-        .unwrap()
-        .0
+    read_result(
+        &with(changed, "/error", Some(error)),
+        &Options::from(Profile::Lenient),
+    )
+    .unwrap()
+    .0
 }
 
 fn nack() -> Nack {
@@ -233,7 +237,7 @@ fn apply(orders: &mut SentTasks, event: &str) -> Result<(), Error> {
     let task = typed(&task());
     match event {
         "dispatch" => orders.handle_input(at(0), Input::Dispatch(&task)),
-        "ack" => orders.handle_input(at(0), Input::Ack(&Ack::of(&task))),
+        "ack" => orders.handle_input(at(0), Input::Ack(&Ack::from(&task))),
         "nack" => orders.handle_input(at(0), Input::Nack(&nack())),
         status => orders.handle_input(at(0), Input::Result(&of_status(status))),
     }
@@ -351,10 +355,10 @@ fn interleaved_tasks_of_one_correlation_get_their_own_results() {
         // The Ack comes after its result, and twice.
         orders.handle_input(at(1), Input::Result(result)).unwrap();
         orders
-            .handle_input(at(1), Input::Ack(&Ack::of(task)))
+            .handle_input(at(1), Input::Ack(&Ack::from(task)))
             .unwrap();
         orders
-            .handle_input(at(1), Input::Ack(&Ack::of(task)))
+            .handle_input(at(1), Input::Ack(&Ack::from(task)))
             .unwrap();
         orders.handle_input(at(1), Input::Result(result)).unwrap();
         assert_eq!(
@@ -369,7 +373,7 @@ fn interleaved_tasks_of_one_correlation_get_their_own_results() {
         orders.handle_input(at(1), Input::Result(&other)),
         Err(Error::Lifecycle(_))
     ));
-    let mut ack = Ack::of(&pairs[0].0);
+    let mut ack = Ack::from(&pairs[0].0);
     ack.correlation_id = other.correlation_id;
     assert!(matches!(
         orders.handle_input(at(1), Input::Ack(&ack)),
@@ -401,7 +405,7 @@ fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
     assert_eq!(orders.poll_timeout(), None);
     orders.handle_input(at(12), Input::Dispatch(&task)).unwrap();
     orders
-        .handle_input(at(13), Input::Ack(&Ack::of(&task)))
+        .handle_input(at(13), Input::Ack(&Ack::from(&task)))
         .unwrap();
     assert_eq!(orders.poll_timeout(), Some(at(73).mono));
     orders.handle_timeout(at(73));

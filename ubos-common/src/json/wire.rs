@@ -174,13 +174,16 @@ pub fn refuse_double(
 /// `@secret` behind the word keeps a bad value out of findings, and any value out of `Debug`. A struct with a lifetime borrows its
 /// strings, raw values and unknown members from the text: `pub struct Envelope<'a> { … }`.
 ///
+/// `pub struct Step checked by check { … }` refuses values whose members do not agree: `check` takes the reader, the
+/// offset of the object and the value, and returns a [`Fault`] if it noted a MUST finding.
+///
 /// Made are the struct (`#[non_exhaustive]`, with `extra` for unknown members), `new` with the required
 /// members in order, [`Read`], and [`Write`](super::Write), which leaves absent members out.
 #[macro_export]
 macro_rules! wire {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident $(<$lt:lifetime>)? {
+        $vis:vis struct $name:ident $(<$lt:lifetime>)? $(checked by $check:path)? {
             $(
                 $(#[$field_meta:meta])*
                 $mode:ident $(@$secret:ident)? $field:ident : $ty:ty = $json:literal, $clause:literal $(, $advised:literal)?;
@@ -205,7 +208,7 @@ macro_rules! wire {
         }
 
         $crate::__wire_read! {
-            [$name $($lt)?]
+            [$name $($lt)?] [$($check)?]
             $( { $mode [$($secret)?] $field : $ty = $json, $clause, [$($advised)?] } )*
         }
 
@@ -269,14 +272,14 @@ macro_rules! __wire_new {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __wire_read {
-    ([$name:ident] $($field:tt)*) => {
+    ([$name:ident] $check:tt $($field:tt)*) => {
         impl<'wire> $crate::json::Read<'wire> for $name {
-            $crate::__wire_read_body! { 'wire, keep_owned, as_ref, $($field)* }
+            $crate::__wire_read_body! { 'wire, $check, keep_owned, as_ref, $($field)* }
         }
     };
-    ([$name:ident $lt:lifetime] $($field:tt)*) => {
+    ([$name:ident $lt:lifetime] $check:tt $($field:tt)*) => {
         impl<$lt> $crate::json::Read<$lt> for $name<$lt> {
-            $crate::__wire_read_body! { $lt, keep, clone, $($field)* }
+            $crate::__wire_read_body! { $lt, $check, keep, clone, $($field)* }
         }
     };
 }
@@ -285,7 +288,7 @@ macro_rules! __wire_read {
 #[macro_export]
 macro_rules! __wire_read_body {
     (
-        $lt:lifetime, $keep:ident, $as:ident,
+        $lt:lifetime, [$($check:path)?], $keep:ident, $as:ident,
         $( { $mode:ident [$($secret:ident)?] $field:ident : $ty:ty = $json:literal, $clause:literal, [$($advised:literal)?] } )*
     ) => {
         fn read(
@@ -321,10 +324,12 @@ macro_rules! __wire_read_body {
                     $crate::__wire_advised!($($advised)?),
                 );
             )*
-            ::core::result::Result::Ok(Self {
+            let value = Self {
                 $( $field: $crate::__wire_take!($mode reader $field), )*
                 extra,
-            })
+            };
+            $( $check(reader, object_at, &value)?; )?
+            ::core::result::Result::Ok(value)
         }
     };
 }

@@ -154,7 +154,7 @@ impl Consumer {
         let (task, received, sent) = self.tasks.get_mut(&id).unwrap();
         while let Some(output) = received.poll_output() {
             match output {
-                consumer::Output::Ack => self.out.push(Out::Send(json::to_vec(&Ack::of(task)))),
+                consumer::Output::Ack => self.out.push(Out::Send(json::to_vec(&Ack::from(&*task)))),
                 consumer::Output::Report(status, _) => {
                     let mut result = TaskResult::of(
                         task,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::message::Message;
 use crate::registry::AgentRecord;
 use crate::reply::Reply;
+use crate::role::Answer;
 use crate::runner::{Cause, Ticket};
 
 /// What the driver reports to an orchestrator.
@@ -59,18 +60,8 @@ pub enum Output {
     },
     /// Send this message to the spawner, and report [`Input::Spawned`].
     Spawn(Box<Message>),
-    /// Answer the sender. This is the last output.
+    /// Answer the sender: in prose if the message asked for it and the last step wrote it. This is the last output.
     Answer(Box<Answer>),
-}
-
-/// The answer to the sender.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Answer {
-    /// A reply of the protocol.
-    Reply(Reply),
-    /// Prose: the message asked for it and the last step wrote it.
-    Prose(String),
 }
 
 /// Why an input or a command is refused. Nothing has changed.

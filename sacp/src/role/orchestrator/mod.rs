@@ -17,13 +17,13 @@ use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};
 use crate::registry::Registry;
 use crate::reply::{Clarify, ErrReply, Reply};
-use crate::role::discipline::{Admitted, AnswerForm, admit};
+use crate::role::discipline::{Answer, AnswerForm, admit};
 use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
 use crate::trace::{debug, trace};
 
 pub use config::OrchestratorConfig;
-pub use event::{Answer, Delegation, Input, OrchestratorError, Output};
+pub use event::{Delegation, Input, OrchestratorError, Output};
 
 /// Takes one message through spawning, delegation and output discipline to its answer.
 ///
@@ -33,7 +33,8 @@ pub use event::{Answer, Delegation, Input, OrchestratorError, Output};
 ///
 /// ```
 /// use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
-/// use sacp::role::orchestrator::{Answer, Input, Orchestrator, OrchestratorConfig, Output};
+/// use sacp::role::Answer;
+/// use sacp::role::orchestrator::{Input, Orchestrator, OrchestratorConfig, Output};
 /// use sacp::{Message, Reply};
 /// use sacp::ubos_common::id::IdSource;
 /// use sacp::ubos_common::json::RawBuf;
@@ -299,7 +300,7 @@ impl<R: Registry> Orchestrator<R> {
 
     fn delegate(&mut self, now: Now, ticket: Ticket, act: &Act, inputs: &StepInputs, rank: usize) {
         if is_merge(&act.verb, &act.tool) {
-            let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output).collect();
+            let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output.as_ref()).collect();
             let output = crate::reply::list(&outputs);
             return self.report(now, runner::Input::Succeeded { ticket, output });
         }
@@ -321,8 +322,8 @@ impl<R: Registry> Orchestrator<R> {
         let message = self.delegated(ticket, act, inputs, prose);
         let id = message
             .msg_id
-            .as_ref()
-            .map(|id| id.as_str().to_owned())
+            .as_deref()
+            .map(str::to_owned)
             .unwrap_or_default();
         let form = if prose {
             AnswerForm::Prose
@@ -364,9 +365,9 @@ impl<R: Registry> Orchestrator<R> {
             .scope_of(ticket)
             .and_then(|scope| scope.message.as_deref());
         let own = subtask.unwrap_or(&self.request);
-        let mut message = Message::with_goal(own.goal(), plan);
+        let mut message = Message::new(&own.g, plan);
         message.context = Some(own.context.clone().unwrap_or_default());
-        let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output).collect();
+        let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output.as_ref()).collect();
         if !outputs.is_empty() {
             message.set_context("inputs", crate::reply::list(&outputs));
         }
@@ -423,12 +424,12 @@ impl<R: Registry> Orchestrator<R> {
             "answer received"
         );
         let input = match admit(bytes, form) {
-            Ok(Admitted::Prose(text)) => runner::Input::Succeeded {
+            Ok(Answer::Prose(text)) => runner::Input::Succeeded {
                 ticket,
                 output: RawBuf::from_serialize(&text)
                     .unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned()),
             },
-            Ok(Admitted::Structured(reply)) => match *reply {
+            Ok(Answer::Reply(reply)) => match reply {
                 Reply::Message(answer) => input_of(ticket, &answer, &id),
                 Reply::Err(error) => failed(ticket, error.code, error.details),
                 Reply::Clarify(clarify) => {
@@ -450,11 +451,7 @@ impl<R: Registry> Orchestrator<R> {
     /// An agent needs something that only the sender knows: ends the run and passes the question on.
     fn ask_back(&mut self, now: Now, mut clarify: Clarify) {
         self.cancel_all(now);
-        clarify.reply_to = self
-            .request
-            .msg_id
-            .as_ref()
-            .map(|id| id.as_str().to_owned());
+        clarify.reply_to = self.request.msg_id.as_deref().map(str::to_owned);
         self.finish(Answer::Reply(Reply::Clarify(clarify)));
     }
 

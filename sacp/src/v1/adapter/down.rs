@@ -11,21 +11,11 @@ use super::super::outcome::Outcome;
 use super::super::state::State;
 use super::super::step::Step;
 use super::super::trace::Ext;
-use super::{ext, lose};
+use super::{ConvertError, ext, lose};
 use crate::graph::{Graph, OnError};
-use crate::message::{self, Goal, NonEmpty, Subtask};
-use crate::plan::{Act, Group, Plan};
+use crate::message::{self, NonEmpty};
+use crate::plan::{Act, Item, Plan};
 use crate::reply::ErrReply;
-
-/// How to treat what 0.1 cannot express.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Loss {
-    /// Refuse the message.
-    #[default]
-    Refuse,
-    /// Drop and list it.
-    Drop,
-}
 
 /// A message of 1.0, converted to 0.1.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,44 +29,33 @@ pub struct Down {
     pub losses: Report,
 }
 
-/// What a message of 1.0 contains that 0.1 cannot express.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("0.1 cannot say it all:\n{losses}")]
-#[non_exhaustive]
-pub struct Refused {
-    /// One finding each.
-    pub losses: Report,
-}
-
 /// The same message in 0.1.
 ///
 /// # Errors
 ///
-/// Something that 0.1 cannot express, with [`Loss::Refuse`]; with either, a join without a step before it.
+/// Something that 0.1 cannot express, with the strict profile; with either profile, a join without a step before it.
 ///
 /// Spec: SACP 1.0, 15
 // impl: SACP1-15-1
-pub fn down(new: &Message, loss: Loss) -> Result<Down, Box<Refused>> {
+pub fn down(new: &Message, profile: Profile) -> Result<Down, ConvertError> {
     let mut losses = Report::default();
-    let level = match loss {
-        Loss::Refuse => Level::Must,
-        Loss::Drop => Level::Advice,
+    let level = match profile {
+        Profile::Lenient => Level::Advice,
+        _ => Level::Must,
     };
     for (n, step) in new.plan.iter().enumerate() {
         lose_policy(&mut losses, n, step, level);
     }
-    let plan = plan(&new.graph(), level, &mut losses);
+    let plan = plan(&Graph::from(new), level, &mut losses);
     lose_envelope(&mut losses, new);
     if !losses.is_valid() {
-        return Err(Box::new(Refused { losses }));
+        return Err(ConvertError::Lossy(losses));
     }
     let none = Ext::default();
     let ext = new.ext.as_ref().unwrap_or(&none);
-    let goal = text(ext, ext::GOAL).and_then(Goal::new);
-    let mut old = match goal {
-        Some(goal) => message::Message::new(goal, plan),
-        None => message::Message::with_goal(&new.g, plan),
-    };
+    let goal = text(ext, ext::GOAL).filter(|goal| !goal.is_empty());
+    let goal = goal.unwrap_or_else(|| new.g.to_string());
+    let mut old = message::Message::new(goal, plan);
     let restored = |key, id: &str| text(ext, key).or_else(|| Some(id.to_owned()));
     old.msg_id = restored(ext::MSG_ID, &new.msg_id).and_then(NonEmpty::new);
     let reply_to = new.reply_to.as_ref();
@@ -94,8 +73,8 @@ pub fn down(new: &Message, loss: Loss) -> Result<Down, Box<Refused>> {
     }
     restore(&mut old, ext);
     let error = new.error.as_ref().map(|error| {
-        let mut reply = ErrReply::new(code_of(error.code()), &*error.message);
-        reply.reply_to = old.reply_to.as_ref().map(|id| id.as_str().to_owned());
+        let mut reply = ErrReply::new(code_of(&error.code), &*error.message);
+        reply.reply_to = old.reply_to.as_deref().map(str::to_owned);
         reply
     });
     Ok(Down {
@@ -113,7 +92,7 @@ fn lose_policy(losses: &mut Report, n: usize, step: &Step, level: Level) {
         ("timeout_ms", step.timeout_ms.is_some()),
         (
             "retry",
-            retried.is_some_and(|r| r.max_attempts.number() > 1),
+            retried.is_some_and(|r| u64::from(r.max_attempts) > 1),
         ),
         (
             "on_error",
@@ -130,7 +109,7 @@ fn lose_policy(losses: &mut Report, n: usize, step: &Step, level: Level) {
 }
 
 fn lose_envelope(losses: &mut Report, new: &Message) {
-    let foreign = |ext: &Ext| ext.iter().any(|(name, _)| !name.starts_with("sacp."));
+    let foreign = |ext: &Ext| ext.into_iter().any(|(name, _)| !name.starts_with("sacp."));
     let members = [
         ("recipient", new.recipient.is_some()),
         ("trace", new.trace.is_some()),
@@ -258,7 +237,7 @@ fn from_layers(graph: &Graph, layers: &[Vec<usize>], losses: &mut Report) -> Pla
         let is_join = acts.first().is_some_and(Act::is_join);
         match acts.as_slice() {
             [one] if !join_follows || is_join => plan.push(one.clone()),
-            _ => plan.push(Group::of(acts)),
+            _ => plan.push(Item::group(acts)),
         }
         if is_join && join_follows {
             lose(
@@ -335,7 +314,7 @@ fn restore(old: &mut message::Message, ext: &Ext) {
         && let Ok((nested, _)) =
             json::read_raw::<message::Message>(value.as_raw(), &limits, Profile::Strict)
     {
-        old.subtask = Some(Box::new(Subtask::new(nested)));
+        old.subtask = Some(Box::new(nested));
     }
     let Some(value) = ext.value(ext::EXTRA) else {
         return;

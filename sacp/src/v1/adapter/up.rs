@@ -12,7 +12,8 @@ use super::super::outcome::{Failure, Outcome};
 use super::super::state::State;
 use super::super::step::Step;
 use super::super::trace::Ext;
-use super::{ext, lose};
+use super::{ConvertError, ext, lose};
+use crate::graph::Graph;
 use crate::limits::MAX_DEPENDENCIES;
 use crate::message;
 use crate::plan::Plan;
@@ -45,23 +46,12 @@ impl Up {
     }
 }
 
-/// Why a message of 0.1 cannot be expressed in 1.0.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum UpError {
-    /// Its plan is empty: the question to answer with.
-    Clarify(Clarify),
-    /// A verb or tool of more than 64 characters, or more dependencies than 250,000.
-    Unsayable(Report),
-}
-
 /// The same message in 1.0, and the findings about what 1.0 cannot express.
 ///
 /// ```
-/// use sacp::v1::adapter::{Up, up};
-/// use sacp::v1::{Id, Ts};
+/// use sacp::v1::{Id, Ts, Up, up};
 /// use sacp::Message;
-/// use ubos_common::time::Timestamp;
+/// use sacp::ubos_common::time::Timestamp;
 ///
 /// let old = Message::decode(br#"{"g":"TRIP","plan":[{"parallel":[["get","A",{}],["get","B",{}]]},["join","M",{}]]}"#)?;
 /// let name = |text| Id::new(text).unwrap();
@@ -78,23 +68,23 @@ pub enum UpError {
 ///
 /// Spec: SACP 1.0, 15
 // impl: SACP1-15-1
-pub fn up(old: &message::Message, config: &Up) -> Result<(Message, Report), UpError> {
+pub fn up(old: &message::Message, config: &Up) -> Result<(Message, Report), ConvertError> {
     let mut report = Report::default();
     let mut ext = Ext::default();
     let steps = steps(&old.plan, &mut report);
     if !report.is_valid() {
-        return Err(UpError::Unsayable(report));
+        return Err(ConvertError::Lossy(report));
     }
     let msg_id = match &old.msg_id {
         Some(id) => name(id, "/msg_id", ext::MSG_ID, &mut ext, &mut report),
         None => config.msg_id.clone(),
     };
-    let g = goal(old.goal(), &mut ext, &mut report);
-    let made = Message::new(msg_id, config.ts.clone(), config.sender.clone(), g, steps);
+    let g = goal(&old.g, &mut ext, &mut report);
+    let made = Message::pending(msg_id, config.ts.clone(), config.sender.clone(), g, steps);
     let Some(mut new) = made else {
         let mut clarify = Clarify::new(["plan"], "the plan has no acts");
-        clarify.reply_to = old.msg_id.as_ref().map(|id| id.as_str().to_owned());
-        return Err(UpError::Clarify(clarify));
+        clarify.reply_to = old.msg_id.as_deref().map(str::to_owned);
+        return Err(ConvertError::Empty(clarify));
     };
     let reply_to = old.reply_to.as_ref();
     new.reply_to = reply_to.map(|id| name(id, "/reply_to", ext::REPLY_TO, &mut ext, &mut report));
@@ -141,7 +131,7 @@ fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
     let id = |number: usize| Name::new(format!("s{number}"));
     let mut steps = Vec::new();
     let mut dependencies = 0;
-    for step in plan.steps() {
+    for step in Graph::from(plan).steps() {
         dependencies += step.after.len();
         if dependencies > MAX_DEPENDENCIES {
             // Two wide groups in a row are short in 0.1, but 1.0 lists the product of their sizes.
@@ -158,7 +148,7 @@ fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
             lose(report, step.pointer.clone(), Level::Must, what);
             continue;
         };
-        let new = Step::new(id_here, verb, tool).with_params(step.act.params.clone());
+        let new = Step::new(id_here, verb, tool, step.act.params.clone());
         let after: Vec<Name> = step.after.iter().filter_map(|n| id(*n)).collect();
         steps.push(if after.is_empty() {
             new

@@ -10,9 +10,8 @@ use reqwest::{Response, StatusCode, Url};
 use super::{CORRELATION, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
-use crate::secrets::SecretPolicy;
 use crate::task::Task;
-use crate::transport::exchange::{ClientSettings, client_setters};
+use crate::transport::exchange::begin;
 use crate::transport::{Message, SendError};
 use crate::validate::Options;
 
@@ -20,10 +19,9 @@ use crate::validate::Options;
 ///
 /// Redirects are not followed, so that a task does not end up elsewhere.
 #[derive(Clone)]
-pub struct Client {
+pub struct HttpClient {
     http: reqwest::Client,
     url: Url,
-    settings: ClientSettings,
 }
 
 /// Why there is no client.
@@ -41,9 +39,7 @@ pub enum ClientError {
     Http(#[from] reqwest::Error),
 }
 
-client_setters!(Client);
-
-impl Client {
+impl HttpClient {
     /// A client of the server whose tasks are posted to `url`, such as `http://127.0.0.1:8080/sap/tasks`.
     ///
     /// # Errors
@@ -54,11 +50,7 @@ impl Client {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ClientError::Url);
         }
-        Ok(Self {
-            http: http()?,
-            url,
-            settings: ClientSettings::default(),
-        })
+        Ok(Self { http: http()?, url })
     }
 
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
@@ -73,7 +65,7 @@ impl Client {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, mut exchange) = self.settings.begin(task)?;
+        let (bytes, mut exchange) = begin(task)?;
         let request = self
             .http
             .post(self.url.clone())
@@ -88,11 +80,10 @@ impl Client {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
-        let mut lines = Lines::new(response, self.settings.options.limits.max_bytes);
+        let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
         while let Some(line) = lines.next().await? {
-            let message =
-                Message::decode(&line, &self.settings.options).map_err(SendError::Answer)?;
+            let message = Message::decode(&line, &Options::default()).map_err(SendError::Answer)?;
             exchange.take(message, on_message)?;
             is_silent = false;
         }
@@ -110,10 +101,10 @@ fn of_status(status: StatusCode) -> SendError {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for HttpClient {
     /// An address may hold a password, and a token in its path: its origin is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("HttpClient")
             .field("origin", &self.url.origin().ascii_serialization())
             .finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ mod client;
 mod replies;
 mod server;
 
-pub use client::{Client, ClientError};
+pub use client::{ClientError, HttpClient};
 pub use replies::{HttpReplies, inbox};
 pub use server::{Config, router, serve};
 

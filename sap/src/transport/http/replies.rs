@@ -27,42 +27,26 @@ use crate::validate::{Options, decode_result};
 pub struct HttpReplies {
     http: reqwest::Client,
     origins: BTreeSet<String>,
-    timeout: Duration,
 }
 
 impl HttpReplies {
-    /// Reaches nothing yet. One result takes at most 10 s.
+    /// Reaches endpoints of these origins, such as `https://prime.example:8443`. One result takes at most 10 s.
     ///
     /// # Errors
     ///
-    /// [`ClientError`].
-    pub fn new() -> Result<Self, ClientError> {
+    /// [`ClientError::Url`]: an origin is not of HTTP or HTTPS. Others: the system has no HTTP client.
+    pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, ClientError> {
+        let origins = origins.into_iter().map(|origin| {
+            let url = Url::parse(origin).map_err(|_| ClientError::Url)?;
+            match url.scheme() {
+                "http" | "https" => Ok(url.origin().ascii_serialization()),
+                _ => Err(ClientError::Url),
+            }
+        });
         Ok(Self {
             http: http()?,
-            origins: BTreeSet::new(),
-            timeout: Duration::from_secs(10),
+            origins: origins.collect::<Result<_, _>>()?,
         })
-    }
-
-    /// Lets results go to endpoints of an origin, such as `https://prime.example:8443`.
-    ///
-    /// # Errors
-    ///
-    /// [`ClientError::Url`].
-    pub fn allow(mut self, origin: &str) -> Result<Self, ClientError> {
-        let url = Url::parse(origin).map_err(|_| ClientError::Url)?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(ClientError::Url);
-        }
-        self.origins.insert(url.origin().ascii_serialization());
-        Ok(self)
-    }
-
-    /// Sets how long one result may take.
-    #[must_use]
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
     }
 
     async fn post(&self, endpoint: &str, result: &TaskResult) -> Result<(), Unreachable> {
@@ -74,7 +58,7 @@ impl HttpReplies {
         let request = self
             .http
             .post(url)
-            .timeout(self.timeout)
+            .timeout(TIMEOUT)
             .header(CONTENT_TYPE, JSON)
             .header(CORRELATION, result.correlation_id.to_string())
             .body(result.encode());
@@ -99,33 +83,36 @@ impl Replies for HttpReplies {
     }
 }
 
-/// An endpoint: results that are posted to `path` are read strictly and told. It answers 204, or 400.
+/// An endpoint: results that are posted to `path` are read and given to `on_result`. It answers 204, or 400.
 ///
 /// Whether a result is one that is waited for is the application's to check, with a
-/// [`Lifecycle`](crate::lifecycle::Lifecycle).
+/// [`Lifecycle`](crate::Lifecycle).
 pub fn inbox(
     path: &str,
     options: Options,
-    told: impl Fn(TaskResult) + Send + Sync + 'static,
+    on_result: impl Fn(TaskResult) + Send + Sync + 'static,
 ) -> Router {
     Router::new()
         .route(path, post(take))
         .layer(DefaultBodyLimit::max(options.limits.max_bytes))
         .with_state(Arc::new(Inbox {
             options,
-            told: Box::new(told),
+            on_result: Box::new(on_result),
         }))
 }
 
+/// How long one result may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
 struct Inbox {
     options: Options,
-    told: Box<dyn Fn(TaskResult) + Send + Sync>,
+    on_result: Box<dyn Fn(TaskResult) + Send + Sync>,
 }
 
 async fn take(State(inbox): State<Arc<Inbox>>, body: Bytes) -> StatusCode {
     match decode_result(&body, &inbox.options) {
         Ok((result, _)) => {
-            (inbox.told)(result);
+            (inbox.on_result)(result);
             StatusCode::NO_CONTENT
         }
         Err(_) => StatusCode::BAD_REQUEST,

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::{CORRELATION, JSON, LINES};
-use crate::error::ErrorCode;
+use crate::error::{ConfigError, ErrorCode, require};
 use crate::ident::CorrelationId;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
@@ -30,17 +30,19 @@ use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
 /// Settings of a server.
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | `path`, where tasks are posted | `/sap/tasks` | |
+/// | `max_body_bytes`, of one task | 1 MiB | Nack and 413 |
+/// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
+///
+/// One line waits at most 30 s for a client that is slow to read; then the client counts as gone.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// Where tasks are posted. Default `/sap/tasks`.
-    pub path: String,
-    /// Bytes of one task; above it is a Nack and 413. Default 1 MiB.
-    pub max_body_bytes: usize,
-    /// How long one line waits for a client that is slow to read; then it counts as gone. Default 30 s.
-    pub write_timeout: Duration,
-    /// How long tasks that run may go on when the server is to end; then they are cancelled. Default 10 s.
-    pub shutdown_grace: Duration,
+    path: String,
+    max_body_bytes: usize,
+    shutdown_grace: Duration,
 }
 
 impl Default for Config {
@@ -48,39 +50,48 @@ impl Default for Config {
         Self {
             path: "/sap/tasks".into(),
             max_body_bytes: 1 << 20,
-            write_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(10),
         }
     }
 }
 
 impl Config {
-    /// Sets where tasks are posted.
+    /// Sets where tasks are posted: a path that begins with `/`.
     #[must_use]
-    pub fn path(mut self, path: impl Into<String>) -> Self {
+    pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Sets the bytes of one task.
+    /// Sets the bytes of one task; at least 1.
     #[must_use]
-    pub const fn max_body_bytes(mut self, bytes: usize) -> Self {
+    pub const fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets how long one line waits for a client.
+    /// Sets how long tasks may go on when the server is to end; 0 cancels them at once.
     #[must_use]
-    pub const fn write_timeout(mut self, timeout: Duration) -> Self {
-        self.write_timeout = timeout;
+    pub const fn with_shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
         self
     }
 
-    /// Sets how long tasks may go on when the server is to end.
-    #[must_use]
-    pub const fn shutdown_grace(mut self, grace: Duration) -> Self {
-        self.shutdown_grace = grace;
-        self
+    fn check(&self) -> Result<(), ConfigError> {
+        // The router panics on a path that it cannot read.
+        let is_plain = self.path.starts_with('/') && !self.path.contains(['{', '}', '*', ':']);
+        require(
+            is_plain,
+            "path",
+            &self.path,
+            "a path begins with / and has none of { } * :",
+        )?;
+        require(
+            self.max_body_bytes > 0,
+            "max_body_bytes",
+            self.max_body_bytes,
+            "a task has at least 1 byte",
+        )
     }
 }
 
@@ -94,13 +105,18 @@ struct Server {
 }
 
 /// The routes of a service, for an application that has others too. Tasks run on tokio.
-pub fn router(service: Service, config: Config) -> Router {
-    router_of(Server {
+///
+/// # Errors
+///
+/// A setting is out of its range.
+pub fn router(service: Service, config: Config) -> Result<Router, ConfigError> {
+    config.check()?;
+    Ok(router_of(Server {
         service,
         config,
         closed: Arc::default(),
         running: mpsc::channel(1).0,
-    })
+    }))
 }
 
 fn router_of(server: Server) -> Router {
@@ -117,13 +133,16 @@ fn router_of(server: Server) -> Router {
 ///
 /// # Errors
 ///
-/// The listener failed.
+/// A setting is out of its range, or the listener failed.
 pub async fn serve(
     listener: TcpListener,
     service: Service,
     config: Config,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    config
+        .check()
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let (running, mut ended) = mpsc::channel(1);
     let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
@@ -168,7 +187,7 @@ pub async fn serve(
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, server.config.max_body_bytes).await else {
-        let nack = malformed("the body is longer than may be, or did not come whole");
+        let nack = malformed("the body is too long, or did not arrive whole");
         let mut response = server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
         echo(&mut response, None, &head.headers);
         return response;
@@ -214,7 +233,7 @@ impl Server {
         let lost = sender.downgrade();
         let mut caller = Waiting {
             sender: Some(sender),
-            timeout: self.config.write_timeout,
+            timeout: WRITE_TIMEOUT,
         };
         let (service, running) = (self.service.clone(), self.running.clone());
         let span = trace::carry("http", correlation);
@@ -349,6 +368,8 @@ fn malformed(why: &str) -> Nack {
     Nack::new(ReceiptStatus::Nack, ErrorCode::InvalidTask, why)
 }
 
+/// How long one line waits for a client that is slow to read.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks at whether the last tasks have ended.
 const POLL: Duration = Duration::from_millis(10);
 /// Messages that wait for a client; with as many, its task waits.

@@ -6,33 +6,12 @@ use futures::StreamExt as _;
 
 use super::{BODY, ELSEWHERE, Queue, headers};
 use crate::lifecycle::body_digest;
-use crate::secrets::SecretPolicy;
 use crate::task::Task;
-use crate::transport::exchange::{ClientSettings, client_setters};
+use crate::transport::exchange::begin;
 use crate::transport::{Message, SendError};
 use crate::validate::Options;
 
-/// Puts tasks into a queue and follows what is said about them.
-#[derive(Clone, Debug)]
-pub struct Client {
-    queue: Queue,
-    settings: ClientSettings,
-}
-
 impl Queue {
-    /// A client of this queue.
-    #[must_use]
-    pub fn client(&self) -> Client {
-        Client {
-            queue: self.clone(),
-            settings: ClientSettings::default(),
-        }
-    }
-}
-
-client_setters!(Client);
-
-impl Client {
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
     /// nothing where no Ack is wanted then. Everything is told on the way.
     ///
@@ -47,9 +26,9 @@ impl Client {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, mut exchange) = self.settings.begin(task)?;
+        let (bytes, mut exchange) = begin(task)?;
         let body = body_digest(&bytes);
-        let queue = &self.queue;
+        let queue = self;
         let publish = PublishMessage::build()
             .payload(bytes.into())
             .headers(headers((&task.task_id, Some(&task.correlation_id)), &body))
@@ -90,7 +69,7 @@ impl Client {
             if header(ELSEWHERE).is_some() {
                 break;
             }
-            let read = Message::decode(&message.payload, &self.settings.options);
+            let read = Message::decode(&message.payload, &Options::default());
             let is_ack = message.subject.ends_with(".ack");
             let is_last = exchange.take(read.map_err(SendError::Answer)?, on_message)?;
             if is_last || (is_ack && elsewhere) {

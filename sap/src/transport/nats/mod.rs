@@ -10,7 +10,7 @@
 //!
 //! A task is acknowledged after its result is stored, so a worker that is killed loses nothing: the task is
 //! delivered again. One that has its result is not run again. A task that was begun
-//! [`max_attempts`](Config::max_attempts) times without an end goes to the dead letters, and its result is FAILED,
+//! [`max_attempts`](Config::with_max_attempts) times without an end goes to the dead letters, and its result is FAILED,
 //! `INTERNAL`. Where all places are taken a task is returned with a delay, which is no attempt.
 //!
 //! Ids are in the headers `X-Correlation-Id` and `Sap-Task-Id` as they are in the body; others are a Nack.
@@ -33,102 +33,110 @@ use async_nats::jetstream::stream::{
 use async_nats::jetstream::{self, Context};
 use ubos_common::canon::Digest;
 
-pub use client::Client;
-
+use crate::error::{ConfigError, require};
 use crate::ident::{CorrelationId, TaskId};
 
 /// Settings of a queue; all who open it should have the same.
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | `name`, of streams and subjects: letters, digits, `-` and `_` | `sap` | |
+/// | `ack_wait`, for which a worker may be silent about a task | 30 s | another worker gets the task |
+/// | `max_attempts` at a task | 5 | dead letter, and FAILED `INTERNAL` |
+/// | `busy_delay`, after which a task comes back that could not be taken | 1 s | |
+///
+/// These limits are fixed:
+///
+/// | limit | value | at the limit |
+/// |---|---|---|
+/// | tasks that wait | 100,000 | a task cannot be sent |
+/// | tasks that one worker runs at the same time | 16 | it takes no more |
+/// | how long messages about a task, and dead letters, are kept | 7 days | they are removed |
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Config {
-    /// Names streams and subjects: letters, digits, `-` and `_`. Default `sap`.
-    pub name: String,
-    /// Tasks that wait; at the bound a task cannot be sent. Default 100,000.
-    pub max_tasks: i64,
-    /// Tasks that one worker runs at the same time; it takes no more. Default 16.
-    pub max_in_flight: usize,
-    /// How long a worker may be silent about a task before another one gets it. Default 30 s.
-    pub ack_wait: Duration,
-    /// How often a task may be begun. Default 5.
-    pub max_attempts: u32,
-    /// When a task comes back that could not be taken. Default 1 s.
-    pub busy_delay: Duration,
-    /// How long what is said about a task is kept, and dead letters. Default 7 days.
-    pub keep: Duration,
+    name: String,
+    ack_wait: Duration,
+    max_attempts: u32,
+    busy_delay: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             name: "sap".into(),
-            max_tasks: 100_000,
-            max_in_flight: 16,
             ack_wait: Duration::from_secs(30),
             max_attempts: 5,
             busy_delay: Duration::from_secs(1),
-            keep: Duration::from_secs(7 * 24 * 60 * 60),
         }
     }
 }
 
 impl Config {
-    /// Sets the name.
+    /// Sets the name: letters, digits, `-` and `_`.
     #[must_use]
-    pub fn name(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets how many tasks wait.
+    /// Sets how long a worker may be silent; at least 1 ms.
     #[must_use]
-    pub const fn max_tasks(mut self, tasks: i64) -> Self {
-        self.max_tasks = tasks;
-        self
-    }
-
-    /// Sets how many tasks one worker runs at the same time.
-    #[must_use]
-    pub const fn max_in_flight(mut self, tasks: usize) -> Self {
-        self.max_in_flight = tasks;
-        self
-    }
-
-    /// Sets how long a worker may be silent.
-    #[must_use]
-    pub const fn ack_wait(mut self, wait: Duration) -> Self {
+    pub const fn with_ack_wait(mut self, wait: Duration) -> Self {
         self.ack_wait = wait;
         self
     }
 
-    /// Sets how often a task may be begun.
+    /// Sets how often a task may be begun; at least once.
     #[must_use]
-    pub const fn max_attempts(mut self, attempts: u32) -> Self {
+    pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
     /// Sets when a task comes back that could not be taken.
     #[must_use]
-    pub const fn busy_delay(mut self, delay: Duration) -> Self {
+    pub const fn with_busy_delay(mut self, delay: Duration) -> Self {
         self.busy_delay = delay;
         self
     }
 
-    /// Sets how long results and dead letters are kept.
-    #[must_use]
-    pub const fn keep(mut self, keep: Duration) -> Self {
-        self.keep = keep;
-        self
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        require(
+            !self.name.is_empty() && self.name.chars().all(is_plain),
+            "name",
+            &self.name,
+            "a queue is named with letters, digits, '-' and '_'",
+        )?;
+        require(
+            self.ack_wait >= Duration::from_millis(1),
+            "ack_wait",
+            self.ack_wait,
+            "a worker needs at least 1 ms",
+        )?;
+        require(
+            self.max_attempts > 0,
+            "max_attempts",
+            self.max_attempts,
+            "a task is begun at least once",
+        )
     }
 }
+
+/// Tasks that wait.
+const MAX_TASKS: i64 = 100_000;
+/// Tasks that one worker runs at the same time.
+const MAX_IN_FLIGHT: usize = 16;
+/// How long messages about a task, and dead letters, are kept.
+const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Why a queue does not work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The name has characters that subjects and streams do not take.
-    #[error("name of a queue with other than letters, digits, '-' and '_'")]
-    Name,
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The server, or the way to it, failed.
     #[error("nats failed")]
     Nats(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -156,10 +164,7 @@ impl Queue {
     ///
     /// [`QueueError`].
     pub async fn open(client: async_nats::Client, config: Config) -> Result<Self, QueueError> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        if config.name.is_empty() || !config.name.chars().all(is_plain) {
-            return Err(QueueError::Name);
-        }
+        config.check()?;
         let context = jetstream::new(client);
         let name = &config.name;
         let stream = |kind: &str, subject: &str| StreamConfig {
@@ -170,11 +175,11 @@ impl Queue {
         let tasks = StreamConfig {
             retention: RetentionPolicy::WorkQueue,
             discard: DiscardPolicy::New,
-            max_messages: config.max_tasks,
+            max_messages: MAX_TASKS,
             ..stream("tasks", "task")
         };
         let kept = |kind: &str, subject: &str| StreamConfig {
-            max_age: config.keep,
+            max_age: KEEP,
             ..stream(kind, subject)
         };
         let made = async |stream: StreamConfig| {
@@ -261,3 +266,28 @@ const TASK_ID: &str = "Sap-Task-Id";
 const BODY: &str = "Sap-Body";
 /// On a result that went to an endpoint of the task.
 const ELSEWHERE: &str = "Sap-Elsewhere";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_range_are_refused() {
+        for (config, wanted) in [
+            (Config::default().with_name("a.b"), "name is \"a.b\", but"),
+            (Config::default().with_name(""), "name is \"\", but"),
+            (
+                Config::default().with_ack_wait(Duration::ZERO),
+                "ack_wait is 0ns, but",
+            ),
+            (
+                Config::default().with_max_attempts(0),
+                "max_attempts is 0, but",
+            ),
+        ] {
+            let refused = config.check().unwrap_err().to_string();
+            assert!(refused.starts_with(wanted), "{refused}");
+        }
+        assert_eq!(Config::default().check(), Ok(()));
+    }
+}

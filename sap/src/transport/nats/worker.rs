@@ -11,7 +11,9 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use ubos_common::canon::Digest;
 
-use super::{BODY, CORRELATION, ELSEWHERE, Queue, QueueError, Said, TASK_ID, headers};
+use super::{
+    BODY, CORRELATION, ELSEWHERE, MAX_IN_FLIGHT, Queue, QueueError, Said, TASK_ID, headers,
+};
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
@@ -38,7 +40,7 @@ impl Queue {
         let mut shutdown = pin!(shutdown);
         let mut jobs = FuturesUnordered::new();
         loop {
-            let room = self.config.max_in_flight.max(1) - jobs.len();
+            let room = MAX_IN_FLIGHT - jobs.len();
             if room == 0 {
                 tokio::select! {
                     () = &mut shutdown => break,
@@ -63,7 +65,7 @@ impl Queue {
                         Some(delivery) => {
                             let delivery = delivery.map_err(QueueError::nats)?;
                             jobs.push(self.answer(service, delivery));
-                            trace::queue("nats", jobs.len(), self.config.max_in_flight);
+                            trace::queue("nats", jobs.len(), MAX_IN_FLIGHT);
                         }
                         None => over = true,
                     },

@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, join};
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use sap::processor::Config;
 use sap::store::MemoryTranscript;
-use sap::transport::bus::{self, Bus, Mailbox};
+use sap::transport::bus::{self, Bus};
 use sap::transport::{Caller, Message, SendError};
-use sap::{ErrorCode, Task};
+use sap::{ErrorCode, Task, TaskResult};
 use serde_json::json;
 
 use super::suite::{self, Harness, until};
@@ -17,7 +19,7 @@ use crate::samples::with;
 
 struct OnBus {
     bus: Bus,
-    inbox: Mutex<Mailbox>,
+    inbox: Mutex<BoxStream<'static, TaskResult>>,
     seen: Seen,
 }
 
@@ -25,12 +27,12 @@ impl Harness for OnBus {
     const TALKS: bool = true;
 
     async fn start(seen: &Seen, config: Config) -> Self {
-        let bus = Bus::new(Arc::new(Real::default()), seen.log.clone());
+        let bus = new_bus(seen, bus::Config::default());
         let warnings = Arc::clone(&seen.warnings);
-        bus.attach_with(seen.processor(config), move |warning| {
+        bus.attach(seen.processor(config), move |warning| {
             warnings.lock().unwrap().push(warning.to_string());
         });
-        let inbox = Mutex::new(bus.mailbox(INBOX));
+        let inbox = Mutex::new(bus.mailbox(INBOX).boxed());
         let seen = seen.clone();
         Self { bus, inbox, seen }
     }
@@ -42,7 +44,7 @@ impl Harness for OnBus {
             .send(task, &mut |message| told.push(message.clone()))
             .await;
         let mut inbox = self.inbox.lock().unwrap();
-        while let Some(result) = inbox.try_next() {
+        while let Some(result) = inbox.next().now_or_never().flatten() {
             self.seen.inbox.lock().unwrap().push(result);
         }
         (told, answer)
@@ -53,6 +55,10 @@ impl Harness for OnBus {
         self.bus.serve(bytes.as_bytes(), &mut last).await.unwrap();
         last.0.unwrap()
     }
+}
+
+fn new_bus(seen: &Seen, config: bus::Config) -> Bus {
+    Bus::new(Arc::new(Real::default()), seen.log.clone(), config).unwrap()
 }
 
 struct Last(Option<Message>);
@@ -74,9 +80,9 @@ async fn the_suite_holds() {
 #[tokio::test]
 async fn at_the_bound_one_is_turned_away_and_one_waits() {
     let seen = Seen::default();
-    let config = bus::Config::default().max_tasks(1);
-    let bus = Bus::with(Arc::new(Real::default()), seen.log.clone(), config);
-    bus.attach(seen.processor(Config::default()));
+    let config = bus::Config::default().with_max_tasks(1);
+    let bus = new_bus(&seen, config);
+    bus.attach(seen.processor(Config::default()), |_| {});
     let short = with(
         ask(1, "test.hang"),
         "/telemetry",
@@ -104,7 +110,11 @@ async fn at_the_bound_one_is_turned_away_and_one_waits() {
         bus.send(&waiting, &mut told).await.unwrap()
     };
     let (first, second) = join(bus.send(&hanging, &mut nobody), tried).await;
-    assert!(first.unwrap().unwrap().is_last() && second.unwrap().is_last());
+    let has_ended = |message: Message| match message {
+        Message::Result(result) => result.status.is_terminal(),
+        _ => false,
+    };
+    assert!(has_ended(first.unwrap().unwrap()) && has_ended(second.unwrap()));
     assert_eq!(seen.calls.load(Ordering::SeqCst), 1);
     let written = seen.written(0);
     assert_eq!(
@@ -130,8 +140,8 @@ async fn what_cannot_be_written_down_is_not_delivered() {
             log: Arc::new(MemoryTranscript::new(entries)),
             ..Seen::default()
         };
-        let bus = Bus::new(Arc::new(Real::default()), seen.log.clone());
-        bus.attach(seen.processor(Config::default()));
+        let bus = new_bus(&seen, bus::Config::default());
+        bus.attach(seen.processor(Config::default()), |_| {});
         let mut told = 0;
         let answer = bus
             .send(&typed(&ask(1, "test.echo").to_string()), &mut |_| told += 1)
@@ -148,18 +158,21 @@ async fn what_cannot_be_written_down_is_not_delivered() {
 #[tokio::test]
 async fn a_task_goes_to_the_agent_it_names_or_to_any_that_can() {
     let (one, two) = (Seen::default(), Seen::default());
-    let bus = Bus::new(Arc::new(Real::default()), one.log.clone());
+    let bus = new_bus(&one, bus::Config::default());
     let other = sap::Producer::new("A-other".parse().unwrap(), sap::ProducerKind::Agent);
     let counter = Arc::clone(&two.calls);
-    bus.attach(one.processor(Config::default()));
+    bus.attach(one.processor(Config::default()), |_| {});
     bus.attach(
-        sap::processor::Processor::new(other, two.log.clone(), Config::default()).handle(
-            "test.echo".parse().unwrap(),
-            move |_: sap::processor::Context| {
-                counter.fetch_add(1, Ordering::SeqCst);
-                async { Ok(sap::processor::Outcome::new(super::world::text("1"))) }
-            },
-        ),
+        sap::processor::Processor::new(other, two.log.clone(), Config::default())
+            .unwrap()
+            .handle(
+                "test.echo".parse().unwrap(),
+                move |_: sap::processor::Context| {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    async { Ok(sap::processor::Outcome::new(super::world::text("1"))) }
+                },
+            ),
+        |_| {},
     );
     for number in 0..10 {
         let task = with(ask(number, "test.echo"), "/target/agentId", None);
@@ -179,4 +192,15 @@ async fn a_task_goes_to_the_agent_it_names_or_to_any_that_can() {
             .unwrap();
     }
     assert_eq!((one.calls(), two.calls()), (5, 9));
+}
+
+#[test]
+fn a_bus_refuses_settings_out_of_range() {
+    let config = bus::Config::default().with_max_tasks(0);
+    let log = Arc::new(MemoryTranscript::default());
+    let refused = Bus::new(Arc::new(Real::default()), log, config).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "max_tasks is 0, but a bus needs room for at least 1 task"
+    );
 }

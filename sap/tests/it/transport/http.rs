@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sap::processor::Config;
-use sap::transport::http::{self, Client, HttpReplies, inbox, router, serve};
+use sap::transport::http::{self, HttpClient, HttpReplies, inbox, router, serve};
 use sap::transport::{Message, SendError};
 use sap::validate::Options;
 use sap::{Status, Task};
@@ -19,7 +19,7 @@ use super::world::{Seen, ask, typed};
 use crate::samples::with;
 
 struct OverHttp {
-    client: Client,
+    client: HttpClient,
     url: String,
     server: JoinHandle<std::io::Result<()>>,
     stop: Option<oneshot::Sender<()>>,
@@ -36,7 +36,7 @@ impl OverHttp {
         });
         #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
         let server = tokio::spawn(serving);
-        let client = Client::new(&url).unwrap();
+        let client = HttpClient::new(&url).unwrap();
         // The one way to a client without TLS of its own is through a client of ours; so say it by hand.
         let plain = plain();
         Self {
@@ -100,7 +100,7 @@ async fn the_suite_holds() {
 
 #[test]
 fn a_client_shows_nothing_of_its_address_but_the_origin() {
-    let client = Client::new("https://me:hunter2@prime.example:8443/t0ken?k=v").unwrap();
+    let client = HttpClient::new("https://me:hunter2@prime.example:8443/t0ken?k=v").unwrap();
     let shown = format!("{client:?}");
     assert!(shown.contains("https://prime.example:8443\""), "{shown}");
     assert!(
@@ -113,8 +113,8 @@ fn a_client_shows_nothing_of_its_address_but_the_origin() {
 #[tokio::test]
 async fn statuses_and_the_correlation_header() {
     let seen = Seen::default();
-    let small = http::Config::default().max_body_bytes(4_000);
-    let server = OverHttp::with(&seen, Config::default().max_running(1), small).await;
+    let small = http::Config::default().with_max_body_bytes(4_000);
+    let server = OverHttp::with(&seen, Config::default().with_max_running(1), small).await;
     let short = json!({"budget": {"seconds": 0.3}});
     let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
     let to = |number, capability: &str, pointer: &str, value: Value| {
@@ -249,7 +249,7 @@ async fn an_answer_that_does_not_end_the_task_is_none() {
         let routes = axum::Router::new().fallback(async move || (status, body));
         #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        let client = Client::new(&url).unwrap();
+        let client = HttpClient::new(&url).unwrap();
         let answer = client.send(&typed(&task.to_string()), &mut |_| {}).await;
         match (answer, missing) {
             (Err(SendError::NoAnswer { what }), Some(missing)) => {
@@ -305,12 +305,12 @@ async fn what_panics_beside_the_handler_is_no_answer() {
         sap::transport::Service::new(Arc::new(processor), Arc::new(super::world::Real::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
-    let routes = router(service, http::Config::default());
+    let routes = router(service, http::Config::default()).unwrap();
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let whole = plain().post(&url).body(ask(1, "test.echo").to_string());
     assert_eq!(whole.send().await.unwrap().status().as_u16(), 500);
-    let client = Client::new(&url).unwrap();
+    let client = HttpClient::new(&url).unwrap();
     let task = typed(&ask(2, "test.echo").to_string());
     let answer = client.send(&task, &mut |_| {}).await;
     assert!(
@@ -343,7 +343,7 @@ async fn a_client_that_goes_does_not_end_its_task() {
 #[tokio::test]
 async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
     let seen = Seen::default();
-    let patience = http::Config::default().shutdown_grace(Duration::from_millis(50));
+    let patience = http::Config::default().with_shutdown_grace(Duration::from_millis(50));
     let mut server = OverHttp::with(&seen, Config::default(), patience).await;
     let endpoint = with(
         ask(2, "test.hang"),
@@ -381,7 +381,7 @@ async fn at_the_end_tasks_are_let_go_on_and_then_cancelled() {
 async fn clients_that_stall_do_not_keep_the_server_from_its_end() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let seen = Seen::default();
-    let patience = http::Config::default().shutdown_grace(Duration::from_millis(50));
+    let patience = http::Config::default().with_shutdown_grace(Duration::from_millis(50));
     let mut server = OverHttp::with(&seen, Config::default(), patience).await;
     let address = server.url.replace("http://", "").replace("/sap/tasks", "");
     let mut stalled = Vec::new();
@@ -420,16 +420,16 @@ async fn results_are_posted_to_endpoints_that_are_allowed() {
     });
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, inbox).await });
-    let replies = HttpReplies::new().unwrap().allow(&origin).unwrap();
+    let replies = HttpReplies::new([origin.as_str()]).unwrap();
     let service = seen
         .service_of(Config::default())
         .replies(Arc::new(replies));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
-    let routes = router(service, http::Config::default());
+    let routes = router(service, http::Config::default()).unwrap();
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, routes).await });
-    let client = Client::new(&url).unwrap();
+    let client = HttpClient::new(&url).unwrap();
     let send = async |number, endpoint: String| {
         let task = with(
             ask(number, "test.steps"),
@@ -461,4 +461,30 @@ async fn results_are_posted_to_endpoints_that_are_allowed() {
     }
     assert_eq!(seen.inbox.lock().unwrap().len(), 4);
     assert_eq!(seen.calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_server_refuses_settings_out_of_range() {
+    let seen = Seen::default();
+    for (config, wanted) in [
+        (
+            http::Config::default().with_path("tasks"),
+            "path is \"tasks\", but",
+        ),
+        (
+            http::Config::default().with_path("/{x"),
+            "path is \"/{x\", but",
+        ),
+        (
+            http::Config::default().with_max_body_bytes(0),
+            "max_body_bytes is 0, but",
+        ),
+    ] {
+        let service = || seen.service_of(Config::default());
+        let refused = router(service(), config.clone()).unwrap_err();
+        assert!(refused.to_string().starts_with(wanted), "{refused}");
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let served = serve(listener, service(), config, std::future::pending()).await;
+        assert_eq!(served.unwrap_err().to_string(), refused.to_string());
+    }
 }

@@ -4,7 +4,7 @@ use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, CallToolResult, JsonObject};
 use rmcp::service::{RoleClient, RoleServer, RunningService};
 use sap::processor::Config;
-use sap::transport::mcp::{Client, Server};
+use sap::transport::mcp::{McpClient, Server};
 use sap::transport::{Message, SendError};
 use sap::validate::Options;
 use sap::{ErrorCode, Task};
@@ -15,7 +15,7 @@ use super::world::{Seen, ask, typed};
 use crate::samples::with;
 
 struct OverMcp {
-    client: Client,
+    client: McpClient,
     asking: RunningService<RoleClient, ()>,
     _answering: RunningService<RoleServer, Server>,
 }
@@ -36,11 +36,11 @@ impl Harness for OverMcp {
     const TALKS: bool = false;
 
     async fn start(seen: &Seen, config: Config) -> Self {
-        let (here, there) = tokio::io::duplex(1 << 20);
-        let server = Server::new(seen.service_of(config)).max_bytes(8_000);
+        let (here, there) = tokio::io::duplex(1 << 21);
+        let server = Server::from(seen.service_of(config));
         let (answering, asking) = futures::future::join(server.serve(there), ().serve(here)).await;
         let asking = asking.unwrap();
-        let client = Client::new(asking.peer().clone());
+        let client = McpClient::new(asking.peer().clone());
         Self {
             client,
             asking,
@@ -74,7 +74,7 @@ async fn the_suite_holds() {
 #[tokio::test]
 async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     let seen = Seen::default();
-    let mcp = OverMcp::start(&seen, Config::default().max_running(1)).await;
+    let mcp = OverMcp::start(&seen, Config::default().with_max_running(1)).await;
     let tools = mcp.asking.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert!(
@@ -99,7 +99,7 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     let long = with(
         ask(2, "test.echo"),
         "/payload/long",
-        Some(json!("x".repeat(8_000))),
+        Some(json!("x".repeat(1 << 20))),
     );
     let cases = [
         ("test.steps", object(&echo), ErrorCode::InvalidTask),

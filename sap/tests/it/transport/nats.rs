@@ -91,8 +91,8 @@ impl Drop for Nats {
 
 fn config() -> Config {
     Config::default()
-        .ack_wait(Duration::from_millis(600))
-        .busy_delay(Duration::from_millis(50))
+        .with_ack_wait(Duration::from_millis(600))
+        .with_busy_delay(Duration::from_millis(50))
 }
 
 fn work(queue: &Queue, service: Service) -> JoinHandle<()> {
@@ -158,7 +158,6 @@ impl Harness for OnNats {
         let mut told = Vec::new();
         let answer = self
             .queue
-            .client()
             .send(task, &mut |message| told.push(message.clone()))
             .await;
         (told, answer)
@@ -182,6 +181,7 @@ fn fragile(seen: &Seen, hangs: bool) -> Service {
     let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
     let calls = Arc::clone(&seen.calls);
     let processor = Processor::new(producer, seen.log.clone(), processor::Config::default())
+        .unwrap()
         .handle("test.echo".parse().unwrap(), move |_: Context| {
             calls.fetch_add(1, Ordering::SeqCst);
             async move {
@@ -200,7 +200,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
     let (nats, seen, next) = (Nats::start(), Seen::default(), Seen::default());
     let queue = nats.queue(config()).await;
     let task = typed(&ask(1, "test.echo").to_string());
-    let (client, mut told) = (queue.client(), Vec::new());
+    let (client, mut told) = (queue.clone(), Vec::new());
     let mut tell = |message: &Message| told.push(message.clone());
     let answer = client.send(&task, &mut tell);
     let workers = async {
@@ -260,9 +260,9 @@ async fn a_worker_that_is_killed_loses_nothing() {
 #[tokio::test]
 async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
     let (nats, seen) = (Nats::start(), Seen::default());
-    let queue = nats.queue(config().max_attempts(2)).await;
+    let queue = nats.queue(config().with_max_attempts(2)).await;
     let task = typed(&ask(1, "test.echo").to_string());
-    let client = queue.client();
+    let client = queue.clone();
     let mut ignored = |_: &Message| {};
     let killing = async {
         for calls in 1..=2 {
@@ -295,7 +295,7 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
 #[tokio::test]
 async fn at_the_bound_a_task_comes_back_later_and_is_not_dropped() {
     let seen = Seen::default();
-    let on = OnNats::start(&seen, processor::Config::default().max_running(1)).await;
+    let on = OnNats::start(&seen, processor::Config::default().with_max_running(1)).await;
     let short = json!({"budget": {"seconds": 0.7}});
     let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
     let (hang, echo) = (
@@ -369,7 +369,7 @@ async fn tasks_survive_the_server() {
     let mut nats = Nats::start();
     let queue = nats.queue(config()).await;
     let task = typed(&ask(1, "test.echo").to_string());
-    let client = queue.client();
+    let client = queue.clone();
     let mut ignored = |_: &Message| {};
     let unanswered = client.send(&task, &mut ignored);
     let waited = tokio::time::timeout(Duration::from_millis(500), unanswered).await;
@@ -382,7 +382,7 @@ async fn tasks_survive_the_server() {
     let queue = nats.queue(config()).await;
     let worker = work(&queue, seen.service_of(processor::Config::default()));
     let mut ignored = |_: &Message| {};
-    let answer = queue.client().send(&task, &mut ignored).await.unwrap();
+    let answer = queue.send(&task, &mut ignored).await.unwrap();
     assert!(matches!(answer, Some(Message::Result(_))));
     assert_eq!(seen.calls(), 1);
     worker.abort();
@@ -395,10 +395,7 @@ async fn a_worker_that_is_asked_to_end_answers_what_it_has_begun() {
     let queue = nats.queue(config()).await;
     let short = json!({"budget": {"seconds": 0.3}});
     let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
-    let (client, service) = (
-        queue.client(),
-        seen.service_of(processor::Config::default()),
-    );
+    let (client, service) = (queue.clone(), seen.service_of(processor::Config::default()));
     let task = typed(&hang.to_string());
     let mut ignored = |_: &Message| {};
     let shutdown = async { until(|| seen.entries() == 2).await };
@@ -408,5 +405,7 @@ async fn a_worker_that_is_asked_to_end_answers_what_it_has_begun() {
     )
     .await;
     worked.unwrap();
-    assert!(answer.unwrap().unwrap().is_last());
+    assert!(
+        matches!(answer.unwrap(), Some(Message::Result(result)) if result.status.is_terminal())
+    );
 }

@@ -3,8 +3,8 @@
 use std::future::Future;
 
 use futures::future::join_all;
+use sap::DispatchError;
 use sap::processor::Config;
-use sap::producer::DispatchError;
 use sap::transport::{Message, SendError};
 use sap::validate::{Options, decode_task};
 use sap::{ErrorCode, Status, Task, TaskResult};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::world::{INBOX, Seen, ask, typed};
 use crate::samples::with;
+use ubos_common::violation::Profile;
 
 /// A client and a server of one transport, around the agent that `Seen` watches.
 pub(crate) trait Harness: Sized {
@@ -172,7 +173,7 @@ async fn what_may_not_be_sent_does_not_leave<H: Harness>(harness: &H, seen: &See
         Some(json!("robot")),
     )
     .to_string();
-    let (invalid, _) = decode_task(odd.as_bytes(), &Options::lenient()).unwrap();
+    let (invalid, _) = decode_task(odd.as_bytes(), &Options::from(Profile::Lenient)).unwrap();
     let (told, answer) = harness.send(&invalid).await;
     assert!(
         matches!(answer, Err(SendError::Dispatch(DispatchError::Invalid(_)))),
@@ -233,7 +234,7 @@ async fn every_task_ends<H: Harness>(harness: &H) {
             (&result.status, result.error_code()),
             (&status, code.as_ref())
         );
-        assert!(sap::validate::check_result(&result).is_valid());
+        assert!(sap::report(&result).is_ok());
     }
 }
 
@@ -242,7 +243,7 @@ async fn acks_and_progress_come_in_order<H: Harness>(harness: &H, seen: &Seen) {
     for (number, expect_ack) in [(40, None), (41, Some(true)), (42, Some(false))] {
         let mut task = typed(&ask(number, "test.steps").to_string());
         task.reply_to = expect_ack.map(|expect| {
-            let mut reply_to = sap::task::ReplyTo::new();
+            let mut reply_to = sap::ReplyTo::new();
             reply_to.expect_ack = Some(expect);
             reply_to
         });

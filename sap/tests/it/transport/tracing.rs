@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sap::processor::Config;
-use sap::transport::bus::Bus;
+use sap::transport::bus::{self, Bus};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -56,8 +56,13 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
     let seen = Seen::default();
-    let bus = Bus::new(Arc::new(Real::default()), seen.log.clone());
-    bus.attach(seen.processor(Config::default()));
+    let bus = Bus::new(
+        Arc::new(Real::default()),
+        seen.log.clone(),
+        bus::Config::default(),
+    )
+    .unwrap();
+    bus.attach(seen.processor(Config::default()), |_| {});
     let task = typed(&ask(1, "test.echo").to_string());
     bus.send(&task, &mut |_| {}).await.unwrap();
     let said = lines.0.lock().unwrap().join("\n");

@@ -97,11 +97,12 @@ impl Seen {
             table = table.allow("A-prime".parse().unwrap(), what.parse().unwrap());
         }
         Processor::new(producer, self.log.clone(), config)
+            .unwrap()
             .authorize(Arc::new(table))
             .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
             .handle("test.echo".parse().unwrap(), move |cx: Context| {
                 calls.fetch_add(1, Ordering::SeqCst);
-                async move { Ok(Outcome::new(whole(cx.task())).citing(vec!["ubos://a".into()])) }
+                async move { Ok(Outcome::new(whole(&cx.task)).citing(vec!["ubos://a".into()])) }
             })
             .handle("test.steps".parse().unwrap(), steps)
             .handle("test.fail".parse().unwrap(), |_: Context| async {

@@ -7,16 +7,6 @@ use crate::secrets::{CLAUSE, SecretPolicy, scan};
 use crate::task::Task;
 use crate::validate::{Options, check_result, decode_task, findings};
 
-/// A task that may be sent.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Dispatch {
-    /// The bytes to send.
-    pub bytes: Vec<u8>,
-    /// What there is to say without refusing it.
-    pub advice: Report,
-}
-
 /// Why a message may not be sent. All findings are listed; none shows a value of the payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -29,13 +19,13 @@ pub enum DispatchError {
     Secret(Report),
 }
 
-/// Checks a task and gives its bytes.
+/// Checks a task; gives its bytes, and advice that does not keep it from being sent.
 ///
 /// # Errors
 ///
 /// [`DispatchError`]. Spec: SAP 5, 11
 // impl: SAP-5-1, SAP-11-1
-pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<Dispatch, DispatchError> {
+pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<(Vec<u8>, Report), DispatchError> {
     let bytes = task.encode();
     let advice = findings(&decode_task(&bytes, &Options::default()));
     if !advice.is_valid() {
@@ -52,21 +42,18 @@ pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<Dispatch, Dispatch
             return Err(DispatchError::Secret(found));
         }
     }
-    Ok(Dispatch { bytes, advice })
+    Ok((bytes, advice))
 }
 
-/// Checks a result and gives its bytes.
+/// Checks a result; gives its bytes, and advice that does not keep it from being sent.
 ///
 /// # Errors
 ///
 /// [`DispatchError::Invalid`]. Spec: SAP 5
-pub fn report(result: &TaskResult) -> Result<Dispatch, DispatchError> {
+pub fn report(result: &TaskResult) -> Result<(Vec<u8>, Report), DispatchError> {
     let advice = check_result(result);
     if !advice.is_valid() {
         return Err(DispatchError::Invalid(advice));
     }
-    Ok(Dispatch {
-        bytes: result.encode(),
-        advice,
-    })
+    Ok((result.encode(), advice))
 }
