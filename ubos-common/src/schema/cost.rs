@@ -439,10 +439,7 @@ impl<'a> Builder<'a> {
                 place.pointer(&target)
             } else {
                 let is_named = |anchor: &&str| place.get(anchor).is_some_and(|it| *it == *target);
-                ANCHORS
-                    .iter()
-                    .any(|anchor| is_named(anchor))
-                    .then_some(place)
+                ANCHORS.iter().any(is_named).then_some(place)
             };
             found.extend(meant.filter(|meant| !found.iter().any(|f| core::ptr::eq(*f, *meant))));
         }

@@ -10,11 +10,11 @@ pub(super) fn states(pattern: &str) -> u64 {
         .unicode(false)
         .utf8(false)
         .build()
-        .parse(pattern);
-    let parsed = ascii.or_else(|_| regex_syntax::parse(pattern));
-    parsed.map_or((pattern.len() as u64).saturating_mul(UNREADABLE), |hir| {
-        of(&hir)
-    })
+        .parse(pattern)
+        .ok();
+    let parsed = ascii.or_else(|| regex_syntax::parse(pattern).ok());
+    let unreadable = (pattern.len() as u64).saturating_mul(UNREADABLE);
+    parsed.map_or(unreadable, |hir| of(&hir))
 }
 
 fn of(hir: &Hir) -> u64 {
@@ -24,7 +24,9 @@ fn of(hir: &Hir) -> u64 {
         // A range of characters becomes up to four of bytes.
         HirKind::Class(Class::Unicode(class)) => class.ranges().len() as u64 * 4 + 1,
         HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(repetition.min.saturating_add(1));
+            let most = repetition
+                .max
+                .unwrap_or_else(|| repetition.min.saturating_add(1));
             of(&repetition.sub).saturating_mul(u64::from(most.max(1)))
         }
         HirKind::Capture(capture) => of(&capture.sub).saturating_add(2),

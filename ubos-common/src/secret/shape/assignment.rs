@@ -22,7 +22,8 @@ pub(super) fn assignment(
     barren: &mut Barren,
 ) -> Option<(SecretKind, Range<usize>)> {
     let name = name_before(bytes, at)?;
-    if !is_secret_name(name) && !(is_value_name(name) && is_value_of_secret(bytes, at)) {
+    let is_value = || is_value_name(name) && is_value_of_secret(bytes, at);
+    if !is_secret_name(name) && !is_value() {
         return None;
     }
     // `:=`, `==` and `=>` are signs, too.
