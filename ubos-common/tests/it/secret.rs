@@ -27,7 +27,10 @@ fn corpus() -> Vec<(String, Vec<Range<usize>>)> {
     lines.map(|line| read(&line[2..])).collect()
 }
 
-#[expect(clippy::print_stdout, reason = "recall and false alarms are to be read")]
+#[expect(
+    clippy::print_stdout,
+    reason = "recall and false alarms are to be read"
+)]
 #[test]
 fn the_corpus_is_found_without_false_alarms() {
     let (mut wanted_count, mut missed, mut alarms, mut clean) = (0, Vec::new(), Vec::new(), 0);
