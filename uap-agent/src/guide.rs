@@ -126,7 +126,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use uap_agent::hooks::HookFuture;
+//! use uap_agent::HookFuture;
 //! use uap_agent::{AgentOptions, AgentState, AgentStrategy, agent};
 //! use upp::{Reply, ScriptedModel, object};
 //!
@@ -158,7 +158,7 @@
 //! use uap_agent::{AgentOptions, Middleware, agent};
 //! use upp::{ExponentialBackoff, Reply, ScriptedModel};
 //!
-//! let budget = Budget::new().with_max_tokens(50_000);
+//! let budget = Budget::default().with_max_tokens(50_000);
 //! let model = Arc::new(ScriptedModel::new([Reply::text("done")]));
 //! let agent = agent(AgentOptions::new(model).with_middleware([
 //!     logging(LoggingOptions::default()),
@@ -212,7 +212,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use futures::StreamExt;
-//! use uap_agent::trace::{Trace, TraceLimits};
+//! use uap_agent::{Trace, TraceLimits};
 //! use uap_agent::{AgentOptions, agent};
 //! use upp::{Reply, ScriptedModel};
 //!
@@ -235,7 +235,7 @@
 //! # Going on after a kill
 //!
 //! A checkpoint keeps a state; a journal (feature `canon`, in files with `log`) keeps the run itself. With
-//! `agent.record(journal).generate(…)` every question is written before it is asked and every answer before the run goes
+//! `agent.record(journal, …).result()` every question is written before it is asked and every answer before the run goes
 //! on from it. When the process is gone, `agent.resume(journal)` in another one goes on: what was answered is not done
 //! again, no tool and no model is called for it, and the ids are those of the first process. `agent.replay(…)` shows a
 //! recorded run again without a world, `Recording::fork` gives it another answer somewhere, `Recording::diff` finds where

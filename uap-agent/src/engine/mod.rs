@@ -42,7 +42,6 @@ use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, RunResult};
 use crate::state::AgentState;
-use crate::strategy::StrategyRun;
 use crate::trace_event::trace;
 
 /// The number of queued outputs from which on the engine accepts no input.
@@ -51,13 +50,7 @@ const OUTBOX: usize = 1024;
 impl Engine {
     /// Starts a run. `ids` provides every id of the run.
     #[must_use]
-    pub fn new(
-        now: Now,
-        config: EngineConfig,
-        strategy: Box<dyn StrategyRun>,
-        mut ids: IdSource,
-        start: RunStart,
-    ) -> Self {
+    pub fn new(now: Now, config: EngineConfig, mut ids: IdSource, start: RunStart) -> Self {
         let context = MiddlewareContext {
             agent_id: Arc::clone(&start.agent_id),
             system: config.llm.options().system().cloned(),
@@ -68,11 +61,11 @@ impl Engine {
             ids: IdSource::seeded(ids.bits()),
         };
         let mut engine = Self {
+            strategy: config.execution.begin(),
             config,
             ids,
             agent_id: start.agent_id,
             session_id: start.session_id,
-            strategy,
             context,
             entered: 0,
             stage: RunStage::Before,
@@ -150,8 +143,7 @@ impl Engine {
     }
 
     /// The state as it stands.
-    #[must_use]
-    pub const fn state(&self) -> &AgentState {
+    pub(crate) const fn state(&self) -> &AgentState {
         &self.state
     }
 

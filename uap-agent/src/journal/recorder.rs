@@ -14,8 +14,7 @@ use super::answer::EffectResult;
 use super::entry::{AnswerEntry, EndEntry, Entry};
 use super::fingerprint::{self, Fingerprinter};
 use super::playback::Playback;
-use super::program::Program;
-use crate::engine::{self, Closed, EffectId, Engine, RunStart};
+use crate::engine::{self, Closed, EffectId, Engine, EngineConfig, RunStart};
 use crate::trace_event::trace;
 
 /// An engine whose requests are written before they are made, and whose results are written before it takes them.
@@ -80,9 +79,9 @@ impl Output {
 impl Recorder {
     /// Starts a run. `seed` is the seed of every id of the run.
     #[must_use]
-    pub fn begin(now: Now, program: &Program, seed: u64, start: RunStart) -> Self {
-        let begin = program.begin(now, seed, start);
-        let mut recorder = Self::over(program.engine(&begin), Fingerprinter::default(), 0);
+    pub fn begin(now: Now, config: &EngineConfig, seed: u64, start: RunStart) -> Self {
+        let begin = config.begin_entry(now, seed, start);
+        let mut recorder = Self::over(config.engine(&begin), Fingerprinter::default(), 0);
         recorder.write_outputs(vec![Entry::Begin(Box::new(begin))]);
         recorder
     }

@@ -8,7 +8,7 @@ mod parts;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::{Members, Raw, RawBuf};
+use ubos_common::json::{Members, RawBuf};
 use upp::{List, Message, Messages};
 
 pub use json::{AgentStateJson, StateError};
@@ -83,15 +83,10 @@ impl AgentState {
         self.step
     }
 
-    /// What the developer keeps under a key.
+    /// The developer's values, in the order in which they were added.
     #[must_use]
-    pub fn metadata(&self, key: &str) -> Option<Raw<'_>> {
-        self.metadata.value(key)
-    }
-
-    /// All that the developer keeps, in the order in which it came.
-    pub fn metadata_entries(&self) -> impl Iterator<Item = (&str, Raw<'_>)> {
-        self.metadata.iter()
+    pub fn metadata(&self) -> &Members<'static> {
+        &self.metadata
     }
 
     /// What the model reasoned, step by step.

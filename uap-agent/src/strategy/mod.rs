@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
-use upp::{LlmCapabilities, LlmInstance, LlmResponse, Message, UppError};
+use upp::{LlmInstance, LlmResponse, Message, UppError};
 
 pub use plan::{PlanOptions, plan};
 pub use react::{ReactOptions, react};
@@ -62,14 +62,6 @@ pub struct ExecutionContext<'a> {
     pub llm: &'a LlmInstance,
     /// Makes ids.
     pub ids: &'a mut IdSource,
-}
-
-impl ExecutionContext<'_> {
-    /// What the model can do.
-    #[must_use]
-    pub fn capabilities(&self) -> LlmCapabilities {
-        self.llm.options().model().capabilities()
-    }
 }
 
 /// What the last command of a strategy led to.
@@ -154,31 +146,24 @@ impl Inference {
         }
     }
 
-    /// The same question, behind what was wrong with its answer.
-    pub(crate) fn asked_again(mut self, text: Box<str>) -> Self {
-        (self.phase, self.prompt) = ("repair", Some(text.into()));
-        self
-    }
-
-    /// With something said to the model.
+    /// Sets the prompt.
     #[must_use]
     pub fn with_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
         self.prompt = Some(prompt.into());
         self
     }
 
-    /// With a schema for the answer.
-    #[must_use]
-    pub fn with_structure(mut self, schema: Arc<RawObject>) -> Self {
-        self.structure = Some(schema);
+    /// Asks again, with a text about the fault of the answer.
+    pub(crate) fn asked_again(mut self, text: Box<str>) -> Self {
+        (self.phase, self.prompt) = ("repair", Some(text.into()));
         self
     }
 }
 
-/// A limit of 0 would be an agent that never begins.
+/// Refuses a limit of 0, with which an agent could never begin.
 fn check_limit(limit: Option<u64>, name: &'static str) -> Result<(), UppError> {
     if limit == Some(0) {
-        let text = format!("{name} of 0");
+        let text = format!("{name} is 0, but a run needs at least 1");
         return Err(UppError::new(upp::ErrorCode::InvalidRequest, "uap", text));
     }
     Ok(())

@@ -9,22 +9,6 @@ use ubos_common::violation::{Level, Profile, Report, Violation};
 use super::{NodeId, ThreadNode, ThreadTree};
 use crate::state::{AgentState, StateError};
 
-/// Why a text is no tree: no sound JSON, or findings with their pointers.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error(transparent)]
-pub struct TreeError(#[from] DecodeError);
-
-impl TreeError {
-    /// The findings, where it was sound JSON.
-    #[must_use]
-    pub const fn report(&self) -> Option<&Report> {
-        match &self.0 {
-            DecodeError::Invalid(report) => Some(report),
-            _ => None,
-        }
-    }
-}
-
 ubos_common::wire! {
     /// A tree as it is written.
     struct TreeJson {
@@ -69,7 +53,7 @@ impl ThreadTree {
     /// No sound JSON; or members that are missing or have the wrong type, states that are none, ids that are used twice or
     /// name no node, more than one root, children and parents that disagree, cycles: each with its pointer.
     // impl: UAP-7-2
-    pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, TreeError> {
+    pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         let (tree, mut report) = decode::<TreeJson>(bytes, limits, Profile::Strict)?;
         let places = check(&mut report, &tree);
         let mut nodes = Vec::with_capacity(tree.nodes.len());
@@ -88,7 +72,7 @@ impl ThreadTree {
             }
         }
         if !report.is_valid() {
-            return Err(DecodeError::Invalid(report).into());
+            return Err(DecodeError::Invalid(report));
         }
         // The root leads, whatever the order was.
         if let Some(root) = places.get(&tree.root_id) {

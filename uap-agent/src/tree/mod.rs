@@ -9,8 +9,6 @@ use ubos_common::id::IdSource;
 
 use crate::state::AgentState;
 
-pub use json::TreeError;
-
 ubos_common::id_type! {
     /// Names one node of a [`ThreadTree`].
     pub struct NodeId;
@@ -53,7 +51,7 @@ pub struct ThreadNode {
 /// Branching copies nothing: states share what they have in common.
 ///
 /// ```
-/// use uap_agent::{AgentState, tree::ThreadTree};
+/// use uap_agent::{AgentState, ThreadTree};
 /// use ubos_common::{id::IdSource, time::Timestamp};
 /// use upp::{Message, Stamp};
 ///
@@ -67,7 +65,7 @@ pub struct ThreadNode {
 /// let state = tree.history().with_message(&mut ids, hello);
 /// tree.set_state(state);
 /// assert_eq!((tree.root().state.messages().len(), tree.history().messages().len()), (0, 1));
-/// # Ok::<(), uap_agent::tree::BranchError>(())
+/// # Ok::<(), uap_agent::BranchError>(())
 /// ```
 ///
 /// Spec: UAP-1.1 7

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::executor::block_on;
-use uap_agent::repair::{CallVerdict, RepairOptions, repair};
 use uap_agent::{AgentStreamEvent, ReactOptions, RepairPolicy, agent, react};
+use uap_agent::{CallVerdict, RepairOptions, repair};
 use upp::{ErrorCode, Message, Reply, StreamEventType, Tool, ToolCall, ToolSet, object};
 
 use crate::support::{calling, echo, options, script};

@@ -124,7 +124,7 @@ fn an_abort_ends_the_model_and_the_tools() {
             block_on(stream.next()).unwrap();
         }
         assert!(stream.next().now_or_never().is_none());
-        stream.abort_handle().abort();
+        stream.abort_handle().cancel();
         let error = block_on(stream.result()).unwrap_err();
         assert_eq!(
             (&error.error.code, error.state.messages().len()),
