@@ -7,6 +7,7 @@
 
 mod ahead;
 mod basic;
+mod beside;
 mod crash;
 mod damage;
 mod kill;

@@ -238,11 +238,37 @@ impl Chain {
         ranges
     }
 
-    /// Reads a header wherever it stands, whatever its place in the chain: (first, end, durable, whole length).
-    pub(crate) fn stray_header(&self, bytes: &[u8]) -> Option<(u64, u64, u64, u64)> {
+    /// Whether the bytes of the block at the start of `bytes` (which has a sound header) end before its digest does:
+    /// what a write leaves that failed on the way.
+    pub(crate) fn ends_inside(&self, bytes: &[u8]) -> bool {
+        let Some((signed, stored)) = bytes.split_last_chunk::<DIGEST_BYTES>() else {
+            return true;
+        };
+        let written = DIGEST_BYTES - stored.iter().rev().take_while(|byte| **byte == 0).count();
+        // As long as no byte of the digest is there, the records may end anywhere before.
+        written == 0
+            || written < DIGEST_BYTES
+                && stored.get(..written) == self.keys.block_digest(signed).as_bytes().get(..written)
+    }
+
+    /// Whether a block header may begin with these bytes.
+    pub(crate) fn is_magic(bytes: &[u8]) -> bool {
+        bytes == MAGIC
+    }
+
+    /// Whether a block may have this length.
+    pub(crate) fn allows(&self, bytes: u64) -> bool {
+        bytes <= block_bytes(self.limits.max_block_bytes as u64)
+    }
+
+    /// Reads a header wherever it stands, whatever its place in the chain.
+    pub(crate) fn stray_header(&self, bytes: &[u8]) -> Option<StrayHeader> {
         let header = Header::decode(&self.keys, bytes.first_chunk::<BLOCK_HEADER_BYTES>()?)?;
-        let length = block_bytes(u64::from(header.body));
-        Some((header.first, header.end(), header.durable, length))
+        Some(StrayHeader {
+            first: header.first,
+            durable: header.durable,
+            bytes: block_bytes(u64::from(header.body)),
+        })
     }
 
     /// If `bytes` begin with a block that holds by itself, the chain as it would stand before it.
@@ -256,6 +282,14 @@ impl Chain {
         );
         place.decode(bytes).is_ok().then_some(place)
     }
+}
+
+/// What a header says that was found out of its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StrayHeader {
+    pub(crate) first: u64,
+    pub(crate) durable: u64,
+    pub(crate) bytes: u64,
 }
 
 impl<'a> Block<'a> {

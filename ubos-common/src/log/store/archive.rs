@@ -3,7 +3,7 @@
 use super::catalog::{Segment, segment_name, segments};
 use super::error::{ArchiveError, Damage, ReadError};
 use super::file::{LogDir, LogFile, read_full};
-use super::judge::{Tail, judge};
+use super::judge::{Judge, Tail};
 use super::scan::{Next, Scanner};
 use crate::log::Head;
 use crate::log::format::{Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
@@ -29,6 +29,10 @@ pub(crate) fn archive(
     before: u64,
     target: &dyn LogDir,
 ) -> Result<Archived, ArchiveError> {
+    let own = dir.identity()?;
+    if own.is_some() && own == target.identity()? {
+        return Err(ArchiveError::SameFolder);
+    }
     let mut archived = Archived {
         segments: 0,
         head: None,
@@ -40,7 +44,7 @@ pub(crate) fn archive(
         }
         let segment = Segment::open(dir, index, Some(keys), false)?;
         prove(&segment, keys, limits, &next)?;
-        copy(segment.file.as_ref(), index, target)?;
+        copy(dir, segment.file.as_ref(), index, target)?;
         dir.remove(&segment_name(index))?;
         dir.sync()?;
         archived.segments += 1;
@@ -70,7 +74,8 @@ fn prove(
         }
     };
     let (offset, sequence) = (scanner.offset(), scanner.chain().next_sequence());
-    match judge(segment.file.as_ref(), scanner.chain(), offset, fault)? {
+    let mut judge = Judge::new(segment.file.clone());
+    match judge.judge(scanner.chain(), offset, fault)? {
         Tail::Clean => Ok(next.follows(scanner.chain())?),
         Tail::Torn(_) => {
             Err(Damage::new(segment.header.index, offset, Fault::CutShort { sequence }).into())
@@ -80,10 +85,20 @@ fn prove(
 }
 
 /// Copies a segment durably. One that an earlier attempt brought there is compared, not replaced.
-fn copy(from: &dyn LogFile, index: u64, target: &dyn LogDir) -> Result<(), ArchiveError> {
+fn copy(
+    dir: &dyn LogDir,
+    from: &dyn LogFile,
+    index: u64,
+    target: &dyn LogDir,
+) -> Result<(), ArchiveError> {
     let name = segment_name(index);
     match target.open(&name, false) {
-        Ok(there) if is_same(from, there.as_ref())? => return Ok(target.sync()?),
+        Ok(there) if is_same(from, there.as_ref())? => {
+            if is_shared(dir, target)? {
+                return Err(ArchiveError::SameFolder);
+            }
+            return Ok(target.sync()?);
+        }
         Ok(_) => return Err(ArchiveError::Occupied { index }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
@@ -102,6 +117,17 @@ fn copy(from: &dyn LogFile, index: u64, target: &dyn LogDir) -> Result<(), Archi
     to.sync()?;
     target.rename(COPY, &name)?;
     Ok(target.sync()?)
+}
+
+/// Whether a file made in `target` appears in `dir`: then they are one folder, whatever they say.
+fn is_shared(dir: &dyn LogDir, target: &dyn LogDir) -> io::Result<bool> {
+    if dir.list()?.iter().any(|name| name == PROBE) {
+        dir.remove(PROBE)?;
+    }
+    target.create(PROBE)?;
+    let shared = dir.list()?.iter().any(|name| name == PROBE);
+    target.remove(PROBE)?;
+    Ok(shared)
 }
 
 fn is_same(one: &dyn LogFile, other: &dyn LogFile) -> io::Result<bool> {
@@ -129,4 +155,5 @@ impl From<ReadError> for ArchiveError {
 }
 
 const COPY: &str = "segment.copy";
+const PROBE: &str = "segment.probe";
 const COPY_BYTES: usize = 1 << 20;

@@ -14,24 +14,67 @@ pub(crate) fn segment_name(index: u64) -> String {
 /// Numbers of the segments in a folder, in order and without a gap.
 pub(crate) fn segments(dir: &dyn LogDir) -> Result<Vec<u64>, ReadError> {
     let found = listed(dir)?;
-    for pair in found.windows(2) {
-        if let [before, after] = pair
-            && before + 1 != *after
-        {
-            let index = before + 1;
-            return Err(Damage::new(index, 0, Fault::MissingSegment { index }).into());
-        }
+    match gap(&found) {
+        Some(index) => Err(Damage::new(index, 0, Fault::MissingSegment { index }).into()),
+        None => Ok(found),
     }
-    Ok(found)
 }
 
 /// Numbers of the segments in a folder, in order, whatever is missing.
 pub(crate) fn listed(dir: &dyn LogDir) -> io::Result<Vec<u64>> {
-    let mut found: Vec<u64> = dir
-        .list()?
-        .iter()
-        .filter_map(|name| index_of(name))
-        .collect();
+    let mut found = list_once(dir)?;
+    // A folder is not listed in one moment: while segments come and go, one in the middle may be passed over.
+    while found.is_empty() || gap(&found).is_some() {
+        let again = list_once(dir)?;
+        if again == found {
+            break;
+        }
+        found = again;
+    }
+    Ok(found)
+}
+
+/// Runs `act` on the segments of a folder; again when one went away meanwhile because it was archived.
+pub(crate) fn with_segments<T>(
+    dir: &dyn LogDir,
+    mut act: impl FnMut(Vec<u64>) -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    let mut found = listed(dir)?;
+    loop {
+        let answer = act(found.clone());
+        let gone =
+            matches!(&answer, Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound);
+        if !gone {
+            return answer;
+        }
+        let again = listed(dir)?;
+        if again.first() == found.first() {
+            return answer;
+        }
+        found = again;
+    }
+}
+
+/// Whether the folder has segment `index` now.
+pub(crate) fn has_segment(dir: &dyn LogDir, index: u64) -> io::Result<bool> {
+    match dir.open(&segment_name(index), false) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The first number that is missing between others.
+pub(crate) fn gap(found: &[u64]) -> Option<u64> {
+    found.windows(2).find_map(|pair| match pair {
+        [before, after] if before + 1 != *after => Some(before + 1),
+        _ => None,
+    })
+}
+
+fn list_once(dir: &dyn LogDir) -> io::Result<Vec<u64>> {
+    let names = dir.list()?;
+    let mut found: Vec<u64> = names.iter().filter_map(|name| index_of(name)).collect();
     found.sort_unstable();
     Ok(found)
 }
@@ -116,6 +159,9 @@ pub(crate) fn create_segment(
     bytes: u64,
 ) -> io::Result<Arc<dyn LogFile>> {
     let file = dir.create(NEW_SEGMENT)?;
+    if !file.lock()? {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
     file.allocate(bytes)?;
     file.write_at(&header.encode(keys), 0)?;
     file.sync()?;

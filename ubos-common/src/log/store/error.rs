@@ -99,6 +99,9 @@ pub enum ReadError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
+    /// The target is the folder of the log; nothing was moved.
+    #[error("target of archiving is the folder of the log, wanted another one")]
+    SameFolder,
     /// The target has a different file of this segment's name.
     #[error("target has another segment {index}")]
     Occupied {

@@ -44,14 +44,24 @@ pub trait LogDir: fmt::Debug + Send + Sync {
     /// What the folder answers; the names are in doubt then.
     fn sync(&self) -> io::Result<()>;
 
-    /// Takes the writer's lock, which falls with the guard or the process; `None` when another holds it.
+    /// Takes the writer's lock of the folder itself, which falls with the guard or the process; `None` when another
+    /// holds it. No file that somebody may remove stands for it.
     ///
     /// # Errors
     /// What the folder answers.
     fn lock(&self) -> io::Result<Option<DirLock>>;
+
+    /// A text that two folders share only when they are one, however they are named; `None` where nothing tells.
+    ///
+    /// # Errors
+    /// What the folder answers.
+    fn identity(&self) -> io::Result<Option<String>> {
+        Ok(None)
+    }
 }
 
 /// A file of a [`LogDir`]; all offsets are absolute, so that handles can be shared.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks an empty file")]
 pub trait LogFile: fmt::Debug + Send + Sync {
     /// Reads what is there at `offset`, at most `buffer`; 0 at the end of the file.
     ///
@@ -77,14 +87,6 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     /// What the file answers.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file has no bytes.
-    ///
-    /// # Errors
-    /// What the file answers.
-    fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
     /// Cuts the file, or extends it with zeroes.
     ///
     /// # Errors
@@ -97,6 +99,15 @@ pub trait LogFile: fmt::Debug + Send + Sync {
     /// # Errors
     /// What the file answers, `StorageFull` among others.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
+
+    /// Takes the writer's lock of this file, which falls with the handle; `false` when another handle has it. So one
+    /// file that lies in two folders has one writer. Where the lock of the folder suffices, there is nothing to do.
+    ///
+    /// # Errors
+    /// What the file answers.
+    fn lock(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// Holds the writer's lock of a folder for as long as it lives.

@@ -8,7 +8,7 @@ use super::file::{DirLock, LogDir, LogFile};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fdatasync, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,23 +25,13 @@ impl FsDir {
         Self { path: path.into() }
     }
 
-    /// The folder at `path`, made durably if it is not there.
+    /// The folder at `path`; it and those above it are made durably where they are missing.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        if !path.is_dir() {
-            fs::create_dir_all(&path)?;
-            if let Some(parent) = path.parent() {
-                let parent = if parent.as_os_str().is_empty() {
-                    Path::new(".")
-                } else {
-                    parent
-                };
-                File::open(parent)?.sync_all()?;
-            }
-        }
+        create_folders(&path, &mut |folder| File::open(folder)?.sync_all())?;
         Ok(Self { path })
     }
 
@@ -86,18 +76,46 @@ impl LogDir for FsDir {
     }
 
     fn lock(&self) -> io::Result<Option<DirLock>> {
-        let mut options = OpenOptions::new();
-        let file = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.path.join(LOCK))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(DirLock::new(file))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
+        let folder = File::open(&self.path)?;
+        if !try_lock(&folder)? {
+            return Ok(None);
         }
+        // Another folder may have come to this path between opening and locking.
+        let (locked, there) = (folder.metadata()?, fs::metadata(&self.path)?);
+        let same = (locked.dev(), locked.ino()) == (there.dev(), there.ino());
+        Ok(same.then(|| DirLock::new(folder)))
     }
+
+    fn identity(&self) -> io::Result<Option<String>> {
+        let folder = fs::metadata(&self.path)?;
+        Ok(Some(format!("{}:{}", folder.dev(), folder.ino())))
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the folder `path` and those above it that are missing. A new name is durable when the folder it stands in
+/// was synced.
+fn create_folders(path: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or_else(|| Path::new("."));
+    create_folders(parent, sync)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        answer => answer?,
+    }
+    sync(parent)
 }
 
 /// A file of the file system.
@@ -134,6 +152,42 @@ impl LogFile for FsFile {
             answer => Ok(answer?),
         }
     }
+
+    fn lock(&self) -> io::Result<bool> {
+        try_lock(&self.0)
+    }
 }
 
-const LOCK: &str = "lock";
+#[cfg(test)]
+mod tests {
+    use super::{FsDir, LogDir, create_folders};
+
+    #[test]
+    fn every_folder_that_is_made_is_durable() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b/c");
+        let mut synced = Vec::new();
+        create_folders(&path, &mut |folder| {
+            synced.push(folder.to_owned());
+            Ok(())
+        })
+        .unwrap();
+        assert!(path.is_dir());
+        let a = root.path().join("a");
+        assert_eq!(synced, [root.path().to_owned(), a.clone(), a.join("b")]);
+        create_folders(&path, &mut |folder| panic!("{} again", folder.display())).unwrap();
+    }
+
+    #[test]
+    fn one_folder_has_one_identity_by_every_name() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = FsDir::create(root.path().join("log")).unwrap();
+        std::os::unix::fs::symlink("log", root.path().join("link")).unwrap();
+        for name in ["link", "./log", "log/../log/."] {
+            let other = FsDir::new(root.path().join(name));
+            assert_eq!(folder.identity().unwrap(), other.identity().unwrap());
+        }
+        let other = FsDir::new(root.path());
+        assert_ne!(folder.identity().unwrap(), other.identity().unwrap());
+    }
+}

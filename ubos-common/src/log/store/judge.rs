@@ -1,171 +1,182 @@
-//! Telling the end of a log, a write that a crash tore, and damage apart.
+//! Telling the end of a log, a write that failed or that a crash tore, and damage apart.
 //!
-//! Everything behind the last block is zero before a block is written there, and a disk writes a sector of 512
-//! bytes whole or not at all. So a torn block has a sector that is still zero (or past the end of the file)
-//! where its records or its digest fail; one that was there in full and fails was changed. And a later block
-//! that was written after this one had been synced proves that no crash tore it.
+//! Everything behind the last block is zero before a block is written there. A disk writes a sector of 512 bytes
+//! whole or not at all, and a write that fails has written its first bytes or none. So a torn block has a sector
+//! that is still zero (or past the end of the file) where its records or its digest fail, or its bytes end before
+//! its digest does; one that was there in full and fails was changed. And a later block that was written after
+//! this one had been synced proves that no crash tore it.
 
 use super::file::{LogFile, read_full};
+use super::search::{Search, Stray};
 use crate::log::format::{BLOCK_HEADER_BYTES, Chain, Extent, Fault};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What lies behind the last block that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing.
     Clean,
-    /// What a crash left of blocks that were never acknowledged as durable, this many bytes.
+    /// What is left of blocks that were never acknowledged as durable, this many bytes.
     Torn(u64),
     /// Bytes that were whole once.
     Damaged(Fault),
 }
 
-/// Judges what `file` holds from `offset` on, where `chain` should go on; `fault` is what decoding said.
-pub(crate) fn judge(
-    file: &dyn LogFile,
-    chain: &Chain,
-    offset: u64,
-    fault: Option<Fault>,
-) -> io::Result<Tail> {
-    let Some(end) = end_of_data(file, offset)? else {
-        return Ok(Tail::Clean);
-    };
-    let sequence = chain.next_sequence();
-    let named = fault.unwrap_or(Fault::BlockHeader { sequence });
-    if matches!(
-        named,
-        Fault::Sequence { .. } | Fault::Chain { .. } | Fault::TooLarge { .. }
-    ) {
-        return Ok(Tail::Damaged(named));
-    }
-    let mut header = vec![0; BLOCK_HEADER_BYTES];
-    read_full(file, &mut header, offset)?;
-    let claimed = match chain.extent(&header) {
-        Ok(Extent::Whole(length)) => Some(length),
-        _ => None,
-    };
-    let behind = offset + claimed.map_or(1, |length| length as u64);
-    if synced_later(file, chain, behind, end)? {
-        return Ok(Tail::Damaged(named));
-    }
-    let torn = match claimed {
-        Some(length) => misses_sector(file, chain, offset, length)?,
-        None => header_misses_sector(file, offset)?,
-    };
-    Ok(if torn {
-        Tail::Torn(end - offset)
-    } else {
-        Tail::Damaged(named)
-    })
+/// Judges places of one file, in their order. It keeps what it learned, so that many faults do not mean many
+/// readings of the file; bytes that a writer adds meanwhile are for another judge.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    file: Arc<dyn LogFile>,
+    /// One past the last byte that is not zero, once it is known; 0 where all are.
+    end: Option<u64>,
+    search: Option<Search>,
+    /// The block at which the search stands.
+    found: Option<Stray>,
 }
 
-/// One past the last byte that is not zero, if there is one from `offset` on.
-fn end_of_data(file: &dyn LogFile, offset: u64) -> io::Result<Option<u64>> {
-    let mut buffer = vec![0; CHUNK];
-    let (mut at, mut end) = (offset, None);
-    loop {
-        let read = read_full(file, &mut buffer, at)?;
-        let bytes = buffer.get(..read).unwrap_or_default();
-        if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
-            end = Some(at + last as u64 + 1);
+impl Judge {
+    pub(crate) fn new(file: Arc<dyn LogFile>) -> Self {
+        Self {
+            file,
+            end: None,
+            search: None,
+            found: None,
         }
-        if read < buffer.len() {
+    }
+
+    /// Judges what the file holds from `offset` on, where `chain` should go on; `fault` is what decoding said.
+    pub(crate) fn judge(
+        &mut self,
+        chain: &Chain,
+        offset: u64,
+        fault: Option<Fault>,
+    ) -> io::Result<Tail> {
+        let end = self.end_of_data(offset)?;
+        if end <= offset {
+            return Ok(Tail::Clean);
+        }
+        let sequence = chain.next_sequence();
+        let named = fault.unwrap_or(Fault::BlockHeader { sequence });
+        if matches!(
+            named,
+            Fault::Sequence { .. } | Fault::Chain { .. } | Fault::TooLarge { .. }
+        ) {
+            return Ok(Tail::Damaged(named));
+        }
+        let mut header = [0; BLOCK_HEADER_BYTES];
+        read_full(self.file.as_ref(), &mut header, offset)?;
+        let claimed = match chain.extent(&header) {
+            Ok(Extent::Whole(length)) => Some(length),
+            _ => None,
+        };
+        let behind = offset + claimed.map_or(1, |length| length as u64);
+        if self.synced_later(chain, behind, end)? {
+            return Ok(Tail::Damaged(named));
+        }
+        let torn = match claimed {
+            Some(length) => self.misses_bytes(chain, offset, length)?,
+            None => self.header_misses_bytes(offset, end)?,
+        };
+        Ok(if torn {
+            Tail::Torn(end - offset)
+        } else {
+            Tail::Damaged(named)
+        })
+    }
+
+    /// One past the last byte from `offset` on that is not zero; at most `offset` where all are.
+    fn end_of_data(&mut self, offset: u64) -> io::Result<u64> {
+        if let Some(end) = self.end {
             return Ok(end);
         }
-        at += read as u64;
-    }
-}
-
-/// Whether a block behind says that the one in question had been synced.
-fn synced_later(file: &dyn LogFile, chain: &Chain, from: u64, end: u64) -> io::Result<bool> {
-    let mut at = from;
-    while let Some(found) = find_header(file, chain, at, end)? {
-        if found.durable > chain.next_sequence() {
-            return Ok(true);
+        let mut buffer = vec![0; CHUNK];
+        let (mut at, mut end) = (offset, 0);
+        loop {
+            let read = read_full(self.file.as_ref(), &mut buffer, at)?;
+            let bytes = buffer.get(..read).unwrap_or_default();
+            if let Some(length) = without_zeroes(bytes) {
+                end = at + length as u64;
+            }
+            if read < buffer.len() {
+                break;
+            }
+            at += read as u64;
         }
-        at = found.offset + 1;
+        self.end = Some(end);
+        Ok(end)
     }
-    Ok(false)
-}
 
-/// A block header found by searching.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stray {
-    pub(crate) offset: u64,
-    pub(crate) durable: u64,
-    pub(crate) bytes: u64,
-}
-
-/// Searches `file` from `from` to `end` for a header of this log that lies ahead in the chain.
-pub(crate) fn find_header(
-    file: &dyn LogFile,
-    chain: &Chain,
-    from: u64,
-    end: u64,
-) -> io::Result<Option<Stray>> {
-    let mut buffer = vec![0; CHUNK];
-    let mut at = from;
-    while at < end {
-        let read = read_full(file, &mut buffer, at)?;
-        let bytes = buffer.get(..read).unwrap_or_default();
-        for (skip, window) in bytes.windows(BLOCK_HEADER_BYTES).enumerate() {
-            if let Some((first, _, durable, length)) = chain.stray_header(window)
-                && first >= chain.next_sequence()
-            {
-                return Ok(Some(Stray {
-                    offset: at + skip as u64,
-                    durable,
-                    bytes: length,
-                }));
+    /// Whether a block behind says that the one in question had been synced.
+    fn synced_later(&mut self, chain: &Chain, from: u64, end: u64) -> io::Result<bool> {
+        let search = self
+            .search
+            .get_or_insert_with(|| Search::new(Arc::clone(&self.file), from, end));
+        search.pass(from);
+        // What was passed before proved nothing of an earlier record, and so nothing of this one.
+        while !self.found.as_ref().is_some_and(|found| {
+            found.offset >= from
+                && found.first >= chain.next_sequence()
+                && found.durable > chain.next_sequence()
+        }) {
+            self.found = search.next(chain)?;
+            if self.found.is_none() {
+                return Ok(false);
             }
         }
-        if read < buffer.len() {
-            break;
+        Ok(true)
+    }
+
+    /// Whether bytes are missing that explain why the block at `offset` fails its checks.
+    fn misses_bytes(&self, chain: &Chain, offset: u64, length: usize) -> io::Result<bool> {
+        let mut bytes = vec![0; length];
+        if read_full(self.file.as_ref(), &mut bytes, offset)? < length {
+            return Ok(true);
         }
-        at += (read - BLOCK_HEADER_BYTES + 1) as u64;
+        if chain.ends_inside(&bytes) {
+            return Ok(true);
+        }
+        let damaged = chain.damaged_ranges(&bytes);
+        let missing = sectors(offset, length).any(|sector| {
+            is_blank(bytes.get(sector.clone()))
+                && damaged
+                    .iter()
+                    .any(|range| range.start < sector.end && sector.start < range.end)
+        });
+        Ok(missing)
     }
-    Ok(None)
+
+    /// Whether the bytes end inside the header at `offset`, or one of its sectors is missing.
+    fn header_misses_bytes(&self, offset: u64, end: u64) -> io::Result<bool> {
+        if end - offset < BLOCK_HEADER_BYTES as u64 {
+            return Ok(true);
+        }
+        let into = usize::try_from(offset % SECTOR as u64).unwrap_or(0);
+        let length = (into + BLOCK_HEADER_BYTES).next_multiple_of(SECTOR) - into;
+        let mut bytes = vec![0; length];
+        let read = read_full(self.file.as_ref(), &mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(sectors(offset, read).any(|sector| is_blank(bytes.get(sector))))
+    }
 }
 
-/// Whether a sector is missing where the block at `offset` fails its checks.
-fn misses_sector(
-    file: &dyn LogFile,
-    chain: &Chain,
-    offset: u64,
-    length: usize,
-) -> io::Result<bool> {
-    let mut bytes = vec![0; length];
-    if read_full(file, &mut bytes, offset)? < length {
-        return Ok(true);
+/// Length of what is left of `bytes` without the zeroes at their end, if anything is.
+fn without_zeroes(bytes: &[u8]) -> Option<usize> {
+    // Compared piece by piece: nearly all of a file that was taken ahead is zero.
+    let mut length = bytes.len();
+    for piece in bytes.rchunks(ZEROES.len()) {
+        if ZEROES.get(..piece.len()) != Some(piece) {
+            let last = piece.iter().rposition(|byte| *byte != 0)?;
+            return Some(length - piece.len() + last + 1);
+        }
+        length -= piece.len();
     }
-    let damaged = chain.damaged_ranges(&bytes);
-    let missing = sectors(offset, length).any(|sector| {
-        let blank = bytes
-            .get(sector.clone())
-            .is_some_and(|piece| piece.iter().all(|byte| *byte == 0));
-        blank
-            && damaged
-                .iter()
-                .any(|range| range.start < sector.end && sector.start < range.end)
-    });
-    Ok(missing)
+    None
 }
 
-/// Whether one of the sectors that the header at `offset` lies in is missing, from `offset` on.
-fn header_misses_sector(file: &dyn LogFile, offset: u64) -> io::Result<bool> {
-    let into = usize::try_from(offset % SECTOR as u64).unwrap_or(0);
-    let length = (into + BLOCK_HEADER_BYTES).next_multiple_of(SECTOR) - into;
-    let mut bytes = vec![0; length];
-    if read_full(file, &mut bytes, offset)? < BLOCK_HEADER_BYTES {
-        return Ok(true);
-    }
-    let blank = |sector: Range<usize>| {
-        bytes
-            .get(sector)
-            .is_some_and(|piece| piece.iter().all(|byte| *byte == 0))
-    };
-    Ok(sectors(offset, length).any(blank))
+fn is_blank(bytes: Option<&[u8]>) -> bool {
+    bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }
 
 /// The pieces of `length` bytes at `offset` that a disk writes as a whole, relative to `offset`.
@@ -180,5 +191,6 @@ fn sectors(offset: u64, length: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+static ZEROES: [u8; 4096] = [0; 4096];
 const SECTOR: usize = 512;
 const CHUNK: usize = 256 << 10;

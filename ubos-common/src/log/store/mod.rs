@@ -12,6 +12,7 @@ mod judge;
 mod open;
 mod reader;
 mod scan;
+mod search;
 #[cfg(any(test, feature = "testing"))]
 mod sim;
 mod ticket;

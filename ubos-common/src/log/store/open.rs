@@ -4,7 +4,7 @@ use super::catalog::{NEW_SEGMENT, Segment, create_segment, segments};
 use super::config::Config;
 use super::error::{Damage, OpenError, ReadError};
 use super::file::{LogDir, LogFile, read_full};
-use super::judge::{Tail, judge};
+use super::judge::{Judge, Tail};
 use super::scan::{Next, Scanner};
 use crate::log::format::{LogKeys, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::{Digest, Head};
@@ -109,7 +109,7 @@ fn recover(
     config: &Config,
     index: u64,
 ) -> Result<(Tip, Head, Option<TornTail>), OpenError> {
-    let segment = Segment::open(dir, index, Some(keys), true)?;
+    let segment = lock_segment(dir, keys, index)?;
     let chain = segment.chain(keys, config.limits);
     let mut scanner = Scanner::new(segment.file, chain, SEGMENT_HEADER_BYTES as u64);
     let mut unsure = VecDeque::new();
@@ -129,7 +129,7 @@ fn recover(
         }
     };
     let (file, chain, end) = (scanner.file(), scanner.chain(), scanner.offset());
-    let torn = match judge(file.as_ref(), chain, end, fault)? {
+    let torn = match Judge::new(Arc::clone(file)).judge(chain, end, fault)? {
         Tail::Clean => None,
         Tail::Damaged(fault) => return Err(Damage::new(index, end, fault).into()),
         Tail::Torn(bytes) => Some(TornTail {
@@ -161,6 +161,15 @@ fn recover(
         Head::new(keys.id(), chain.next_sequence(), chain.previous()),
         torn,
     ))
+}
+
+fn lock_segment(dir: &dyn LogDir, keys: &LogKeys, index: u64) -> Result<Segment, OpenError> {
+    let segment = Segment::open(dir, index, Some(keys), true)?;
+    if segment.file.lock()? {
+        Ok(segment)
+    } else {
+        Err(OpenError::Locked)
+    }
 }
 
 /// Writes the blocks again that no later block proves synced. After a failed sync the system may hold them in

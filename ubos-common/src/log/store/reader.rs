@@ -1,11 +1,11 @@
 //! Reading while the log is written, here or in another process.
 
-use super::catalog::{Segment, segment_name, segments};
+use super::catalog::{Segment, gap, has_segment, segment_name, with_segments};
 use super::error::{Damage, ReadError};
 use super::file::{LogDir, LogFile, read_full};
 use super::fs::FsDir;
-use super::judge::{Tail, judge};
-use super::scan::{Next, Scanner};
+use super::judge::{Judge, Tail};
+use super::scan::{Look, Next, Scanner};
 use crate::log::Position;
 use crate::log::format::{
     BLOCK_HEADER_BYTES, DIGEST_BYTES, Fault, Frame, Limits, LogKeys, RECORD_HEADER_BYTES,
@@ -217,18 +217,16 @@ impl Reader {
     }
 
     /// Why the segment of record `wanted` is not there.
-    fn absent(&mut self, wanted: u64) -> Result<ReadError, ReadError> {
-        let first = segments(self.dir.as_ref())?
-            .first()
-            .copied()
-            .ok_or(ReadError::Missing)?;
-        let first = Segment::open(self.dir.as_ref(), first, None, false)?
-            .header
-            .first_sequence;
-        Ok(if wanted < first {
-            ReadError::Archived { wanted, first }
-        } else {
-            ReadError::NoRecord { sequence: wanted }
+    fn absent(&self, wanted: u64) -> Result<ReadError, ReadError> {
+        with_segments(self.dir.as_ref(), |found| {
+            let first = *found.first().ok_or(ReadError::Missing)?;
+            let oldest = Segment::open(self.dir.as_ref(), first, None, false)?.header;
+            let first = oldest.first_sequence;
+            Ok(if wanted < first {
+                ReadError::Archived { wanted, first }
+            } else {
+                ReadError::NoRecord { sequence: wanted }
+            })
         })
     }
 
@@ -250,47 +248,75 @@ impl Reader {
                 return Ok(true);
             }
             // Only a look after the next segment was seen tells that this one is at its end.
-            let next = match dir.open(&segment_name(cursor.segment + 1), false) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                answer => answer.map(Some)?,
+            let keys = cursor.scanner.chain().keys().clone();
+            let next = match Segment::open(dir.as_ref(), cursor.segment + 1, Some(&keys), false) {
+                Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
+                answer => Some(answer),
             };
             cursor.scanner.refresh();
             if cursor.take_block()? {
                 return Ok(true);
             }
-            if next.is_none() {
-                return cursor.wait_or_fail();
+            let wanted = cursor.scanner.chain().next_sequence();
+            match next {
+                Some(next) => cursor.go_on(next?, limits)?,
+                // Segments are archived in their order: while this one is there, the next one was not there yet.
+                None if has_segment(dir.as_ref(), cursor.segment)? => {
+                    return cursor.wait_or_fail(visible);
+                }
+                None => {
+                    let index = cursor.segment;
+                    self.pass_gone(index, wanted)?;
+                }
             }
-            cursor.go_on(dir.as_ref(), limits)?;
+        }
+    }
+
+    /// Segment `index`, which was read to record `wanted`, is gone: fails unless the next one is there by now.
+    fn pass_gone(&self, index: u64, wanted: u64) -> Result<(), ReadError> {
+        match self.absent(wanted)? {
+            ReadError::NoRecord { .. } if has_segment(self.dir.as_ref(), index + 1)? => Ok(()),
+            ReadError::NoRecord { .. } => {
+                let fault = Fault::MissingSegment { index };
+                Err(Damage::new(index, 0, fault).into())
+            }
+            error => Err(error),
         }
     }
 
     /// Puts the cursor at the start of the segment that has the first record wanted.
     fn start(&mut self) -> Result<bool, ReadError> {
-        let found = segments(self.dir.as_ref())?;
-        let (Some(first), Some(keys)) = (found.first(), self.keys()?) else {
-            return if self.visible.is_some() {
-                Ok(false)
-            } else {
-                Err(ReadError::Missing)
-            };
+        let dir = Arc::clone(&self.dir);
+        let started = with_segments(dir.as_ref(), |found| match gap(&found) {
+            Some(index) => Err(Damage::new(index, 0, Fault::MissingSegment { index }).into()),
+            None => self.start_in(&found),
+        })?;
+        self.cursor = started;
+        match (&self.cursor, self.visible.is_some()) {
+            (Some(_), _) => Ok(true),
+            (None, true) => Ok(false),
+            (None, false) => Err(ReadError::Missing),
+        }
+    }
+
+    fn start_in(&self, found: &[u64]) -> Result<Option<Cursor>, ReadError> {
+        let Some(first) = found.first() else {
+            return Ok(None);
         };
-        let open = |index: u64| Segment::open(self.dir.as_ref(), index, Some(&keys), false);
-        let mut chosen = open(*first)?;
-        let oldest = chosen.header.first_sequence;
-        let wanted = self.from.unwrap_or(oldest);
-        if wanted < oldest {
-            return Err(ReadError::Archived {
-                wanted,
-                first: oldest,
-            });
+        let oldest = Segment::open(self.dir.as_ref(), *first, self.keys.as_ref(), false)?;
+        let keys = LogKeys::new(oldest.header.log);
+        let (mut chosen, first) = (oldest.clone(), oldest.header.first_sequence);
+        let wanted = self.from.unwrap_or(first);
+        if wanted < first {
+            return Err(ReadError::Archived { wanted, first });
         }
         let (mut low, mut high) = (0, found.len());
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            let Some(segment) = found.get(middle).map(|index| open(*index)).transpose()? else {
+            let Some(index) = found.get(middle) else {
                 break;
             };
+            let segment = Segment::open(self.dir.as_ref(), *index, Some(&keys), false)?;
             if segment.header.first_sequence <= wanted {
                 (low, chosen) = (middle, segment);
             } else {
@@ -298,17 +324,20 @@ impl Reader {
             }
         }
         let chain = chosen.chain(&keys, self.limits);
-        self.cursor = Some(Cursor::new(chosen, chain));
-        Ok(true)
+        Ok(Some(Cursor::new(chosen, chain)))
     }
 
     /// Keys of the log; `None` while the folder has no segment.
     fn keys(&mut self) -> Result<Option<LogKeys>, ReadError> {
-        if self.keys.is_none()
-            && let Some(first) = segments(self.dir.as_ref())?.first()
-        {
-            let header = Segment::open(self.dir.as_ref(), *first, None, false)?.header;
-            self.keys = Some(LogKeys::new(header.log));
+        if self.keys.is_none() {
+            let dir = Arc::clone(&self.dir);
+            self.keys = with_segments(dir.as_ref(), |found| {
+                let first = found.first();
+                let first = first.map(|first| Segment::open(dir.as_ref(), *first, None, false));
+                Ok(first
+                    .transpose()?
+                    .map(|first| LogKeys::new(first.header.log)))
+            })?;
         }
         Ok(self.keys.clone())
     }
@@ -338,45 +367,41 @@ impl Cursor {
         Ok(true)
     }
 
-    /// At the end of the last segment: nothing there yet, a block being written, or damage.
-    fn wait_or_fail(&mut self) -> Result<bool, ReadError> {
-        self.scanner.refresh();
-        let fault = match self.scanner.next()? {
-            // It was being written while it was looked at; it is taken on the next call.
-            Next::Block(offset, block) => {
-                self.at = offset + BLOCK_HEADER_BYTES as u64;
-                self.end = offset + (block.bytes - DIGEST_BYTES) as u64;
-                return Ok(true);
-            }
-            Next::End => return Ok(false),
-            Next::Fault(fault) => fault,
-        };
+    /// At the end of the last segment: nothing there yet, a block being written, or damage. Records below `visible`
+    /// are committed, so that their bytes must be there.
+    fn wait_or_fail(&mut self, visible: Option<u64>) -> Result<bool, ReadError> {
         let offset = self.scanner.offset();
-        let verdict = judge(
-            self.scanner.file().as_ref(),
-            self.scanner.chain(),
-            offset,
-            Some(fault),
-        )?;
-        self.scanner.refresh();
-        match verdict {
-            Tail::Damaged(fault) if !self.take_block()? => {
-                Err(Damage::new(self.segment, offset, fault).into())
+        let sequence = self.scanner.chain().next_sequence();
+        let is_committed = visible.is_some_and(|end| sequence < end);
+        let mut damage = None;
+        for _ in 0..CONFIRMING_LOOKS {
+            let look = self.scanner.look()?;
+            if look == Look::Block {
+                return Ok(self.take_block()?);
             }
-            Tail::Damaged(_) => Ok(true),
-            Tail::Clean | Tail::Torn(_) => Ok(false),
+            if look == Look::End && !is_committed {
+                return Ok(false);
+            }
+            let mut judge = Judge::new(Arc::clone(self.scanner.file()));
+            damage = match judge.judge(self.scanner.chain(), offset, look.fault())? {
+                Tail::Damaged(fault) => Some(fault),
+                Tail::Clean | Tail::Torn(_) if is_committed => Some(Fault::CutShort { sequence }),
+                Tail::Clean | Tail::Torn(_) => return Ok(false),
+            };
         }
+        self.scanner.refresh();
+        damage.map_or(Ok(false), |fault| {
+            Err(Damage::new(self.segment, offset, fault).into())
+        })
     }
 
     /// Goes over to the next segment, which is there; this one must be at its very end.
-    fn go_on(&mut self, dir: &dyn LogDir, limits: Limits) -> Result<(), ReadError> {
+    fn go_on(&mut self, next: Segment, limits: Limits) -> Result<(), ReadError> {
         if let Next::Fault(fault) = self.scanner.next()? {
             return Err(Damage::new(self.segment, self.scanner.offset(), fault).into());
         }
-        let keys = self.scanner.chain().keys().clone();
-        let next = Segment::open(dir, self.segment + 1, Some(&keys), false)?;
         next.follows(self.scanner.chain())?;
-        let chain = next.chain(&keys, limits);
+        let chain = next.chain(self.scanner.chain().keys(), limits);
         *self = Self::new(next, chain);
         Ok(())
     }
@@ -384,3 +409,5 @@ impl Cursor {
 
 /// Enough for most records in one read.
 const FIRST_READ_BYTES: usize = 4096;
+/// How often damage must show: a writer may be at work, and its bytes change while they are read.
+const CONFIRMING_LOOKS: u32 = 3;

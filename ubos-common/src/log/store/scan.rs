@@ -2,7 +2,7 @@
 
 use super::ahead::{HEADROOM, ReadAhead};
 use super::file::{LogFile, read_full};
-use crate::log::format::{Chain, Extent, Fault, Summary};
+use crate::log::format::{BLOCK_HEADER_BYTES, Chain, Extent, Fault, Summary};
 use std::io;
 use std::sync::Arc;
 
@@ -30,6 +30,26 @@ pub(crate) enum Next {
     End,
     /// The bytes are no block, or not the one that must follow.
     Fault(Fault),
+}
+
+/// What stands at the next place of the file now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// A block that holds.
+    Block,
+    /// Zeroes or the end of the file.
+    End,
+    /// The bytes are no block, or not the one that must follow.
+    Fault(Fault),
+}
+
+impl Look {
+    pub(crate) fn fault(self) -> Option<Fault> {
+        match self {
+            Self::Fault(fault) => Some(fault),
+            Self::Block | Self::End => None,
+        }
+    }
 }
 
 impl Scanner {
@@ -72,13 +92,38 @@ impl Scanner {
     pub(crate) fn refresh(&mut self) {
         (self.start, self.filled) = (0, 0);
         self.base = self.offset;
+        self.ahead = None;
+    }
+
+    /// Looks at the next place of the file as it is now. What was read ahead stays, unless a block is there now
+    /// that holds; [`next`](Self::next) takes it.
+    pub(crate) fn look(&mut self) -> io::Result<Look> {
+        let mut bytes = vec![0; BLOCK_HEADER_BYTES];
+        let read = read_full(self.file.as_ref(), &mut bytes, self.offset)?;
+        bytes.truncate(read);
+        match self.chain.extent(&bytes) {
+            Ok(Extent::Whole(length)) => {
+                bytes.resize(length, 0);
+                let read = read_full(self.file.as_ref(), &mut bytes, self.offset)?;
+                bytes.truncate(read);
+            }
+            Ok(Extent::Short(_)) if bytes.iter().any(|byte| *byte != 0) => {}
+            Ok(_) => return Ok(Look::End),
+            Err(fault) => return Ok(Look::Fault(fault)),
+        }
+        Ok(match self.chain.decode(&bytes) {
+            Ok(_) => {
+                self.refresh();
+                Look::Block
+            }
+            Err(fault) => Look::Fault(fault),
+        })
     }
 
     /// Goes on behind a gap.
     pub(crate) fn jump(&mut self, offset: u64, chain: Chain) {
         self.offset = offset;
         self.chain = chain;
-        self.refresh();
     }
 
     pub(crate) fn next(&mut self) -> io::Result<Next> {

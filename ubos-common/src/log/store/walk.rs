@@ -1,14 +1,15 @@
 //! Going through all segments of a log: what `verify` and `fsck` share.
 
-use super::catalog::{Segment, listed};
+use super::catalog::{Segment, has_segment, with_segments};
 use super::error::{Damage, ReadError};
 use super::file::LogDir;
-use super::judge::{Tail, find_header, judge};
+use super::judge::{Judge, Tail};
 use super::open::TornTail;
-use super::scan::{Next, Scanner};
+use super::scan::{Look, Next, Scanner};
+use super::search::Search;
 use crate::log::Head;
 use crate::log::format::{Chain, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES, Summary};
-use std::io;
+use std::sync::Arc;
 
 /// Where a walk begins, which heads it must meet, and which lengths are damage.
 #[derive(Clone, Debug, Default)]
@@ -43,43 +44,58 @@ pub(crate) struct Walk {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Walks the log in `dir`; stops at the first damage when `first_only`.
-pub(crate) fn walk(dir: &dyn LogDir, asked: &Scope, first_only: bool) -> Result<Walk, ReadError> {
-    let found = listed(dir)?;
-    let Some((first, keys, previous)) = start(dir, &found, asked)? else {
-        return Err(ReadError::Missing);
-    };
-    let mut walker = Walker {
-        dir,
-        asked,
-        first_only,
-        chain: Chain::new(
-            keys.clone(),
-            asked.limits,
-            previous.digest,
-            previous.next_sequence,
-        ),
-        gap: false,
-        walk: Walk {
-            first_sequence: previous.next_sequence,
+impl Walk {
+    fn from(head: Head) -> Self {
+        Self {
+            first_sequence: head.next_sequence,
             records: 0,
             blocks: 0,
             bytes: 0,
             segments: 0,
-            head: previous,
+            head,
             torn: None,
             findings: Vec::new(),
-        },
+        }
+    }
+}
+
+/// Walks the log in `dir`; stops at the first damage when `first_only`.
+pub(crate) fn walk(dir: &dyn LogDir, asked: &Scope, first_only: bool) -> Result<Walk, ReadError> {
+    // Where a segment is archived under the walk, it begins again with what is left.
+    with_segments(dir, |found| walk_segments(dir, found, asked, first_only))
+}
+
+fn walk_segments(
+    dir: &dyn LogDir,
+    mut found: Vec<u64>,
+    asked: &Scope,
+    first_only: bool,
+) -> Result<Walk, ReadError> {
+    let Some((first, keys, previous)) = start(dir, &found, asked)? else {
+        return Err(ReadError::Missing);
+    };
+    let chain = Chain::new(
+        keys.clone(),
+        asked.limits,
+        previous.digest,
+        previous.next_sequence,
+    );
+    let mut walker = Walker {
+        dir,
+        asked,
+        first_only,
+        chain,
+        gap: false,
+        followed: 0,
+        walk: Walk::from(previous),
     };
     walker.check_logs();
     walker.check_heads(None);
+    found.retain(|index| *index >= first);
     let mut expected = first;
-    let mut rest = found.iter().filter(|index| **index >= first).peekable();
-    while let Some(index) = rest.next() {
-        if walker.is_done() {
-            break;
-        }
-        if *index != expected {
+    let mut at = 0;
+    while let Some(index) = found.get(at).copied().filter(|_| !walker.is_done()) {
+        if index != expected {
             walker.damage(Damage::new(
                 expected,
                 0,
@@ -87,7 +103,12 @@ pub(crate) fn walk(dir: &dyn LogDir, asked: &Scope, first_only: bool) -> Result<
             ));
         }
         expected = index.saturating_add(1);
-        walker.segment(*index, rest.peek().is_none())?;
+        at += 1;
+        let is_last = at == found.len();
+        // The writer may have begun another segment since they were listed.
+        if walker.segment(index, is_last)? && is_last && walker.follow() {
+            found.push(expected);
+        }
     }
     if !walker.is_done() {
         walker.check_end(expected.saturating_sub(1));
@@ -158,12 +179,20 @@ struct Walker<'d> {
     chain: Chain,
     /// Whether the last finding waits to learn which record comes after it.
     gap: bool,
+    /// How often the writer was found to have gone on.
+    followed: u32,
     walk: Walk,
 }
 
 impl Walker<'_> {
     fn is_done(&self) -> bool {
         self.first_only && !self.walk.findings.is_empty()
+    }
+
+    /// Whether to go on where the writer did.
+    fn follow(&mut self) -> bool {
+        self.followed += 1;
+        self.followed <= MOST_FOLLOWED
     }
 
     fn damage(&mut self, damage: Damage) {
@@ -192,12 +221,13 @@ impl Walker<'_> {
         self.chain = chain;
     }
 
-    fn segment(&mut self, index: u64, is_last: bool) -> Result<(), ReadError> {
+    /// Walks segment `index`; whether another one follows that was seen before the end of this one was.
+    fn segment(&mut self, index: u64, is_last: bool) -> Result<bool, ReadError> {
         let segment = match Segment::open(self.dir, index, Some(self.chain.keys()), false) {
             Ok(segment) => segment,
             Err(ReadError::Damaged(damage)) => {
                 self.damage(damage);
-                return Ok(());
+                return Ok(!is_last);
             }
             Err(error) => return Err(error),
         };
@@ -205,96 +235,123 @@ impl Walker<'_> {
         if let Err(damage) = segment.follows(&self.chain) {
             self.damage(damage);
             if self.is_done() {
-                return Ok(());
+                return Ok(false);
             }
         }
         self.resume(segment.chain(self.chain.keys(), self.asked.limits));
-        let mut scanner = Scanner::new(
-            segment.file,
+        let scanner = Scanner::new(
+            Arc::clone(&segment.file),
             self.chain.clone(),
             SEGMENT_HEADER_BYTES as u64,
-        )
-        .read_ahead()?;
-        while !self.is_done() && self.block(index, is_last, &mut scanner)? {}
-        Ok(())
+        );
+        let mut place = InSegment {
+            index,
+            scanner: scanner.read_ahead()?,
+            judge: Judge::new(segment.file),
+            search: None,
+            is_sealed: !is_last,
+        };
+        while !self.is_done() && self.block(&mut place)? {}
+        Ok(place.is_sealed)
     }
 
     /// Takes one block; `false` at the end of the segment.
-    fn block(&mut self, index: u64, is_last: bool, scanner: &mut Scanner) -> io::Result<bool> {
-        let fault = match scanner.next()? {
+    fn block(&mut self, place: &mut InSegment) -> Result<bool, ReadError> {
+        let fault = match place.scanner.next()? {
             Next::Block(_, block) => {
-                self.chain = scanner.chain().clone();
+                self.chain = place.scanner.chain().clone();
                 self.walk.blocks += 1;
                 self.walk.records += block.next_sequence - block.first_sequence;
                 self.walk.bytes += block.bytes as u64;
-                self.check_heads(Some((index, scanner.offset(), block)));
+                self.check_heads(Some((place.index, place.scanner.offset(), block)));
                 return Ok(true);
             }
             Next::End => None,
             Next::Fault(fault) => Some(fault),
         };
-        let offset = scanner.offset();
+        let offset = place.scanner.offset();
+        let verdict = if place.is_sealed {
+            place.judge.judge(&self.chain, offset, fault)?
+        } else {
+            match self.look_again(place)? {
+                Some(verdict) => verdict,
+                None if self.follow() => return Ok(true),
+                None => {
+                    place.is_sealed = false;
+                    return Ok(false);
+                }
+            }
+        };
         let sequence = self.chain.next_sequence();
-        match judge(scanner.file().as_ref(), &self.chain, offset, fault)? {
+        match verdict {
             Tail::Clean => return Ok(false),
-            Tail::Torn(bytes) if is_last => {
+            Tail::Torn(bytes) if !place.is_sealed => {
                 self.walk.torn = Some(TornTail {
-                    segment: index,
+                    segment: place.index,
                     offset,
                     bytes,
                     sequence,
                 });
                 return Ok(false);
             }
-            Tail::Torn(_) => self.damage(Damage::new(
-                index,
-                offset,
-                fault.unwrap_or(Fault::CutShort { sequence }),
-            )),
-            Tail::Damaged(fault) => self.damage(Damage::new(index, offset, fault)),
+            Tail::Torn(_) => {
+                let fault = fault.unwrap_or(Fault::CutShort { sequence });
+                self.damage(Damage::new(place.index, offset, fault));
+            }
+            Tail::Damaged(fault) => self.damage(Damage::new(place.index, offset, fault)),
         }
         if self.is_done() {
             Ok(false)
         } else {
-            self.skip_damage(scanner)
+            self.skip_damage(place)
         }
+    }
+
+    /// Judges the end of a segment that may be written right now: the bytes at hand may be older than those of the
+    /// file, and those change while they are read. `None` where a block is there now.
+    ///
+    /// Blocks are written one after another, and the next segment after the last of them. So what is seen of a later
+    /// block or segment says that the block in question can be read whole, by a look after that.
+    fn look_again(&self, place: &mut InSegment) -> Result<Option<Tail>, ReadError> {
+        let mut verdict = None;
+        for _ in 0..CONFIRMING_LOOKS {
+            place.is_sealed = has_segment(self.dir, place.index.saturating_add(1))?;
+            let look = place.scanner.look()?;
+            if look == Look::Block {
+                place.judge = Judge::new(Arc::clone(place.scanner.file()));
+                return Ok(None);
+            }
+            let offset = place.scanner.offset();
+            let tail = place.judge.judge(&self.chain, offset, look.fault())?;
+            verdict = Some(tail);
+            // One that found damage before has seen all of the file.
+            if place.is_sealed || tail == Tail::Clean || place.search.is_some() {
+                break;
+            }
+            place.judge = Judge::new(Arc::clone(place.scanner.file()));
+        }
+        Ok(verdict)
     }
 
     /// Looks for the next sound block behind damage.
-    fn skip_damage(&mut self, scanner: &mut Scanner) -> io::Result<bool> {
-        let file = scanner.file().clone();
-        let end = file.len()?;
+    fn skip_damage(&mut self, place: &mut InSegment) -> Result<bool, ReadError> {
         // A block that is sound and only does not follow begins at this very place.
-        let mut from = scanner.offset();
-        while let Some(stray) = find_header(file.as_ref(), &self.chain, from, end)? {
-            let block = self.sound_block(scanner, stray.offset, stray.bytes)?;
-            if let Some(chain) = block {
-                scanner.jump(stray.offset, chain.clone());
+        let from = place.scanner.offset();
+        let file = place.scanner.file();
+        let mut search = match place.search.take() {
+            Some(search) if search.at() <= from => search,
+            _ => Search::new(Arc::clone(file), from, file.len()?),
+        };
+        search.pass(from);
+        while let Some(stray) = search.next(&self.chain)? {
+            if let Some(chain) = stray.before {
+                place.scanner.jump(stray.offset, chain.clone());
+                place.search = Some(search);
                 self.resume(chain);
                 return Ok(true);
             }
-            from = stray.offset + 1;
         }
         Ok(false)
-    }
-
-    /// The chain in front of the block at `offset`, if that block holds by itself.
-    fn sound_block(&self, scanner: &Scanner, offset: u64, bytes: u64) -> io::Result<Option<Chain>> {
-        let Ok(length) = usize::try_from(bytes) else {
-            return Ok(None);
-        };
-        if length
-            > self
-                .asked
-                .limits
-                .max_block_bytes
-                .saturating_add(BLOCK_OVERHEAD_BYTES)
-        {
-            return Ok(None);
-        }
-        let mut block = vec![0; length];
-        super::file::read_full(scanner.file().as_ref(), &mut block, offset)?;
-        Ok(self.chain.before_stray(&block))
     }
 
     fn check_logs(&mut self) {
@@ -346,5 +403,19 @@ impl Walker<'_> {
     }
 }
 
-/// More than a block has beside its records.
-const BLOCK_OVERHEAD_BYTES: usize = 256;
+/// Where a walk stands in one segment.
+struct InSegment {
+    index: u64,
+    scanner: Scanner,
+    judge: Judge,
+    /// The search behind damage, once there was some.
+    search: Option<Search>,
+    /// Whether a later segment was seen: then nothing is written to this one any more.
+    is_sealed: bool,
+}
+
+/// How often a fault must show where a writer may be at work.
+const CONFIRMING_LOOKS: u32 = 3;
+/// How often a walk goes on because a writer did: a fast writer must not hold it for ever. All that was there when the
+/// walk began is proven before the first time.
+const MOST_FOLLOWED: u32 = 2;

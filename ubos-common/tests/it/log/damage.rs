@@ -2,8 +2,13 @@
 
 use super::{ID, config, open, payload, read_all, segment};
 use proptest::prelude::*;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use ubos_common::log::format::{BlockBuilder, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
-use ubos_common::log::{Digest, Head, Log, OpenError, ReadError, SimDisk, Verify};
+use ubos_common::log::{
+    Digest, DirLock, Head, Log, LogDir, LogFile, OpenError, ReadError, SimDisk, Sync, Verify,
+};
 
 /// Three segments of two blocks with two records each, closed; their bytes.
 fn small_log() -> (SimDisk, Vec<Vec<u8>>, Head) {
@@ -282,5 +287,107 @@ proptest! {
             rest = after;
         }
         prop_assert!(Verify::default().kept(head).run(disk.dir().as_ref()).is_err());
+    }
+}
+
+/// A folder that counts the bytes that are read of its files.
+#[derive(Debug)]
+struct Counting(Arc<dyn LogDir>, Arc<AtomicU64>);
+
+#[derive(Debug)]
+struct CountingFile(Arc<dyn LogFile>, Arc<AtomicU64>);
+
+impl LogDir for Counting {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
+        self.0.create(name)
+    }
+    fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn LogFile>> {
+        let file = self.0.open(name, write)?;
+        Ok(Arc::new(CountingFile(file, Arc::clone(&self.1))))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn lock(&self) -> io::Result<Option<DirLock>> {
+        self.0.lock()
+    }
+}
+
+impl LogFile for CountingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let read = self.0.read_at(buffer, offset)?;
+        self.1.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.0.allocate(bytes)
+    }
+}
+
+/// What `act` reads of a log of one segment, as a multiple of the segment's length.
+fn readings(bytes: &[u8], act: impl FnOnce(Arc<dyn LogDir>)) -> u64 {
+    let disk = SimDisk::new();
+    disk.put(&segment(0), bytes.to_vec());
+    let read = Arc::new(AtomicU64::new(0));
+    act(Arc::new(Counting(disk.dir(), Arc::clone(&read))));
+    read.load(Ordering::Relaxed).div_ceil(bytes.len() as u64)
+}
+
+#[test]
+fn a_damaged_log_is_read_a_bounded_number_of_times() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().segment_bytes(64 << 20).sync(Sync::None));
+    let mut lie = forged(LogKeys::new(ID).genesis(), &payload(1, 4000));
+    lie.truncate(72);
+    for n in 0..5000 {
+        // Most records are headers of blocks that are not there.
+        let record = if n % 50 == 0 {
+            lie.repeat(40)
+        } else {
+            payload(n, 60)
+        };
+        log.append(&record).unwrap();
+    }
+    log.close().unwrap();
+    let sound = disk.contents(&segment(0)).unwrap();
+    let opened = |bytes: &[u8]| readings(bytes, |dir| drop(Log::open_in(dir, config())));
+    let checked = |bytes: &[u8]| {
+        readings(bytes, |dir| {
+            drop(Verify::default().fsck(dir.as_ref()).unwrap())
+        })
+    };
+    // Damage near the start, and everywhere.
+    let mut near = sound.clone();
+    near[SEGMENT_HEADER_BYTES + 200] ^= 1;
+    let mut torn = sound.clone();
+    torn[SEGMENT_HEADER_BYTES..4096].fill(0);
+    let mut everywhere = sound;
+    for at in (SEGMENT_HEADER_BYTES + 100..everywhere.len()).step_by(700) {
+        everywhere[at] ^= 1;
+    }
+    for bytes in [&near, &torn, &everywhere] {
+        assert!(opened(bytes) <= 12, "opened: {} times", opened(bytes));
+        assert!(checked(bytes) <= 12, "checked: {} times", checked(bytes));
     }
 }

@@ -1,5 +1,7 @@
 //! One file of the simulated disk: what is durable, what is only seen.
 
+use std::collections::BTreeSet;
+
 #[derive(Debug, Default)]
 pub(super) struct Inode {
     pub(super) durable: Vec<u8>,
@@ -47,14 +49,20 @@ impl Inode {
             .retain(|change| matches!(change, Change::Length(_)));
     }
 
+    /// Decides what of the unsynced survives. A sector on the disk is the sector in memory at some moment: it has the
+    /// writes to it up to that moment, and none after.
     pub(super) fn settle(&mut self, dice: &mut Dice) {
+        let mut lost = BTreeSet::new();
         for change in std::mem::take(&mut self.pending) {
             match (dice.below(4), change) {
-                (0, _) => {}
-                (1, change) | (_, change @ Change::Length(_)) => apply(&mut self.durable, &change),
-                (_, Change::Write(offset, bytes)) => {
+                (0, Change::Length(_)) => {}
+                (_, change @ Change::Length(_)) => apply(&mut self.durable, &change),
+                (luck, Change::Write(offset, bytes)) => {
                     for (at, sector) in sectors(offset, &bytes) {
-                        if dice.below(2) == 0 {
+                        let is_lost = luck == 0 || luck > 1 && dice.below(2) == 0;
+                        if is_lost || lost.contains(&(at / SECTOR)) {
+                            lost.insert(at / SECTOR);
+                        } else {
                             apply(&mut self.durable, &Change::Write(at, sector.to_vec()));
                         }
                     }

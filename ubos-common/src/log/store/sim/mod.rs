@@ -37,6 +37,8 @@ pub struct SimDisk(Arc<Mutex<World>>);
 pub enum SimFault {
     /// The next write that is due fails after half its bytes.
     Write,
+    /// The next write that is due fails after this many of its bytes.
+    ShortWrite(usize),
     /// The next sync that is due fails, and what it should have made durable is forgotten.
     Sync,
 }
@@ -157,14 +159,11 @@ impl World {
         Ok(self.dead)
     }
 
-    fn takes_fault(&mut self, fault: SimFault) -> bool {
-        let due = self
-            .fail
-            .is_some_and(|(after, kind)| kind == fault && self.operations > after);
-        if due {
-            self.fail = None;
-        }
-        due
+    fn takes_fault(&mut self, is_kind: impl Fn(SimFault) -> bool) -> Option<SimFault> {
+        let due = |(after, fault): &(u64, SimFault)| self.operations > *after && is_kind(*fault);
+        let fault = self.fail.filter(due)?.1;
+        self.fail = None;
+        Some(fault)
     }
 
     fn change_names(
@@ -264,7 +263,7 @@ impl LogDir for SimDir {
         if world.tick(self.life)? {
             return world.check(self.life);
         }
-        if world.takes_fault(SimFault::Sync) {
+        if world.takes_fault(|fault| fault == SimFault::Sync).is_some() {
             return Err(failure());
         }
         world.pending_names.clear();
@@ -279,6 +278,10 @@ impl LogDir for SimDir {
             return Ok(None);
         }
         Ok(Some(DirLock::new(SimLock(self.disk.clone(), self.life))))
+    }
+
+    fn identity(&self) -> io::Result<Option<String>> {
+        Ok(Some(format!("{:p}", Arc::as_ptr(&self.disk.0))))
     }
 }
 
@@ -339,8 +342,12 @@ impl LogFile for SimFile {
             world.tick(self.life)?;
             let room = world.free().max(file.taken).saturating_sub(offset);
             let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-            let fails = world.takes_fault(SimFault::Write);
-            let reached = if fails { fits / 2 } else { fits };
+            let fault = world.takes_fault(|fault| fault != SimFault::Sync);
+            let reached = match fault {
+                Some(SimFault::ShortWrite(bytes)) => fits.min(bytes),
+                Some(_) => fits / 2,
+                None => fits,
+            };
             file.change(Change::Write(
                 place(offset)?,
                 bytes.get(..reached).unwrap_or_default().to_vec(),
@@ -348,7 +355,7 @@ impl LogFile for SimFile {
             if fits < bytes.len() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            if fails {
+            if fault.is_some() {
                 return Err(failure());
             }
             world.check(self.life)
@@ -360,7 +367,7 @@ impl LogFile for SimFile {
             if world.tick(self.life)? {
                 return world.check(self.life);
             }
-            if world.takes_fault(SimFault::Sync) {
+            if world.takes_fault(|fault| fault == SimFault::Sync).is_some() {
                 file.forget();
                 return Err(failure());
             }

@@ -1,0 +1,356 @@
+//! Proving, following and archiving beside a writer at full speed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a race is run for a time, not for a count"
+)]
+
+use super::{config, drain, open, payload};
+use proptest::prelude::*;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use ubos_common::log::{
+    ArchiveError, Config, FsDir, Log, LogDir, ReadError, Reader, SimDisk, Sync, Verify,
+};
+
+const FOLDER: &str = "UBOS_LOG_BESIDE_FOLDER";
+const SPEED: &str = "UBOS_LOG_BESIDE_SPEED";
+
+/// Settings of a writer at full speed, with small or large segments.
+fn fast(segment_bytes: u64) -> Config {
+    config().sync(Sync::None).segment_bytes(segment_bytes)
+}
+
+/// Appends `count` records, or until it is stopped.
+fn write(log: &Log, count: u64, stop: &AtomicBool) {
+    for n in 0..count {
+        log.append(&payload(n, (n * 37 % 300) as usize)).unwrap();
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Proves the log again and again while it is written; what was there before must be proven each time.
+fn prove_while(folder: &Path, written: impl Fn() -> Option<u64>) {
+    let dir = FsDir::new(folder);
+    let mut rounds = 0;
+    while let Some(before) = written() {
+        // Mostly the end alone, so that there are many rounds.
+        let from = if rounds % 10 == 0 {
+            0
+        } else {
+            before.saturating_sub(100)
+        };
+        let proven = Verify::default().from(from).run(&dir);
+        let proven = proven.unwrap_or_else(|error| panic!("round {rounds}: {error}"));
+        assert!(proven.head.next_sequence >= before, "round {rounds}");
+        let report = Verify::default().from(from).kept(proven.head).fsck(&dir);
+        assert_eq!(report.unwrap().findings, [], "round {rounds}");
+        rounds += 1;
+    }
+    assert!(rounds >= 2, "only {rounds} rounds");
+}
+
+#[test]
+fn a_proof_beside_a_thread_that_writes_is_right() {
+    for segment_bytes in [20_000, 4 << 20] {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::open(folder.path(), fast(segment_bytes)).unwrap();
+        let (done, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                write(&log, 150_000, &stop);
+                done.store(true, Ordering::Relaxed);
+            });
+            let start = Instant::now();
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                prove_while(folder.path(), || {
+                    let goes_on = !done.load(Ordering::Relaxed) && start.elapsed().as_secs() < 3;
+                    goes_on.then(|| log.head().next_sequence)
+                });
+            }));
+            stop.store(true, Ordering::Relaxed);
+            assert!(outcome.is_ok());
+        });
+    }
+}
+
+/// The child: appends until its standard input ends.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn child() {
+    let (Some(folder), Some(speed)) = (std::env::var_os(FOLDER), std::env::var(SPEED).ok()) else {
+        return;
+    };
+    let config = match speed.as_str() {
+        "synced" => config(),
+        _ => fast(200_000),
+    };
+    let log = Log::open(PathBuf::from(folder), config).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = std::io::stdin().read(&mut [0]);
+            stop.store(true, Ordering::Relaxed);
+        });
+        write(&log, 150_000, &stop);
+    });
+}
+
+#[test]
+fn a_proof_beside_a_process_that_writes_is_right() {
+    for speed in ["synced", "unsynced"] {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Log::open(folder.path(), fast(200_000)).unwrap());
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--ignored",
+                "--exact",
+                "log::beside::child",
+                "--test-threads=1",
+            ])
+            .env(FOLDER, folder.path())
+            .env(SPEED, speed)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        while Reader::open(folder.path()).next().unwrap().is_none() {
+            assert!(start.elapsed().as_secs() < 20, "the child writes nothing");
+        }
+        let start = Instant::now();
+        let outcome = std::panic::catch_unwind(|| {
+            let written = std::cell::RefCell::new(Reader::open(folder.path()));
+            prove_while(folder.path(), || {
+                let mut written = written.borrow_mut();
+                let before = drain(&mut written)
+                    .last()
+                    .map_or(0, |(sequence, _)| sequence + 1);
+                (start.elapsed() < Duration::from_secs(3)).then_some(before)
+            });
+        });
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        assert!(outcome.is_ok(), "{speed}");
+    }
+}
+
+/// Twelve segments of a simulated log, and a folder to archive to.
+fn many_segments() -> (SimDisk, Log, SimDisk) {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().segment_bytes(3000));
+    for n in 0..60 {
+        log.append(&payload(n, 500)).unwrap();
+    }
+    (disk, log, SimDisk::new())
+}
+
+#[test]
+fn a_follower_whose_next_segment_was_archived_is_told() {
+    for in_process in [false, true] {
+        let (disk, log, target) = many_segments();
+        let mut reader = if in_process {
+            log.reader()
+        } else {
+            Reader::open_in(disk.dir(), Default::default())
+        };
+        // It stands anywhere in the first segment, also at its very end.
+        for stand in 1..7 {
+            reader.seek(0);
+            for _ in 0..stand {
+                reader.next().unwrap().unwrap();
+            }
+        }
+        let moved = log.archive(40, target.dir().as_ref()).unwrap();
+        let first = moved.head.unwrap().next_sequence;
+        let mut seen = 0;
+        let error = loop {
+            match reader.next() {
+                Ok(Some(_)) => seen += 1,
+                Ok(None) => panic!("nothing more, below what is visible"),
+                Err(error) => break error,
+            }
+        };
+        assert!(seen < 40);
+        assert!(
+            matches!(error, ReadError::Archived { first: found, .. } if found == first),
+            "{error}"
+        );
+        reader.seek(first);
+        assert_eq!(drain(&mut reader).len() as u64, 60 - first);
+    }
+}
+
+#[test]
+fn readers_beside_archiving_get_records_or_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path(), fast(4000)).unwrap();
+    let target = FsDir::new(target.path());
+    let stop = AtomicBool::new(false);
+    let follow = |make: &dyn Fn() -> Reader| {
+        let mut opened = 0;
+        while !stop.load(Ordering::Relaxed) || opened < 50 {
+            let mut reader = make();
+            opened += 1;
+            let mut next = None;
+            for _ in 0..40 {
+                let visible = log.head().next_sequence;
+                match reader.next() {
+                    Ok(Some(entry)) => {
+                        let sequence = entry.position.sequence;
+                        assert!(next.is_none_or(|next| next == sequence));
+                        next = Some(sequence + 1);
+                    }
+                    Ok(None) => assert!(
+                        next.is_none_or(|next| next >= visible),
+                        "{next:?} {visible}"
+                    ),
+                    Err(ReadError::Archived { wanted, first }) => {
+                        assert!(wanted < first);
+                        break;
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers = [
+            scope.spawn(|| follow(&|| log.reader())),
+            scope.spawn(|| follow(&|| Reader::open(folder.path()))),
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    Verify::default().run(&FsDir::new(folder.path())).unwrap();
+                }
+            }),
+        ];
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(2)
+            && !readers
+                .iter()
+                .any(std::thread::ScopedJoinHandle::is_finished)
+        {
+            for n in 0..40 {
+                log.append(&payload(n, 300)).unwrap();
+            }
+            log.archive(log.head().next_sequence, &target).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    Verify::default().run(&target).unwrap();
+}
+
+#[test]
+fn archiving_into_the_logs_own_folder_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("log");
+    let log = Log::open(&folder, config().segment_bytes(1000)).unwrap();
+    for n in 0..20 {
+        log.append(&payload(n, 300)).unwrap();
+    }
+    std::os::unix::fs::symlink(&folder, root.path().join("link")).unwrap();
+    for name in ["log", "link", "./log/", "log/../link/."] {
+        let target = FsDir::new(root.path().join(name));
+        assert!(
+            matches!(log.archive(15, &target), Err(ArchiveError::SameFolder)),
+            "{name}"
+        );
+    }
+    // A folder that does not say which one it is, as one mounted from elsewhere: what is made in it tells.
+    let hidden = Hidden(FsDir::new(&folder));
+    assert!(matches!(
+        log.archive(15, &hidden),
+        Err(ArchiveError::SameFolder)
+    ));
+    assert_eq!(drain(&mut log.reader()).len(), 20);
+    let (disk, log, _) = many_segments();
+    assert!(matches!(
+        log.archive(40, disk.dir().as_ref()),
+        Err(ArchiveError::SameFolder)
+    ));
+    assert_eq!(drain(&mut log.reader()).len(), 60);
+}
+
+#[derive(Debug)]
+struct Hidden(FsDir);
+
+impl LogDir for Hidden {
+    fn list(&self) -> std::io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&self, name: &str) -> std::io::Result<Arc<dyn ubos_common::log::LogFile>> {
+        self.0.create(name)
+    }
+    fn open(&self, name: &str, write: bool) -> std::io::Result<Arc<dyn ubos_common::log::LogFile>> {
+        self.0.open(name, write)
+    }
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.0.remove(name)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        self.0.sync()
+    }
+    fn lock(&self) -> std::io::Result<Option<ubos_common::log::DirLock>> {
+        self.0.lock()
+    }
+}
+
+#[test]
+fn removing_files_beside_the_segments_admits_no_second_writer() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("log");
+    let log = Log::open(&folder, config()).unwrap();
+    log.append(b"one").unwrap();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "seg") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let locked = |folder: &Path| {
+        let second = Log::open(folder, config());
+        matches!(second, Err(ubos_common::log::OpenError::Locked))
+    };
+    assert!(locked(&folder));
+    std::os::unix::fs::symlink(&folder, root.path().join("link")).unwrap();
+    assert!(locked(&root.path().join("link")));
+    // The same segment in another folder.
+    let other = root.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::hard_link(&path, other.join(path.file_name().unwrap())).unwrap();
+    }
+    assert!(locked(&other));
+    log.append(b"two").unwrap();
+    log.close().unwrap();
+    assert_eq!(
+        Log::open(&folder, config()).unwrap().head().next_sequence,
+        2
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is visible when a proof begins is in it, wherever segments end.
+    #[test]
+    fn a_proof_ends_where_the_log_ends(lengths in prop::collection::vec(0_usize..900, 0..40), segment in 300_u64..3000) {
+        let disk = SimDisk::new();
+        let log = open(&disk, &config().segment_bytes(segment));
+        for (n, length) in (0..).zip(&lengths) {
+            log.append(&payload(n, *length)).unwrap();
+            let proven = Verify::default().run(disk.dir().as_ref()).unwrap();
+            prop_assert_eq!(proven.head, log.head());
+        }
+    }
+}
