@@ -138,7 +138,7 @@ impl Driver {
                     settled: false,
                 });
                 // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
-                drop(reply.send(call.map_err(Into::into)));
+                drop(reply.send(call));
             }
             Some(Command::Stop(agent)) => {
                 self.launchers.remove(&*agent);
