@@ -107,7 +107,9 @@ fn with_canaries(value: &mut serde_json::Value, key: &str) {
     ];
     match value {
         Value::Object(members) => {
-            members.iter_mut().for_each(|(name, value)| with_canaries(value, name));
+            members
+                .iter_mut()
+                .for_each(|(name, value)| with_canaries(value, name));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| with_canaries(item, key)),
         Value::String(text) if !KEPT.contains(&key) => *text = format!("canary {text}"),
@@ -122,8 +124,14 @@ fn machines_record_ids_and_nothing_of_a_message() {
     result["output"] = json!({"canary-name": "canary"});
     result["metrics"] = json!({"canary": 1});
     for (value, members) in [
-        (&mut task, &["issuer", "target", "attachments", "tags", "meta", "replyTo"][..]),
-        (&mut result, &["nextActions", "artifacts", "meta", "producer"][..]),
+        (
+            &mut task,
+            &["issuer", "target", "attachments", "tags", "meta", "replyTo"][..],
+        ),
+        (
+            &mut result,
+            &["nextActions", "artifacts", "meta", "producer"][..],
+        ),
     ] {
         for member in members {
             if let Some(part) = value.get_mut(*member) {
@@ -140,21 +148,33 @@ fn machines_record_ids_and_nothing_of_a_message() {
     tracing::subscriber::with_default(lines.clone(), || {
         let mut sent = producer::SentTasks::new(producer::Config::default()).unwrap();
         for _ in 0..2 {
-            sent.handle_input(now, producer::Input::Dispatch(&task)).unwrap();
+            sent.handle_input(now, producer::Input::Dispatch(&task))
+                .unwrap();
         }
-        sent.handle_input(now, producer::Input::Ack(&Ack::from(&task))).unwrap();
+        sent.handle_input(now, producer::Input::Ack(&Ack::from(&task)))
+            .unwrap();
         sent.handle_timeout(now.plus(Duration::from_secs(1_000)));
-        sent.handle_input(now, producer::Input::Result(&result)).unwrap();
-        sent.handle_input(now, producer::Input::Dispatch(&task)).unwrap_err();
+        sent.handle_input(now, producer::Input::Result(&result))
+            .unwrap();
+        sent.handle_input(now, producer::Input::Dispatch(&task))
+            .unwrap_err();
         let mut received = consumer::ReceivedTask::new(&task);
-        received.handle_input(now, consumer::Input::Part).unwrap_err();
+        received
+            .handle_input(now, consumer::Input::Part)
+            .unwrap_err();
         received.handle_input(now, consumer::Input::Accept).unwrap();
         received.handle_timeout(now);
         received.handle_input(now, consumer::Input::Cancel).unwrap();
         assert_eq!(received.stage(), &consumer::Stage::Ended(Status::Cancelled));
     });
     let records = lines.0.lock().unwrap().join("\n");
-    for wanted in ["input: dispatch", "input: result", "nothing came in time", "input refused", "timer"] {
+    for wanted in [
+        "input: dispatch",
+        "input: result",
+        "nothing came in time",
+        "input refused",
+        "timer",
+    ] {
         assert!(records.contains(wanted), "{wanted} in {records}");
     }
     assert!(records.contains(&format!("task={}", task.task_id)));
