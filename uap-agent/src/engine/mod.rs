@@ -42,7 +42,7 @@ use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, RunResult};
 use crate::state::AgentState;
-use crate::trace_event::trace;
+use crate::trace_event::{debug, trace};
 
 /// The number of queued outputs from which on the engine accepts no input.
 const OUTBOX: usize = 1024;
@@ -83,6 +83,13 @@ impl Engine {
             output_attempts: 0,
             out: Outbox::new(OUTBOX),
         };
+        debug!(
+            messages = engine.state.messages().len(),
+            layers = engine.config.layers.len(),
+            hooks = engine.config.hooks,
+            saves = engine.config.saves,
+            "run started"
+        );
         engine.enter(now, 0);
         engine.advance(now);
         engine
@@ -184,6 +191,7 @@ impl Engine {
         if matches!(self.phase, Phase::Saving(waited) if waited == id) {
             self.phase = Phase::Idle;
             if let Err(error) = result {
+                debug!(step = self.step, "save failed");
                 self.out.push(Output::SaveFailed(error));
             }
         }
@@ -195,6 +203,7 @@ impl Engine {
             Phase::Failing(..) | Phase::Layer(_, LayerCall::Caught(..))
         );
         if !is_failing {
+            debug!(step = self.step, "run aborted");
             self.fail(now, UppError::cancelled("uap"));
         }
     }
@@ -232,7 +241,14 @@ impl Engine {
 
     pub(super) fn close(&mut self, result: RunResult) {
         self.agenda.clear();
-        trace!(step = self.step, is_ok = result.is_ok(), "run ended");
+        debug!(
+            step = self.step,
+            code = result
+                .as_ref()
+                .err()
+                .map(|failed| failed.error.code.as_str()),
+            "run ended"
+        );
         self.phase = Phase::Closed;
         self.out.push(Output::Finished(result));
     }

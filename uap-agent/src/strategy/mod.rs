@@ -1,9 +1,8 @@
-//! How an agent goes about its work: a strategy decides, the engine does.
+//! Execution strategies: a strategy decides what a run does next, and the engine does it.
 //!
-//! A strategy does nothing itself. For each run it gives a [`StrategyRun`], which is told what happened and says what
-//! is next: begin a step, ask the model, keep some reasoning or a plan, end the step, finish. The engine does the
-//! rest, so that every strategy, also one from outside this crate, has streaming, hooks, checkpoints, tools and abort
-//! without work of its own.
+//! A strategy performs nothing itself. For each run it makes a [`StrategyRun`], which gets the outcome of the last command
+//! and returns the next one: start a step, ask the model, keep reasoning or a plan, end the step, finish. The engine does the
+//! rest, so every strategy has streaming, hooks, checkpoints, tools and abort.
 
 mod plan;
 mod react;
@@ -24,20 +23,20 @@ pub use tool_loop::{LoopOptions, tool_loop};
 use crate::event::EventData;
 use crate::state::{AgentState, PlanStep};
 
-/// How agents go about their work.
+/// An execution strategy of agents.
 ///
 /// Spec: UAP-1.1 5.1
 pub trait ExecutionStrategy: Send + Sync {
-    /// The name of the layer.
+    /// The name of the strategy.
     fn name(&self) -> &str;
 
-    /// A run from its beginning.
+    /// Starts a run.
     fn begin(&self) -> Box<dyn StrategyRun>;
 }
 
-/// One run of a strategy. It is deterministic: the same outcomes give the same moves.
+/// One run of a strategy. It must be deterministic: the same outcomes give the same commands.
 pub trait StrategyRun: Send + Sync {
-    /// What is next, after what happened.
+    /// The next command, after the outcome of the last one.
     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command;
 }
 
@@ -47,20 +46,20 @@ pub trait StrategyRun: Send + Sync {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ExecutionContext<'a> {
-    /// Whose run it is.
+    /// The id of the agent.
     pub agent_id: &'a str,
-    /// What the user says. It joins the state when the first step begins, unless the strategy has put it there with
+    /// The input of the run. It is added to the state when the first step starts, unless the strategy has added it with
     /// [`Command::Append`].
     pub input: &'a Message,
-    /// The state as it stands; when the run begins, as it was given.
+    /// The current state.
     pub state: &'a AgentState,
     /// The step, from 1; 0 before the first.
     pub step: u64,
-    /// The session under which states are kept, where they are.
+    /// The session under which states are saved, if they are.
     pub session_id: Option<&'a str>,
-    /// The model's options: its tools, what it is told about itself, and what it can do.
+    /// The model with its options: tools, system prompt and capabilities.
     pub llm: &'a LlmInstance,
-    /// Makes ids.
+    /// The source of ids.
     pub ids: &'a mut IdSource,
 }
 

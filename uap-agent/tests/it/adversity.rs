@@ -166,7 +166,7 @@ fn who_tells_is_not_held_by_a_reader_that_is_gone() {
 
 /// A tool of this name that gives nothing, with what its metadata say.
 fn ordered(name: &str, uap: &str) -> Arc<dyn Tool> {
-    let mut metadata = Metadata::new();
+    let mut metadata = Metadata::default();
     metadata.set("uap", object(uap).unwrap());
     let run = |_, _| async { Ok(json_text("")) };
     Arc::new(FnTool::new(name, "", RawObject::empty(), run).with_metadata(metadata))

@@ -189,7 +189,7 @@ fn calls_run_in_parallel_and_every_one_has_its_result_in_call_order() {
         .calling("f", "echo", object(r#"{"fail":1}"#).unwrap())
         .calling("n", "none", RawObject::empty())
         .calling("fast", "fast", RawObject::empty());
-    let gate = upp::CancelToken::new();
+    let gate = upp::CancelToken::default();
     let opened = gate.clone();
     let slow = FnTool::new("slow", "", RawObject::empty(), move |_, _| {
         let gate = gate.clone();

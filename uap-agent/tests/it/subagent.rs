@@ -301,7 +301,7 @@ fn a_tool_of_the_developers_own_uses_the_scope() {
     let result = block_on(parent.generate("go", &parent.initial_state())).unwrap();
     let told = &result.state.messages().get(2).unwrap().text();
     assert_eq!(told, &format!("{} 1", parent.id()));
-    let context = upp::ToolContext::new("c1", upp::CancelToken::new());
+    let context = upp::ToolContext::new("c1", upp::CancelToken::default());
     assert!(block_on(tool.run(&RawObject::empty(), &context)).is_err());
     // The plain way of the specification runs, and leaves no trace.
     let kid = Arc::new(child([Reply::text("plain")]));

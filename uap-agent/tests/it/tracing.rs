@@ -67,7 +67,12 @@ fn no_payload_is_in_a_trace_event() {
     let run = agent.record(journal, "canary input", &agent.initial_state());
     block_on(run.result()).unwrap_err();
     let text = lines.text();
-    for message in ["engine takes an input", "journal write", "run ended"] {
+    for message in [
+        "run started",
+        "engine takes an input",
+        "journal write",
+        "run ended",
+    ] {
         assert!(text.contains(message), "{message} in {text}");
     }
     assert!(!text.contains("canary"), "{text}");

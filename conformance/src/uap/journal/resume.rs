@@ -203,7 +203,7 @@ impl<F: Fn() -> AgentOptions> Runner<'_, F> {
             kept: Arc::clone(&kept),
             interruption,
             writes: Mutex::new(0),
-            ended: CancelToken::new(),
+            ended: CancelToken::default(),
         });
         let (agent, calls) = self.agent()?;
         let state = agent.initial_state();
