@@ -134,8 +134,8 @@ pub struct SubagentData {
     pub subagent_type: Arc<str>,
     /// The tool call of the parent's model.
     pub parent_tool_call_id: Arc<str>,
-    /// What happened.
-    pub told: SubagentTold,
+    /// The event.
+    pub event: SubagentEvent,
 }
 
 impl SubagentData {
@@ -144,13 +144,13 @@ impl SubagentData {
         subagent_id: impl Into<Arc<str>>,
         subagent_type: impl Into<Arc<str>>,
         parent_tool_call_id: impl Into<Arc<str>>,
-        told: SubagentTold,
+        event: SubagentEvent,
     ) -> Self {
         Self {
             subagent_id: subagent_id.into(),
             subagent_type: subagent_type.into(),
             parent_tool_call_id: parent_tool_call_id.into(),
-            told,
+            event,
         }
     }
 }
@@ -158,7 +158,7 @@ impl SubagentData {
 /// An event of a sub-agent.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum SubagentTold {
+pub enum SubagentEvent {
     /// It starts: `{"prompt","timestamp"}`.
     Start {
         /// The prompt.
@@ -178,13 +178,13 @@ impl Write for SubagentData {
         object.member("subagentId", &self.subagent_id);
         object.member("subagentType", &self.subagent_type);
         object.member("parentToolCallId", &self.parent_tool_call_id);
-        match &self.told {
-            SubagentTold::Start { prompt, timestamp } => {
+        match &self.event {
+            SubagentEvent::Start { prompt, timestamp } => {
                 object.member("prompt", prompt);
                 object.member("timestamp", timestamp);
             }
-            SubagentTold::Event(event) => object.member("innerEvent", event.as_ref()),
-            SubagentTold::End(trace) => {
+            SubagentEvent::Event(event) => object.member("innerEvent", event.as_ref()),
+            SubagentEvent::End(trace) => {
                 object.member("success", &trace.success);
                 object.optional("result", trace.result.as_ref());
                 object.optional("error", trace.error.as_ref());

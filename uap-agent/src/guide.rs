@@ -1,4 +1,4 @@
-//! From the first agent to a strategy of your own. Every example runs, on a model that says what it was told to say.
+//! From the first agent to a strategy of your own. Every example runs, with a scripted model.
 //!
 //! # The first agent
 //!
@@ -20,14 +20,14 @@
 //! # Ok::<(), upp::UppError>(())
 //! ```
 //!
-//! In place of the scripted model stands one of `upp`'s adapters (features `openai`, `anthropic`, `google`), or any type
-//! that implements [`upp::LlmModel`]. The agent keeps nothing: a conversation goes on with the state that comes back,
-//! and asking twice from one state makes two conversations.
+//! Use an adapter of `upp` (features `openai`, `anthropic`, `google`) in place of the scripted model, or any type that
+//! implements [`upp::LlmModel`]. The agent keeps no state: a conversation continues from the state that a call returns, and
+//! two calls with the same state make two conversations.
 //!
 //! # Tools
 //!
 //! A tool is a name, a description, a schema and a function. With `upp`'s feature `schemars` the schema comes from a
-//! Rust type. Calls of one answer run side by side, unless their metadata say otherwise.
+//! Rust type. The calls of one response run concurrently, unless the metadata of the tools set an order.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -36,12 +36,12 @@
 //!
 //! let schema = r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}"#;
 //! let weather = FnTool::new("weather", "The weather of a city", object(schema)?, |_arguments, context| async move {
-//!     // `context.cancel` is told when the run is ended; dropping the future ends it in any case.
+//!     // `context.cancel` is cancelled when the run ends. The future is dropped at the same time.
 //!     println!("call {}", context.tool_call_id);
 //!     Ok(json_text("rain"))
 //! });
-//! // `write` waits for every call of `weather` in the same answer.
-//! let mut order = Metadata::new();
+//! // `write` waits for every call of `weather` in the same response.
+//! let mut order = Metadata::default();
 //! order.set("uap", object(r#"{"dependsOn":["weather"]}"#)?);
 //! let write = FnTool::new("write", "Writes a note", object("{}")?, |_, _| async { Ok(json_text("written")) })
 //!     .with_metadata(order);
@@ -57,16 +57,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a tool fails with, a panic included, is a result that the model reads. Arguments are not checked, unless
-//! [`repair`](crate::repair::repair) with feature `schema` is asked to.
+//! If a tool fails or panics, the model gets the error as the result. Arguments are checked only by the policy
+//! [`repair`](crate::repair()), with feature `schema`.
 //!
 //! # Strategies
 //!
 //! | strategy | a step is |
 //! |---|---|
-//! | [`tool_loop`](crate::tool_loop) | one answer and its tools |
-//! | [`react`](crate::react()) | reasoning without tools, then an answer and its tools |
-//! | [`plan`](crate::plan()) | the plan, then one step of it until no tool is called |
+//! | [`tool_loop`](crate::tool_loop) | one response and its tools |
+//! | [`react`](crate::react()) | reasoning without tools, then a response and its tools |
+//! | [`plan`](crate::plan()) | the plan; after that, one step of it until the model calls no tool |
 //!
 //! ```
 //! use std::sync::Arc;
@@ -89,8 +89,8 @@
 //!
 //! # Watching a run
 //!
-//! [`Agent::stream`](crate::Agent::stream) is the same run in events; [`Agent::generate`](crate::Agent::generate) is
-//! that stream, drained. Dropping it ends everything that it has started.
+//! [`Agent::stream`](crate::Agent::stream) gives a run as events. [`Agent::generate`](crate::Agent::generate) reads that
+//! stream to its end. Dropping the stream ends the run: model, tools and hooks.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -119,14 +119,14 @@
 //! # }).unwrap();
 //! ```
 //!
-//! # Ends
+//! # Limits
 //!
-//! Nothing limits a run by default. What ends one that would go on: a stop condition of [`AgentStrategy`], a limit of
-//! the strategy, a [`Budget`], or [`abort`].
+//! A run has no limit by default. A stop condition of [`AgentStrategy`], a limit of the strategy, a [`Budget`] or [`abort`]
+//! ends it.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use uap_agent::hooks::HookFuture;
+//! use uap_agent::HookFuture;
 //! use uap_agent::{AgentOptions, AgentState, AgentStrategy, agent};
 //! use upp::{Reply, ScriptedModel, object};
 //!
@@ -147,10 +147,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Layers around a run
+//! # Middleware
 //!
-//! [`Middleware`] sees the request before the run and the result after it. [`logging`], [`retry`] and [`Budget`] come
-//! with the crate.
+//! [`Middleware`] is called with the request before a run and with the result after it. The crate has [`logging`],
+//! [`retry`] and [`Budget`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -158,7 +158,7 @@
 //! use uap_agent::{AgentOptions, Middleware, agent};
 //! use upp::{ExponentialBackoff, Reply, ScriptedModel};
 //!
-//! let budget = Budget::new().with_max_tokens(50_000);
+//! let budget = Budget::default().with_max_tokens(50_000);
 //! let model = Arc::new(ScriptedModel::new([Reply::text("done")]));
 //! let agent = agent(AgentOptions::new(model).with_middleware([
 //!     logging(LoggingOptions::default()),
@@ -172,13 +172,13 @@
 //!
 //! # Agents as tools
 //!
-//! A [`SubagentTool`](crate::SubagentTool) is an agent with a tool's name and schema. Its events come through the
-//! parent's stream, its trace is in the parent's state, and it ends with its parent. See its page for an example.
+//! A [`SubagentTool`](crate::SubagentTool) is an agent with the name and the schema of a tool. Its events are part of the
+//! parent's stream, its trace is part of the parent's state, and the end of the parent ends it.
 //!
-//! # Keeping states
+//! # Checkpoints
 //!
-//! With a [`CheckpointStore`](crate::CheckpointStore) the state is saved after each step, in order. Going on after a
-//! crash is loading it and asking again.
+//! With a [`CheckpointStore`](crate::CheckpointStore) the state is saved after each step. After a crash, load it and ask
+//! again.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -202,17 +202,17 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Conversations that branch are a [`ThreadTree`](crate::ThreadTree) of states.
+//! A [`ThreadTree`](crate::ThreadTree) holds the states of a conversation with branches.
 //!
-//! # Looking at a run
+//! # Traces
 //!
-//! A [`Trace`] takes the events as they come and draws them on one page, which needs no network and runs no script:
-//! steps, answers, tools side by side, agents inside of them, tokens, failures.
+//! A [`Trace`] collects the events of a run and writes them as one HTML page without scripts and without network access. The
+//! page shows steps, responses, concurrent tools, sub-agents, tokens and failures.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use futures::StreamExt;
-//! use uap_agent::trace::{Trace, TraceLimits};
+//! use uap_agent::{Trace, TraceLimits};
 //! use uap_agent::{AgentOptions, agent};
 //! use upp::{Reply, ScriptedModel};
 //!
@@ -232,19 +232,19 @@
 //! # }).unwrap();
 //! ```
 //!
-//! # Going on after a kill
+//! # Journals
 //!
-//! A checkpoint keeps a state; a journal (feature `canon`, in files with `log`) keeps the run itself. With
-//! `agent.record(journal).generate(…)` every question is written before it is asked and every answer before the run goes
-//! on from it. When the process is gone, `agent.resume(journal)` in another one goes on: what was answered is not done
-//! again, no tool and no model is called for it, and the ids are those of the first process. `agent.replay(…)` shows a
-//! recorded run again without a world, `Recording::fork` gives it another answer somewhere, `Recording::diff` finds where
-//! two runs part. A program that asks something else than the recorded one is refused before it does anything.
+//! A checkpoint holds a state. A journal (feature `canon`, in files with `log`) holds the whole run. `agent.record(journal, …)`
+//! writes each request before it is sent, and each result before the run continues. After a crash,
+//! `agent.resume(journal)` continues the run in another process: recorded results are used again, no model or tool is called
+//! for them, and the ids are the same. `agent.replay(…)` repeats a recorded run without side effects, `Recording::fork`
+//! replaces a result, and `Recording::diff` finds the first difference of two runs. A recording of another program is
+//! refused before anything is done.
 //!
 //! # A strategy of your own
 //!
-//! A strategy says what is next and does nothing itself: streaming, hooks, checkpoints, tools and abort are the
-//! engine's. This one asks a second time for a better answer.
+//! A strategy returns the next command and performs nothing itself: streaming, hooks, checkpoints, tools and abort are the
+//! engine's work. This strategy asks a second time for a better response.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -285,7 +285,7 @@
 //! ```
 //!
 //! [`AgentStrategy`]: crate::AgentStrategy
-//! [`Trace`]: crate::trace::Trace
+//! [`Trace`]: crate::Trace
 //! [`Middleware`]: crate::Middleware
 //! [`Budget`]: crate::middleware::Budget
 //! [`logging`]: crate::middleware::logging

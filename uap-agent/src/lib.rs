@@ -9,8 +9,9 @@
 //! agent()              options, generate, stream, ask, query     feature `driver`
 //! engine               steps, tools, hooks and saves as effects  no IO
 //! strategy             loop, react, plan, your own               no IO
-//! state, tree, event   immutable states, thread trees, their JSON
-//! journal, trace       runs that are recorded and resumed, or displayed
+//! AgentState, ThreadTree  immutable states, trees of them, and their JSON
+//! CheckpointStore      states that outlive the process, in memory and in files
+//! journal, Trace       runs that are recorded and resumed, or displayed
 //! ```
 //!
 //! ```
@@ -45,7 +46,7 @@
 //! |---|---|---|
 //! | `driver` | [`agent`](agent()) and its calls, on any async runtime | yes |
 //! | `os` | the clock and the ids of the operating system; with `driver`, checkpoints in files | yes |
-//! | `schema` | [`repair`](repair::repair) checks arguments and outputs against their JSON Schema | no |
+//! | `schema` | [`repair`](repair()) checks arguments and outputs against their JSON Schema | no |
 //! | `canon` | `journal`: runs that are recorded, resumed, replayed, forked and compared | no |
 //! | `log` | `canon`; with `driver` and `os`, append-only checkpoints with their history, and journals in files | no |
 //! | `tracing` | trace events of the state machines: ids, counts and sizes, never payloads | no |
@@ -55,47 +56,44 @@
 mod agent;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
-pub mod checkpoint;
+mod checkpoint;
 pub mod engine;
-pub mod event;
+mod event;
 #[cfg(all(doc, feature = "driver", feature = "os"))]
 pub mod guide;
-pub mod hooks;
+mod hooks;
 #[cfg(feature = "canon")]
 pub mod journal;
 pub mod middleware;
 mod order;
-pub mod repair;
+mod repair;
 mod result;
-pub mod state;
+mod state;
 pub mod strategy;
 #[cfg(feature = "driver")]
 mod subagent;
-pub mod trace;
+mod trace;
 mod trace_event;
-pub mod tree;
+mod tree;
 
-#[cfg(all(feature = "driver", feature = "canon"))]
-pub use agent::RecordedAgent;
 #[cfg(feature = "driver")]
-pub use agent::{
-    AbortHandle, Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent,
-};
-#[cfg(all(feature = "driver", feature = "os"))]
-pub use checkpoint::FileCheckpoints;
-#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
-pub use checkpoint::LogCheckpoints;
+pub use agent::{Agent, AgentInput, AgentOptions, AgentStreamResult, RunScope, Runtime, agent};
 pub use checkpoint::{
     CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, MemoryCheckpoints,
+    Seal, SealError, StoreFuture,
 };
-pub use event::{AgentStreamEvent, EventData, UapEvent, UapEventType};
-pub use hooks::AgentStrategy;
+#[cfg(all(feature = "driver", feature = "os"))]
+pub use checkpoint::{CorruptFile, FileCheckpoints};
+#[cfg(all(feature = "driver", feature = "os", feature = "log"))]
+pub use checkpoint::{CutTail, LogCheckpoints};
+pub use event::{AgentStreamEvent, EventData, SubagentData, SubagentEvent, UapEvent, UapEventType};
+pub use hooks::{AgentStrategy, HookAnswer, HookCall, HookFuture};
 pub use middleware::{Middleware, MiddlewareContext};
-pub use repair::RepairPolicy;
+pub use repair::{CallVerdict, OutputVerdict, RepairOptions, RepairPolicy, repair};
 pub use result::{AgentError, ExecutionResult, GenerateResult};
 pub use state::{
-    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateId, SubagentExecutionTrace,
-    ToolExecutionTrace,
+    AgentState, AgentStateJson, PlanStep, PlanStepStatus, StateError, StateId,
+    SubagentExecutionTrace, ToolExecutionTrace,
 };
 pub use strategy::{
     ExecutionContext, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, plan, react,
@@ -103,6 +101,7 @@ pub use strategy::{
 };
 #[cfg(feature = "driver")]
 pub use subagent::SubagentTool;
-pub use tree::{ThreadNode, ThreadTree};
+pub use trace::{LeftOut, Trace, TraceError, TraceLimits};
+pub use tree::{BranchError, NodeId, ThreadNode, ThreadTree};
 /// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
 pub use ubos_common;

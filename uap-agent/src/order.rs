@@ -218,7 +218,7 @@ mod tests {
             let (head, needs) = text.split_once('<').unwrap_or((text, ""));
             let name = head.trim_end_matches('!');
             let needs: Vec<&str> = needs.split(',').filter(|n| !n.is_empty()).collect();
-            let mut metadata = Metadata::new();
+            let mut metadata = Metadata::default();
             let uap = format!(
                 r#"{{"sequential":{},"dependsOn":{needs:?}}}"#,
                 head.ends_with('!')

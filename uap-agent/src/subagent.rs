@@ -10,7 +10,7 @@ use ubos_common::time::Now;
 use upp::{Metadata, Tool, ToolContext, ToolError, ToolExecution, ToolResult, json_text};
 
 use crate::agent::{Agent, RunScope};
-use crate::event::{SubagentData, SubagentTold};
+use crate::event::{SubagentData, SubagentEvent};
 use crate::state::{SubagentExecutionTrace, ToolExecutionTrace};
 
 type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync;
@@ -93,13 +93,6 @@ impl SubagentTool {
         self
     }
 
-    /// Sets what vendors and protocols read beside it.
-    #[must_use]
-    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
-        self.metadata = Some(metadata);
-        self
-    }
-
     async fn call(
         &self,
         arguments: &RawObject,
@@ -114,7 +107,7 @@ impl SubagentTool {
         };
         let began = self.agent.now();
         let timestamp = millis(began);
-        call.tell(SubagentTold::Start {
+        call.tell(SubagentEvent::Start {
             prompt: Arc::clone(&prompt),
             timestamp,
         })
@@ -122,7 +115,7 @@ impl SubagentTool {
         let mut run = self.agent.run_separately((*prompt).into());
         while let Some(event) = run.next().await {
             if self.tells_events {
-                call.tell(SubagentTold::Event(Box::new(event))).await;
+                call.tell(SubagentEvent::Event(Box::new(event))).await;
             }
         }
         let result = run.result().await;
@@ -145,14 +138,14 @@ impl SubagentTool {
             trace.usage = Some(turn.usage.clone());
         }
         if let Some(scope) = call.scope {
-            scope.leave(trace.clone());
+            scope.add_trace(trace.clone());
         }
         let answer = match (&trace.result, &trace.error) {
             (Some(text), _) => Ok(json_text(text)),
             (None, Some(error)) => Err(ToolError((**error).into())),
             (None, None) => Err("the agent gave nothing".into()),
         };
-        call.tell(SubagentTold::End(Box::new(trace))).await;
+        call.tell(SubagentEvent::End(Box::new(trace))).await;
         answer
     }
 }
@@ -201,7 +194,7 @@ struct SubagentCall<'a> {
 }
 
 impl SubagentCall<'_> {
-    async fn tell(&self, told: SubagentTold) {
+    async fn tell(&self, told: SubagentEvent) {
         if let Some(scope) = self.scope {
             let data = SubagentData::new(
                 Arc::clone(&self.subagent_id),
@@ -209,7 +202,7 @@ impl SubagentCall<'_> {
                 Arc::clone(&self.parent_tool_call_id),
                 told,
             );
-            scope.tell(data).await;
+            scope.emit(data).await;
         }
     }
 

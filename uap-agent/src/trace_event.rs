@@ -1,14 +1,21 @@
-//! Trace events of the machines: ids, counts and durations, never payloads.
+//! Events of the machines: ids, counts and durations, never payloads.
+//!
+//! Without the feature `tracing` the macros expand to nothing.
 
-/// Emits a `tracing` event at level TRACE; expands to nothing without the feature `tracing`.
-#[cfg(feature = "tracing")]
+/// What a machine does at each input and transition.
 macro_rules! trace {
-    ($($event:tt)*) => { ::tracing::trace!($($event)*) };
+    ($($event:tt)*) => {{
+        #[cfg(feature = "tracing")]
+        ::tracing::trace!($($event)*);
+    }};
 }
 
-#[cfg(not(feature = "tracing"))]
-macro_rules! trace {
-    ($($event:tt)*) => {};
+/// What a user asks about: begin, end, refusals, failures, retries.
+macro_rules! debug {
+    ($($event:tt)*) => {{
+        #[cfg(feature = "tracing")]
+        ::tracing::debug!($($event)*);
+    }};
 }
 
-pub(crate) use trace;
+pub(crate) use {debug, trace};

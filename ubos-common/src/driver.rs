@@ -147,8 +147,12 @@ pub enum DriveError {
 ///
 /// Outputs are performed in order. Effects run at the same time, in the caller's task; answers are taken in
 /// the order in which they come, as long as the machine accepts input. A timeout that is due is handled
-/// before anything that comes with it. A world that always has an input does not starve the runtime's other
-/// tasks: every so often the driver yields.
+/// before anything that comes with it. Answers and external inputs that are ready together take turns, and
+/// every so often the driver yields to the runtime's other tasks, so that nothing that is always ready
+/// starves the rest.
+///
+/// Dropped and called again, it goes on where the machine is: every input that was taken has been handled.
+/// Only the effects that ran are gone; their answers do not come.
 ///
 /// # Errors
 ///
@@ -161,6 +165,7 @@ where
 {
     let mut effects = Effects::default();
     let mut wakes = 0_u32;
+    let mut first = Turn::Effects;
     loop {
         while let Some(output) = machine.poll_output() {
             match world.perform(output) {
@@ -172,11 +177,17 @@ where
         if machine.is_closed() {
             return Ok(());
         }
-        let wake = wait(machine, world, &mut effects, sleep).await?;
         wakes = wakes.wrapping_add(1);
-        if wakes.is_multiple_of(TURN) {
+        if wakes.is_multiple_of(YIELD_AFTER) {
             yield_once().await;
         }
+        // Between this wait and the machine's handling there is no other: an input that was taken is not lost
+        // where the caller drops this future.
+        let wake = wait(machine, world, &mut effects, sleep, first).await?;
+        first = match wake {
+            Wake::Answer(_) => Turn::External,
+            Wake::External(_) | Wake::Timeout => Turn::Effects,
+        };
         let now = sleep.now();
         let taken = match wake {
             Wake::Timeout => {
@@ -193,7 +204,14 @@ where
 }
 
 /// Wakes after which other tasks of the runtime get their turn, however much there is to do here.
-const TURN: u32 = 64;
+const YIELD_AFTER: u32 = 64;
+
+/// Who is asked first for the next input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Effects,
+    External,
+}
 
 async fn yield_once() {
     let mut yielded = false;
@@ -219,6 +237,7 @@ async fn wait<M, W, S>(
     world: &mut W,
     effects: &mut Effects<W::Answer>,
     sleep: &S,
+    first: Turn,
 ) -> Result<Wake<W::Answer, M::Input<'static>>, DriveError>
 where
     M: Machine,
@@ -243,8 +262,16 @@ where
         if !accepts {
             return Poll::Pending;
         }
+        if first == Turn::External
+            && let Poll::Ready(input) = world.poll_external(cx)
+        {
+            return Poll::Ready(Ok(Wake::External(input)));
+        }
         if let Poll::Ready(answer) = effects.poll_next(cx) {
             return Poll::Ready(Ok(Wake::Answer(answer)));
+        }
+        if first == Turn::External {
+            return Poll::Pending;
         }
         world
             .poll_external(cx)

@@ -11,17 +11,52 @@ use zeroize::Zeroizing;
 use crate::id::{Generator, IdSource};
 use crate::time::{Mono, Now, Timestamp};
 
-/// A generator that was seeded by the operating system once, so that no id costs a system call.
-struct OsSeeded(ChaCha12Rng);
+/// A generator that the operating system seeds once, and again in a process that was forked.
+struct OsSeeded {
+    generator: ChaCha12Rng,
+    process: u32,
+}
 
-impl Generator for OsSeeded {
-    fn next(&mut self) -> u64 {
-        self.0.next_u64()
+impl OsSeeded {
+    fn new(process: u32) -> Result<Self, OsError> {
+        let mut seed = Zeroizing::new([0; 32]);
+        fill_random(seed.as_mut())?;
+        let generator = ChaCha12Rng::from_seed(*seed);
+        Ok(Self { generator, process })
+    }
+
+    /// A fork has the parent's generator: both would make the same ids.
+    fn leave_parent(&mut self, process: u32) {
+        match Self::new(process) {
+            Ok(fresh) => *self = fresh,
+            // Without randomness the child takes another stream of the same key, as secret as the parent's.
+            Err(_) => {
+                let streams = self.generator.get_stream() ^ (u64::from(process) << 32);
+                self.generator.set_stream(streams.wrapping_add(1));
+                self.process = process;
+            }
+        }
     }
 }
 
+impl Generator for OsSeeded {
+    fn next(&mut self) -> u64 {
+        let process = process();
+        if self.process != process {
+            self.leave_parent(process);
+        }
+        self.generator.next_u64()
+    }
+}
+
+/// The number of this process, where processes fork.
+fn process() -> u32 {
+    if cfg!(unix) { std::process::id() } else { 0 }
+}
+
 impl IdSource {
-    /// A source that the operating system seeds: unpredictable, and no system call an id.
+    /// A source that the operating system seeds: unpredictable, and seeded anew in a forked process, so that
+    /// parent and child make different ids.
     ///
     /// # Errors
     ///
@@ -35,11 +70,7 @@ impl IdSource {
     /// # Ok::<(), ubos_common::os::OsError>(())
     /// ```
     pub fn from_os() -> Result<Self, OsError> {
-        let mut seed = Zeroizing::new([0; 32]);
-        fill_random(seed.as_mut())?;
-        Ok(Self::from_generator(OsSeeded(ChaCha12Rng::from_seed(
-            *seed,
-        ))))
+        OsSeeded::new(process()).map(Self::from_generator)
     }
 }
 
@@ -120,6 +151,22 @@ mod tests {
         let (mut one, mut two) = (IdSource::from_os().unwrap(), IdSource::from_os().unwrap());
         assert_ne!(one.uuid(), two.uuid());
         assert!(one.snapshot().is_none());
+    }
+
+    #[test]
+    fn a_forked_process_leaves_its_parents_stream() {
+        let at = |process| OsSeeded {
+            generator: ChaCha12Rng::from_seed([7; 32]),
+            process,
+        };
+        let mut parent = at(process());
+        let next = |source: &mut OsSeeded| source.next();
+        assert_eq!(next(&mut parent), next(&mut at(process())));
+        // As a child sees it: the process that seeded the generator is another one.
+        let mut child = at(process().wrapping_add(1));
+        parent = at(process());
+        assert_ne!(next(&mut parent), next(&mut child));
+        assert_eq!(child.process, process());
     }
 
     #[test]

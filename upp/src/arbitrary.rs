@@ -189,7 +189,7 @@ fn stamp(u: &mut Unstructured<'_>) -> Result<Stamp> {
 }
 
 fn metadata(u: &mut Unstructured<'_>) -> Result<Metadata> {
-    let mut metadata = Metadata::new();
+    let mut metadata = Metadata::default();
     for _ in 0..u.int_in_range(0..=2)? {
         metadata.set(text(u)?, object(u)?);
     }

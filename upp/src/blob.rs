@@ -29,22 +29,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct Blob(Arc<[u8]>);
 
 impl Blob {
-    /// The bytes.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
     /// The bytes as standard base64 with padding.
-    #[must_use]
-    pub fn to_base64(&self) -> String {
+    pub(crate) fn to_base64(&self) -> String {
         BASE64.encode(&self.0)
     }
 
     /// Decodes base64. Padding is optional; other deviations give `None`.
-    #[must_use]
-    pub fn from_base64(text: &str) -> Option<Self> {
+    pub(crate) fn from_base64(text: &str) -> Option<Self> {
         BASE64.decode(text).ok().map(Self::from)
+    }
+}
+
+impl AsRef<[u8]> for Blob {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

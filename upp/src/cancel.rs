@@ -26,12 +26,6 @@ struct Waiting {
 }
 
 impl CancelToken {
-    /// A token that is not cancelled.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Cancels the token.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
@@ -105,7 +99,7 @@ mod tests {
 
     #[test]
     fn all_who_wait_are_told_and_those_who_left_are_forgotten() {
-        let token = CancelToken::new();
+        let token = CancelToken::default();
         let mut first = token.cancelled();
         assert_eq!((&mut first).now_or_never(), None);
         drop(token.cancelled());

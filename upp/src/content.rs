@@ -119,8 +119,7 @@ impl ContentBlock {
     }
 
     /// The tag on the wire.
-    #[must_use]
-    pub fn type_name(&self) -> &str {
+    pub(crate) fn type_name(&self) -> &str {
         match self {
             Self::Text(_) => "text",
             Self::Reasoning(_) => "reasoning",

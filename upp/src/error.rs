@@ -85,7 +85,7 @@ pub struct UppError {
 
 impl UppError {
     /// The modality of all errors of this crate.
-    pub const MODALITY: &'static str = "llm";
+    const MODALITY: &'static str = "llm";
 
     /// An error without a status and a cause.
     pub fn new(
@@ -114,7 +114,7 @@ impl UppError {
         Self::new(ErrorCode::ProviderError, provider, cause.to_string()).with_cause(cause)
     }
 
-    /// Sets what lies behind it.
+    /// Sets the cause.
     #[must_use]
     pub fn with_cause(mut self, cause: impl Error + Send + Sync + 'static) -> Self {
         self.cause = Some(Arc::new(cause));
@@ -122,8 +122,7 @@ impl UppError {
     }
 
     /// Sets the HTTP status.
-    #[must_use]
-    pub const fn with_status(mut self, status: u16) -> Self {
+    pub(crate) const fn with_status(mut self, status: u16) -> Self {
         self.status_code = Some(status);
         self
     }

@@ -1,6 +1,5 @@
 //! The choice of a key for each request.
 
-use core::fmt;
 use core::future::{Future, ready};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::error::Error;
@@ -23,13 +22,13 @@ pub trait KeyStrategy: Send + Sync {
 #[non_exhaustive]
 pub enum KeyError {
     /// The list of keys is empty.
-    #[error("a list of keys without a key")]
+    #[error("the list of keys is empty, but needs at least one key")]
     Empty,
     /// No key has a weight above 0.
-    #[error("a list of keys whose weights are all 0")]
+    #[error("every weight is 0, but at least one key needs a weight above 0")]
     NoWeight,
     /// The key function failed.
-    #[error("the key could not be had")]
+    #[error("the key function failed")]
     Failed(#[source] Arc<dyn Error + Send + Sync>),
 }
 
@@ -42,11 +41,11 @@ impl KeyError {
 
 /// Uses one key for all requests.
 #[derive(Clone, Debug)]
-pub struct OneKey(Secret<String>);
+pub(crate) struct OneKey(Secret<String>);
 
 impl OneKey {
     /// A strategy with one key.
-    pub fn new(key: impl Into<Secret<String>>) -> Self {
+    pub(crate) fn new(key: impl Into<Secret<String>>) -> Self {
         Self(key.into())
     }
 }
@@ -149,31 +148,24 @@ impl KeyStrategy for WeightedKeys {
     }
 }
 
-/// Calls a function for each request, such as one that reads from a vault.
-pub struct DynamicKey(Box<Give>);
-
-type Give = dyn Fn() -> BoxFuture<'static, Result<Secret<String>, KeyError>> + Send + Sync;
-
-impl DynamicKey {
-    /// A strategy with this function.
-    pub fn new<F, R>(give: F) -> Self
-    where
-        F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Secret<String>, KeyError>> + Send + 'static,
-    {
-        Self(Box::new(move || Box::pin(give())))
-    }
-}
-
-impl KeyStrategy for DynamicKey {
+/// A function that is called for each request, such as one that reads from a vault.
+///
+/// ```
+/// use core::future::ready;
+/// use futures::executor::block_on;
+/// use upp::{KeyStrategy, ubos_common::secret::Secret};
+///
+/// let vault = || ready(Ok(Secret::new("a key".to_owned())));
+/// assert_eq!(block_on(vault.key(0))?.expose(), "a key");
+/// # Ok::<(), upp::KeyError>(())
+/// ```
+impl<F, R> KeyStrategy for F
+where
+    F: Fn() -> R + Send + Sync,
+    R: Future<Output = Result<Secret<String>, KeyError>> + Send + 'static,
+{
     fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for DynamicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DynamicKey")
+        Box::pin(self())
     }
 }
 
@@ -213,13 +205,13 @@ mod tests {
     #[test]
     fn a_function_is_asked_each_time_and_nothing_is_printed() {
         let count = AtomicUsize::new(0);
-        let keys = DynamicKey::new(move || {
+        let keys = move || {
             let n = count.fetch_add(1, Ordering::Relaxed);
             ready(match n {
                 0 | 1 => Ok(Secret::new(format!("key-{n}"))),
-                _ => Err(KeyError::failed(fmt::Error)),
+                _ => Err(KeyError::failed(core::fmt::Error)),
             })
-        });
+        };
         assert_eq!(block_on(keys.key(0)).unwrap().expose(), "key-0");
         assert_eq!(block_on(keys.key(0)).unwrap().expose(), "key-1");
         assert!(matches!(block_on(keys.key(0)), Err(KeyError::Failed(_))));
@@ -229,6 +221,6 @@ mod tests {
             RoundRobinKeys::new([key(), key()]).unwrap(),
         );
         let heavy = WeightedKeys::new([(key(), 1)]).unwrap();
-        assert!(!format!("{one:?} {many:?} {heavy:?} {keys:?}").contains("hidden"));
+        assert!(!format!("{one:?} {many:?} {heavy:?}").contains("hidden"));
     }
 }

@@ -76,7 +76,7 @@ pub use blob::Blob;
 pub use cancel::{CancelToken, Cancelled};
 pub use content::{ContentBlock, MediaKind, Source};
 pub use error::{ErrorCode, UppError};
-pub use key::{DynamicKey, KeyError, KeyStrategy, OneKey, RoundRobinKeys, WeightedKeys};
+pub use key::{KeyError, KeyStrategy, RoundRobinKeys, WeightedKeys};
 pub use list::{Iter, List};
 pub use message::{
     AssistantMessage, Message, MessageType, Messages, Stamp, ToolResultMessage, UserMessage,
@@ -88,8 +88,8 @@ pub use model::{
 };
 pub use response::LlmResponse;
 pub use retry::{
-    Attempts, ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel,
-    RetryStrategy, RetryWorld, TokenBucket, retry_after,
+    ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel, RetryStrategy,
+    RetryWorld, TokenBucket,
 };
 pub use scripted::{Reply, ScriptedModel};
 pub use stream::{EventDelta, StreamEvent, StreamEventType, events_of};

@@ -40,17 +40,6 @@ enum Node<T> {
 }
 
 impl<T> List<T> {
-    /// A list without elements.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            root: None,
-            height: 0,
-            rooted: 0,
-            tail: Arc::new(Vec::new()),
-        }
-    }
-
     /// Elements of the list.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -130,8 +119,8 @@ impl<T: Clone> List<T> {
     }
 
     /// The list with one more element.
-    #[must_use]
-    pub fn with(mut self, element: T) -> Self {
+    #[cfg(test)]
+    fn with(mut self, element: T) -> Self {
         self.push(element);
         self
     }
@@ -161,9 +150,11 @@ impl<T: PartialEq> List<T> {
     /// use upp::List;
     ///
     /// let before: List<u32> = (0..1000).collect();
-    /// let after = before.clone().with(7);
+    /// let (mut after, mut other) = (before.clone(), before.clone());
+    /// after.push(7);
+    /// other.push(8);
     /// assert_eq!(after.common_prefix(&before), 1000);
-    /// assert_eq!(after.common_prefix(&before.with(8)), 1000);
+    /// assert_eq!(after.common_prefix(&other), 1000);
     /// ```
     #[must_use]
     pub fn common_prefix(&self, other: &Self) -> usize {
@@ -252,7 +243,7 @@ impl<T: Clone> Extend<T> for List<T> {
 
 impl<T: Clone> FromIterator<T> for List<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
-        let mut list = Self::new();
+        let mut list = Self::default();
         list.extend(elements);
         list
     }
@@ -266,7 +257,12 @@ impl<T: Clone> From<Vec<T>> for List<T> {
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self::new()
+        Self {
+            root: None,
+            height: 0,
+            rooted: 0,
+            tail: Arc::new(Vec::new()),
+        }
     }
 }
 
@@ -309,7 +305,7 @@ mod tests {
 
     #[test]
     fn every_length_reads_back_and_older_copies_stay() {
-        let mut list = List::new();
+        let mut list = List::default();
         let mut copies = Vec::new();
         for n in 0..WIDTH * WIDTH * WIDTH + 70 {
             if n % 997 == 0 {
@@ -345,8 +341,8 @@ mod tests {
                 other.push(more + usize::from(more == 40));
             }
             assert_eq!(one.common_prefix(&other), n + 40);
-            assert_eq!(List::new().common_prefix(&one), 0);
-            assert_eq!(one.common_prefix(&List::new().with(usize::MAX)), 0);
+            assert_eq!(List::default().common_prefix(&one), 0);
+            assert_eq!(one.common_prefix(&List::default().with(usize::MAX)), 0);
         }
     }
 
@@ -363,7 +359,7 @@ mod tests {
             }
         }
         let compared = Cell::new(0);
-        let mut list = List::new();
+        let mut list = List::default();
         for n in 0..10_000 {
             let before = list.clone();
             list.push(Counted(&compared));
@@ -376,7 +372,7 @@ mod tests {
     #[test]
     fn copies_share_their_elements() {
         let element = Arc::new(());
-        let mut states = vec![List::new()];
+        let mut states = vec![List::default()];
         for _ in 0..2_000 {
             let grown = states[states.len() - 1].clone().with(Arc::clone(&element));
             states.push(grown);

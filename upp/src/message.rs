@@ -158,11 +158,6 @@ impl Message {
         UserMessage::new(stamp, vec![content.into()]).into()
     }
 
-    /// An assistant message of one block, without tool calls.
-    pub fn assistant(stamp: Stamp, content: impl Into<ContentBlock>) -> Self {
-        AssistantMessage::new(stamp, vec![content.into()], None).into()
-    }
-
     /// The id.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -9,12 +9,6 @@ use ubos_common::json::{Fault, MemberWriter, Members, Raw, RawObject, Read, Read
 pub struct Metadata(Members<'static>);
 
 impl Metadata {
-    /// Empty metadata.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(Members::new())
-    }
-
     /// The object of a vendor or protocol.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Raw<'_>> {
@@ -24,12 +18,6 @@ impl Metadata {
     /// Sets the object of a vendor or protocol.
     pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: RawObject) {
         self.0.insert(name, value.into());
-    }
-
-    /// Whether the metadata is empty.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

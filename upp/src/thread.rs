@@ -12,11 +12,16 @@ use crate::turn::Turn;
 ///
 /// Spec: UPP-1.3 Thread
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Thread {
-    id: Box<str>,
-    messages: Messages,
-    created_at: Rfc3339,
-    updated_at: Rfc3339,
+    /// The id, a UUIDv4 unless it was read.
+    pub id: Box<str>,
+    /// The messages, in order. A clone serves as the history of a call.
+    pub messages: Messages,
+    /// The time of creation.
+    pub created_at: Rfc3339,
+    /// The time of the last change.
+    pub updated_at: Rfc3339,
 }
 
 impl Thread {
@@ -25,34 +30,10 @@ impl Thread {
     pub fn new(ids: &mut IdSource, at: Timestamp) -> Self {
         Self {
             id: ids.uuid().to_string().into(),
-            messages: List::new(),
+            messages: List::default(),
             created_at: wire_time(at),
             updated_at: wire_time(at),
         }
-    }
-
-    /// The id, a UUIDv4 unless it was read.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The messages, in order. A clone serves as the history of a call.
-    #[must_use]
-    pub const fn messages(&self) -> &Messages {
-        &self.messages
-    }
-
-    /// The time of creation.
-    #[must_use]
-    pub const fn created_at(&self) -> &Rfc3339 {
-        &self.created_at
-    }
-
-    /// The time of the last change.
-    #[must_use]
-    pub const fn updated_at(&self) -> &Rfc3339 {
-        &self.updated_at
     }
 
     /// Adds the messages of a turn.
@@ -69,7 +50,7 @@ impl Thread {
 
     /// Removes all messages.
     pub fn clear(&mut self, at: Timestamp) {
-        self.messages = List::new();
+        self.messages = List::default();
         self.updated_at = wire_time(at);
     }
 }

@@ -43,22 +43,6 @@ ubos_common::wire! {
 }
 
 impl TokenUsage {
-    /// Counts of zero.
-    #[must_use]
-    pub fn zero() -> Self {
-        let mut usage = Self::new(0, 0, 0, 0, 0);
-        usage.cycles = Some(List::new());
-        usage
-    }
-
-    /// The usage of one inference.
-    #[must_use]
-    pub fn of_cycle(cycle: CycleUsage) -> Self {
-        let mut usage = Self::zero();
-        usage.add_cycle(cycle);
-        usage
-    }
-
     /// Adds one inference. Sums saturate.
     pub fn add_cycle(&mut self, cycle: CycleUsage) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
@@ -73,7 +57,17 @@ impl TokenUsage {
 
 impl Default for TokenUsage {
     fn default() -> Self {
-        Self::zero()
+        let mut usage = Self::new(0, 0, 0, 0, 0);
+        usage.cycles = Some(List::default());
+        usage
+    }
+}
+
+impl From<CycleUsage> for TokenUsage {
+    fn from(cycle: CycleUsage) -> Self {
+        let mut usage = Self::default();
+        usage.add_cycle(cycle);
+        usage
     }
 }
 

@@ -6,7 +6,7 @@ use ubos_common::json::{Limits, RawBuf, RawObject, decode};
 use ubos_common::violation::Profile;
 use upp::{StreamEvent, ToolCall, ToolExecution};
 
-use uap_agent::event::UapEventType;
+use uap_agent::UapEventType;
 
 /// An event as it was seen.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use upp::{StreamEvent, StreamEventType};
 use super::event::{AgentEvent, ReadEvent, RecordedEvent};
 use super::fault::FirstFault;
 use super::recording::RecordedLine;
-use uap_agent::event::UapEventType;
+use uap_agent::UapEventType;
 
 /// A rule about valid events: those of the agent, and those of its model and tools.
 pub(super) trait EventRule: Default {

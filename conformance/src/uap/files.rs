@@ -6,8 +6,8 @@ use ubos_common::json::{Limits, Read, decode};
 use ubos_common::violation::Profile;
 
 use crate::{Kit, TestVector, Validity, Vectors, vector_kit};
-use uap_agent::state::AgentState;
-use uap_agent::tree::ThreadTree;
+use uap_agent::AgentState;
+use uap_agent::ThreadTree;
 
 ubos_common::words! {
     /// What a file is.

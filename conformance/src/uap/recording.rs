@@ -7,8 +7,8 @@ use ubos_common::json::{DecodeError, RawBuf, decode};
 use ubos_common::violation::Profile;
 
 use super::event::{MAX_LINE_BYTES, RecordedEvent, limits};
-use uap_agent::state::AgentState;
-use uap_agent::tree::ThreadTree;
+use uap_agent::AgentState;
+use uap_agent::ThreadTree;
 
 /// One line of a recording.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use super::event::{AgentEvent, ReadEvent};
 use super::event_judges::one_line;
 use super::fault::FirstFault;
 use super::recording::RecordedLine;
-use uap_agent::event::UapEventType;
-use uap_agent::state::{AgentState, PlanStep, PlanStepStatus, StateId};
+use uap_agent::UapEventType;
+use uap_agent::{AgentState, PlanStep, PlanStepStatus, StateId};
 
 /// A rule about valid states, and about the agent's events between them.
 pub(super) trait StateRule: Default {

@@ -11,7 +11,7 @@ use ubos_common::json::{Write, to_string};
 use ubos_common::time::{Mono, Now, Timestamp};
 use upp::{ErrorCode, List, Turn, UppError};
 
-use uap_agent::state::AgentState;
+use uap_agent::AgentState;
 use uap_agent::{AgentError, GenerateResult};
 use uap_agent::{AgentOptions, Runtime, agent};
 
@@ -196,10 +196,12 @@ fn state_differs(a: &AgentState, b: &AgentState) -> Option<String> {
         .or_else(|| list_differs("/subagentTraces", a.subagent_traces(), b.subagent_traces()));
     let other = || {
         let metadata = a
-            .metadata_entries()
+            .metadata()
+            .iter()
             .map(|(key, value)| (key, value.as_str()));
         let others = b
-            .metadata_entries()
+            .metadata()
+            .iter()
             .map(|(key, value)| (key, value.as_str()));
         if a.step() != b.step() {
             "/step"

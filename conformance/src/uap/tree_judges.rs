@@ -5,7 +5,7 @@ use crate::{Judge, Verdict};
 use super::event_judges::one_line;
 use super::fault::FirstFault;
 use super::recording::RecordedLine;
-use uap_agent::tree::ThreadTree;
+use uap_agent::ThreadTree;
 
 /// Every tree can be read.
 #[derive(Default)]

@@ -160,7 +160,7 @@ impl Chat {
                     let (mut out, mut talk) = (io::stdout().lock(), io::stderr().lock());
                     teller.tell(&event, &mut To { out: &mut out, talk: &mut talk })?;
                 }
-                _ = self.interrupted.recv() => abort.abort(),
+                _ = self.interrupted.recv() => abort.cancel(),
             }
         }
         let (mut out, mut talk) = (io::stdout().lock(), io::stderr().lock());

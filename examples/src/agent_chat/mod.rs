@@ -126,7 +126,7 @@ fn store(args: &Args) -> Result<Option<Arc<dyn CheckpointStore>>, Stop> {
     let place = folder.display().to_string();
     let opened = FileCheckpoints::open(folder);
     let store = opened.map_err(|err| Stop::Input(format!("{place}: {err}")))?;
-    let store = store.on_corrupt(|file| note!("agent-chat: {file}"));
+    let store = store.with_on_corrupt(|file| note!("agent-chat: {file}"));
     Ok(Some(Arc::new(store)))
 }
 

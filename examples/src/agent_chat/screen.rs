@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use uap_agent::tree::{ThreadNode, ThreadTree};
 use uap_agent::{AgentState, AgentStreamEvent, EventData, PlanStep, UapEvent, UapEventType};
+use uap_agent::{ThreadNode, ThreadTree};
 use upp::{Message, StreamEvent, StreamEventType};
 
 /// Characters of a tool's arguments or result that are shown while an answer is given.

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use uap_agent::AgentState;
-use uap_agent::tree::{NodeId, ThreadNode, ThreadTree};
+use uap_agent::{NodeId, ThreadNode, ThreadTree};
 use ubos_common::id::IdSource;
 use ubos_common::json::{Limits, to_vec};
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use uap_agent::trace::{Trace, TraceLimits};
 use uap_agent::{AgentError, AgentStreamEvent, GenerateResult};
+use uap_agent::{Trace, TraceLimits};
 use ubos_common::time::Now;
 
 /// A file of events, written anew after each answer.

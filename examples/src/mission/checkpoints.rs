@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use uap_agent::checkpoint::StoreFuture;
+use uap_agent::StoreFuture;
 use uap_agent::{AgentState, CheckpointError, CheckpointMetadata, CheckpointStore};
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;

@@ -10,7 +10,8 @@ use uap_agent::{AgentOptions, AgentStreamEvent, EventData, ReactOptions, Runtime
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::secret::Secret;
-use upp::transport::openai::{OpenAiConfig, OpenAiModel};
+use upp::transport::ProviderConfig;
+use upp::transport::openai::OpenAiModel;
 use upp::{FnTool, LlmModel, Reply, ScriptedModel, Tool, ToolError, json_text, object};
 
 use super::checkpoints::FileCheckpoints;
@@ -57,7 +58,7 @@ impl Writer {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let key = variable("OPENAI_API_KEY")
             .ok_or_else(|| format!("--model {name} needs a key: set OPENAI_API_KEY, and OPENAI_BASE_URL for another provider"))?;
-        let mut config = OpenAiConfig::default().with_key(Secret::new(key));
+        let mut config = ProviderConfig::default().with_key(Secret::new(key));
         if let Some(url) = variable("OPENAI_BASE_URL") {
             config = config.with_base_url(url);
         }

@@ -1,8 +1,8 @@
 //! `uap-state` and `uap-thread-tree`: what agents of UAP-1.1 keep.
 
 use uap_agent::AgentState;
-use uap_agent::state::StateError;
-use uap_agent::tree::ThreadTree;
+use uap_agent::StateError;
+use uap_agent::ThreadTree;
 use ubos_common::json::{DecodeError, Limits};
 use ubos_common::violation::{Level, Report, Violation};
 
@@ -33,10 +33,7 @@ pub const TREE: Kind = Kind {
     max_bytes: MAX_BYTES,
     judge: |bytes, _| match ThreadTree::from_json(bytes, &limits()) {
         Ok(_) => Report::default(),
-        Err(error) => match error.report() {
-            Some(report) => report.clone(),
-            None => one("", "no_json", "UAP-7-2", error.to_string()),
-        },
+        Err(error) => of_json(error, "UAP-7-2"),
     },
 };
 

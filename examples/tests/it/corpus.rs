@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 #[path = "../../../fuzz/bodies/canon.rs"]
 #[allow(
@@ -84,6 +85,13 @@ mod sacp;
     reason = "the target is a crate of its own"
 )]
 mod sap_messages;
+#[path = "../../../fuzz/bodies/schema.rs"]
+#[allow(
+    unreachable_pub,
+    dead_code,
+    reason = "the target is a crate of its own, and judges the times"
+)]
+mod schema;
 #[path = "../../../fuzz/bodies/uap_state.rs"]
 #[allow(
     unreachable_pub,
@@ -147,6 +155,14 @@ fn canon_corpus() {
 #[test]
 fn log_corpus() {
     replay("log", log::check);
+}
+
+#[test]
+fn schema_corpus() {
+    // Only the fuzz target judges times.
+    replay("schema", |bytes| {
+        let _ = schema::check(bytes, Duration::default);
+    });
 }
 
 #[test]

@@ -13,13 +13,12 @@ use crate::task::OutputContract;
 /// Holds outputs against JSON Schemas, draft 2020-12 where a schema names none. Formats are asserted, patterns
 /// take linear time, and nothing is fetched.
 ///
-/// Schemas come from issuers, so what one may cost is bounded before it is compiled:
+/// Schemas come from issuers, so what one may cost is bounded before it is compiled, and what a check may cost
+/// before it is made: see [`ubos_common::schema`].
 ///
 /// | bound | value | at the bound |
 /// |---|---|---|
 /// | length of a schema | 64 KiB | not enforced |
-/// | references in it | 16 | not enforced |
-/// | references to a recursive part from one place | 1 | not enforced |
 /// | compiled schemas that are kept | 256 | the oldest is compiled again when it is needed |
 /// | pointers that a finding names | 16 | the others are left out |
 ///
@@ -112,6 +111,7 @@ const fn not_enforced(why: SchemaError) -> NotEnforced {
         SchemaError::TooLarge => NotEnforced::TooLarge,
         SchemaError::Remote => NotEnforced::Remote,
         SchemaError::Number => NotEnforced::Number,
+        SchemaError::TooExpensive => NotEnforced::TooExpensive,
         _ => NotEnforced::NoSchema,
     }
 }
@@ -120,6 +120,8 @@ const MAX_COMPILED: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use ubos_common::json::{RawBuf, RawObject};
+
     use super::*;
 
     fn refused(schema: &str) -> Option<NotEnforced> {
@@ -128,32 +130,36 @@ mod tests {
 
     // spec: SAP-4.1-10
     #[test]
-    fn what_a_schema_may_cost_is_bounded_before_it_is_compiled() {
-        // Each level asks for the next one twice.
-        let mut bomb =
-            r##"{"allOf":[{"$ref":"#/$defs/d0"},{"$ref":"#/$defs/d0"}],"$defs":{"##.to_owned();
-        for level in 0..20 {
-            let next = level + 1;
-            bomb += &format!(
-                r##""d{level}":{{"allOf":[{{"$ref":"#/$defs/d{next}"}},{{"$ref":"#/$defs/d{next}"}}]}},"##
-            );
-        }
-        bomb += r#""d20":{}}}"#;
-        assert_eq!(refused(&bomb), Some(NotEnforced::TooLarge));
-        let twice = r##"{"properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}"##;
-        assert_eq!(refused(twice), Some(NotEnforced::TooLarge));
-        let tree = r##"{"$ref":"#/$defs/n","$defs":{"n":{"properties":{"c":{"items":{"$ref":"#/$defs/n"}}}}}}"##;
-        assert_eq!(refused(tree), None);
+    fn a_schema_that_cannot_be_used_is_not_enforced() {
+        let nested = (0..20).fold(r#"{"properties":{"a":{}}}"#.to_owned(), |inside, _| {
+            format!(r#"{{"anyOf":[{inside}],"unevaluatedProperties":false}}"#)
+        });
+        assert_eq!(refused(&nested), Some(NotEnforced::TooLarge));
         let fetch = r#"{"$ref":"https://example.com/schema.json"}"#;
         assert_eq!(refused(fetch), Some(NotEnforced::Remote));
         assert_eq!(
             refused(r#"{"type":"jsonish"}"#),
             Some(NotEnforced::NoSchema)
         );
+        assert_eq!(refused(r#"{"type":"string"}"#), None);
+    }
+
+    #[test]
+    fn an_output_that_is_too_expensive_to_check_is_not_enforced() {
+        let values: Vec<String> = (0..5_000).map(|n| format!("[{n}]")).collect();
+        let schema = format!(r#"{{"items":{{"enum":[{}]}}}}"#, values.join(","));
+        let mut contract = OutputContract::new();
+        contract.schema = RawObject::new(RawBuf::parse(&schema).unwrap());
+        let output = RawBuf::parse(&format!("[{}[]]", "[-1],".repeat(2_000))).unwrap();
+        let found = Schemas::default().check(&contract, output.as_raw());
         assert_eq!(
-            refused(r#"{"pattern":"(?=a)b"}"#),
-            Some(NotEnforced::NoSchema)
+            found,
+            ContractFinding::NotEnforced(NotEnforced::TooExpensive)
         );
+    }
+
+    #[test]
+    fn long_schemas_are_refused_and_compiled_ones_bounded() {
         let long = format!(
             r#"{{"title":"{}"}}"#,
             "x".repeat(ubos_common::schema::MAX_BYTES)

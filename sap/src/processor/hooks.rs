@@ -105,6 +105,9 @@ pub enum NotEnforced {
     /// The output has a number that the check cannot hold.
     #[error("the output has a number that no double holds")]
     Number,
+    /// To hold this output against the schema takes more steps than the budget.
+    #[error("holding the output against its contract takes more steps than the budget")]
+    TooExpensive,
 }
 
 /// Takes every output: the default, for handlers that check their outputs themselves.

@@ -35,10 +35,9 @@ use options::OnSaveFailed;
 pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
 #[cfg(feature = "canon")]
-pub use record::RecordedAgent;
 pub use runtime::Runtime;
 pub use scope::RunScope;
-pub use stream::{AbortHandle, AgentStreamResult};
+pub use stream::AgentStreamResult;
 use world::RunWorld;
 
 /// Creates an agent.
@@ -237,14 +236,14 @@ impl Agent {
         let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
         start.session_id = session_id;
         let config = self.engine_config();
-        let engine = Engine::new(now, config, self.execution.begin(), ids, start);
+        let engine = Engine::new(now, config, ids, start);
         let world = self.world(Arc::clone(&self.id));
         AgentStreamResult::new(engine, world, Arc::clone(&self.clock))
     }
 
     fn engine_config(&self) -> EngineConfig {
         let names = self.middleware.iter().map(|layer| layer.name());
-        let mut config = EngineConfig::new(self.llm.clone())
+        let mut config = EngineConfig::new(self.llm.clone(), Arc::clone(&self.execution))
             .with_hooks(self.hooks.is_some())
             .with_layers(names)
             .with_retries(self.retries.is_some())

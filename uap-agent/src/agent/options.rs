@@ -4,7 +4,6 @@ use core::fmt;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::RawObject;
 use ubos_common::time::Now;
 use upp::{LlmOptions, Message, ModelReference, Stamp, Tool};
 
@@ -63,12 +62,6 @@ impl AgentOptions {
         }
     }
 
-    /// The options of the model.
-    #[must_use]
-    pub const fn llm(&self) -> &LlmOptions {
-        &self.llm
-    }
-
     /// Changes the options of the model, such as its structure, its own middleware or the hooks of its tools.
     ///
     /// The model's middleware is nearer to the model than what the agent's middleware adds.
@@ -88,12 +81,6 @@ impl AgentOptions {
     #[must_use]
     pub fn with_system(self, system: impl Into<Arc<str>>) -> Self {
         self.map_llm(|llm| llm.with_system(system))
-    }
-
-    /// Sets the vendor's parameters. They are sent unaltered.
-    #[must_use]
-    pub fn with_params(self, params: impl Into<Arc<RawObject>>) -> Self {
-        self.map_llm(|llm| llm.with_params(params))
     }
 
     /// Sets the execution strategy.

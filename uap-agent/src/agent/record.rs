@@ -1,6 +1,5 @@
 //! Runs that are recorded, resumed and replayed.
 
-use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::task::{Context, Poll};
 use std::sync::Arc;
@@ -13,57 +12,28 @@ use super::world::{Completed, RunWorld};
 use super::{Agent, AgentInput};
 use crate::engine::RunStart;
 use crate::journal::recorder::{Input, Output};
-use crate::journal::{Journal, JournalError, Program, Recorder, Recording, Replay};
-use crate::result::RunResult;
+use crate::journal::{Journal, JournalError, Recorder, Recording, Replay};
 use crate::state::AgentState;
 
-/// An agent whose next run is recorded. See [`journal`](crate::journal).
-#[must_use = "nothing is recorded before a run starts"]
-pub struct RecordedAgent<'a> {
-    agent: &'a Agent,
-    journal: Arc<dyn Journal>,
-}
-
-impl fmt::Debug for RecordedAgent<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordedAgent")
-            .field("agent", self.agent)
-            .finish_non_exhaustive()
-    }
-}
-
-impl RecordedAgent<'_> {
-    /// As [`Agent::stream`]. A journal holds one run: where it holds one already, this one fails.
-    pub fn stream(self, input: impl Into<AgentInput>, state: &AgentState) -> AgentStreamResult {
-        let agent = self.agent;
-        let now = agent.clock.now();
-        let mut ids = agent.fork_ids();
+impl Agent {
+    /// As [`Agent::stream`], and records the run: its start, each request before it is made, and each result before the
+    /// run continues. A journal holds one run: if it holds one already, this one fails. If the journal failed, the cause
+    /// of the run's error is its [`JournalError`].
+    pub fn record(
+        &self,
+        journal: Arc<dyn Journal>,
+        input: impl Into<AgentInput>,
+        state: &AgentState,
+    ) -> AgentStreamResult {
+        let now = self.clock.now();
+        let mut ids = self.fork_ids();
         let input = input.into().into_message(now, &mut ids);
         // The ids of the run come from a seed that can be recorded.
         let seed = ids.bits();
-        let mut start = RunStart::new(Arc::clone(&agent.id), state.clone(), input);
-        start.session_id.clone_from(&agent.session_id);
-        let recorder = Recorder::begin(now, &agent.program(), seed, start);
-        agent.drive_recorded(recorder, Arc::clone(&agent.id), self.journal)
-    }
-
-    /// As [`Agent::generate`].
-    ///
-    /// # Errors
-    ///
-    /// The error of the run. Where the journal failed, the cause is its [`JournalError`].
-    pub async fn generate(self, input: impl Into<AgentInput>, state: &AgentState) -> RunResult {
-        self.stream(input, state).result().await
-    }
-}
-
-impl Agent {
-    /// Records the next run: its start, each request before it is made, and each result before the run continues.
-    pub const fn record(&self, journal: Arc<dyn Journal>) -> RecordedAgent<'_> {
-        RecordedAgent {
-            agent: self,
-            journal,
-        }
+        let mut start = RunStart::new(Arc::clone(&self.id), state.clone(), input);
+        start.session_id.clone_from(&self.session_id);
+        let recorder = Recorder::begin(now, &self.engine_config(), seed, start);
+        self.drive_recorded(recorder, Arc::clone(&self.id), journal)
     }
 
     /// Continues the run in a journal, under its ids. Recorded work is neither done nor reported again; a request
@@ -79,7 +49,7 @@ impl Agent {
         journal: Arc<dyn Journal>,
     ) -> Result<AgentStreamResult, JournalError> {
         let recording = Recording::load(journal.as_ref()).await?;
-        let recorder = recording.resume(&self.program())?;
+        let recorder = recording.resume(&self.engine_config())?;
         Ok(self.drive_recorded(recorder, recording.agent_id().into(), journal))
     }
 
@@ -89,11 +59,7 @@ impl Agent {
     ///
     /// The run was recorded with another program.
     pub fn replay(&self, recording: &Recording) -> Result<Replay, JournalError> {
-        recording.replay(&self.program())
-    }
-
-    fn program(&self) -> Program {
-        Program::new(self.engine_config(), Arc::clone(&self.execution))
+        recording.replay(&self.engine_config())
     }
 
     fn drive_recorded(

@@ -36,7 +36,7 @@ impl Runtime {
     ///
     /// The operating system provided no randomness.
     #[cfg(feature = "os")]
-    pub fn system() -> Result<Self, OsError> {
+    pub(crate) fn system() -> Result<Self, OsError> {
         Ok(Self::new(Arc::new(SystemClock), IdSource::from_os()?))
     }
 }

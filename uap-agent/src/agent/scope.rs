@@ -1,4 +1,4 @@
-//! What a tool call knows of its run.
+//! The run of a tool call.
 
 use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::events::Emitter;
 use crate::engine::CallScope;
 use crate::event::{
-    AgentStreamEvent, EventData, SubagentData, SubagentTold, UapEvent, UapEventType,
+    AgentStreamEvent, EventData, SubagentData, SubagentEvent, UapEvent, UapEventType,
 };
-use crate::state::{StateId, SubagentExecutionTrace};
+use crate::state::SubagentExecutionTrace;
 
-/// What a tool knows of the run that calls it: it stands among the extensions of every tool call of an
-/// agent. A clone is the same scope.
+/// What a tool knows of the run that calls it. Every tool call of an agent has it among its extensions. A clone is the same
+/// scope.
 ///
-/// [`SubagentTool`](crate::SubagentTool) tells its events and leaves its trace through it; a tool of the developer's own may do the same.
+/// [`SubagentTool`](crate::SubagentTool) reports its events and its trace through it. Other tools can do the same.
 ///
 /// Spec: UAP-1.1 8.4
 #[derive(Clone)]
@@ -25,8 +25,8 @@ pub struct RunScope {
 }
 
 impl RunScope {
-    /// Traces that one tool call may leave; more are dropped.
-    pub const MAX_TRACES: usize = 1000;
+    /// Traces that one tool call may leave.
+    const MAX_TRACES: usize = 1000;
 
     pub(super) fn new(agent_id: Arc<str>, scope: CallScope, emitter: Emitter) -> Self {
         Self {
@@ -37,32 +37,26 @@ impl RunScope {
         }
     }
 
-    /// The agent that calls.
+    /// The id of the agent that calls the tool.
     #[must_use]
     pub fn agent_id(&self) -> &str {
         &self.agent_id
     }
 
-    /// The state in which it calls.
+    /// The step and the state in which the tool is called.
     #[must_use]
-    pub const fn state_id(&self) -> StateId {
-        self.scope.state_id
+    pub const fn call(&self) -> CallScope {
+        self.scope
     }
 
-    /// The step in which it calls.
-    #[must_use]
-    pub const fn step(&self) -> u64 {
-        self.scope.step
-    }
-
-    /// Tells what an agent tells that runs inside the call, on whatever thread; waits where the reader of the events is
-    /// behind. Once the run is over, or nobody reads any more, nothing is told and nothing waits.
+    /// Reports an event of an agent that runs inside the call, from any thread. It waits while the reader of the events is
+    /// behind. After the end of the run, or without a reader, it does nothing.
     // impl: UAP-8-3
-    pub async fn tell(&self, data: SubagentData) {
-        let event_type = match &data.told {
-            SubagentTold::Start { .. } => UapEventType::SubagentStart,
-            SubagentTold::Event(_) => UapEventType::SubagentEvent,
-            SubagentTold::End(_) => UapEventType::SubagentEnd,
+    pub async fn emit(&self, data: SubagentData) {
+        let event_type = match &data.event {
+            SubagentEvent::Start { .. } => UapEventType::SubagentStart,
+            SubagentEvent::Event(_) => UapEventType::SubagentEvent,
+            SubagentEvent::End(_) => UapEventType::SubagentEnd,
         };
         let data = EventData::Subagent(Arc::new(data));
         let agent = Arc::clone(&self.agent_id);
@@ -70,9 +64,10 @@ impl RunScope {
         self.emitter.emit(AgentStreamEvent::Uap(event)).await;
     }
 
-    /// Leaves the trace of an agent that has run inside the call: it is in the state when the call is over.
+    /// Adds the trace of an agent that has run inside the call to the state, at the end of the call. One call can add
+    /// 1,000 traces; more are dropped.
     // impl: UAP-8-5
-    pub fn leave(&self, trace: SubagentExecutionTrace) {
+    pub fn add_trace(&self, trace: SubagentExecutionTrace) {
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         if traces.len() < Self::MAX_TRACES {
             traces.push(trace);

@@ -70,17 +70,17 @@ impl AgentStreamResult {
         self.shared.cancel.cancel();
     }
 
-    /// Ends the run from elsewhere.
+    /// A token that ends the run from elsewhere.
     #[must_use]
-    pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle(self.shared.cancel.clone())
+    pub fn abort_handle(&self) -> CancelToken {
+        self.shared.cancel.clone()
     }
 
-    /// What the run comes to. Events that nobody has taken are dropped on the way.
+    /// The result of the run. Events that were not read are dropped.
     ///
     /// # Errors
     ///
-    /// What went wrong, with the last state that a run can go on from.
+    /// The error of the run, with the last state from which a run can continue.
     pub async fn result(mut self) -> RunResult {
         while poll_fn(|cx| self.poll_event(cx)).await.is_some() {}
         self.shared.take_result()
@@ -120,16 +120,5 @@ impl fmt::Debug for AgentStreamResult {
         f.debug_struct("AgentStreamResult")
             .field("ended", &self.driver.is_none())
             .finish_non_exhaustive()
-    }
-}
-
-/// Ends a run from elsewhere; see [`AgentStreamResult::abort`].
-#[derive(Clone, Debug)]
-pub struct AbortHandle(CancelToken);
-
-impl AbortHandle {
-    /// Ends the run.
-    pub fn abort(&self) {
-        self.0.cancel();
     }
 }

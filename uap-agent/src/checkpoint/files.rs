@@ -48,10 +48,10 @@ pub struct CorruptFile {
 /// is refused by [`agent`](crate::agent()). On a file system that ignores case, the second of two sessions whose names
 /// differ in case only is refused, and the files of the first are unchanged.
 ///
-/// A file that is not a checkpoint is renamed and reported to [`FileCheckpoints::on_corrupt`]; the session then has no
+/// A file that is not a checkpoint is renamed and reported to [`FileCheckpoints::with_on_corrupt`]; the session then has no
 /// checkpoint. A file that the [seal](FileCheckpoints::with_seal) cannot open is left in place, and is an error.
 ///
-/// A session that was saved is locked until the store is dropped or [releases](FileCheckpoints::release) it: another store
+/// A session that was saved is locked until the store is dropped or [releases](CheckpointStore::release) it: another store
 /// is refused, and so is this one where another has saved since it last read the session. A save writes two files, so a
 /// process that dies between them leaves the new state with the metadata of the previous save.
 ///
@@ -78,12 +78,10 @@ pub struct FileCheckpoints {
 }
 
 impl FileCheckpoints {
-    /// The default folder of the specification.
-    pub const DEFAULT_FOLDER: &str = ".checkpoints";
     /// The default limit of a state, in bytes.
     const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
-    /// Opens a store in a folder, which is created where it does not exist.
+    /// Opens a store in a folder, which is created if it does not exist. The specification's default is `.checkpoints`.
     ///
     /// # Errors
     ///
@@ -101,9 +99,9 @@ impl FileCheckpoints {
         Ok(Self { worker })
     }
 
-    /// Sets who is told of files that are no checkpoints.
+    /// Sets a callback for files that are not checkpoints.
     #[must_use]
-    pub fn on_corrupt(self, warn: impl Fn(&CorruptFile) + Send + 'static) -> Self {
+    pub fn with_on_corrupt(self, warn: impl Fn(&CorruptFile) + Send + 'static) -> Self {
         self.set(|folder| folder.warn = Some(Box::new(warn)))
     }
 
@@ -119,15 +117,6 @@ impl FileCheckpoints {
         self.set(move |folder| folder.max_bytes = bytes)
     }
 
-    /// Unlocks a session, so that another store can save it.
-    pub fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
-        let session = session_id.to_owned();
-        self.worker.ask(move |folder| {
-            folder.held.close(&session);
-            Ok(())
-        })
-    }
-
     /// Applies a setting before all later calls.
     fn set(self, change: impl FnOnce(&mut FileStore) + Send + 'static) -> Self {
         drop(self.worker.ask(|folder| {
@@ -141,6 +130,14 @@ impl FileCheckpoints {
 impl CheckpointStore for FileCheckpoints {
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
         name::encode(session_id).map(drop)
+    }
+
+    fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        let session = session_id.to_owned();
+        self.worker.ask(move |folder| {
+            folder.held.close(&session);
+            Ok(())
+        })
     }
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {

@@ -147,6 +147,11 @@ pub trait CheckpointStore: Send + Sync {
     ) -> StoreFuture<'a, Option<CheckpointMetadata>>;
     /// Deletes a session. A session that does not exist is not an error.
     fn delete<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()>;
+    /// Unlocks a session, so that another store can save it. The default does nothing.
+    fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        let _ = session_id;
+        Box::pin(core::future::ready(Ok(())))
+    }
     /// The names of all sessions, in order.
     fn list(&self) -> StoreFuture<'_, Vec<String>>;
 }

@@ -15,7 +15,7 @@
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uap_agent::checkpoint::{FileCheckpoints, Seal, SealError};
+/// use uap_agent::{FileCheckpoints, Seal, SealError};
 ///
 /// /// Stands for a real cipher: it hides nothing.
 /// struct Upside;

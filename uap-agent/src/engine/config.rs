@@ -7,8 +7,10 @@ use upp::{LlmInstance, Message};
 
 use crate::repair::RepairPolicy;
 use crate::state::AgentState;
+use crate::strategy::ExecutionStrategy;
 
-/// The configuration of an [`Engine`](super::Engine): what does not change between the runs of an agent.
+/// The configuration of an [`Engine`](super::Engine): what does not change between the runs of an agent. A
+/// recorded run is resumed and replayed with the configuration that it was recorded with.
 ///
 /// | setting | default |
 /// |---|---|
@@ -21,6 +23,7 @@ use crate::state::AgentState;
 #[derive(Clone)]
 pub struct EngineConfig {
     pub(crate) llm: LlmInstance,
+    pub(crate) execution: Arc<dyn ExecutionStrategy>,
     pub(crate) hooks: bool,
     pub(crate) layers: Vec<String>,
     pub(crate) retries: bool,
@@ -30,11 +33,12 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// A model with its options, and the default for every other setting.
+    /// A model with its options, a strategy, and the default for every other setting.
     #[must_use]
-    pub const fn new(llm: LlmInstance) -> Self {
+    pub const fn new(llm: LlmInstance, execution: Arc<dyn ExecutionStrategy>) -> Self {
         Self {
             llm,
+            execution,
             hooks: false,
             layers: Vec::new(),
             retries: false,
@@ -52,29 +56,22 @@ impl EngineConfig {
     }
 
     /// Sets the names of the middleware around a run, outermost first. The engine requests a call for each.
-    #[must_use]
-    pub fn with_layers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn with_layers(
+        mut self,
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         self.layers = names.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets whether the engine asks, before each inference and after each failure, if and when to send the request.
-    #[must_use]
-    pub const fn with_retries(mut self, enabled: bool) -> Self {
+    pub(crate) const fn with_retries(mut self, enabled: bool) -> Self {
         self.retries = enabled;
         self
     }
 
-    /// Sets the policy for wrong tool calls and outputs.
-    #[must_use]
-    pub fn with_repair(mut self, policy: Arc<dyn RepairPolicy>) -> Self {
-        self.repair = Some(policy);
-        self
-    }
-
     /// Sets whether plans have events of their own, beside those of the steps.
-    #[must_use]
-    pub const fn with_plan_events(mut self, enabled: bool) -> Self {
+    pub(crate) const fn with_plan_events(mut self, enabled: bool) -> Self {
         self.plan_events = enabled;
         self
     }
@@ -91,6 +88,7 @@ impl fmt::Debug for EngineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EngineConfig")
             .field("llm", &self.llm)
+            .field("execution", &self.execution.name())
             .field("hooks", &self.hooks)
             .field("layers", &self.layers)
             .field("retries", &self.retries)
@@ -123,12 +121,5 @@ impl RunStart {
             state,
             input,
         }
-    }
-
-    /// Sets the session under which states are saved. It is recorded in the state's metadata.
-    #[must_use]
-    pub fn with_session_id(mut self, session: impl Into<Arc<str>>) -> Self {
-        self.session_id = Some(session.into());
-        self
     }
 }

@@ -15,6 +15,7 @@ use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::{HookAnswer, HookCall};
 use crate::repair::OutputVerdict;
 use crate::strategy::{Inference, Outcome};
+use crate::trace_event::debug;
 
 impl Engine {
     pub(super) fn infer(&mut self, now: Now, inference: Inference) {
@@ -73,6 +74,12 @@ impl Engine {
         match (answer, &question.failure) {
             (Err(error), _) => self.fail(now, error),
             (Ok(HookAnswer::Ask(Some(wait))), _) if !wait.is_zero() => {
+                debug!(
+                    step = self.step,
+                    retry = question.failure.is_some(),
+                    ?wait,
+                    "request waits"
+                );
                 let id = self.next_effect();
                 self.out.push(Output::Sleep(id, wait));
                 self.phase = Phase::Sleeping(id, question);

@@ -42,8 +42,7 @@ use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, RunResult};
 use crate::state::AgentState;
-use crate::strategy::StrategyRun;
-use crate::trace_event::trace;
+use crate::trace_event::{debug, trace};
 
 /// The number of queued outputs from which on the engine accepts no input.
 const OUTBOX: usize = 1024;
@@ -51,13 +50,7 @@ const OUTBOX: usize = 1024;
 impl Engine {
     /// Starts a run. `ids` provides every id of the run.
     #[must_use]
-    pub fn new(
-        now: Now,
-        config: EngineConfig,
-        strategy: Box<dyn StrategyRun>,
-        mut ids: IdSource,
-        start: RunStart,
-    ) -> Self {
+    pub fn new(now: Now, config: EngineConfig, mut ids: IdSource, start: RunStart) -> Self {
         let context = MiddlewareContext {
             agent_id: Arc::clone(&start.agent_id),
             system: config.llm.options().system().cloned(),
@@ -68,11 +61,11 @@ impl Engine {
             ids: IdSource::seeded(ids.bits()),
         };
         let mut engine = Self {
+            strategy: config.execution.begin(),
             config,
             ids,
             agent_id: start.agent_id,
             session_id: start.session_id,
-            strategy,
             context,
             entered: 0,
             stage: RunStage::Before,
@@ -90,6 +83,13 @@ impl Engine {
             output_attempts: 0,
             out: Outbox::new(OUTBOX),
         };
+        debug!(
+            messages = engine.state.messages().len(),
+            layers = engine.config.layers.len(),
+            hooks = engine.config.hooks,
+            saves = engine.config.saves,
+            "run started"
+        );
         engine.enter(now, 0);
         engine.advance(now);
         engine
@@ -150,8 +150,7 @@ impl Engine {
     }
 
     /// The state as it stands.
-    #[must_use]
-    pub const fn state(&self) -> &AgentState {
+    pub(crate) const fn state(&self) -> &AgentState {
         &self.state
     }
 
@@ -192,6 +191,7 @@ impl Engine {
         if matches!(self.phase, Phase::Saving(waited) if waited == id) {
             self.phase = Phase::Idle;
             if let Err(error) = result {
+                debug!(step = self.step, "save failed");
                 self.out.push(Output::SaveFailed(error));
             }
         }
@@ -203,6 +203,7 @@ impl Engine {
             Phase::Failing(..) | Phase::Layer(_, LayerCall::Caught(..))
         );
         if !is_failing {
+            debug!(step = self.step, "run aborted");
             self.fail(now, UppError::cancelled("uap"));
         }
     }
@@ -240,7 +241,14 @@ impl Engine {
 
     pub(super) fn close(&mut self, result: RunResult) {
         self.agenda.clear();
-        trace!(step = self.step, is_ok = result.is_ok(), "run ended");
+        debug!(
+            step = self.step,
+            code = result
+                .as_ref()
+                .err()
+                .map(|failed| failed.error.code.as_str()),
+            "run ended"
+        );
         self.phase = Phase::Closed;
         self.out.push(Output::Finished(result));
     }

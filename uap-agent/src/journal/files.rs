@@ -48,7 +48,7 @@ type Job = Box<dyn FnOnce(&Log) + Send>;
 /// let agent = agent(AgentOptions::new(Arc::new(ScriptedModel::new([Reply::text("hello")]))))?;
 /// let journal = Arc::new(FileJournal::open(&folder)?);
 /// let state = agent.initial_state();
-/// let result = agent.record(journal).generate("hi", &state).await.map_err(|e| e.error)?;
+/// let result = agent.record(journal, "hi", &state).result().await.map_err(|e| e.error)?;
 ///
 /// // Later, perhaps in another process:
 /// let journal = Arc::new(FileJournal::open(&folder)?);

@@ -36,7 +36,7 @@
 //!
 //! let journal = Arc::new(MemoryJournal::default());
 //! let state = agent.initial_state();
-//! let result = agent.record(journal.clone()).generate("Do I need an umbrella?", &state).await.map_err(|e| e.error)?;
+//! let result = agent.record(journal.clone(), "Do I need an umbrella?", &state).result().await.map_err(|e| e.error)?;
 //!
 //! // The script has no more replies, and none is asked for: everything is in the journal.
 //! let again = agent.resume(journal.clone()).await?.result().await.map_err(|e| e.error)?;
@@ -70,7 +70,6 @@ use ubos_common::json::{DecodeError, RawObject};
 pub use diff::{Diff, Difference};
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub use files::FileJournal;
-pub use program::Program;
 pub use recorder::Recorder;
 pub use recording::{RecordedEffect, Recording, Replay};
 
@@ -164,7 +163,7 @@ pub struct MemoryJournal {
 
 impl MemoryJournal {
     /// The limit of [`MemoryJournal::default`], in bytes: 256 MiB.
-    pub const DEFAULT_BYTES: usize = 256 << 20;
+    const DEFAULT_BYTES: usize = 256 << 20;
 
     /// A journal with a limit in bytes. An entry beyond it is refused, and ends the run.
     #[must_use]

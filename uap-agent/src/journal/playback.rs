@@ -9,8 +9,7 @@ use super::JournalError;
 use super::answer::EffectResult;
 use super::entry::{AnswerEntry, BeginEntry, EffectEntry, EndEntry, Entry, Kind};
 use super::fingerprint::{self, Fingerprinter};
-use super::program::Program;
-use crate::engine::{EffectId, Engine, Input, Output};
+use crate::engine::{EffectId, Engine, EngineConfig, Input, Output};
 use crate::event::AgentStreamEvent;
 use crate::result::RunResult;
 use crate::state::AgentState;
@@ -33,13 +32,13 @@ pub(super) struct Playback {
 impl Playback {
     /// Starts the run.
     pub(super) fn new(
-        program: &Program,
+        config: &EngineConfig,
         begin: &BeginEntry,
         keeps_events: bool,
     ) -> Result<Self, JournalError> {
-        program.check(begin)?;
+        config.check(begin)?;
         let mut playback = Self {
-            engine: program.engine(begin),
+            engine: config.engine(begin),
             fingerprinter: Fingerprinter::default(),
             pending: BTreeMap::new(),
             fresh: VecDeque::new(),

@@ -14,9 +14,8 @@ use super::answer::EffectResult;
 use super::entry::{AnswerEntry, EndEntry, Entry};
 use super::fingerprint::{self, Fingerprinter};
 use super::playback::Playback;
-use super::program::Program;
-use crate::engine::{self, Closed, EffectId, Engine, RunStart};
-use crate::trace_event::trace;
+use crate::engine::{self, Closed, EffectId, Engine, EngineConfig, RunStart};
+use crate::trace_event::{debug, trace};
 
 /// An engine whose requests are written before they are made, and whose results are written before it takes them.
 ///
@@ -80,9 +79,9 @@ impl Output {
 impl Recorder {
     /// Starts a run. `seed` is the seed of every id of the run.
     #[must_use]
-    pub fn begin(now: Now, program: &Program, seed: u64, start: RunStart) -> Self {
-        let begin = program.begin(now, seed, start);
-        let mut recorder = Self::over(program.engine(&begin), Fingerprinter::default(), 0);
+    pub fn begin(now: Now, config: &EngineConfig, seed: u64, start: RunStart) -> Self {
+        let begin = config.begin_entry(now, seed, start);
+        let mut recorder = Self::over(config.engine(&begin), Fingerprinter::default(), 0);
         recorder.write_outputs(vec![Entry::Begin(Box::new(begin))]);
         recorder
     }
@@ -95,6 +94,11 @@ impl Recorder {
         // This entry makes the resumers of one run compete for the write: only one of them goes on to act.
         let repeats = playback.result.is_none() && !playback.pending.is_empty();
         entries.extend(repeats.then_some(Entry::Resumed));
+        debug!(
+            next,
+            outstanding = playback.pending.len(),
+            "recorded run resumed"
+        );
         for (id, (_, effect)) in playback.pending {
             recorder.pending.insert(id);
             outputs.push(effect);
@@ -181,7 +185,10 @@ impl Recorder {
     }
 
     fn on_written(&mut self, written: Result<(), JournalError>) {
-        trace!(next = self.next, is_ok = written.is_ok(), "journal written");
+        trace!(next = self.next, "journal written");
+        if written.is_err() {
+            debug!(next = self.next, "journal failed");
+        }
         match core::mem::replace(&mut self.writing, Writing::Nothing) {
             Writing::Failed => self.writing = Writing::Failed,
             Writing::Nothing => {}

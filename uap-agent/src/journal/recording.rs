@@ -7,10 +7,9 @@ use ubos_common::json::{Limits, RawObject};
 use super::answer::EffectResult;
 use super::entry::{AnswerEntry, BeginEntry, Entry, Kind};
 use super::playback::Playback;
-use super::program::Program;
 use super::recorder::Recorder;
 use super::{Journal, JournalError};
-use crate::engine::{EffectId, Input};
+use crate::engine::{EffectId, EngineConfig, Input};
 use crate::event::AgentStreamEvent;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
@@ -98,22 +97,8 @@ impl Recording {
     }
 
     /// The agent's id.
-    #[must_use]
-    pub fn agent_id(&self) -> &str {
+    pub(crate) fn agent_id(&self) -> &str {
         &self.begin.agent_id
-    }
-
-    /// The session under which the states are saved.
-    #[must_use]
-    pub fn session_id(&self) -> Option<&str> {
-        self.begin.session_id.as_deref()
-    }
-
-    /// The number of recorded results, including an abort.
-    #[must_use]
-    pub fn answers(&self) -> usize {
-        let is_answer = |entry: &&Entry| matches!(entry, Entry::Answer(_));
-        self.entries.iter().filter(is_answer).count()
     }
 
     /// Whether the run has ended.
@@ -188,7 +173,7 @@ impl Recording {
     /// let agent = agent(options)?;
     /// let journal = Arc::new(MemoryJournal::default());
     /// let state = agent.initial_state();
-    /// agent.record(journal.clone()).generate("How is the weather?", &state).await.map_err(|e| e.error)?;
+    /// agent.record(journal.clone(), "How is the weather?", &state).result().await.map_err(|e| e.error)?;
     ///
     /// let recording = Recording::load(journal.as_ref()).await?;
     /// let call = recording.effects().find(|effect| effect.kind == "tool").expect("a tool was called");
@@ -234,13 +219,9 @@ impl Recording {
         })
     }
 
-    /// Repeats the run. No effect is performed.
-    ///
-    /// # Errors
-    ///
-    /// The run was recorded with another program, or the program makes other requests.
-    pub fn replay(&self, program: &Program) -> Result<Replay, JournalError> {
-        let mut playback = Playback::new(program, &self.begin, true)?;
+    /// Repeats the run. No effect is performed. A program that makes other requests is refused.
+    pub(crate) fn replay(&self, config: &EngineConfig) -> Result<Replay, JournalError> {
+        let mut playback = Playback::new(config, &self.begin, true)?;
         let mut states = vec![self.begin.state.clone()];
         for (n, entry) in (1..).zip(&self.entries) {
             playback.take(n, entry)?;
@@ -261,9 +242,9 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// As [`Recording::replay`].
-    pub fn resume(&self, program: &Program) -> Result<Recorder, JournalError> {
-        let mut playback = Playback::new(program, &self.begin, false)?;
+    /// The run was recorded with another configuration or strategy, or they make other requests.
+    pub fn resume(&self, config: &EngineConfig) -> Result<Recorder, JournalError> {
+        let mut playback = Playback::new(config, &self.begin, false)?;
         for (n, entry) in (1..).zip(&self.entries) {
             playback.take(n, entry)?;
         }

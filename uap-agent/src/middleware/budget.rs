@@ -59,7 +59,7 @@ impl Price {
 /// use uap_agent::{AgentOptions, Middleware, agent};
 /// use upp::{Reply, ScriptedModel, object};
 ///
-/// let budget = Budget::new().with_max_tokens(1);
+/// let budget = Budget::default().with_max_tokens(1);
 /// let model = ScriptedModel::new([Reply::text("one").calling("c1", "none", object("{}")?), Reply::text("two")]);
 /// let options = AgentOptions::new(Arc::new(model)).with_middleware([Arc::new(budget.clone()) as Arc<dyn Middleware>]);
 /// let agent = agent(options)?;
@@ -92,12 +92,6 @@ struct Spent {
 }
 
 impl Budget {
-    /// A budget without limits.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets the maximum of input and output tokens.
     #[must_use]
     pub const fn with_max_tokens(mut self, tokens: u64) -> Self {

@@ -36,7 +36,7 @@ impl fmt::Display for LogLevel {
 }
 
 /// Receives a log line without a line break at its end.
-pub type Logger = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
+type Logger = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
 /// Options of [`logging`].
 ///
@@ -49,21 +49,15 @@ pub type Logger = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 ///
 /// Spec: UAP-1.1 9.3
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct LoggingOptions {
-    /// Lines below this level are not written.
-    pub level: LogLevel,
-    /// The destination of lines.
-    pub logger: Logger,
-    /// Whether lines contain the number of messages and, at level debug, the start of input and response. Secrets
-    /// in them are not redacted.
-    pub include_messages: bool,
-    /// Whether lines contain the duration of a run.
-    pub include_timing: bool,
+    level: LogLevel,
+    logger: Logger,
+    include_messages: bool,
+    include_timing: bool,
 }
 
 impl LoggingOptions {
-    /// The defaults, with a function that receives the lines.
+    /// The defaults, with a function that receives each line, without a line break at its end.
     pub fn new(logger: impl Fn(LogLevel, &str) + Send + Sync + 'static) -> Self {
         Self {
             level: LogLevel::Info,
@@ -80,7 +74,8 @@ impl LoggingOptions {
         self
     }
 
-    /// Sets whether lines contain data about messages.
+    /// Sets whether lines contain the number of messages and, at level debug, the start of input and response. Secrets in
+    /// them are not redacted.
     #[must_use]
     pub const fn with_include_messages(mut self, include: bool) -> Self {
         self.include_messages = include;

@@ -17,7 +17,7 @@ use ubos_common::time::Now;
 use upp::{Message, ModelReference, RetryStrategy};
 
 pub use budget::{Budget, Price};
-pub use logging::{LogLevel, Logger, LoggingOptions, logging};
+pub use logging::{LogLevel, LoggingOptions, logging};
 pub use retry::retry;
 
 use crate::result::{AgentError, GenerateResult, HookFuture};
@@ -27,7 +27,7 @@ use crate::state::AgentState;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uap_agent::hooks::HookFuture;
+/// use uap_agent::HookFuture;
 /// use uap_agent::{AgentOptions, Middleware, MiddlewareContext, agent};
 /// use upp::{Reply, ScriptedModel};
 ///

@@ -104,7 +104,7 @@ impl RepairOptions {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use uap_agent::repair::{RepairOptions, repair};
+/// use uap_agent::{RepairOptions, repair};
 /// use uap_agent::{AgentOptions, agent};
 /// use upp::{Reply, ScriptedModel, object};
 ///

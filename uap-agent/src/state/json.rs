@@ -1,4 +1,4 @@
-//! States on paper: version 1.1.0 is written, 1.1 and 1.0 are read.
+//! The JSON of states: version 1.1.0 is written, 1.1 and 1.0 are read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use upp::{
 use super::parts::{PlanStep, SubagentExecutionTrace};
 use super::{AgentState, StateId};
 
-/// What is written.
+/// The version that is written.
 const VERSION: &str = "1.1.0";
 
-/// Why a text is no state.
+/// Why a text is not a state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// A version that nobody here reads.
+    /// The version is not supported.
     #[error("Unsupported UAP version: {seen}, where 1.0.x and 1.1.x are read")]
     Version {
         /// The version, cut to 32 characters.
         seen: Box<str>,
     },
-    /// No sound JSON, or findings with their pointers.
+    /// The text is not valid JSON, or has findings with their pointers.
     #[error(transparent)]
     Invalid(#[from] DecodeError),
 }
 
 ubos_common::wire! {
-    /// A state as it is written.
+    /// The JSON of a state.
     struct StateJson {
         /// 1.0.x or 1.1.x.
         required version: String = "version", "UAP-12-6";
@@ -57,7 +57,7 @@ ubos_common::wire! {
     }
 }
 
-/// A state as it is written: a JSON text of version 1.1.0.
+/// The JSON of a state, a text of version 1.1.0.
 ///
 /// Spec: UAP-1.1 12.1
 pub type AgentStateJson = String;
@@ -71,8 +71,8 @@ impl AgentState {
         json::to_string(self)
     }
 
-    /// A state that was written, of version 1.1 or 1.0. Messages of 1.0 have no ids or times of their own: their ids
-    /// are made of the state's id and their place, their time is 1970.
+    /// Reads the JSON of a state of version 1.1 or 1.0. Messages of 1.0 have neither ids nor times: their ids are made of the
+    /// state's id and their place, and their time is 1970.
     ///
     /// # Errors
     ///
@@ -129,8 +129,7 @@ impl AgentState {
 
 #[cfg(all(feature = "driver", feature = "os"))]
 impl AgentState {
-    /// Why the state would be refused when it is read again, if it would: whoever makes states may have said a message
-    /// twice.
+    /// Why the state could not be read back, if so: a caller may have added a message twice.
     pub(crate) fn breach(&self) -> Option<String> {
         let mut report = Report::default();
         check(&mut report, self.id, &self.messages, self.plan.as_deref());
@@ -187,7 +186,7 @@ pub(super) fn members(
     read_raw::<Anything>(object.as_raw(), limits, Profile::Strict).map(|(any, _)| any.extra)
 }
 
-/// A state of a version that is not read may have any shape: the version is what is said of it.
+/// A state of another version may have any shape, so the version is reported and nothing else.
 fn version_of(bytes: &[u8], limits: &Limits) -> Result<(), StateError> {
     match decode::<VersionOnly>(bytes, limits, Profile::Strict) {
         Ok((read, _)) => check_version(&read.version).map(drop),
@@ -211,7 +210,7 @@ fn check_version(version: &str) -> Result<bool, StateError> {
     }
 }
 
-/// What no type can say.
+/// Checks what the types cannot express.
 fn check(report: &mut Report, id: StateId, messages: &List<Message>, plan: Option<&[PlanStep]>) {
     let mut refuse = |pointer: String, code: &'static str, message: &'static str| {
         report.push(Violation::new(
@@ -223,7 +222,7 @@ fn check(report: &mut Report, id: StateId, messages: &List<Message>, plan: Optio
         ));
     };
     if id.as_uuid().get_version_num() != 4 {
-        refuse("/id".into(), "id_version", "an id that is no UUIDv4");
+        refuse("/id".into(), "id_version", "the id is not a UUIDv4");
     }
     let mut seen = BTreeSet::new();
     for (n, message) in messages.iter().enumerate() {

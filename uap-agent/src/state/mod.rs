@@ -1,4 +1,4 @@
-//! What an agent knows between two calls: an immutable snapshot.
+//! The state of an agent between two calls: an immutable snapshot.
 
 #[cfg(all(feature = "driver", feature = "os", feature = "log"))]
 pub(crate) mod delta;
@@ -8,20 +8,20 @@ mod parts;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::{Members, Raw, RawBuf};
+use ubos_common::json::{Members, RawBuf};
 use upp::{List, Message, Messages};
 
 pub use json::{AgentStateJson, StateError};
 pub use parts::{PlanStep, PlanStepStatus, SubagentExecutionTrace, ToolExecutionTrace};
 
 ubos_common::id_type! {
-    /// Names one snapshot.
+    /// The id of a snapshot.
     pub struct StateId;
 }
 
-/// A snapshot of an agent's work. Nothing changes one: every operation gives a new one with an id of its own.
+/// A snapshot of the work of an agent. It is immutable: every operation returns a new snapshot with a new id.
 ///
-/// A clone is cheap, and appending costs O(1) amortised: snapshots of one run share what they have in common.
+/// A clone is cheap, and appending costs O(1) amortised: snapshots of one run share their common parts.
 ///
 /// ```
 /// use ubos_common::{id::IdSource, time::Timestamp};
@@ -50,17 +50,17 @@ pub struct AgentState {
 }
 
 impl AgentState {
-    /// A state in which nothing has happened.
+    /// An empty state.
     #[must_use]
     pub fn initial(ids: &mut IdSource) -> Self {
         Self {
             id: ids.next_id(),
-            messages: List::new(),
+            messages: List::default(),
             step: 0,
             metadata: Arc::default(),
-            reasoning: List::new(),
+            reasoning: List::default(),
             plan: None,
-            subagent_traces: List::new(),
+            subagent_traces: List::default(),
             extra: Arc::default(),
         }
     }
@@ -77,48 +77,43 @@ impl AgentState {
         &self.messages
     }
 
-    /// The step that the last run was in; 0 before the first.
+    /// The last step of the last run; 0 before the first.
     #[must_use]
     pub const fn step(&self) -> u64 {
         self.step
     }
 
-    /// What the developer keeps under a key.
+    /// The developer's values, in the order in which they were added.
     #[must_use]
-    pub fn metadata(&self, key: &str) -> Option<Raw<'_>> {
-        self.metadata.value(key)
+    pub fn metadata(&self) -> &Members<'static> {
+        &self.metadata
     }
 
-    /// All that the developer keeps, in the order in which it came.
-    pub fn metadata_entries(&self) -> impl Iterator<Item = (&str, Raw<'_>)> {
-        self.metadata.iter()
-    }
-
-    /// What the model reasoned, step by step.
+    /// The reasoning of the model, one entry for each step.
     #[must_use]
     pub const fn reasoning(&self) -> &List<Arc<str>> {
         &self.reasoning
     }
 
-    /// The plan, where the strategy makes one.
+    /// The plan, if the strategy makes one.
     #[must_use]
     pub fn plan(&self) -> Option<&[PlanStep]> {
         self.plan.as_deref()
     }
 
-    /// What agents called as tools did.
+    /// The traces of sub-agents.
     #[must_use]
     pub const fn subagent_traces(&self) -> &List<SubagentExecutionTrace> {
         &self.subagent_traces
     }
 
-    /// With one more message.
+    /// Adds a message.
     #[must_use]
     pub fn with_message(&self, ids: &mut IdSource, message: Message) -> Self {
         self.changed(ids, |state| state.messages.push(message))
     }
 
-    /// With more messages.
+    /// Adds messages.
     #[must_use]
     pub fn with_messages(
         &self,
@@ -128,19 +123,19 @@ impl AgentState {
         self.changed(ids, |state| state.messages.extend(messages))
     }
 
-    /// With another conversation in place of this one; it may be empty.
+    /// Replaces the conversation. The new one may be empty.
     #[must_use]
     pub fn with_context(&self, ids: &mut IdSource, messages: impl Into<Messages>) -> Self {
         self.changed(ids, |state| state.messages = messages.into())
     }
 
-    /// With another step number.
+    /// Sets the step.
     #[must_use]
     pub fn with_step(&self, ids: &mut IdSource, step: u64) -> Self {
         self.changed(ids, |state| state.step = step)
     }
 
-    /// With a value under a key, in place of one that is there.
+    /// Sets the value of a key.
     #[must_use]
     pub fn with_metadata(&self, ids: &mut IdSource, key: impl Into<String>, value: RawBuf) -> Self {
         let key = key.into();
@@ -149,19 +144,19 @@ impl AgentState {
         })
     }
 
-    /// With one more piece of reasoning.
+    /// Adds reasoning.
     #[must_use]
     pub fn with_reasoning(&self, ids: &mut IdSource, reasoning: impl Into<Arc<str>>) -> Self {
         self.changed(ids, |state| state.reasoning.push(reasoning.into()))
     }
 
-    /// With another plan in place of the one that is there.
+    /// Sets the plan.
     #[must_use]
     pub fn with_plan(&self, ids: &mut IdSource, plan: impl Into<Arc<[PlanStep]>>) -> Self {
         self.changed(ids, |state| state.plan = Some(plan.into()))
     }
 
-    /// With one more trace of an agent that was called as a tool.
+    /// Adds the trace of a sub-agent.
     #[must_use]
     pub fn with_subagent_trace(&self, ids: &mut IdSource, trace: SubagentExecutionTrace) -> Self {
         self.changed(ids, |state| state.subagent_traces.push(trace))

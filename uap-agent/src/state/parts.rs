@@ -1,4 +1,4 @@
-//! Plan steps and traces, as they are written.
+//! Plan steps and traces.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use ubos_common::json::RawObject;
 use upp::TokenUsage;
 
 ubos_common::words! {
-    /// How far a plan step is.
+    /// The status of a plan step.
     closed pub enum PlanStepStatus {
-        /// Not begun.
+        /// It has not started.
         Pending = "pending",
-        /// Being done.
+        /// It runs.
         InProgress = "in_progress",
-        /// Done.
+        /// It is done.
         Completed = "completed",
-        /// Given up.
+        /// It failed.
         Failed = "failed",
     }
 }
@@ -24,63 +24,63 @@ ubos_common::wire! {
     ///
     /// Spec: UAP-1.1 6.1
     pub struct PlanStep {
-        /// Unique in its plan.
+        /// The id, unique in its plan.
         required id: Arc<str> = "id", "UAP-12-6";
-        /// What is to be done.
+        /// The description of the work.
         required description: Arc<str> = "description", "UAP-12-6";
-        /// With which tool, where the plan says it.
+        /// The tool, if the plan names one.
         nullable tool: Arc<str> = "tool", "UAP-12-6";
-        /// The steps that must be completed first.
+        /// The ids of the steps that must be completed first.
         required depends_on: Vec<Arc<str>> = "dependsOn", "UAP-12-6";
-        /// How far it is.
+        /// The status.
         required status: PlanStepStatus = "status", "UAP-12-6";
     }
 }
 
 ubos_common::wire! {
-    /// What an agent that was called as a tool did.
+    /// The trace of an agent that was called as a tool.
     ///
     /// Spec: UAP-1.1 8.5
     pub struct SubagentExecutionTrace {
-        /// One call of it, UUIDv4.
+        /// The id of the call, a UUIDv4.
         required subagent_id: Arc<str> = "subagentId", "UAP-8-5";
-        /// What kind of agent it was.
+        /// The type of the sub-agent.
         required subagent_type: Arc<str> = "subagentType", "UAP-8-5";
-        /// The tool call of the parent's model.
+        /// The id of the tool call of the parent's model.
         required parent_tool_call_id: Arc<str> = "parentToolCallId", "UAP-8-5";
-        /// What it was asked.
+        /// The prompt.
         required prompt: Arc<str> = "prompt", "UAP-8-5";
-        /// Milliseconds since 1970.
+        /// The start, in milliseconds since 1970.
         required start_time: i64 = "startTime", "UAP-8-5";
-        /// Milliseconds since 1970.
+        /// The end, in milliseconds since 1970.
         required end_time: i64 = "endTime", "UAP-8-5";
-        /// Whether it came to an answer.
+        /// Whether it succeeded.
         required success: bool = "success", "UAP-8-5";
-        /// The answer.
+        /// The result, if it succeeded.
         nullable result: Arc<str> = "result", "UAP-8-5";
-        /// What went wrong.
+        /// The error, if it failed.
         nullable error: Arc<str> = "error", "UAP-8-5";
-        /// What its tools did.
+        /// The calls of its tools.
         nullable tool_executions: Vec<ToolExecutionTrace> = "toolExecutions", "UAP-8-5";
-        /// What it cost.
+        /// The tokens that it used.
         nullable usage: TokenUsage = "usage", "UAP-8-5";
     }
 }
 
 ubos_common::wire! {
-    /// What one tool of such an agent did.
+    /// One tool call of a sub-agent.
     pub struct ToolExecutionTrace {
-        /// Which tool.
+        /// The name of the tool.
         required tool_name: Arc<str> = "toolName", "UAP-8-5";
-        /// Which call.
+        /// The id of the call.
         nullable tool_call_id: Arc<str> = "toolCallId", "UAP-8-5";
-        /// What it was given.
+        /// The arguments.
         required arguments: RawObject = "arguments", "UAP-8-5";
-        /// What it gave; JSON where that was no text.
+        /// The result: text as it is, anything else as JSON.
         required result: Arc<str> = "result", "UAP-8-5";
-        /// Whether it went wrong.
+        /// Whether the result is an error.
         nullable is_error: bool = "isError", "UAP-8-5";
-        /// Milliseconds.
+        /// The duration in milliseconds.
         nullable duration: u64 = "duration", "UAP-8-5";
     }
 }

@@ -1,9 +1,8 @@
-//! How an agent goes about its work: a strategy decides, the engine does.
+//! Execution strategies: a strategy decides what a run does next, and the engine does it.
 //!
-//! A strategy does nothing itself. For each run it gives a [`StrategyRun`], which is told what happened and says what
-//! is next: begin a step, ask the model, keep some reasoning or a plan, end the step, finish. The engine does the
-//! rest, so that every strategy, also one from outside this crate, has streaming, hooks, checkpoints, tools and abort
-//! without work of its own.
+//! A strategy performs nothing itself. For each run it makes a [`StrategyRun`], which gets the outcome of the last command
+//! and returns the next one: start a step, ask the model, keep reasoning or a plan, end the step, finish. The engine does the
+//! rest, so every strategy has streaming, hooks, checkpoints, tools and abort.
 
 mod plan;
 mod react;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
-use upp::{LlmCapabilities, LlmInstance, LlmResponse, Message, UppError};
+use upp::{LlmInstance, LlmResponse, Message, UppError};
 
 pub use plan::{PlanOptions, plan};
 pub use react::{ReactOptions, react};
@@ -24,20 +23,20 @@ pub use tool_loop::{LoopOptions, tool_loop};
 use crate::event::EventData;
 use crate::state::{AgentState, PlanStep};
 
-/// How agents go about their work.
+/// An execution strategy of agents.
 ///
 /// Spec: UAP-1.1 5.1
 pub trait ExecutionStrategy: Send + Sync {
-    /// The name of the layer.
+    /// The name of the strategy.
     fn name(&self) -> &str;
 
-    /// A run from its beginning.
+    /// Starts a run.
     fn begin(&self) -> Box<dyn StrategyRun>;
 }
 
-/// One run of a strategy. It is deterministic: the same outcomes give the same moves.
+/// One run of a strategy. It must be deterministic: the same outcomes give the same commands.
 pub trait StrategyRun: Send + Sync {
-    /// What is next, after what happened.
+    /// The next command, after the outcome of the last one.
     fn next(&mut self, outcome: Outcome, context: &mut ExecutionContext<'_>) -> Command;
 }
 
@@ -47,29 +46,21 @@ pub trait StrategyRun: Send + Sync {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ExecutionContext<'a> {
-    /// Whose run it is.
+    /// The id of the agent.
     pub agent_id: &'a str,
-    /// What the user says. It joins the state when the first step begins, unless the strategy has put it there with
+    /// The input of the run. It is added to the state when the first step starts, unless the strategy has added it with
     /// [`Command::Append`].
     pub input: &'a Message,
-    /// The state as it stands; when the run begins, as it was given.
+    /// The current state.
     pub state: &'a AgentState,
     /// The step, from 1; 0 before the first.
     pub step: u64,
-    /// The session under which states are kept, where they are.
+    /// The session under which states are saved, if they are.
     pub session_id: Option<&'a str>,
-    /// The model's options: its tools, what it is told about itself, and what it can do.
+    /// The model with its options: tools, system prompt and capabilities.
     pub llm: &'a LlmInstance,
-    /// Makes ids.
+    /// The source of ids.
     pub ids: &'a mut IdSource,
-}
-
-impl ExecutionContext<'_> {
-    /// What the model can do.
-    #[must_use]
-    pub fn capabilities(&self) -> LlmCapabilities {
-        self.llm.options().model().capabilities()
-    }
 }
 
 /// What the last command of a strategy led to.
@@ -154,31 +145,24 @@ impl Inference {
         }
     }
 
-    /// The same question, behind what was wrong with its answer.
-    pub(crate) fn asked_again(mut self, text: Box<str>) -> Self {
-        (self.phase, self.prompt) = ("repair", Some(text.into()));
-        self
-    }
-
-    /// With something said to the model.
+    /// Sets the prompt.
     #[must_use]
     pub fn with_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
         self.prompt = Some(prompt.into());
         self
     }
 
-    /// With a schema for the answer.
-    #[must_use]
-    pub fn with_structure(mut self, schema: Arc<RawObject>) -> Self {
-        self.structure = Some(schema);
+    /// Asks again, with a text about the fault of the answer.
+    pub(crate) fn asked_again(mut self, text: Box<str>) -> Self {
+        (self.phase, self.prompt) = ("repair", Some(text.into()));
         self
     }
 }
 
-/// A limit of 0 would be an agent that never begins.
+/// Refuses a limit of 0, with which an agent could never begin.
 fn check_limit(limit: Option<u64>, name: &'static str) -> Result<(), UppError> {
     if limit == Some(0) {
-        let text = format!("{name} of 0");
+        let text = format!("{name} is 0, but a run needs at least 1");
         return Err(UppError::new(upp::ErrorCode::InvalidRequest, "uap", text));
     }
     Ok(())

@@ -19,32 +19,29 @@ use crate::state::{PlanStep, PlanStepStatus};
 ///
 /// Spec: UAP-1.1 5.4
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct PlanOptions {
-    /// Steps of one plan at most; what is over is cut off. No limit by default.
-    pub max_plan_steps: Option<u64>,
-    /// Whether a step that fails leads to a new plan; true by default.
-    pub allow_replan: bool,
-    /// The schema of the plan.
-    pub plan_schema: Arc<RawObject>,
+    max_plan_steps: Option<u64>,
+    allow_replan: bool,
+    plan_schema: Arc<RawObject>,
 }
 
 impl PlanOptions {
-    /// Sets the most steps of one plan.
+    /// Sets how many steps of a plan are done, at least 1; further steps are cut off. No limit by default.
     #[must_use]
     pub const fn with_max_plan_steps(mut self, most: u64) -> Self {
         self.max_plan_steps = Some(most);
         self
     }
 
-    /// Sets whether a failure leads to a new plan.
+    /// Sets whether a step that fails leads to a new plan: true by default.
     #[must_use]
     pub const fn with_allow_replan(mut self, allow: bool) -> Self {
         self.allow_replan = allow;
         self
     }
 
-    /// Sets the schema of the plan.
+    /// Sets the JSON Schema that a model with structured output gets for its plan. The default describes `steps` with `id`,
+    /// `description`, `tool` and `dependsOn`.
     #[must_use]
     pub fn with_plan_schema(mut self, schema: RawObject) -> Self {
         self.plan_schema = Arc::new(schema);
@@ -178,17 +175,22 @@ impl PlanRun {
         let prompt = match &self.error {
             None => ASK.to_owned(),
             Some(error) => format!(
-                "{ASK}\nThe plan so far did not hold: {error}. Steps that are completed stay as they are and keep \
-                 their ids: {}. Plan what is still to be done.",
+                "{ASK}\nThe plan failed: {error}. Completed steps stay as they are and keep \
+                 their ids: {}. Plan the remaining steps.",
                 self.ids_of(PlanStepStatus::Completed).join(", ")
             ),
         };
-        let inference = Inference::aside("planning", prompt);
-        if context.capabilities().structured_output {
-            inference.with_structure(Arc::clone(&self.options.plan_schema))
-        } else {
-            inference
+        let mut inference = Inference::aside("planning", prompt);
+        if context
+            .llm
+            .options()
+            .model()
+            .capabilities()
+            .structured_output
+        {
+            inference.structure = Some(Arc::clone(&self.options.plan_schema));
         }
+        inference
     }
 
     fn ids_of(&self, status: PlanStepStatus) -> Vec<&str> {

@@ -13,23 +13,20 @@ use crate::event::EventData;
 ///
 /// Spec: UAP-1.1 5.3
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ReactOptions {
-    /// Cycles at most; no limit by default.
-    pub max_steps: Option<u64>,
-    /// What asks the model to reason, sent as it stands.
-    pub reasoning_prompt: Arc<str>,
+    max_steps: Option<u64>,
+    reasoning_prompt: Arc<str>,
 }
 
 impl ReactOptions {
-    /// Sets the most cycles.
+    /// Sets the maximum number of cycles, at least 1. No limit by default.
     #[must_use]
     pub const fn with_max_steps(mut self, most: u64) -> Self {
         self.max_steps = Some(most);
         self
     }
 
-    /// Sets what asks the model to reason.
+    /// Sets the prompt that asks the model to reason. It is sent unaltered.
     #[must_use]
     pub fn with_reasoning_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
         self.reasoning_prompt = prompt.into();

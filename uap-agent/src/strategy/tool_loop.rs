@@ -13,14 +13,12 @@ use crate::event::EventData;
 ///
 /// Spec: UAP-1.1 5.2
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LoopOptions {
-    /// Inferences at most; the last one's tools still run. No limit by default.
-    pub max_iterations: Option<u64>,
+    max_iterations: Option<u64>,
 }
 
 impl LoopOptions {
-    /// Sets the most inferences.
+    /// Sets the maximum number of inferences, at least 1. No limit by default.
     #[must_use]
     pub const fn with_max_iterations(mut self, most: u64) -> Self {
         self.max_iterations = Some(most);

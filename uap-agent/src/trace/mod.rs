@@ -6,7 +6,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use futures::StreamExt;
-//! use uap_agent::trace::{Trace, TraceLimits};
+//! use uap_agent::{Trace, TraceLimits};
 //! use uap_agent::{AgentOptions, agent};
 //! use ubos_common::time::{Mono, Now, Timestamp};
 //! use upp::{Reply, ScriptedModel};
@@ -54,18 +54,14 @@ pub use wire::LeftOut;
 /// | `max_bytes` | bytes of all lines | 64 MiB |
 /// | `max_event_bytes` | bytes of one line | 4 MiB |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct TraceLimits {
-    /// Events kept, ends of runs included.
-    pub max_events: usize,
-    /// Bytes of all lines together.
-    pub max_bytes: usize,
-    /// Bytes of one line.
-    pub max_event_bytes: usize,
+    max_events: usize,
+    max_bytes: usize,
+    max_event_bytes: usize,
 }
 
 impl TraceLimits {
-    /// Sets the events kept.
+    /// Sets the number of events that are kept, ends of runs included.
     #[must_use]
     pub const fn with_max_events(mut self, events: usize) -> Self {
         self.max_events = events;

@@ -1,4 +1,4 @@
-//! Trees on paper.
+//! The JSON of thread trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,24 +9,8 @@ use ubos_common::violation::{Level, Profile, Report, Violation};
 use super::{NodeId, ThreadNode, ThreadTree};
 use crate::state::{AgentState, StateError};
 
-/// Why a text is no tree: no sound JSON, or findings with their pointers.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error(transparent)]
-pub struct TreeError(#[from] DecodeError);
-
-impl TreeError {
-    /// The findings, where it was sound JSON.
-    #[must_use]
-    pub const fn report(&self) -> Option<&Report> {
-        match &self.0 {
-            DecodeError::Invalid(report) => Some(report),
-            _ => None,
-        }
-    }
-}
-
 ubos_common::wire! {
-    /// A tree as it is written.
+    /// The JSON of a tree.
     struct TreeJson {
         /// The first of the nodes.
         required root_id: NodeId = "rootId", "UAP-7-2";
@@ -38,7 +22,7 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// A node as it is written.
+    /// The JSON of a node.
     struct NodeJson {
         /// UUIDv4.
         required id: NodeId = "id", "UAP-7-2";
@@ -62,14 +46,15 @@ impl ThreadTree {
         json::to_string(self)
     }
 
-    /// A tree that was written, its states of version 1.1 or 1.0.
+    /// Reads the JSON of a tree with states of version 1.1 or 1.0.
     ///
     /// # Errors
     ///
-    /// No sound JSON; or members that are missing or have the wrong type, states that are none, ids that are used twice or
-    /// name no node, more than one root, children and parents that disagree, cycles: each with its pointer.
+    /// The text is not valid JSON, or has findings, each with its pointer: a missing member or one of the wrong type, an
+    /// invalid state, an id that is used twice or names no node, more than one root, a child and a parent that disagree, a
+    /// cycle.
     // impl: UAP-7-2
-    pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, TreeError> {
+    pub fn from_json(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         let (tree, mut report) = decode::<TreeJson>(bytes, limits, Profile::Strict)?;
         let places = check(&mut report, &tree);
         let mut nodes = Vec::with_capacity(tree.nodes.len());
@@ -88,7 +73,7 @@ impl ThreadTree {
             }
         }
         if !report.is_valid() {
-            return Err(DecodeError::Invalid(report).into());
+            return Err(DecodeError::Invalid(report));
         }
         // The root leads, whatever the order was.
         if let Some(root) = places.get(&tree.root_id) {
@@ -110,7 +95,7 @@ impl ThreadTree {
     }
 }
 
-/// What is wrong with a state, below its node.
+/// The findings of a state.
 fn findings(error: StateError) -> Result<Report, DecodeError> {
     match error {
         StateError::Invalid(DecodeError::Invalid(report)) => Ok(report),
@@ -146,7 +131,7 @@ fn check(report: &mut Report, tree: &TreeJson) -> BTreeMap<NodeId, usize> {
     check_children(tree, &places, &mut refuse);
     for n in adrift(tree, &places) {
         let pointer = format!("/nodes/{n}/parentId");
-        refuse(pointer, "cycle", "its parents lead back to it");
+        refuse(pointer, "cycle", "the parents of the node form a cycle");
     }
     places
 }
@@ -209,9 +194,9 @@ fn check_children(
     }
 }
 
-/// The nodes whose parents lead to no end.
+/// The nodes on cycles.
 fn adrift(tree: &TreeJson, places: &BTreeMap<NodeId, usize>) -> Vec<usize> {
-    // Which walk has seen a node: each node is walked over once.
+    // The walk that has visited each node, so that each node is visited once.
     let mut seen = vec![usize::MAX; tree.nodes.len()];
     let mut found = Vec::new();
     for start in 0..tree.nodes.len() {
@@ -229,7 +214,7 @@ fn adrift(tree: &TreeJson, places: &BTreeMap<NodeId, usize>) -> Vec<usize> {
             }
             let parent = tree.nodes.get(place).and_then(|node| node.parent_id);
             at = parent.and_then(|parent| places.get(&parent).copied());
-            // A node that is its own parent is told apart.
+            // A node that is its own parent has its own finding.
             if at == Some(place) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Conversations that branch.
+//! Conversations with branches.
 
 mod json;
 
@@ -9,51 +9,49 @@ use ubos_common::id::IdSource;
 
 use crate::state::AgentState;
 
-pub use json::TreeError;
-
 ubos_common::id_type! {
     /// Names one node of a [`ThreadTree`].
     pub struct NodeId;
 }
 
-/// Why a tree does not do what it was asked.
+/// Why an operation on a tree is refused. The tree is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {
     /// The tree has no such node.
     #[error("Node not found: {0}")]
     NotFound(NodeId),
-    /// The tree has as many nodes as it takes.
-    #[error("{limit} nodes are the most this tree takes")]
+    /// The tree has the maximum number of nodes.
+    #[error("the tree has {limit} nodes and takes no more: raise its limit")]
     Full {
-        /// Nodes that it takes.
+        /// The maximum.
         limit: usize,
     },
 }
 
-/// A node: a state, and where it stands.
+/// A node of a tree: a state, its parent and its children.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ThreadNode {
     /// UUIDv4.
     pub id: NodeId,
-    /// None for the root alone.
+    /// The parent; `None` for the root.
     pub parent_id: Option<NodeId>,
-    /// The whole conversation from the root to here: a branch begins with its parent's.
+    /// The state, with the whole conversation from the root. A branch starts with the state of its parent.
     pub state: AgentState,
-    /// What the branch is called.
+    /// The name of the branch.
     pub name: Option<Arc<str>>,
-    /// In the order in which they were made.
+    /// The children, oldest first.
     pub children: Vec<NodeId>,
     pub(self) extra: ubos_common::json::Members<'static>,
 }
 
-/// A conversation that branches: each node has the state at its end, and one node is current.
+/// A conversation with branches: each node has the state at its end, and one node is current.
 ///
-/// Branching copies nothing: states share what they have in common.
+/// A branch copies nothing: states share their common parts.
 ///
 /// ```
-/// use uap_agent::{AgentState, tree::ThreadTree};
+/// use uap_agent::{AgentState, ThreadTree};
 /// use ubos_common::{id::IdSource, time::Timestamp};
 /// use upp::{Message, Stamp};
 ///
@@ -67,13 +65,13 @@ pub struct ThreadNode {
 /// let state = tree.history().with_message(&mut ids, hello);
 /// tree.set_state(state);
 /// assert_eq!((tree.root().state.messages().len(), tree.history().messages().len()), (0, 1));
-/// # Ok::<(), uap_agent::tree::BranchError>(())
+/// # Ok::<(), uap_agent::BranchError>(())
 /// ```
 ///
 /// Spec: UAP-1.1 7
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadTree {
-    /// In the order in which they were made, the root first; never empty.
+    /// Oldest first, so that the root is the first; never empty.
     nodes: Vec<ThreadNode>,
     places: BTreeMap<NodeId, usize>,
     current: usize,
@@ -82,7 +80,7 @@ pub struct ThreadTree {
 }
 
 impl ThreadTree {
-    /// Nodes of one tree, unless another number is set.
+    /// The default for the maximum number of nodes.
     const DEFAULT_LIMIT: usize = 100_000;
 
     /// A tree of one node named `root`, which is current.
@@ -105,32 +103,32 @@ impl ThreadTree {
         }
     }
 
-    /// Sets how many nodes it takes, at least those that are there; a branch beyond it is refused.
+    /// Sets the maximum number of nodes: 100,000 by default. A branch beyond it is refused; existing nodes stay.
     #[must_use]
     pub const fn with_limit(mut self, nodes: usize) -> Self {
         self.limit = nodes;
         self
     }
 
-    /// The node that all others come from.
+    /// The root.
     #[must_use]
     pub fn root(&self) -> &ThreadNode {
         self.at(0)
     }
 
-    /// The node that is current.
+    /// The current node.
     #[must_use]
     pub fn current(&self) -> &ThreadNode {
         self.at(self.current)
     }
 
-    /// A node, if it is there.
+    /// The node with this id.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&ThreadNode> {
         self.nodes.get(*self.places.get(&id)?)
     }
 
-    /// All nodes in the order in which they were made, the root first.
+    /// All nodes, oldest first.
     #[must_use]
     pub fn nodes(&self) -> &[ThreadNode] {
         &self.nodes
@@ -141,17 +139,17 @@ impl ThreadTree {
         self.nodes.iter().filter(|node| node.children.is_empty())
     }
 
-    /// The nodes with names.
+    /// The id and the name of each named node.
     pub fn branches(&self) -> impl Iterator<Item = (NodeId, Arc<str>)> {
         let named = |node: &'_ ThreadNode| Some((node.id, node.name.clone()?));
         self.nodes.iter().filter_map(named)
     }
 
-    /// Makes a child of a node, with the state that the node has now. The current node stays current.
+    /// Adds a child to a node, with the current state of that node. The current node stays current.
     ///
     /// # Errors
     ///
-    /// There is no such node, or no room for one more.
+    /// The tree has no such node, or the maximum number of nodes.
     ///
     /// Spec: UAP-1.1 7.1
     // impl: UAP-7-1
@@ -195,14 +193,14 @@ impl ThreadTree {
         Ok(())
     }
 
-    /// Replaces the current node's state: what a run gave. No other node's changes.
+    /// Replaces the state of the current node, such as by the result of a run.
     pub fn set_state(&mut self, state: AgentState) {
         if let Some(node) = self.nodes.get_mut(self.current) {
             node.state = state;
         }
     }
 
-    /// The current node's state, which has all that was said from the root on.
+    /// The state of the current node, with the whole conversation from the root.
     ///
     /// Spec: UAP-1.1 7.1
     #[must_use]

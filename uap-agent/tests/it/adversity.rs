@@ -16,16 +16,16 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
-use uap_agent::event::{SubagentData, SubagentTold};
-use uap_agent::hooks::HookFuture;
+use uap_agent::HookFuture;
 use uap_agent::middleware::retry;
-use uap_agent::repair::{CallVerdict, OutputVerdict};
 use uap_agent::strategy::{Command, Inference, Outcome, StrategyRun};
 use uap_agent::{
-    AbortHandle, Agent, AgentError, AgentOptions, AgentState, AgentStrategy, EventData,
-    ExecutionContext, ExecutionStrategy, GenerateResult, MemoryCheckpoints, Middleware,
-    MiddlewareContext, PlanOptions, RepairPolicy, RunScope, SubagentTool, agent, plan,
+    Agent, AgentError, AgentOptions, AgentState, AgentStrategy, EventData, ExecutionContext,
+    ExecutionStrategy, GenerateResult, MemoryCheckpoints, Middleware, MiddlewareContext,
+    PlanOptions, RepairPolicy, RunScope, SubagentTool, agent, plan,
 };
+use uap_agent::{CallVerdict, OutputVerdict};
+use uap_agent::{SubagentData, SubagentEvent};
 use ubos_common::json::{Limits, RawObject, to_string};
 use ubos_common::time::{Mono, Now};
 use upp::{
@@ -37,11 +37,11 @@ use crate::support::{Noting, calling, echo, options, script};
 
 /// Ends the run while it is told of its error, as a hook or as a layer.
 #[derive(Default)]
-struct Aborting(Mutex<Option<AbortHandle>>);
+struct Aborting(Mutex<Option<upp::CancelToken>>);
 
 impl Aborting {
     fn abort(&self) -> HookFuture<'_, Option<GenerateResult>> {
-        self.0.lock().unwrap().take().unwrap().abort();
+        self.0.lock().unwrap().take().unwrap().cancel();
         Box::pin(std::future::ready(Ok(None)))
     }
 }
@@ -82,7 +82,7 @@ fn an_abort_together_with_the_answer_of_an_error_hook_leaves_the_error() {
             #[cfg(feature = "canon")]
             true => {
                 let journal = Arc::new(uap_agent::journal::MemoryJournal::default());
-                agent.record(journal).stream("go", &state)
+                agent.record(journal, "go", &state)
             }
             _ => agent.stream("go", &state),
         };
@@ -98,11 +98,11 @@ const TOLD: usize = 200;
 fn tell(scope: RunScope, told: Arc<AtomicUsize>) -> JoinHandle<()> {
     spawn(move || {
         for n in 0..TOLD {
-            let start = SubagentTold::Start {
+            let start = SubagentEvent::Start {
                 prompt: "p".into(),
                 timestamp: 0,
             };
-            block_on(scope.tell(SubagentData::new(n.to_string(), "t", "c1", start)));
+            block_on(scope.emit(SubagentData::new(n.to_string(), "t", "c1", start)));
             told.fetch_add(1, Ordering::Relaxed);
         }
     })
@@ -166,7 +166,7 @@ fn who_tells_is_not_held_by_a_reader_that_is_gone() {
 
 /// A tool of this name that gives nothing, with what its metadata say.
 fn ordered(name: &str, uap: &str) -> Arc<dyn Tool> {
-    let mut metadata = Metadata::new();
+    let mut metadata = Metadata::default();
     metadata.set("uap", object(uap).unwrap());
     let run = |_, _| async { Ok(json_text("")) };
     Arc::new(FnTool::new(name, "", RawObject::empty(), run).with_metadata(metadata))
@@ -590,7 +590,7 @@ fn an_abort_at_any_moment_ends_the_run() {
                 #[cfg(feature = "canon")]
                 true => {
                     let journal = Arc::new(uap_agent::journal::MemoryJournal::default());
-                    agent.record(journal).stream("go", &state)
+                    agent.record(journal, "go", &state)
                 }
                 _ => agent.stream("go", &state),
             };

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt as _;
 use futures::executor::block_on;
 use futures::future::ready;
-use uap_agent::checkpoint::StoreFuture;
+use uap_agent::StateError;
+use uap_agent::StoreFuture;
 use uap_agent::middleware::{LoggingOptions, logging};
-use uap_agent::state::StateError;
 use uap_agent::{
     AgentOptions, AgentState, AgentStreamEvent, CheckpointMetadata, CheckpointStore,
     ExecutionStrategy, LoopOptions, PlanOptions, PlanStep, PlanStepStatus, ReactOptions, Runtime,
@@ -220,7 +220,8 @@ fn found(vector: &FileVector) -> Vec<String> {
         },
         _ => match ThreadTree::from_json(text, &limits) {
             Ok(_) => return Vec::new(),
-            Err(error) => error.report().cloned(),
+            Err(DecodeError::Invalid(report)) => Some(report),
+            Err(_) => None,
         },
     };
     match report {

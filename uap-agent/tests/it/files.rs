@@ -106,7 +106,7 @@ fn what_is_no_checkpoint_is_put_aside_and_told() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let store = FileCheckpoints::open(folder.path()).unwrap();
-    let store = store.on_corrupt(move |file| heard.lock().unwrap().push(file.clone()));
+    let store = store.with_on_corrupt(move |file| heard.lock().unwrap().push(file.clone()));
     let place = folder.path().join("s");
     let (metadata, state) = checkpoint("s");
     for (n, bad) in ["{\"version\":", "{\"version\":\"9\"}"]

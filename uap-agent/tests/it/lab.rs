@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use uap_agent::engine::{self, Engine, EngineConfig, RunStart};
 use uap_agent::journal::recorder::{Input, Output};
-use uap_agent::journal::{Program, Recorder, Recording};
+use uap_agent::journal::{Recorder, Recording};
 use uap_agent::{AgentState, LoopOptions, tool_loop};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -22,7 +22,8 @@ const NOW: Now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 
 fn config() -> EngineConfig {
     let options = LlmOptions::new(script([])).with_tools([echo("echo")]);
-    EngineConfig::new(upp::llm(options).unwrap()).with_hooks(true)
+    let strategy = tool_loop(LoopOptions::default()).unwrap();
+    EngineConfig::new(upp::llm(options).unwrap(), strategy).with_hooks(true)
 }
 
 fn start() -> RunStart {
@@ -56,12 +57,10 @@ fn perform(output: engine::Output) -> Option<engine::Input> {
             let execution = ToolExecution::new(name, call_id, call.arguments, result, false, 0);
             engine::Input::Tool(id, execution, Vec::new())
         }
-        engine::Output::Hook(id, uap_agent::hooks::HookCall::StopCondition(_)) => {
-            engine::Input::Hook(id, Ok(uap_agent::hooks::HookAnswer::Stop(false)))
+        engine::Output::Hook(id, uap_agent::HookCall::StopCondition(_)) => {
+            engine::Input::Hook(id, Ok(uap_agent::HookAnswer::Stop(false)))
         }
-        engine::Output::Hook(id, _) => {
-            engine::Input::Hook(id, Ok(uap_agent::hooks::HookAnswer::Done))
-        }
+        engine::Output::Hook(id, _) => engine::Input::Hook(id, Ok(uap_agent::HookAnswer::Done)),
         engine::Output::Sleep(id, _) => engine::Input::Slept(id),
         _ => return None,
     })
@@ -122,8 +121,7 @@ fn doubled_and_reordered_results_give_the_same_run() {
     let mut seen = BTreeSet::new();
     for seed in 0..40 {
         let mut lab = Lab::new(seed);
-        let run = tool_loop(LoopOptions::default()).unwrap().begin();
-        let engine = Engine::new(NOW, config(), run, IdSource::seeded(3), start());
+        let engine = Engine::new(NOW, config(), IdSource::seeded(3), start());
         let node = lab.add(engine, Unreliable(IdSource::seeded(seed)));
         lab.run(1_000);
         assert!(lab.machine(node).is_closed(), "seed {seed}");
@@ -136,14 +134,14 @@ fn doubled_and_reordered_results_give_the_same_run() {
 
 /// Keeps the journal, and crashes at one write, before or after it is done.
 struct Process {
-    program: Program,
+    config: EngineConfig,
     crash: CrashPoint,
     entries: Vec<RawObject>,
 }
 
 impl Process {
     fn begin(&self, now: Now) -> Recorder {
-        Recorder::begin(now, &self.program, 3, start())
+        Recorder::begin(now, &self.config, 3, start())
     }
 
     /// Whether the journal holds the result of an effect.
@@ -203,7 +201,7 @@ impl Wiring<Recorder> for Process {
             return Some(self.begin(now));
         }
         let recording = Recording::from_entries(&self.entries).unwrap();
-        Some(recording.resume(&self.program).unwrap())
+        Some(recording.resume(&self.config).unwrap())
     }
 }
 
@@ -213,7 +211,7 @@ fn a_crash_at_each_write_leads_to_the_same_end() {
     let (mut runs, mut ends) = (0, BTreeSet::new());
     CrashPoint::at_each(|crash| {
         let process = Process {
-            program: Program::new(config(), tool_loop(LoopOptions::default()).unwrap()),
+            config: config(),
             crash: crash.clone(),
             entries: Vec::new(),
         };

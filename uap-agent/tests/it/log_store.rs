@@ -190,7 +190,7 @@ fn a_torn_save_is_cut_and_told() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let store = LogCheckpoints::open(folder.path()).unwrap();
-    let store = store.on_cut(move |cut| heard.lock().unwrap().push(cut.clone()));
+    let store = store.with_on_cut(move |cut| heard.lock().unwrap().push(cut.clone()));
     assert_eq!(block_on(store.load("s")).unwrap(), Some(before.clone()));
     assert_eq!(told.lock().unwrap().len(), 0, "reading cuts nothing");
     steps.state = before;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
-use uap_agent::hooks::HookFuture;
+use uap_agent::HookFuture;
 use uap_agent::middleware::{Budget, LogLevel, LoggingOptions, Price, logging, retry};
 use uap_agent::{
     AgentError, CheckpointStore, GenerateResult, MemoryCheckpoints, Middleware, MiddlewareContext,
@@ -98,7 +98,7 @@ impl Middleware for Layer {
 fn marks(result: &GenerateResult) -> String {
     let marks = ["a", "b", "c"]
         .into_iter()
-        .filter(|name| result.state.metadata(name).is_some());
+        .filter(|name| result.state.metadata().value(name).is_some());
     marks.collect()
 }
 
@@ -151,7 +151,15 @@ fn layers_are_passed_inwards_in_order_and_outwards_in_reverse() {
         .collect();
     assert_eq!(said, ["from b", "go"]);
     // Each layer saw what those inside of it made of the result.
-    let mark = |name: &str| result.state.metadata(name).unwrap().as_str().to_owned();
+    let mark = |name: &str| {
+        result
+            .state
+            .metadata()
+            .value(name)
+            .unwrap()
+            .as_str()
+            .to_owned()
+    };
     assert_eq!(
         [mark("c"), mark("b"), mark("a")],
         [r#""""#, r#""c""#, r#""bc""#]
@@ -363,7 +371,7 @@ fn an_abort_passes_the_layers_too() {
     let handle = run.abort_handle();
     let mut result = Box::pin(run.result());
     assert!(result.as_mut().now_or_never().is_none());
-    handle.abort();
+    handle.cancel();
     let error = block_on(result).unwrap_err();
     assert_eq!(error.error.code, ErrorCode::Cancelled);
     assert_eq!(
@@ -492,12 +500,8 @@ fn logging_says_what_it_is_asked_to_say() {
     {
         let defaults = LoggingOptions::default();
         assert_eq!(
-            (
-                defaults.level,
-                defaults.include_messages,
-                defaults.include_timing
-            ),
-            (LogLevel::Info, false, true)
+            format!("{defaults:?}"),
+            "LoggingOptions { level: Info, include_messages: false, include_timing: true, .. }"
         );
         assert_eq!(logging(defaults).name(), "logging");
     }
@@ -525,11 +529,11 @@ fn a_budget_ends_runs_well_and_is_shared_by_its_clones_alone() {
             Reply::text("c"),
         ]
     };
-    let free = Budget::new();
+    let free = Budget::default();
     assert_eq!(spending(&free, replies()).1, 3);
     assert_eq!((free.tokens(), free.cost()), (24, 0));
     // Two answers of 8 tokens are over 10; the second step still ends as steps do.
-    let tokens = Budget::new().with_max_tokens(10);
+    let tokens = Budget::default().with_max_tokens(10);
     let (result, asked) = spending(&tokens, replies());
     let result = result.unwrap();
     assert_eq!(
@@ -548,9 +552,9 @@ fn a_budget_ends_runs_well_and_is_shared_by_its_clones_alone() {
         output: 15_000_000,
         ..Price::default()
     };
-    let money = Budget::new().with_max_cost(61, price);
+    let money = Budget::default().with_max_cost(61, price);
     assert_eq!((spending(&money, replies()).1, money.cost()), (2, 120));
-    let time = Budget::new().with_max_time(Duration::ZERO);
+    let time = Budget::default().with_max_time(Duration::ZERO);
     assert_eq!(spending(&time, replies()).1, 0);
     let shown = format!("{tokens:?}");
     assert!(shown.contains("tokens: 16"), "{shown}");
@@ -572,7 +576,7 @@ fn a_budget_ends_a_step_that_asks_on_and_on() {
             })
         }
     }));
-    let budget: Arc<dyn Middleware> = Arc::new(Budget::new().with_max_tokens(30));
+    let budget: Arc<dyn Middleware> = Arc::new(Budget::default().with_max_tokens(30));
     let hooks = Arc::new(Noting::default());
     let strategy = plan(PlanOptions::default()).unwrap();
     let options = options(&model)
@@ -747,7 +751,7 @@ fn an_abort_ends_the_wait_before_the_next_attempt() {
     let handle = run.abort_handle();
     let mut result = Box::pin(run.result());
     assert!(result.as_mut().now_or_never().is_none());
-    handle.abort();
+    handle.cancel();
     assert_eq!(
         block_on(result).unwrap_err().error.code,
         ErrorCode::Cancelled

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use futures::executor::block_on;
-use uap_agent::hooks::HookFuture as AgentHook;
+use uap_agent::HookFuture as AgentHook;
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentState, AgentStrategy, CheckpointStore, EventData, ExecutionStrategy, GenerateResult,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::executor::block_on;
-use uap_agent::repair::{CallVerdict, RepairOptions, repair};
 use uap_agent::{AgentStreamEvent, ReactOptions, RepairPolicy, agent, react};
+use uap_agent::{CallVerdict, RepairOptions, repair};
 use upp::{ErrorCode, Message, Reply, StreamEventType, Tool, ToolCall, ToolSet, object};
 
 use crate::support::{calling, echo, options, script};
@@ -75,7 +75,7 @@ impl RepairPolicy for Answers {
 // spec: UAP-16-2, UAP-8-4
 #[test]
 fn a_call_that_the_policy_answers_does_not_run_and_unlocks_what_waits_for_it() {
-    let mut metadata = upp::Metadata::new();
+    let mut metadata = upp::Metadata::default();
     metadata.set("uap", object(r#"{"dependsOn":["echo"]}"#).unwrap());
     let late = upp::FnTool::new("late", "", object("{}").unwrap(), |_, _| async {
         Ok(upp::json_text("ran"))

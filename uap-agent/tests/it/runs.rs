@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::executor::block_on;
+use uap_agent::HookAnswer;
 use uap_agent::engine::{Engine, EngineConfig, Input, Output, RunStart};
-use uap_agent::hooks::HookAnswer;
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
     AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
@@ -56,7 +56,7 @@ fn the_default_loop_asks_until_no_tool_is_called() {
     );
     assert_eq!((result.state.step(), result.state.messages().len()), (3, 6));
     assert_eq!(
-        result.state.metadata("agentId").unwrap().as_str(),
+        result.state.metadata().value("agentId").unwrap().as_str(),
         format!("\"{}\"", agent.id())
     );
     let requests = model.requests();
@@ -221,6 +221,46 @@ fn pairs<const N: usize>(list: [(&str, &str); N]) -> Vec<(String, String)> {
     list.iter()
         .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
         .collect()
+}
+
+// spec: UAP-5-4
+#[test]
+fn the_schema_of_a_plan_is_the_one_that_is_set() {
+    let schema = object(r#"{"type":"object","title":"mine"}"#).unwrap();
+    let model = script([
+        Reply::text(STEPS),
+        Reply::text("added"),
+        Reply::text("reported"),
+    ]);
+    let agent = agent(planned(&model, |options| {
+        options.with_plan_schema(schema.clone())
+    }))
+    .unwrap();
+    block_on(agent.generate("go", &agent.initial_state())).unwrap();
+    let structures: Vec<_> = model
+        .requests()
+        .into_iter()
+        .map(|asked| asked.structure)
+        .collect();
+    assert_eq!(structures[0].as_deref(), Some(&schema));
+    assert!(structures[1..].iter().all(Option::is_none));
+}
+
+#[test]
+fn limits_of_zero_are_refused() {
+    let refused = |made: Result<_, upp::UppError>| made.map(drop).unwrap_err().message.to_string();
+    assert_eq!(
+        refused(plan(PlanOptions::default().with_max_plan_steps(0))),
+        "maxPlanSteps is 0, but a run needs at least 1"
+    );
+    assert_eq!(
+        refused(react(ReactOptions::default().with_max_steps(0))),
+        "maxSteps is 0, but a run needs at least 1"
+    );
+    assert_eq!(
+        refused(tool_loop(LoopOptions::default().with_max_iterations(0))),
+        "maxIterations is 0, but a run needs at least 1"
+    );
 }
 
 // spec: UAP-5-4
@@ -443,7 +483,7 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
         let saved = block_on(store.load(&session)).unwrap().unwrap();
         assert_eq!(saved, result.state);
         assert_eq!(
-            saved.metadata("sessionId").unwrap().as_str(),
+            saved.metadata().value("sessionId").unwrap().as_str(),
             format!("\"{session}\"")
         );
         assert_eq!(
@@ -619,10 +659,9 @@ fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
     let ids = &mut IdSource::seeded(2);
     let state = AgentState::initial(ids);
     let input = Message::user(upp::Stamp::new(ids, now.wall), "go");
-    let run = tool_loop(LoopOptions::default()).unwrap().begin();
     let start = RunStart::new("agent", state, input);
-    let config = EngineConfig::new(llm);
-    let mut engine = Engine::new(now, config, run, IdSource::seeded(3), start);
+    let config = EngineConfig::new(llm, tool_loop(LoopOptions::default()).unwrap());
+    let mut engine = Engine::new(now, config, IdSource::seeded(3), start);
     assert!(matches!(engine.poll_output(), Some(Output::Event(_))));
     let Some(Output::Infer(asked, _)) = engine.poll_output() else {
         panic!()

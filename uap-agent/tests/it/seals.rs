@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use uap_agent::checkpoint::{Seal, SealError};
 use uap_agent::{
     AgentState, CheckpointError, CheckpointHistory, CheckpointStore, FileCheckpoints,
     LogCheckpoints,
 };
+use uap_agent::{Seal, SealError};
 use ubos_common::id::IdSource;
 
 use crate::log_store::Steps;

@@ -1,6 +1,6 @@
 //! States: their operations, their JSON, what the reference wrote.
 
-use uap_agent::state::StateError;
+use uap_agent::StateError;
 use uap_agent::{AgentState, PlanStep, PlanStepStatus, SubagentExecutionTrace};
 use ubos_common::id::IdSource;
 use ubos_common::json::{DecodeError, Limits, RawBuf};

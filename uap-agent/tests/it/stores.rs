@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use uap_agent::checkpoint::StoreFuture;
+use uap_agent::StoreFuture;
 use uap_agent::{
     AgentState, CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore,
     FileCheckpoints, LogCheckpoints, MemoryCheckpoints,

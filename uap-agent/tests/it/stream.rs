@@ -124,7 +124,7 @@ fn an_abort_ends_the_model_and_the_tools() {
             block_on(stream.next()).unwrap();
         }
         assert!(stream.next().now_or_never().is_none());
-        stream.abort_handle().abort();
+        stream.abort_handle().cancel();
         let error = block_on(stream.result()).unwrap_err();
         assert_eq!(
             (&error.error.code, error.state.messages().len()),
@@ -189,7 +189,7 @@ fn calls_run_in_parallel_and_every_one_has_its_result_in_call_order() {
         .calling("f", "echo", object(r#"{"fail":1}"#).unwrap())
         .calling("n", "none", RawObject::empty())
         .calling("fast", "fast", RawObject::empty());
-    let gate = upp::CancelToken::new();
+    let gate = upp::CancelToken::default();
     let opened = gate.clone();
     let slow = FnTool::new("slow", "", RawObject::empty(), move |_, _| {
         let gate = gate.clone();

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
-use uap_agent::event::{SubagentData, SubagentTold};
 use uap_agent::{
     Agent, AgentState, AgentStreamEvent, CheckpointStore, EventData, MemoryCheckpoints, RunScope,
     SubagentExecutionTrace, SubagentTool, UapEventType, agent,
 };
+use uap_agent::{SubagentData, SubagentEvent};
 use ubos_common::json::{RawObject, to_string};
 use upp::{ErrorCode, FnTool, Message, Reply, Tool, json_text, object};
 
@@ -179,7 +179,7 @@ fn traces_are_in_the_state_before_the_step_ends_and_in_the_checkpoint() {
             &'a self,
             step: u64,
             result: &'a uap_agent::GenerateResult,
-        ) -> uap_agent::hooks::HookFuture<'a, ()> {
+        ) -> uap_agent::HookFuture<'a, ()> {
             if step == 1 {
                 self.0
                     .store(result.state.subagent_traces().len() == 2, Ordering::Relaxed);
@@ -278,7 +278,7 @@ fn ending_the_parent_ends_the_child_and_its_tools() {
     let mut result = Box::pin(run.result());
     assert!(result.as_mut().now_or_never().is_none());
     assert!(began.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed));
-    handle.abort();
+    handle.cancel();
     let error = block_on(result).unwrap_err();
     assert_eq!(error.error.code, ErrorCode::Cancelled);
     assert!(ended.load(Ordering::Relaxed));
@@ -290,7 +290,7 @@ fn ending_the_parent_ends_the_child_and_its_tools() {
 fn a_tool_of_the_developers_own_uses_the_scope() {
     let tool = FnTool::new("explore", "", RawObject::empty(), |_, context| async move {
         let scope = context.extensions.get::<RunScope>().ok_or("no scope")?;
-        let seen = format!("{} {}", scope.agent_id(), scope.step());
+        let seen = format!("{} {}", scope.agent_id(), scope.call().step);
         Ok(json_text(&seen))
     });
     let tool: Arc<dyn Tool> = Arc::new(tool);
@@ -301,7 +301,7 @@ fn a_tool_of_the_developers_own_uses_the_scope() {
     let result = block_on(parent.generate("go", &parent.initial_state())).unwrap();
     let told = &result.state.messages().get(2).unwrap().text();
     assert_eq!(told, &format!("{} 1", parent.id()));
-    let context = upp::ToolContext::new("c1", upp::CancelToken::new());
+    let context = upp::ToolContext::new("c1", upp::CancelToken::default());
     assert!(block_on(tool.run(&RawObject::empty(), &context)).is_err());
     // The plain way of the specification runs, and leaves no trace.
     let kid = Arc::new(child([Reply::text("plain")]));
@@ -330,7 +330,7 @@ fn chatty(told: Arc<AtomicUsize>) -> FnTool {
         let told = Arc::clone(&told);
         async move {
             let scope = context.extensions.get::<RunScope>().ok_or("no scope")?;
-            for n in 0..2 * RunScope::MAX_TRACES {
+            for n in 0..2 * 1000 {
                 let id = n.to_string();
                 let trace = SubagentExecutionTrace::new(
                     id.as_str().into(),
@@ -341,13 +341,13 @@ fn chatty(told: Arc<AtomicUsize>) -> FnTool {
                     0,
                     true,
                 );
-                scope.leave(trace.clone());
+                scope.add_trace(trace.clone());
                 scope
-                    .tell(SubagentData::new(
+                    .emit(SubagentData::new(
                         id.as_str(),
                         "t",
                         "c1",
-                        SubagentTold::End(Box::new(trace)),
+                        SubagentEvent::End(Box::new(trace)),
                     ))
                     .await;
                 told.fetch_add(1, Ordering::Relaxed);
@@ -370,8 +370,8 @@ fn what_a_call_tells_waits_for_its_reader_and_what_it_leaves_has_a_bound() {
     // Nobody has read more than the first of them.
     assert!(told.load(Ordering::Relaxed) < 100, "{told:?}");
     let result = block_on(run.result()).unwrap();
-    assert_eq!(told.load(Ordering::Relaxed), 2 * RunScope::MAX_TRACES);
-    assert_eq!(result.state.subagent_traces().len(), RunScope::MAX_TRACES);
+    assert_eq!(told.load(Ordering::Relaxed), 2 * 1000);
+    assert_eq!(result.state.subagent_traces().len(), 1000);
 }
 
 #[test]
@@ -386,12 +386,12 @@ fn what_a_subagent_tells_can_be_matched() {
         .filter_map(|event| match event {
             AgentStreamEvent::Uap(event) => match (&event.event_type, &event.data) {
                 (UapEventType::SubagentStart, EventData::Subagent(data))
-                    if matches!(data.told, SubagentTold::Start { .. }) =>
+                    if matches!(data.event, SubagentEvent::Start { .. }) =>
                 {
                     Some("start")
                 }
                 (UapEventType::SubagentEnd, EventData::Subagent(data))
-                    if matches!(data.told, SubagentTold::End(_)) =>
+                    if matches!(data.event, SubagentEvent::End(_)) =>
                 {
                     Some("end")
                 }

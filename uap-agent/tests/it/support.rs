@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use uap_agent::hooks::HookFuture;
+use uap_agent::HookFuture;
 use uap_agent::{AgentError, AgentOptions, AgentState, AgentStrategy, GenerateResult, Runtime};
 use ubos_common::driver::Sleep;
 use ubos_common::id::IdSource;

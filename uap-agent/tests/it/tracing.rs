@@ -63,10 +63,16 @@ fn no_payload_is_in_a_trace_event() {
         .with_system("canary system")
         .with_tools([echo("echo")]);
     let agent = agent(options).unwrap();
-    let run = agent.record(Arc::new(MemoryJournal::default()));
-    block_on(run.generate("canary input", &agent.initial_state())).unwrap_err();
+    let journal = Arc::new(MemoryJournal::default());
+    let run = agent.record(journal, "canary input", &agent.initial_state());
+    block_on(run.result()).unwrap_err();
     let text = lines.text();
-    for message in ["engine takes an input", "journal write", "run ended"] {
+    for message in [
+        "run started",
+        "engine takes an input",
+        "journal write",
+        "run ended",
+    ] {
         assert!(text.contains(message), "{message} in {text}");
     }
     assert!(!text.contains("canary"), "{text}");

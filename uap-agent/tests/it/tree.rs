@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uap_agent::AgentState;
-use uap_agent::tree::{BranchError, NodeId, ThreadTree};
+use uap_agent::{BranchError, NodeId, ThreadTree};
 use ubos_common::id::IdSource;
+use ubos_common::json::DecodeError;
 use ubos_common::json::Limits;
 use ubos_common::time::Timestamp;
 use upp::{Message, Stamp};
@@ -26,13 +27,13 @@ fn texts(tree: &ThreadTree) -> Vec<String> {
 fn found(tree: &Value) -> Vec<(String, String)> {
     match ThreadTree::from_json(tree.to_string().as_bytes(), &Limits::default()) {
         Ok(_) => Vec::new(),
-        Err(error) => {
-            let report = error.report().expect("sound JSON");
+        Err(DecodeError::Invalid(report)) => {
             let found = report
                 .iter()
                 .map(|f| (f.pointer.to_string(), f.code.to_string()));
             found.collect()
         }
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -65,6 +65,19 @@ pub(super) fn write_f64(out: &mut Vec<u8>, value: f64) -> Result<(), CanonFault>
     Ok(())
 }
 
+/// Appends a float of 32 bits: the double nearest to its shortest decimal, which is what a reader of its JSON
+/// text gets.
+pub(super) fn write_f32(out: &mut Vec<u8>, value: f32) -> Result<(), CanonFault> {
+    if !value.is_finite() {
+        return Err(CanonFault::NotFinite);
+    }
+    let mut shortest = Vec::with_capacity(LONGEST);
+    digits(&mut shortest, &value);
+    let shortest = core::str::from_utf8(&shortest).ok();
+    let double = shortest.and_then(|text| text.parse().ok());
+    write_f64(out, double.unwrap_or_else(|| f64::from(value)))
+}
+
 /// Appends the canonical form of a JSON number; `given` must follow the grammar.
 pub(super) fn write_text(out: &mut Vec<u8>, given: &[u8], mode: Mode) -> Result<(), CanonFault> {
     if is_canonical(given) {

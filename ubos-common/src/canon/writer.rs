@@ -1,10 +1,11 @@
-//! The one writer behind all sources: text lands in a buffer, members are put in order when
-//! their object closes, and only if they were not in order already.
+//! The one writer behind all sources. Text lands in a buffer; where an object closes whose members are not in
+//! order, their order is noted. When the outermost object closes, everything noted is done in one copy.
 
 use core::cmp::Ordering;
 
+use super::moves::Moves;
+use super::order;
 use super::{CanonError, CanonFault, MAX_DEPTH, Mode};
-use super::{order, text};
 
 /// Where canonical text goes.
 pub(super) trait Sink {
@@ -31,7 +32,9 @@ pub(super) struct Writer<'s, S> {
     objects: usize,
     /// Members of all open objects, those of the innermost last.
     members: Vec<Member>,
-    scratch: Vec<u8>,
+    /// Where the outermost object begins in the buffer.
+    outermost: usize,
+    moves: Moves,
 }
 
 /// An object being written.
@@ -44,6 +47,8 @@ pub(super) struct Object {
     /// The prefix of the last name.
     prefix: u64,
     sorted: bool,
+    /// Moves that were noted before it.
+    moves: usize,
 }
 
 /// One member's text in the buffer: `"name":value`, without the comma.
@@ -66,7 +71,8 @@ impl<'s, S: Sink> Writer<'s, S> {
             depth: 0,
             objects: 0,
             members: Vec::new(),
-            scratch: Vec::new(),
+            outermost: 0,
+            moves: Moves::default(),
         }
     }
 
@@ -106,6 +112,9 @@ impl<'s, S: Sink> Writer<'s, S> {
     }
 
     pub(super) fn begin_object(&mut self) -> Result<Object, CanonError> {
+        if self.objects == 0 {
+            self.outermost = self.sink.buffer().len();
+        }
         self.enter(b'{')?;
         self.objects += 1;
         Ok(Object {
@@ -114,6 +123,7 @@ impl<'s, S: Sink> Writer<'s, S> {
             start: 0,
             prefix: 0,
             sorted: true,
+            moves: self.moves.len(),
         })
     }
 
@@ -161,10 +171,13 @@ impl<'s, S: Sink> Writer<'s, S> {
 
     pub(super) fn end_object(&mut self, object: &Object) -> Result<(), CanonError> {
         if !object.sorted {
-            self.reorder(object.first)?;
+            self.reorder(object)?;
         }
         self.members.truncate(object.first);
         self.objects -= 1;
+        if self.objects == 0 {
+            self.moves.carry_out(self.sink.buffer(), self.outermost);
+        }
         self.leave(b'}');
         Ok(())
     }
@@ -178,12 +191,12 @@ impl<'s, S: Sink> Writer<'s, S> {
         }
     }
 
-    /// Puts the members from `first` on into canonical order.
-    fn reorder(&mut self, first: usize) -> Result<(), CanonError> {
+    /// Notes the canonical order of an object's members.
+    fn reorder(&mut self, object: &Object) -> Result<(), CanonError> {
         let buffer = self.sink.buffer();
-        let members = self.members.get_mut(first..).unwrap_or_default();
-        let start = members.first().map_or(buffer.len(), |member| member.start);
-        let mut end = buffer.len();
+        let members = self.members.get_mut(object.first..).unwrap_or_default();
+        let whole = members.first().map_or(0, |member| member.start)..buffer.len();
+        let mut end = whole.end;
         for member in members.iter_mut().rev() {
             member.end = end;
             end = member.start.saturating_sub(1);
@@ -194,16 +207,8 @@ impl<'s, S: Sink> Writer<'s, S> {
         if let Some([twin, _]) = neighbours.find(twins) {
             return Err(duplicate(buffer, twin));
         }
-        self.scratch.clear();
-        self.scratch.reserve(buffer.len() - start + 1);
-        for member in members {
-            let member = buffer.get(member.start..member.end).unwrap_or_default();
-            text::append(&mut self.scratch, member);
-            self.scratch.push(b',');
-        }
-        self.scratch.pop();
-        buffer.truncate(start);
-        buffer.extend_from_slice(&self.scratch);
+        let order = members.iter().map(|member| member.start..member.end);
+        self.moves.note(object.moves, whole, order);
         Ok(())
     }
 }

@@ -2,11 +2,13 @@
 
 mod redact;
 mod shape;
+mod stream;
 
 use core::fmt;
 
-pub use redact::{Bounds, PLACEHOLDER, redact_json, redact_text};
+pub use redact::{Bounds, redact_json, redact_text};
 pub use shape::{SecretKind, SecretShape, is_secret_name, secret_shapes};
+pub use stream::{PLACEHOLDER, Redactor};
 
 use zeroize::{Zeroize, Zeroizing};
 

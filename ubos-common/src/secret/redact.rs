@@ -1,14 +1,13 @@
 //! Best-effort redaction, for what a person or an audit sees.
 
+use core::ops::Range;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::shape::{is_secret_name, secret_shapes};
+use super::shape::{is_name_name, is_secret_name, is_value_name};
+use super::stream::{PLACEHOLDER, Redactor};
 use crate::json::{Fault, Kind, Limits, Raw, RawBuf, Reader, Write, escape_into};
 use crate::violation::Profile;
-
-/// What stands where a secret stood.
-pub const PLACEHOLDER: &str = "[REDACTED]";
 
 /// How much of a value redaction keeps.
 ///
@@ -52,19 +51,7 @@ impl Default for Bounds {
 /// ```
 #[must_use]
 pub fn redact_text(text: &str, chars: usize) -> Cow<'_, str> {
-    let mut out = String::new();
-    let mut kept = 0;
-    for found in secret_shapes(text) {
-        out.push_str(text.get(kept..found.range.start).unwrap_or_default());
-        out.push_str(PLACEHOLDER);
-        kept = found.range.end;
-    }
-    let redacted = if kept == 0 {
-        Cow::Borrowed(text)
-    } else {
-        out.push_str(text.get(kept..).unwrap_or_default());
-        Cow::Owned(out)
-    };
+    let redacted = Redactor::whole(text);
     match redacted.char_indices().nth(chars) {
         Some((end, _)) => Cow::Owned(format!("{}…", redacted.get(..end).unwrap_or_default())),
         None => redacted,
@@ -165,6 +152,7 @@ fn redact_object(
     out.push(b'{');
     let mut members = 0;
     let mut shown = BTreeSet::new();
+    let mut pair = Pair::default();
     reader.object(|reader, name| {
         members += 1;
         if members > bounds.members {
@@ -182,8 +170,21 @@ fn redact_object(
             PLACEHOLDER.write(out);
             return reader.skip();
         }
-        redact_value(reader, bounds, depth + 1, out)
+        if is_name_name(name) && reader.peek()? == Kind::String {
+            let names = reader.str()?;
+            pair.names_secret |= is_secret_name(&names);
+            escape_into(out, &redact_text(&names, bounds.chars));
+            return Ok(());
+        }
+        let start = out.len();
+        let is_hidden = is_value_name(name) && !matches!(reader.peek()?, Kind::Null | Kind::Bool);
+        redact_value(reader, bounds, depth + 1, out)?;
+        if is_hidden {
+            pair.values.push(start..out.len());
+        }
+        Ok(())
     })?;
+    pair.hide(out);
     if members > bounds.members {
         out.extend_from_slice(if bounds.members > 0 { b"," } else { b"" });
         escape_into(out, &fresh(&mut shown, "…".into(), members));
@@ -192,6 +193,26 @@ fn redact_object(
     }
     out.push(b'}');
     Ok(())
+}
+
+/// `{"name":"password","value":"…"}`, in any order.
+#[derive(Default)]
+struct Pair {
+    names_secret: bool,
+    /// Where values were written.
+    values: Vec<Range<usize>>,
+}
+
+impl Pair {
+    fn hide(self, out: &mut Vec<u8>) {
+        if self.names_secret {
+            let mut hidden = Vec::new();
+            PLACEHOLDER.write(&mut hidden);
+            for value in self.values.into_iter().rev() {
+                out.splice(value, hidden.iter().copied());
+            }
+        }
+    }
 }
 
 /// A name that was not shown yet in its object: two that look alike when redacted are told apart by the
@@ -224,6 +245,18 @@ mod tests {
                 &bounds
             ),
             r#"[{"api_key":"[REDACTED]","note":"password=\"[REDACTED]\"","n":1.50,"token":null}]"#
+        );
+    }
+
+    #[test]
+    fn values_of_members_that_are_named_beside_are_replaced() {
+        let bounds = Bounds::default();
+        assert_eq!(
+            shown(
+                r#"[{"name":"password","value":"x"},{"value":[1],"n":0,"key":"apiKey"},{"name":"n","value":"x"}]"#,
+                &bounds
+            ),
+            r#"[{"name":"password","value":"[REDACTED]"},{"value":"[REDACTED]","n":0,"key":"apiKey"},{"name":"n","value":"x"}]"#
         );
     }
 

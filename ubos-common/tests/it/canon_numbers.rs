@@ -168,6 +168,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
+    fn a_float_of_32_bits_and_its_json_text_have_one_form(bits: u32) {
+        let value = f32::from_bits(bits);
+        prop_assume!(value.is_finite());
+        let json = serde_json::to_string(&value).unwrap();
+        prop_assert_eq!(canon::to_vec(&value).unwrap(), canon::str_to_vec(&json).unwrap());
+    }
+
+    #[test]
     fn doubles_look_as_in_ecmascript(value in doubles()) {
         prop_assert_eq!(double(value), reference(value));
         prop_assert_eq!(double(-value), reference(-value));

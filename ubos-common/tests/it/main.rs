@@ -15,8 +15,13 @@ mod canon;
 mod canon_numbers;
 #[cfg(feature = "driver")]
 mod driver;
+#[cfg(feature = "driver")]
+mod driver_model;
 mod json;
 #[cfg(feature = "testing")]
 mod lab;
 #[cfg(all(feature = "log", feature = "testing"))]
 mod log;
+#[cfg(feature = "schema")]
+mod schema;
+mod secret;

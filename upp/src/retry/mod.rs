@@ -11,9 +11,10 @@ use ubos_common::time::Mono;
 
 pub use model::{RetryModel, RetryWorld};
 pub use policy::{ExponentialBackoff, LinearBackoff, NoRetry, RetryAfter, TokenBucket};
-pub use retry_after::retry_after;
+pub(crate) use retry_after::retry_after;
 
 use crate::error::{ErrorCode, UppError};
+use crate::trace::debug;
 
 /// One failed attempt, as a strategy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +43,7 @@ impl<'a> Failure<'a> {
     }
 
     /// Whether the failure may be temporary: a rate limit, a network error, a timeout, or an error of the vendor.
-    #[must_use]
-    pub const fn is_passing(&self) -> bool {
+    pub(crate) const fn is_passing(&self) -> bool {
         matches!(
             self.error.code,
             ErrorCode::RateLimited
@@ -72,28 +72,15 @@ pub trait RetryStrategy: Send + Sync {
 }
 
 /// The attempts of one request.
-///
-/// ```
-/// use core::time::Duration;
-/// use std::sync::Arc;
-/// use ubos_common::time::Mono;
-/// use upp::{Attempts, ErrorCode, LinearBackoff, UppError};
-///
-/// let mut attempts = Attempts::new(Arc::new(LinearBackoff::default().with_max_attempts(2)));
-/// let error = UppError::new(ErrorCode::RateLimited, "example", "slow down");
-/// let waits: Vec<_> = (0..3).map(|_| attempts.failed(Mono::ZERO, &error, 0)).collect();
-/// assert_eq!(waits, [Some(Duration::from_secs(1)), Some(Duration::from_secs(2)), None]);
-/// ```
 #[derive(Clone)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     strategy: Arc<dyn RetryStrategy>,
     failed: u32,
 }
 
 impl Attempts {
     /// No attempts yet.
-    #[must_use]
-    pub fn new(strategy: Arc<dyn RetryStrategy>) -> Self {
+    pub(crate) fn new(strategy: Arc<dyn RetryStrategy>) -> Self {
         Self {
             strategy,
             failed: 0,
@@ -101,24 +88,31 @@ impl Attempts {
     }
 
     /// How long to wait before the next attempt is sent.
-    #[must_use]
-    pub fn before(&self, now: Mono) -> Duration {
+    pub(crate) fn before(&self, now: Mono) -> Duration {
         self.strategy.before_request(now)
     }
 
-    /// An attempt failed: how long to wait before the next, `None` where there is to be none. A cancelled request is
-    /// never made again, whatever the strategy says.
-    pub fn failed(&mut self, now: Mono, error: &UppError, random: u64) -> Option<Duration> {
+    /// An attempt failed: how long to wait before the next; `None` returns the error. A cancelled request is never sent
+    /// again, whatever the strategy says.
+    pub(crate) fn failed(&mut self, now: Mono, error: &UppError, random: u64) -> Option<Duration> {
         self.failed = self.failed.saturating_add(1);
         if error.code == ErrorCode::Cancelled {
             return None;
         }
-        self.strategy
-            .on_retry(Failure::new(now, error, self.failed, random))
+        let wait = self
+            .strategy
+            .on_retry(Failure::new(now, error, self.failed, random));
+        debug!(
+            attempt = self.failed,
+            code = error.code.as_str(),
+            ?wait,
+            "attempt failed"
+        );
+        wait
     }
 
     /// The request succeeded.
-    pub fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         self.failed = 0;
         self.strategy.reset();
     }

@@ -1,5 +1,6 @@
 //! Retry strategies.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
@@ -27,16 +28,11 @@ impl RetryStrategy for NoRetry {
 /// | `max_delay` | 30 s, jitter included |
 /// | `jitter` | true: half to one and a half times the delay |
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct ExponentialBackoff {
-    /// The number of attempts after the first.
-    pub max_attempts: u32,
-    /// The first delay.
-    pub base_delay: Duration,
-    /// The maximum delay.
-    pub max_delay: Duration,
-    /// Whether delays are randomized.
-    pub jitter: bool,
+    max_attempts: u32,
+    base_delay: Duration,
+    max_delay: Duration,
+    jitter: bool,
 }
 
 impl Default for ExponentialBackoff {
@@ -110,12 +106,9 @@ fn share(span: Duration, random: u64) -> Duration {
 /// | `max_attempts` | 3, that is up to 4 requests |
 /// | `delay` | 1 s |
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct LinearBackoff {
-    /// The number of attempts after the first.
-    pub max_attempts: u32,
-    /// The first delay, and the increment.
-    pub delay: Duration,
+    max_attempts: u32,
+    delay: Duration,
 }
 
 impl Default for LinearBackoff {
@@ -157,12 +150,9 @@ impl RetryStrategy for LinearBackoff {
 /// | `max_attempts` | 3, that is up to 4 requests |
 /// | `fallback_delay` | 5 s, where the vendor does not say how long |
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct RetryAfter {
-    /// The number of attempts after the first.
-    pub max_attempts: u32,
-    /// The delay where the vendor requests none.
-    pub fallback_delay: Duration,
+    max_attempts: u32,
+    fallback_delay: Duration,
 }
 
 impl Default for RetryAfter {
@@ -198,32 +188,32 @@ impl RetryStrategy for RetryAfter {
     }
 }
 
-/// Sends at most so many requests at once and so many a second, all requests of one strategy together; tries again
-/// where the vendor says that there were too many, after two tokens' time.
+/// Limits how many requests are sent at once and in a time, over all requests of one strategy. After a rate limit it waits
+/// for two tokens.
 ///
-/// Requests that wait are served in the order in which they asked.
+/// Waiting requests are served in the order in which they arrived.
 #[derive(Debug)]
 pub struct TokenBucket {
-    max_tokens: u32,
+    max_tokens: NonZeroU32,
     refill: Duration,
     max_attempts: u32,
-    /// When the bucket will be full again: one reading says how many tokens are in it.
+    /// When the bucket will be full again. The number of tokens follows from it.
     full_at: Mutex<Mono>,
 }
 
 impl Default for TokenBucket {
     fn default() -> Self {
-        Self::new(10, Duration::from_secs(1))
+        const TOKENS: NonZeroU32 = NonZeroU32::new(10).expect("10 is not 0");
+        Self::new(TOKENS, Duration::from_secs(1))
     }
 }
 
 impl TokenBucket {
-    /// A full bucket: tokens at most (at least one), and how long one takes to come back. Three attempts after the
-    /// first.
+    /// A full bucket: the maximum number of tokens, and the time after which one comes back. Three attempts after the first.
     #[must_use]
-    pub fn new(max_tokens: u32, refill: Duration) -> Self {
+    pub fn new(max_tokens: NonZeroU32, refill: Duration) -> Self {
         Self {
-            max_tokens: max_tokens.max(1),
+            max_tokens,
             refill,
             max_attempts: 3,
             full_at: Mutex::new(Mono::ZERO),
@@ -244,7 +234,7 @@ impl RetryStrategy for TokenBucket {
         let missing = full_at.saturating_since(now);
         *full_at = now.saturating_add(missing).saturating_add(self.refill);
         // One token is there as soon as no more than the others are missing.
-        missing.saturating_sub(self.refill.saturating_mul(self.max_tokens - 1))
+        missing.saturating_sub(self.refill.saturating_mul(self.max_tokens.get() - 1))
     }
 
     fn on_retry(&self, failure: Failure<'_>) -> Option<Duration> {
@@ -336,7 +326,7 @@ mod tests {
         let limited = error(ErrorCode::RateLimited);
         let failure = Failure::new(Mono::MAX, &limited, u32::MAX, u64::MAX);
         assert!(vast.on_retry(failure).is_some());
-        let bucket = TokenBucket::new(u32::MAX, Duration::MAX);
+        let bucket = TokenBucket::new(NonZeroU32::MAX, Duration::MAX);
         bucket.before_request(Mono::MAX);
         bucket.before_request(Mono::ZERO);
     }
@@ -344,7 +334,7 @@ mod tests {
     // spec: UPP-9
     #[test]
     fn a_bucket_lets_its_tokens_go_and_then_one_at_a_time() {
-        let bucket = TokenBucket::new(2, Duration::from_secs(1));
+        let bucket = TokenBucket::new(NonZeroU32::new(2).unwrap(), Duration::from_secs(1));
         let at = |ms| bucket.before_request(Mono::from_millis(ms)).as_millis();
         assert_eq!([at(0), at(0), at(0), at(0)], [0, 0, 1000, 2000]);
         assert_eq!(at(3500), 0);

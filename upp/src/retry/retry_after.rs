@@ -6,20 +6,7 @@ use ubos_common::time::Timestamp;
 
 /// How long a `Retry-After` header asks to wait: seconds, or the date in the form that HTTP/1.1 writes. At most `max`;
 /// a date that is past asks for nothing.
-///
-/// ```
-/// use core::time::Duration;
-/// use ubos_common::time::Timestamp;
-/// use upp::retry_after;
-///
-/// let (now, max) = ("1994-11-06T08:49:30Z".parse()?, Duration::from_secs(3600));
-/// assert_eq!(retry_after(now, "120", max), Some(Duration::from_secs(120)));
-/// assert_eq!(retry_after(now, "Sun, 06 Nov 1994 08:49:37 GMT", max), Some(Duration::from_secs(7)));
-/// assert_eq!(retry_after(now, "soon", max), None);
-/// # Ok::<(), ubos_common::time::TimeError>(())
-/// ```
-#[must_use]
-pub fn retry_after(now: Timestamp, value: &str, max: Duration) -> Option<Duration> {
+pub(crate) fn retry_after(now: Timestamp, value: &str, max: Duration) -> Option<Duration> {
     let value = value.trim();
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let delay = if is_number {

@@ -106,7 +106,7 @@ mod tests {
         })?;
         let schema = tool.parameters().as_str();
         assert!(schema.contains(r#""required":["inner"]"#) && !schema.contains("$ref"));
-        let context = ToolContext::new("c", CancelToken::new());
+        let context = ToolContext::new("c", CancelToken::default());
         block_on(tool.run(&object(text)?, &context)).map(|result| result.as_str().to_owned())
     }
 

@@ -36,7 +36,7 @@ impl LlmCall {
         Self {
             ids,
             clock: CallClock(Arc::new(clock)),
-            cancel: CancelToken::new(),
+            cancel: CancelToken::default(),
             extensions: Extensions::default(),
         }
     }
@@ -84,7 +84,7 @@ impl LlmInstance {
     /// let options = LlmOptions::new(Arc::new(model)).with_tools([Arc::new(weather) as Arc<dyn Tool>]);
     ///
     /// let call = LlmCall::new(IdSource::seeded(1), || Now::new(Mono::ZERO, Timestamp::EPOCH));
-    /// let turn = futures::executor::block_on(llm(options)?.generate(&List::new(), ["What shall I wear?"], call))?;
+    /// let turn = futures::executor::block_on(llm(options)?.generate(&List::default(), ["What shall I wear?"], call))?;
     /// assert_eq!(turn.response.text(), "Take an umbrella.");
     /// assert_eq!((turn.cycles, turn.tool_executions.len(), turn.messages.len()), (2, 1, 4));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -142,7 +142,7 @@ impl LlmInstance {
 /// # futures::executor::block_on(async {
 /// let model = ScriptedModel::new([Reply::text("hello")]);
 /// let call = LlmCall::new(IdSource::seeded(1), || Now::new(Mono::ZERO, Timestamp::EPOCH));
-/// let mut stream = llm(LlmOptions::new(Arc::new(model)))?.stream(&List::new(), ["hi"], call)?;
+/// let mut stream = llm(LlmOptions::new(Arc::new(model)))?.stream(&List::default(), ["hi"], call)?;
 /// while let Some(event) = stream.next().await {
 ///     println!("{}", event?.event_type);
 /// }

@@ -39,7 +39,7 @@ use crate::model::{LlmCapabilities, LlmInstance, LlmRequest, ModelEvent};
 use crate::response::LlmResponse;
 use crate::stream::StreamEvent;
 use crate::tool::{ToolCall, ToolExecution};
-use crate::trace::trace;
+use crate::trace::{debug, trace};
 use crate::turn::{TokenUsage, Turn};
 
 /// Rounds of tool calls, unless the tool strategy sets another limit.
@@ -119,6 +119,19 @@ pub enum Input {
     Abort,
 }
 
+#[cfg(feature = "tracing")]
+impl Input {
+    /// The kind of the input, for trace events.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Model(..) => "model",
+            Self::Tool(..) => "tool",
+            Self::HookDone(_) => "hook",
+            Self::Abort => "abort",
+        }
+    }
+}
+
 /// An input was given to a tool loop that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tool loop has finished and takes no more input")]
@@ -135,7 +148,7 @@ pub struct Closed;
 ///
 /// let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
 /// let instance = llm(LlmOptions::new(Arc::new(ScriptedModel::new([]))))?;
-/// let mut tool_loop = ToolLoop::new(now, &instance, &List::new(), ["hello"], IdSource::seeded(1));
+/// let mut tool_loop = ToolLoop::new(now, &instance, &List::default(), ["hello"], IdSource::seeded(1));
 ///
 /// let Some(Output::Infer(id, request)) = tool_loop.poll_output() else { panic!("the loop starts with the model") };
 /// let message = AssistantMessage::new(request.stamp, vec![ContentBlock::text("hi")], None);
@@ -204,8 +217,8 @@ impl ToolLoop {
             ids,
             conversation,
             messages,
-            executions: List::new(),
-            usage: TokenUsage::zero(),
+            executions: List::default(),
+            usage: TokenUsage::default(),
             cycles: 0,
             rounds: 0,
             data: None,
@@ -213,6 +226,11 @@ impl ToolLoop {
             effects: 0,
             out: Outbox::new(OUTBOX),
         };
+        debug!(
+            messages = tool_loop.conversation.len(),
+            tools = tool_loop.instance.options().tools().tools.len(),
+            "tool loop started"
+        );
         match tool_loop.unsupported_block() {
             Some(kind) => tool_loop.fail(
                 tool_loop
@@ -232,12 +250,17 @@ impl ToolLoop {
         if matches!(self.phase, Phase::Closed) {
             return Err(Closed);
         }
+        trace!(
+            cycles = self.cycles,
+            input = input.name(),
+            "tool loop takes an input"
+        );
         match input {
             Input::Model(id, item) => self.on_model(now, id, item),
             Input::Tool(id, execution) => self.on_tool(now, id, execution),
             Input::HookDone(id) => self.on_hook_done(id),
             Input::Abort => {
-                trace!(cycles = self.cycles, "tool loop aborted");
+                debug!(cycles = self.cycles, "tool loop aborted");
                 self.fail(UppError::cancelled(self.provider()));
             }
         }
@@ -342,6 +365,7 @@ impl ToolLoop {
         let limit = strategy.and_then(|strategy| strategy.max_iterations());
         let limit = limit.unwrap_or(MAX_ITERATIONS);
         if self.rounds >= limit {
+            debug!(limit, "tool loop reached its limit of rounds");
             let id = self.next_effect();
             self.out.push(Output::MaxIterations(id, limit));
             self.phase = Phase::LimitReached(id, limit);
@@ -437,9 +461,9 @@ impl ToolLoop {
     }
 
     fn close(&mut self, result: Result<Box<Turn>, UppError>) {
-        trace!(
+        debug!(
             cycles = self.cycles,
-            is_ok = result.is_ok(),
+            code = result.as_ref().err().map(|error| error.code.as_str()),
             "tool loop finished"
         );
         self.phase = Phase::Closed;

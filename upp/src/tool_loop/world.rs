@@ -60,7 +60,7 @@ impl Shared {
     pub(super) fn new(cancel: CancelToken) -> Self {
         Self {
             cancel,
-            tools_cancel: CancelToken::new(),
+            tools_cancel: CancelToken::default(),
             inner: Mutex::default(),
         }
     }

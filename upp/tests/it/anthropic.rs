@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use upp::transport::anthropic::{AnthropicConfig, AnthropicModel};
+use upp::transport::ProviderConfig;
+use upp::transport::anthropic::AnthropicModel;
 use upp::{ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, object};
 
 use crate::vendor::{KEY, answer, drain, events, parts, request, serve, structured};
 
 fn model(url: &str) -> AnthropicModel {
-    let config = AnthropicConfig::default()
+    let config = ProviderConfig::default()
         .with_base_url(url)
         .with_key(KEY.to_owned());
     AnthropicModel::new("claude-x", config).unwrap()
@@ -198,7 +199,7 @@ async fn signed_thoughts_go_back_as_they_came() {
     assert!(asked[0].contains(sent), "{}", asked[0]);
     // To a vendor of another name they do not go.
     let (url, server) = serve(answer("200 OK", WHOLE)).await;
-    let config = AnthropicConfig::default()
+    let config = ProviderConfig::default()
         .with_base_url(url)
         .with_provider("other");
     let other = AnthropicModel::new("m", config).unwrap();

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use upp::transport::google::{GoogleConfig, GoogleModel};
+use upp::transport::ProviderConfig;
+use upp::transport::google::GoogleModel;
 use upp::{
     ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, ToolResult, ToolResultMessage, object,
 };
@@ -11,7 +12,7 @@ use crate::stamp;
 use crate::vendor::{KEY, answer, drain, events, parts, request, serve, structured};
 
 fn model(url: &str) -> GoogleModel {
-    let config = GoogleConfig::default()
+    let config = ProviderConfig::default()
         .with_base_url(url)
         .with_key(KEY.to_owned());
     GoogleModel::new("models/gemini-x", config).unwrap()
@@ -212,7 +213,10 @@ async fn images_of_the_model_are_blocks() {
         types,
         ["message_start", "text_delta", "image_delta", "message_stop"]
     );
-    assert_eq!(whole.message.content[1].type_name(), "image");
+    assert!(matches!(
+        whole.message.content[1],
+        ContentBlock::Image { .. }
+    ));
 }
 
 fn structured_off() -> upp::LlmRequest {

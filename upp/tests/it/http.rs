@@ -6,10 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use upp::transport::ProviderConfig;
 use upp::transport::openai::{OpenAiModel, PRESETS, preset};
-use upp::{
-    DynamicKey, ErrorCode, KeyError, LinearBackoff, LlmModel, ModelEvent, RetryAfter,
-    RoundRobinKeys,
-};
+use upp::{ErrorCode, KeyError, LinearBackoff, LlmModel, ModelEvent, RetryAfter, RoundRobinKeys};
 
 use crate::vendor::{Pieces, answer, drain, events, parts, serve, serve_all, structured};
 
@@ -114,7 +111,7 @@ async fn without_a_key_from_its_strategy_nothing_is_sent() {
         (Ok("a\nb".to_owned()), "cannot be sent"),
     ] {
         let give = move || std::future::ready(key.clone().map(Into::into));
-        let config = ProviderConfig::default().with_keys(Arc::new(DynamicKey::new(give)));
+        let config = ProviderConfig::default().with_keys(Arc::new(give));
         let error = model(config, "http://127.0.0.1:9/")
             .complete(structured())
             .await

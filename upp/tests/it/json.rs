@@ -63,10 +63,10 @@ const THREAD: &str = r#"{"id":"0b2f6c9e-8f0e-4a55-9a2e-3d1c6a0f9b11","messages":
 fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
     let thread: Thread = read(THREAD).unwrap();
     assert_eq!(to_string(&thread), THREAD.replace('\n', ""));
-    assert_eq!(thread.messages().len(), 3);
+    assert_eq!(thread.messages.len(), 3);
     assert_eq!(
         thread
-            .messages()
+            .messages
             .get(1)
             .unwrap()
             .metadata()
@@ -76,7 +76,7 @@ fn a_thread_of_the_reference_is_written_back_byte_for_byte() {
             .as_str(),
         "{\"x\":1}"
     );
-    assert_eq!(thread.messages().get(2).unwrap().text(), r#"{"ok":true}"#);
+    assert_eq!(thread.messages.get(2).unwrap().text(), r#"{"ok":true}"#);
 }
 
 // spec: UPP-1
@@ -108,7 +108,7 @@ fn every_block_and_message_reads_back() {
     round(&results);
 
     let messages: List<Message> = List::from(vec![user, answer, results]);
-    let usage = TokenUsage::of_cycle(CycleUsage::new(5, 3, 1, 0));
+    let usage = TokenUsage::from(CycleUsage::new(5, 3, 1, 0));
     let mut turn = Turn::new(messages, List::from(vec![execution()]), usage, 1).unwrap();
     turn.data = Some(RawBuf::parse("[1]").unwrap());
     round(&turn);
@@ -243,7 +243,7 @@ fn a_scripted_stream_adds_up_to_its_answer() {
         &ModelEvent::Done(Box::new(whole.clone()))
     );
     assert_eq!(sum.finish(stamp(2)).unwrap().0, *whole.message);
-    let request = LlmRequest::new(List::new(), stamp(3));
+    let request = LlmRequest::new(List::default(), stamp(3));
     assert_eq!(
         block_on(model.complete(request)).unwrap_err().code,
         ErrorCode::InvalidRequest
@@ -279,7 +279,7 @@ fn a_scripted_delay_waits_for_its_timer() {
             let opened = opened.lock().unwrap().take().unwrap();
             Box::pin(async move { opened.await.unwrap() })
         });
-    let mut answer = model.complete(LlmRequest::new(List::new(), stamp(1)));
+    let mut answer = model.complete(LlmRequest::new(List::default(), stamp(1)));
     assert!(futures::FutureExt::now_or_never(&mut answer).is_none());
     open.send(()).unwrap();
     assert_eq!(block_on(answer).unwrap().message.text(), "late");

@@ -101,7 +101,7 @@ fn doubled_and_reordered_results_give_the_same_turn() {
     for seed in 0..40 {
         let mut lab = Lab::new(seed);
         let ids = IdSource::seeded(3);
-        let tool_loop = ToolLoop::new(now, &instance, &List::new(), ["go"], ids);
+        let tool_loop = ToolLoop::new(now, &instance, &List::default(), ["go"], ids);
         let wiring = Unreliable {
             ids: IdSource::seeded(seed),
             request: None,

@@ -100,7 +100,7 @@ async fn every_page_of_tools_is_there_and_results_are_what_the_server_gives() {
         (tools[0].description(), tools[0].parameters().as_str()),
         ("of a test", r#"{"type":"object"}"#)
     );
-    let result = |n: usize| run(&tools[n], CancelToken::new());
+    let result = |n: usize| run(&tools[n], CancelToken::default());
     assert_eq!(result(0).await.unwrap(), r#""{\"a\":1}""#);
     assert_eq!(result(1).await.unwrap(), r#"{"n":3}"#);
     assert_eq!(result(3).await.unwrap_err(), "no luck");
@@ -116,7 +116,7 @@ async fn the_server_is_told_when_a_call_is_cancelled_or_dropped() {
     let client = connect(server.clone()).await;
     let tools = mcp::tools(&client).await.unwrap();
     for by_token in [true, false] {
-        let cancel = CancelToken::new();
+        let cancel = CancelToken::default();
         let mut call = Box::pin(run(&tools[2], cancel.clone()));
         tokio::select! {
             _ = &mut call => panic!("it does not end"),
@@ -149,7 +149,7 @@ async fn a_model_calls_the_tools_of_a_server() {
     });
     let turn = llm(options)
         .unwrap()
-        .generate(&List::new(), ["count"], call)
+        .generate(&List::default(), ["count"], call)
         .await
         .unwrap();
     assert_eq!(

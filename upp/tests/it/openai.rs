@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ubos_common::json::RawObject;
 use ubos_common::time::Timestamp;
-use upp::transport::openai::{OpenAiConfig, OpenAiModel};
+use upp::transport::ProviderConfig;
+use upp::transport::openai::OpenAiModel;
 use upp::{
     AssistantMessage, ContentBlock, ErrorCode, FnTool, List, LlmModel, LlmRequest, LlmResponse,
     MediaKind, Message, Metadata, Source, Stamp, Tool, ToolCall, ToolResult, ToolResultMessage,
@@ -16,7 +17,7 @@ use crate::vendor::{KEY, answer, drain, events, parts, serve, structured};
 fn model(url: &str) -> OpenAiModel {
     OpenAiModel::new(
         "m-1",
-        OpenAiConfig::default()
+        ProviderConfig::default()
             .with_base_url(url)
             .with_key(KEY.to_owned()),
     )
@@ -246,7 +247,7 @@ async fn a_stream_that_breaks_off_is_an_error() {
 #[test]
 fn keys_are_not_printed_and_do_not_leave_unencrypted() {
     let config = |url: &str| {
-        OpenAiConfig::default()
+        ProviderConfig::default()
             .with_base_url(url)
             .with_key(KEY.to_owned())
     };
@@ -298,7 +299,7 @@ async fn media_structure_and_a_tools_own_words_go_out_in_the_vendors_shape() {
     ];
     let mut request = structured();
     request.messages = vec![UserMessage::new(crate::stamp(1), content).into()].into();
-    let mut metadata = Metadata::new();
+    let mut metadata = Metadata::default();
     metadata.set(
         "openai",
         object(r#"{"strict":true,"name":"other"}"#).unwrap(),

@@ -105,8 +105,12 @@ fn a_request_is_made_again_until_it_goes_well_or_the_attempts_are_used_up() {
         [never.clone(), never]
     );
     // Each attempt takes a token: the second waits for what the pause of two token times has not brought back.
-    let bucket =
-        || -> Arc<dyn RetryStrategy> { Arc::new(TokenBucket::new(1, Duration::from_millis(100))) };
+    let bucket = || -> Arc<dyn RetryStrategy> {
+        Arc::new(TokenBucket::new(
+            std::num::NonZeroU32::MIN,
+            Duration::from_millis(100),
+        ))
+    };
     let held = (Ok("yes".to_owned()), 2, vec![200]);
     assert_eq!(ask(1, &limited, bucket), [held.clone(), held]);
 }

@@ -52,7 +52,7 @@ fn calling(n: u64) -> Reply {
 
 fn drain(instance: &LlmInstance) -> (Vec<StreamEvent>, Result<Turn, UppError>) {
     block_on(async {
-        let mut stream = instance.stream(&List::new(), ["hi"], call()).unwrap();
+        let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
         let mut events = Vec::new();
         while let Some(item) = stream.next().await {
             events.extend(item.ok());
@@ -67,7 +67,7 @@ fn a_drained_stream_comes_to_the_turn_of_generate() {
     let replies = || [calling(1), calling(2), Reply::text("done").costing(9, 1)];
     let tools = || vec![quick("first"), quick("second")];
     let (one, model) = instance(replies(), tools(), None);
-    let whole = block_on(one.generate(&List::new(), ["hi"], call())).unwrap();
+    let whole = block_on(one.generate(&List::default(), ["hi"], call())).unwrap();
     let (other, _) = instance(replies(), tools(), None);
     let (events, streamed) = drain(&other);
     assert_eq!(streamed.unwrap(), whole);
@@ -183,7 +183,7 @@ fn one_round_too_many_fails_with_what_it_has_come_to() {
         });
         let tools = vec![quick("first"), quick("second")];
         let (instance, model) = instance((1..=20).map(calling), tools, Some(strategy.clone()));
-        let error = block_on(instance.generate(&List::new(), ["hi"], call())).unwrap_err();
+        let error = block_on(instance.generate(&List::default(), ["hi"], call())).unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidRequest);
         let partial = error.partial_turn.unwrap();
         assert_eq!(
@@ -203,7 +203,7 @@ fn one_round_too_many_fails_with_what_it_has_come_to() {
 #[test]
 fn calls_without_tools_and_calls_beside_structured_output_end_the_loop() {
     let (bare, _) = instance([calling(1)], vec![], None);
-    let turn = block_on(bare.generate(&List::new(), ["hi"], call())).unwrap();
+    let turn = block_on(bare.generate(&List::default(), ["hi"], call())).unwrap();
     assert!(turn.response.has_tool_calls() && turn.tool_executions.is_empty());
     let data = RawBuf::parse("{\"n\":1}").unwrap();
     let (with, _) = instance(
@@ -211,7 +211,7 @@ fn calls_without_tools_and_calls_beside_structured_output_end_the_loop() {
         vec![quick("first")],
         None,
     );
-    let turn = block_on(with.generate(&List::new(), ["hi"], call())).unwrap();
+    let turn = block_on(with.generate(&List::default(), ["hi"], call())).unwrap();
     assert_eq!((turn.data, turn.tool_executions.len()), (Some(data), 0));
 }
 
@@ -235,7 +235,7 @@ fn inputs_become_messages_of_their_own_and_the_history_stays_out_of_the_turn() {
 fn what_the_model_does_not_take_is_refused_before_it_is_asked() {
     let (refusing, model) = instance([Reply::text("ok")], vec![], None);
     let image = ContentBlock::image(Source::Url("https://x".into()), "image/png");
-    let error = block_on(refusing.generate(&List::new(), [image], call())).unwrap_err();
+    let error = block_on(refusing.generate(&List::default(), [image], call())).unwrap_err();
     assert_eq!(
         (error.code, model.requests().len()),
         (ErrorCode::InvalidRequest, 0)
@@ -245,10 +245,13 @@ fn what_the_model_does_not_take_is_refused_before_it_is_asked() {
     let still = ScriptedModel::new([Reply::text("ok")]).with_capabilities(can);
     let still = llm(LlmOptions::new(Arc::new(still))).unwrap();
     assert_eq!(
-        still.stream(&List::new(), ["hi"], call()).unwrap_err().code,
+        still
+            .stream(&List::default(), ["hi"], call())
+            .unwrap_err()
+            .code,
         ErrorCode::InvalidRequest
     );
-    assert!(block_on(still.generate(&List::new(), ["hi"], call())).is_ok());
+    assert!(block_on(still.generate(&List::default(), ["hi"], call())).is_ok());
 }
 
 /// Hands its context out, and never ends.
@@ -265,7 +268,7 @@ fn endless(seen: &Arc<Mutex<Vec<ToolContext>>>) -> Arc<dyn Tool> {
 #[test]
 fn an_abort_reaches_running_tools_and_ends_the_call_with_what_it_has_come_to() {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let cancel = CancelToken::new();
+    let cancel = CancelToken::default();
     let mut extensions = Extensions::default();
     extensions.insert(42_u8);
     let call = call()
@@ -276,7 +279,7 @@ fn an_abort_reaches_running_tools_and_ends_the_call_with_what_it_has_come_to() {
         vec![endless(&seen), quick("second")],
         None,
     );
-    let history = List::new();
+    let history = List::default();
     let mut turn = Box::pin(instance.generate(&history, ["hi"], call));
     assert!((&mut turn).now_or_never().is_none());
     let context = seen.lock().unwrap()[0].clone();
@@ -301,7 +304,7 @@ fn an_abort_reaches_running_tools_and_ends_the_call_with_what_it_has_come_to() {
 #[test]
 fn an_abort_ends_a_question_and_a_stream_says_so_once() {
     let (instance, _) = instance([Reply::hang()], vec![], None);
-    let mut stream = instance.stream(&List::new(), ["hi"], call()).unwrap();
+    let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
     assert!(stream.next().now_or_never().is_none());
     stream.abort();
     let error = block_on(stream.next()).unwrap().unwrap_err();
@@ -320,10 +323,10 @@ fn an_abort_ends_a_question_and_a_stream_says_so_once() {
 #[test]
 fn dropping_a_stream_tells_its_tools_and_nobody_else() {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let cancel = CancelToken::new();
+    let cancel = CancelToken::default();
     let (instance, _) = instance([calling(1)], vec![endless(&seen)], None);
     let mut stream = instance
-        .stream(&List::new(), ["hi"], call().with_cancel(cancel.clone()))
+        .stream(&List::default(), ["hi"], call().with_cancel(cancel.clone()))
         .unwrap();
     while stream.next().now_or_never().is_some() {}
     drop(stream);
@@ -342,7 +345,7 @@ fn a_failure_in_a_later_round_keeps_the_earlier_ones() {
     };
     let tools = || vec![quick("first"), quick("second")];
     let (one, _) = instance(replies(), tools(), None);
-    let whole = block_on(one.generate(&List::new(), ["hi"], call())).unwrap_err();
+    let whole = block_on(one.generate(&List::default(), ["hi"], call())).unwrap_err();
     let (other, _) = instance(replies(), tools(), None);
     let streamed = drain(&other).1.unwrap_err();
     assert_eq!(

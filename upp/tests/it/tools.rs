@@ -128,7 +128,7 @@ fn play(name: &str, fails_at: &'static str, arguments: &str) -> (ToolExecution, 
     let execution = block_on(run_call(
         &set,
         &call,
-        &ToolContext::new("c1", CancelToken::new()),
+        &ToolContext::new("c1", CancelToken::default()),
         &clock,
     ));
     let seen = hooks.seen.lock().unwrap().clone();

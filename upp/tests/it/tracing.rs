@@ -75,9 +75,11 @@ fn no_payload_is_in_a_trace_event() {
         Now::new(Mono::ZERO, Timestamp::EPOCH)
     });
     let instance = llm(options).unwrap();
-    block_on(instance.generate(&List::new(), ["canary input"], call)).unwrap_err();
+    block_on(instance.generate(&List::default(), ["canary input"], call)).unwrap_err();
     let text = lines.text();
     for message in [
+        "tool loop started",
+        "tool loop takes an input",
         "tool loop infers",
         "tool loop received a response",
         "tool loop ran a tool",

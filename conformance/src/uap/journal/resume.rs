@@ -114,7 +114,7 @@ pub async fn check_resume(
     let journal = Arc::new(MemoryJournal::default());
     let (agent, _) = runner.agent()?;
     let state = agent.initial_state();
-    let result = agent.record(journal.clone()).generate(input, &state).await;
+    let result = agent.record(journal.clone(), input, &state).result().await;
     let entries = read(&journal, Interruption::After(0)).await?;
     let mut report = ResumeReport {
         entries: entries.len(),
@@ -203,11 +203,11 @@ impl<F: Fn() -> AgentOptions> Runner<'_, F> {
             kept: Arc::clone(&kept),
             interruption,
             writes: Mutex::new(0),
-            ended: CancelToken::new(),
+            ended: CancelToken::default(),
         });
         let (agent, calls) = self.agent()?;
         let state = agent.initial_state();
-        let run = agent.record(journal.clone()).stream(self.input, &state);
+        let run = agent.record(journal.clone(), self.input, &state);
         let mut result = Box::pin(run.result());
         let mut ended = Box::pin(journal.ended.cancelled());
         let was_interrupted = poll_fn(|cx| {

@@ -1,6 +1,6 @@
 //! Faults of stores.
 
-use uap_agent::checkpoint::CheckpointError;
+use uap_agent::CheckpointError;
 
 /// A fault of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use super::states::{StateSource, at, wrong_if};
 use super::{StoreFault, is_kept, save};
-use uap_agent::checkpoint::{CheckpointError, CheckpointHistory, CheckpointMetadata};
-use uap_agent::state::AgentState;
+use uap_agent::AgentState;
+use uap_agent::{CheckpointError, CheckpointHistory, CheckpointMetadata};
 
 /// What was saved.
 type Kept = Vec<(CheckpointMetadata, AgentState)>;

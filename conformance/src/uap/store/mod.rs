@@ -6,8 +6,8 @@ mod states;
 mod writers;
 
 use states::{StateSource, at, together, wrong_if};
-use uap_agent::checkpoint::{CheckpointMetadata, CheckpointStore, StoreFuture};
-use uap_agent::state::AgentState;
+use uap_agent::AgentState;
+use uap_agent::{CheckpointMetadata, CheckpointStore, StoreFuture};
 
 pub use fault::StoreFault;
 pub use history::check_history;

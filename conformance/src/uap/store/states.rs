@@ -10,8 +10,8 @@ use upp::{
 };
 
 use super::fault::StoreFault;
-use uap_agent::checkpoint::{CheckpointError, CheckpointMetadata, StoreFuture};
-use uap_agent::state::{AgentState, PlanStep, PlanStepStatus, SubagentExecutionTrace};
+use uap_agent::{AgentState, PlanStep, PlanStepStatus, SubagentExecutionTrace};
+use uap_agent::{CheckpointError, CheckpointMetadata, StoreFuture};
 
 /// Makes states, all different, with everything in them that a state can have.
 pub(super) struct StateSource {

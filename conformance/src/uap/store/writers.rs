@@ -2,7 +2,7 @@
 
 use super::states::{StateSource, at, wrong_if};
 use super::{StoreFault, is_kept, save};
-use uap_agent::checkpoint::{CheckpointError, CheckpointStore};
+use uap_agent::{CheckpointError, CheckpointStore};
 
 /// Lets two agents write one session, each through a store of its own over the same place, or both through one; both are
 /// left empty.

@@ -13,7 +13,7 @@ use upp::{ErrorCode, ModelReference, Reply};
 pub use breach::{StrategyBreach, StrategyFault};
 use script::{FailingModel, Script, all};
 use simulation::{Record, Simulation};
-use uap_agent::state::AgentState;
+use uap_agent::AgentState;
 use uap_agent::strategy::ExecutionStrategy;
 
 /// Places at which one script is aborted, spread evenly where there are more answers.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use upp::{ErrorCode, UppError};
 
 use super::breach::StrategyBreach;
-use uap_agent::strategy::{Command, ExecutionContext, Outcome, StrategyRun};
+use uap_agent::strategy::{Command, ExecutionContext, ExecutionStrategy, Outcome, StrategyRun};
 
 /// Moves between two questions to the model.
 const MOVES: usize = 1_000;
@@ -36,15 +36,35 @@ impl Observations {
     }
 }
 
-pub(super) struct MonitoredRun {
-    inner: Box<dyn StrategyRun>,
+/// A strategy with the one run that is monitored.
+pub(super) struct MonitoredStrategy {
+    run: Arc<Mutex<Box<dyn StrategyRun>>>,
     seen: Observations,
 }
 
-impl MonitoredRun {
-    pub(super) fn new(inner: Box<dyn StrategyRun>, seen: Observations) -> Self {
-        Self { inner, seen }
+impl MonitoredStrategy {
+    pub(super) fn new(run: Box<dyn StrategyRun>, seen: Observations) -> Self {
+        let run = Arc::new(Mutex::new(run));
+        Self { run, seen }
     }
+}
+
+impl ExecutionStrategy for MonitoredStrategy {
+    fn name(&self) -> &str {
+        "monitored"
+    }
+
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        Box::new(MonitoredRun {
+            run: Arc::clone(&self.run),
+            seen: self.seen.clone(),
+        })
+    }
+}
+
+struct MonitoredRun {
+    run: Arc<Mutex<Box<dyn StrategyRun>>>,
+    seen: Observations,
 }
 
 impl StrategyRun for MonitoredRun {
@@ -53,7 +73,10 @@ impl StrategyRun for MonitoredRun {
         if matches!(outcome, Outcome::Inferred { .. }) {
             self.seen.lock().answered = true;
         }
-        let made = catch_unwind(AssertUnwindSafe(|| self.inner.next(outcome, context)));
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+            run.next(outcome, context)
+        }));
         let mut watch = self.seen.lock();
         let breach = match &made {
             Err(_) => Some(StrategyBreach::Panicked),

@@ -13,13 +13,13 @@ use upp::{
 };
 
 use super::breach::StrategyBreach;
-use super::monitor::{MonitoredRun, Observations};
+use super::monitor::{MonitoredStrategy, Observations};
+use uap_agent::AgentState;
 use uap_agent::engine::{EffectId, Engine, EngineConfig, Input, Output, RunStart};
-use uap_agent::event::{AgentStreamEvent, UapEventType};
-use uap_agent::hooks::{HookAnswer, HookCall};
-use uap_agent::state::AgentState;
 use uap_agent::strategy::StrategyRun;
 use uap_agent::{AgentError, GenerateResult};
+use uap_agent::{AgentStreamEvent, UapEventType};
+use uap_agent::{HookAnswer, HookCall};
 
 /// Questions to the model in one run.
 const QUESTIONS: usize = 256;
@@ -65,9 +65,12 @@ impl Simulation {
         // A model of the checker's can do all that its options ask.
         let llm = upp::llm(options).map_err(|_| StrategyBreach::Stalled)?;
         let model = Arc::clone(llm.options().model());
-        let config = EngineConfig::new(llm).with_hooks(true).with_saves(true);
-        let run_start = RunStart::new("agent", start.clone(), input).with_session_id("session");
-        let run = Box::new(MonitoredRun::new(self.run, seen.clone()));
+        let strategy = Arc::new(MonitoredStrategy::new(self.run, seen.clone()));
+        let config = EngineConfig::new(llm, strategy)
+            .with_hooks(true)
+            .with_saves(true);
+        let mut run_start = RunStart::new("agent", start.clone(), input);
+        run_start.session_id = Some("session".into());
         let mut world = SimulatedWorld {
             model,
             stop_at: self.stop_at,
@@ -75,7 +78,7 @@ impl Simulation {
             record: Record::default(),
         };
         world.keep(start);
-        let engine = Engine::new(NOW, config, run, ids, run_start);
+        let engine = Engine::new(NOW, config, ids, run_start);
         let record = world.drive(engine, self.abort_at, &seen)?;
         record.check_kept()?;
         Ok(record)

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = ScriptedModel::new([Reply::text("Paris.")]);
     let call = LlmCall::new(IdSource::seeded(1), || Now::new(Mono::ZERO, Timestamp::EPOCH));
     let instance = llm(LlmOptions::new(Arc::new(model)))?;
-    let history = List::new();
+    let history = List::default();
     let mut turn = pin!(instance.generate(&history, ["The capital of France?"], call));
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use futures::executor::block_on;
 use uap_agent::engine::{self, EffectId, EngineConfig, RunStart};
 use uap_agent::journal::recorder::{Input, Output};
-use uap_agent::journal::{Program, Recorder, Recording};
+use uap_agent::journal::{Recorder, Recording};
 use uap_agent::{AgentState, LoopOptions, tool_loop};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
@@ -80,7 +80,7 @@ enum Answer {
 }
 
 impl World {
-    fn program(&self) -> Program {
+    fn config(&self) -> EngineConfig {
         let model: Arc<dyn LlmModel> = self.model.clone();
         // The engine asks for a tool that it knows; the lab's world is what runs it.
         let lookup = FnTool::new("lookup", "", object("{}").unwrap(), |_, _| async {
@@ -88,10 +88,7 @@ impl World {
         });
         let options = LlmOptions::new(model).with_tools([Arc::new(lookup) as Arc<dyn Tool>]);
         let llm = llm(options).unwrap();
-        Program::new(
-            EngineConfig::new(llm),
-            tool_loop(LoopOptions::default()).unwrap(),
-        )
+        EngineConfig::new(llm, tool_loop(LoopOptions::default()).unwrap())
     }
 
     fn begin(&self, now: Now) -> Recorder {
@@ -99,7 +96,7 @@ impl World {
         let state = AgentState::initial(&mut ids);
         let input = Message::user(Stamp::new(&mut ids, now.wall), "Will it rain?");
         let start = RunStart::new("forecaster", state, input);
-        Recorder::begin(now, &self.program(), SEED, start)
+        Recorder::begin(now, &self.config(), SEED, start)
     }
 
     /// The next event of a response.
@@ -192,6 +189,6 @@ impl Wiring<Recorder> for World {
             .map(|effect| effect.effect)
             .filter(|id| !outstanding.iter().any(|open| open.effect == *id))
             .collect();
-        Some(recording.resume(&self.program()).unwrap())
+        Some(recording.resume(&self.config()).unwrap())
     }
 }

@@ -44,9 +44,9 @@ type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 /// A save writes what the step has added, and is on the disk when it is answered; where the differences since the last
 /// whole state have come to more than twice the state itself, the whole state. So n steps cost what they added, not n
 /// states, and loading reads a small multiple of the state whatever came before. What a crash cut short is cut off and told
-/// to [`LogCheckpoints::on_cut`]; what was changed is [`CheckpointError::Damaged`] and stays as it is.
+/// to [`LogCheckpoints::with_on_cut`]; what was changed is [`CheckpointError::Damaged`] and stays as it is.
 ///
-/// A session that was saved is held until the store is dropped or [releases](LogCheckpoints::release) it: another store is
+/// A session that was saved is held until the store is dropped or [releases](CheckpointStore::release) it: another store is
 /// refused, and so is this one when another has saved since it last saw the session. Reading holds nothing.
 ///
 /// All work is done by one thread, in the order in which it was asked for; dropping the store waits for it. Sessions' names
@@ -113,7 +113,7 @@ impl LogCheckpoints {
 
     /// Sets who is told of saves that a crash cut short.
     #[must_use]
-    pub fn on_cut(self, told: impl Fn(&CutTail) + Send + 'static) -> Self {
+    pub fn with_on_cut(self, told: impl Fn(&CutTail) + Send + 'static) -> Self {
         self.set(|folder| folder.told = Some(Box::new(told)))
     }
 
@@ -133,15 +133,6 @@ impl LogCheckpoints {
     #[must_use]
     pub fn with_history(self, checkpoints: usize) -> Self {
         self.set(move |folder| folder.options.history = checkpoints.max(1))
-    }
-
-    /// Unlocks a session, so that another store can save it.
-    pub fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
-        let session = session_id.to_owned();
-        self.worker.ask(move |folder| {
-            folder.held.close(&session);
-            Ok(())
-        })
     }
 
     /// Applies a setting before all later calls.
@@ -166,6 +157,14 @@ impl LogCheckpoints {
 impl CheckpointStore for LogCheckpoints {
     fn takes_session(&self, session_id: &str) -> Result<(), CheckpointError> {
         name::encode_caseless(session_id).map(drop)
+    }
+
+    fn release<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, ()> {
+        let session = session_id.to_owned();
+        self.worker.ask(move |folder| {
+            folder.held.close(&session);
+            Ok(())
+        })
     }
 
     fn save<'a>(&'a self, metadata: CheckpointMetadata, state: AgentState) -> StoreFuture<'a, ()> {

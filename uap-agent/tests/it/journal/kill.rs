@@ -98,7 +98,7 @@ fn child() {
     let journal = FileJournal::open(folder.join("journal")).unwrap();
     let state = agent.initial_state();
     let journal = Arc::new(Stopping(journal, places));
-    block_on(agent.record(journal).generate("go", &state)).unwrap();
+    block_on(agent.record(journal, "go", &state).result()).unwrap();
 }
 
 /// Runs the child up to a place and kills it there; whether it has come so far.
@@ -154,7 +154,7 @@ fn uncut(strategy: usize) -> GenerateResult {
     let agent = agent(noting(strategy, folder.path(), None)).unwrap();
     let journal = Arc::new(MemoryJournal::default());
     let state = agent.initial_state();
-    block_on(agent.record(journal).generate("go", &state)).unwrap()
+    block_on(agent.record(journal, "go", &state).result()).unwrap()
 }
 
 // spec: UAP-12-5
@@ -212,7 +212,7 @@ fn a_power_cut_at_any_write_is_gone_on_from() {
         disk.cut_power_after(3 + seed * 5);
         let ended = journal().map(|journal| {
             let state = agent.initial_state();
-            block_on(agent.record(journal).generate("go", &state)).is_ok()
+            block_on(agent.record(journal, "go", &state).result()).is_ok()
         });
         if ended == Some(true) {
             break;
@@ -246,7 +246,7 @@ fn a_folder_is_one_run_and_one_writer() {
         block_on(agent.resume(journal.clone())).unwrap_err(),
         JournalError::Empty
     );
-    let result = block_on(agent.record(journal.clone()).generate("go", &state)).unwrap();
+    let result = block_on(agent.record(journal.clone(), "go", &state).result()).unwrap();
     let conflict = block_on(journal.append(3, Vec::new())).unwrap_err();
     assert!(matches!(conflict, JournalError::Conflict { wanted: 3, .. }));
     drop(journal);

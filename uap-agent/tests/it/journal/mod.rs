@@ -7,8 +7,8 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
+use uap_agent::HookFuture;
 use uap_agent::engine::Input;
-use uap_agent::hooks::HookFuture;
 use uap_agent::journal::{Difference, Journal, JournalError, MemoryJournal, Recording};
 use uap_agent::middleware::retry;
 use uap_agent::strategy::{Command, Inference, Outcome, StrategyRun};
@@ -90,7 +90,7 @@ fn a_recorded_run_is_the_run_and_replays_as_it_was() {
             agent(asking(&execution).with_strategy(Arc::new(Noting::default()))).unwrap();
         let state = recorded.initial_state();
         let (events, result) = block_on(async {
-            let mut run = recorded.record(journal.clone()).stream("go", &state);
+            let mut run = recorded.record(journal.clone(), "go", &state);
             let mut events = Vec::new();
             while let Some(event) = run.next().await {
                 events.push(event);
@@ -389,7 +389,7 @@ fn recorded(options: AgentOptions) -> (uap_agent::Agent, Arc<MemoryJournal>, Gen
     let journal = Arc::new(MemoryJournal::default());
     let agent = agent(options).unwrap();
     let state = agent.initial_state();
-    let result = block_on(agent.record(journal.clone()).generate("go", &state)).unwrap();
+    let result = block_on(agent.record(journal.clone(), "go", &state).result()).unwrap();
     (agent, journal, result)
 }
 
@@ -541,7 +541,7 @@ fn a_journal_that_fails_ends_the_run_before_what_it_did_not_take() {
         options = options.map_llm(|llm| llm.with_model(model.clone()));
         let small = agent(options).unwrap();
         let state = small.initial_state();
-        let ended = block_on(small.record(journal.clone()).generate("go", &state));
+        let ended = block_on(small.record(journal.clone(), "go", &state).result());
         if most == bytes - 10 {
             // Only the end was not written: the result holds, and so does the journal.
             assert!(ended.is_ok());
@@ -559,8 +559,8 @@ fn a_journal_that_fails_ends_the_run_before_what_it_did_not_take() {
     // A journal is good for one run.
     let (used, journal, _) = recorded(asking(&looped));
     let again = block_on(
-        used.record(journal.clone())
-            .generate("go", &used.initial_state()),
+        used.record(journal.clone(), "go", &used.initial_state())
+            .result(),
     );
     let error = again.unwrap_err().error.to_string();
     assert!(error.contains("another run writes to it"), "{error}");
@@ -588,7 +588,7 @@ fn an_abort_is_recorded_like_an_answer() {
     let agent = agent(options).unwrap();
     let state = agent.initial_state();
     let ended = block_on(async {
-        let mut run = agent.record(journal.clone()).stream("go", &state);
+        let mut run = agent.record(journal.clone(), "go", &state);
         while run.next().now_or_never().is_some() {}
         run.abort();
         run.result().await.unwrap_err()
@@ -668,14 +668,14 @@ fn an_abort_whose_end_cannot_be_written_is_an_abort() {
         let agent = agent(options).unwrap();
         let state = agent.initial_state();
         let error = block_on(async {
-            let mut run = agent.record(journal.clone()).stream("go", &state);
+            let mut run = agent.record(journal.clone(), "go", &state);
             while run.next().now_or_never().is_some() {}
             run.abort();
             run.result().await.unwrap_err()
         });
         (error.error.code, block_on(journal.read()).unwrap())
     };
-    let (_, whole) = aborted(MemoryJournal::DEFAULT_BYTES);
+    let (_, whole) = aborted(256 << 20);
     let (end, before) = whole.split_last().unwrap();
     assert!(end.as_str().contains(r#""end":"#));
     let bytes = before.iter().map(|entry| entry.as_str().len()).sum();

@@ -190,10 +190,10 @@ impl<'w, 's, S: Sink> ser::Serializer for &'w mut Writer<'s, S> {
         serialize_i128(i128) => write_i128 as i128,
     }
 
-    // choice: a float of 32 bits is written as the double of its value, not by its own
-    // shortest digits: RFC 8785 knows doubles only.
+    // choice: a float of 32 bits is the decimal that JSON writers print for it, so that a type and its wire
+    // form have one digest: `0.1`, not the double `0.10000000149011612`.
     fn serialize_f32(self, value: f32) -> Result<()> {
-        self.serialize_f64(f64::from(value))
+        Ok(number::write_f32(self.out(), value)?)
     }
 
     fn serialize_f64(self, value: f64) -> Result<()> {

@@ -9,14 +9,10 @@ mod thinking;
 
 use std::sync::Arc;
 
-use super::ProviderConfig;
 use super::builder::ResponseReader;
 use super::http::Vendor;
 use crate::model::{LlmCapabilities, LlmRequest};
 use response::MessageReader;
-
-/// How Anthropic is reached.
-pub type AnthropicConfig = ProviderConfig;
 
 super::vendor_model! {
     /// A model behind Anthropic's messages API; `https://api.anthropic.com/v1` unless the configuration says
@@ -24,9 +20,10 @@ super::vendor_model! {
     ///
     /// ```
     /// use upp::LlmModel;
-    /// use upp::transport::anthropic::{AnthropicConfig, AnthropicModel};
+    /// use upp::transport::ProviderConfig;
+    /// use upp::transport::anthropic::AnthropicModel;
     ///
-    /// let config = AnthropicConfig::default().with_key("from a vault".to_owned());
+    /// let config = ProviderConfig::default().with_key("from a vault".to_owned());
     /// let model = AnthropicModel::new("claude-sonnet-4-5", config)?;
     /// assert_eq!(model.provider(), "anthropic");
     /// # Ok::<(), upp::UppError>(())

@@ -8,14 +8,10 @@ mod response;
 
 use std::sync::Arc;
 
-use super::ProviderConfig;
 use super::builder::ResponseReader;
 use super::http::Vendor;
 use crate::model::{LlmCapabilities, LlmRequest};
 use response::ContentReader;
-
-/// How Google is reached.
-pub type GoogleConfig = ProviderConfig;
 
 super::vendor_model! {
     /// A model behind Google's `generateContent`; `https://generativelanguage.googleapis.com/v1beta` unless the
@@ -23,9 +19,10 @@ super::vendor_model! {
     ///
     /// ```
     /// use upp::LlmModel;
-    /// use upp::transport::google::{GoogleConfig, GoogleModel};
+    /// use upp::transport::ProviderConfig;
+    /// use upp::transport::google::GoogleModel;
     ///
-    /// let config = GoogleConfig::default().with_key("from a vault".to_owned());
+    /// let config = ProviderConfig::default().with_key("from a vault".to_owned());
     /// let model = GoogleModel::new("gemini-2.5-flash", config)?;
     /// assert_eq!(model.provider(), "google");
     /// # Ok::<(), upp::UppError>(())

@@ -8,26 +8,23 @@ use std::sync::Arc;
 
 pub use preset::{PRESETS, Preset, preset};
 
-use super::ProviderConfig;
 use super::builder::ResponseReader;
 use super::http::Vendor;
 use crate::model::{LlmCapabilities, LlmRequest};
 use response::CompletionReader;
-
-/// How an OpenAI-compatible vendor is reached.
-pub type OpenAiConfig = ProviderConfig;
 
 super::vendor_model! {
     /// A model behind an OpenAI-compatible endpoint; `https://api.openai.com/v1` unless the configuration says
     /// otherwise. It runs on tokio.
     ///
     /// ```
-    /// use upp::transport::openai::{OpenAiConfig, OpenAiModel};
+    /// use upp::transport::ProviderConfig;
+    /// use upp::transport::openai::OpenAiModel;
     ///
-    /// let config = OpenAiConfig::default().with_base_url("http://127.0.0.1:11434/v1");
+    /// let config = ProviderConfig::default().with_base_url("http://127.0.0.1:11434/v1");
     /// let model = OpenAiModel::new("llama3", config)?;
     /// # let _ = model;
-    /// let outside = OpenAiConfig::default().with_base_url("http://example.org/v1");
+    /// let outside = ProviderConfig::default().with_base_url("http://example.org/v1");
     /// assert!(OpenAiModel::new("llama3", outside).is_err());
     /// # Ok::<(), upp::UppError>(())
     /// ```

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::JoinHandle;
-use ubos_common::secret::redact_text;
+use ubos_common::secret::Redactor;
 
 use crate::token::SessionToken;
 
@@ -120,6 +120,7 @@ impl Captured {
 struct Line {
     bytes: Vec<u8>,
     begun: bool,
+    redactor: Redactor,
 }
 
 impl Line {
@@ -146,7 +147,7 @@ impl Line {
     }
 
     fn end(&mut self, captured: &Captured) {
-        captured.lock().keep(&self.bytes);
+        captured.lock().keep(&self.bytes, &mut self.redactor);
         self.bytes.clear();
         self.begun = false;
     }
@@ -154,13 +155,19 @@ impl Line {
 
 impl Kept {
     // impl: OSW-7-2
-    fn keep(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, bytes: &[u8], redactor: &mut Redactor) {
         let text = String::from_utf8_lossy(bytes);
         let text = match &self.token {
             Some(token) if token.is_in(bytes) => text.replace(token.expose(), "[REDACTED]"),
             _ => text.into_owned(),
         };
-        let mut line = redact_text(&text, usize::MAX).into_owned();
+        // A secret may go on over lines: nothing is left of a line that only continues one.
+        let was_empty = text.is_empty();
+        let mut line = redactor.push(&(text + "\n"));
+        line.truncate(line.trim_end_matches('\n').len());
+        if line.is_empty() && !was_empty {
+            return;
+        }
         if line.len() > self.limits.line_bytes {
             let ends = |at: &usize| line.is_char_boundary(*at);
             let end = (0..=self.limits.line_bytes).rev().find(ends);
@@ -228,6 +235,16 @@ mod tests {
             assert!(!log.text().contains(&token.expose()[..8]), "{before}");
             assert!(!log.text().contains("hunter2"));
         }
+    }
+
+    // spec: OSW-7-2
+    #[tokio::test]
+    async fn a_private_key_over_lines_is_not_kept() {
+        let title = format!("{} KEY-----", "PRIVATE");
+        let text =
+            format!("a\n-----BEGIN {title}\nMIIEvQIBADANBgkq\nhkiG9w0BAQ\n-----END {title}\nb\n");
+        let log = written(&text, LogLimits::default(), &token()).await;
+        assert_eq!(log.text(), "a\n[REDACTED]\nb\n");
     }
 
     // They hold no bytes, and take memory all the same.

@@ -1,0 +1,128 @@
+//! JSON Schemas of strangers: bounded before they are compiled, compiled once, never fetched for.
+//!
+//! Draft 2020-12 where a schema names none; formats are asserted; patterns take linear time.
+//!
+//! | bound | value | at the bound |
+//! |---|---|---|
+//! | length of a schema | 64 KiB, or the caller's | refused |
+//! | schemas in it, all references followed | 50,000 | refused |
+//! | states of its patterns | 100,000 | refused |
+//! | steps of checking a value | 250,000, and one for each byte of the value | nothing is said of the value |
+//! | schemas and values inside one another | 512 | nothing is said of the value |
+//! | pointers that an answer names | 16; 1 for a value of more than 64 KiB | the others are left out |
+
+mod cost;
+mod error;
+mod pattern;
+
+use std::sync::Arc;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use crate::json::Raw;
+pub use error::SchemaError;
+
+use cost::Cost;
+
+/// Where a value does not fit its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaFinding {
+    /// The place in the value.
+    pub pointer: String,
+    /// The keyword of the schema that it breaks.
+    pub keyword: String,
+}
+
+/// A compiled schema. Cheap to clone.
+///
+/// ```
+/// use ubos_common::json::RawBuf;
+/// use ubos_common::schema::Schema;
+///
+/// let schema = Schema::compile(r#"{"properties":{"n":{"type":"integer"}}}"#)?;
+/// let wrong = RawBuf::parse(r#"{"n":"1"}"#)?;
+/// let findings = schema.findings(wrong.as_raw())?;
+/// assert_eq!((findings[0].pointer.as_str(), findings[0].keyword.as_str()), ("/n", "type"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schema(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    validator: Validator,
+    cost: Cost,
+}
+
+impl Schema {
+    /// Compiles a schema of at most 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// See [`SchemaError`].
+    pub fn compile(schema: &str) -> Result<Self, SchemaError> {
+        Self::compile_within(schema, MAX_BYTES)
+    }
+
+    /// Compiles a schema of at most so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`SchemaError`].
+    pub fn compile_within(schema: &str, max_bytes: usize) -> Result<Self, SchemaError> {
+        if schema.len() > max_bytes {
+            return Err(SchemaError::TooLarge);
+        }
+        let schema: Value = serde_json::from_str(schema).map_err(|_| SchemaError::NoSchema)?;
+        let cost = Cost::of(&schema)?;
+        let validator = jsonschema::draft202012::options()
+            .offline()
+            .should_validate_formats(true)
+            .with_pattern_options(PatternOptions::regex())
+            .build(&schema)
+            .map_err(|_| SchemaError::NoSchema)?;
+        Ok(Self(Arc::new(Compiled { validator, cost })))
+    }
+
+    /// Where a value does not fit; empty where it does. At most 16 places are named, and one for a value of more
+    /// than 64 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemaError::Number`] and [`SchemaError::TooExpensive`]: nothing can be said of such a value.
+    pub fn findings(&self, value: Raw<'_>) -> Result<Vec<SchemaFinding>, SchemaError> {
+        let bytes = value.as_str().len();
+        let value: Value = value.deserialize().map_err(|_| SchemaError::Number)?;
+        let Compiled { validator, cost } = &*self.0;
+        cost.check(&value, bytes, MAX_STEPS + bytes as u64)?;
+        if validator.is_valid(&value) {
+            return Ok(Vec::new());
+        }
+        let finding = |error: jsonschema::ValidationError<'_>| SchemaFinding {
+            pointer: error.instance_path().to_string(),
+            keyword: error.kind().keyword().to_owned(),
+        };
+        if bytes > MAX_LISTED_BYTES {
+            return Ok(validator
+                .validate(&value)
+                .map_err(finding)
+                .err()
+                .into_iter()
+                .collect());
+        }
+        let errors = validator.iter_errors(&value).take(MAX_FINDINGS);
+        let mut findings: Vec<SchemaFinding> = errors.map(finding).collect();
+        findings.dedup();
+        Ok(findings)
+    }
+}
+
+/// Bytes of a schema that [`Schema::compile`] takes.
+pub const MAX_BYTES: usize = 64 << 10;
+/// Steps that every check may take: 5 to 15 ms in a release build.
+const MAX_STEPS: u64 = 250_000;
+/// The validator gathers all its errors before the first can be taken; each is larger than what it is about.
+const MAX_LISTED_BYTES: usize = 64 << 10;
+const MAX_FINDINGS: usize = 16;

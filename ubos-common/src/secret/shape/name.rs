@@ -1,0 +1,208 @@
+//! Names of members whose values are secrets.
+
+/// Whether a member's name says that its value is a secret: by whole words, so that `session_id`, `author`
+/// and `max_tokens` are not.
+///
+/// ```
+/// use ubos_common::secret::is_secret_name;
+///
+/// assert!(is_secret_name("apiKey") && is_secret_name("X-Auth-Token") && is_secret_name("db_password"));
+/// assert!(!is_secret_name("session_id") && !is_secret_name("author") && !is_secret_name("max_tokens"));
+/// ```
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
+    const ALONE: [&str; 21] = [
+        "accesskey",
+        "apikey",
+        "apikeys",
+        "authorization",
+        "authtoken",
+        "bearer",
+        "cookie",
+        "cookies",
+        "credential",
+        "credentials",
+        "jwt",
+        "passphrase",
+        "passwd",
+        "password",
+        "passwords",
+        "privatekey",
+        "pwd",
+        "secret",
+        "secretkey",
+        "secrets",
+        "token",
+    ];
+    const PAIRS: [(&str, &str); 9] = [
+        ("access", "key"),
+        ("account", "key"),
+        ("api", "key"),
+        ("auth", "key"),
+        ("encryption", "key"),
+        ("master", "key"),
+        ("private", "key"),
+        ("signing", "key"),
+        ("ssh", "key"),
+    ];
+    /// A secret's number, kind or place is no secret.
+    const ABOUT: [&str; 12] = [
+        "budget", "count", "field", "id", "kind", "length", "limit", "name", "path", "size",
+        "type", "url",
+    ];
+    if !has_letters_of_secret(name) {
+        return false;
+    }
+    let words = words(name);
+    if words
+        .last()
+        .is_some_and(|last| ABOUT.contains(&last.as_str()))
+    {
+        return false;
+    }
+    let pair = |pair: &[String]| match pair {
+        [first, second] => PAIRS.contains(&(first, second.strip_suffix('s').unwrap_or(second))),
+        _ => false,
+    };
+    // `pass` alone is an outcome; `db_pass` is a password.
+    let is_pass = words.len() > 1 && words.last().is_some_and(|last| last == "pass");
+    let alone = |word: &String| ALONE.contains(&word.as_str());
+    is_pass || words.iter().any(alone) || words.windows(2).any(pair)
+}
+
+/// Whether a name has all letters of one of the words that [`is_secret_name`] looks for: most names do not, and
+/// need not be taken apart.
+fn has_letters_of_secret(name: &str) -> bool {
+    const fn letters(word: &[u8]) -> u32 {
+        let (mut set, mut rest) = (0, word);
+        while let [first, behind @ ..] = rest {
+            if first.is_ascii_alphabetic() {
+                set |= 1 << (first.to_ascii_lowercase() - b'a');
+            }
+            rest = behind;
+        }
+        set
+    }
+    const SETS: [u32; 9] = [
+        // accesskey, apikey, authtoken, cookie, privatekey, token, and all pairs
+        letters(b"k"),
+        letters(b"pas"),
+        letters(b"authorization"),
+        letters(b"bearer"),
+        letters(b"credential"),
+        letters(b"jwt"),
+        letters(b"passphrase"),
+        // passwd, password, pwd
+        letters(b"pwd"),
+        letters(b"secret"),
+    ];
+    let seen = letters(name.as_bytes());
+    SETS.iter().any(|set| seen & set == *set)
+}
+
+/// The words of a name, in lower case and without a number at their end: `X-Api_keyHTTPToken2` has x, api,
+/// key, http, token.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut chars = name.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let next_is_lower = chars.peek().is_some_and(char::is_ascii_lowercase);
+        let hump = c.is_ascii_uppercase() && (before.is_ascii_lowercase() || next_is_lower);
+        if !c.is_ascii_alphanumeric() || hump {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut()
+            && c.is_ascii_alphanumeric()
+        {
+            word.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    for word in &mut words {
+        word.truncate(word.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_lists_is_known() {
+        for name in [
+            "apikey",
+            "accesskey",
+            "authtoken",
+            "privatekey",
+            "secretkey",
+            "dbPass",
+            "account_key",
+            "auth-key",
+            "encryptionKey",
+            "MASTER_KEY",
+            "apikeys",
+            "authorization",
+            "bearer",
+            "cookie",
+            "cookies",
+            "credential",
+            "credentials",
+            "jwt",
+            "passphrase",
+            "passwd",
+            "password",
+            "passwords",
+            "pwd",
+            "secret",
+            "secrets",
+            "token",
+            "accessKey",
+            "api_key",
+            "PRIVATE-KEY",
+            "signingKeys",
+            "ssh key",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        assert!(!has_letters_of_secret("topic") && !has_letters_of_secret("depth"));
+    }
+
+    #[test]
+    fn names_count_by_whole_words() {
+        for name in [
+            "password",
+            "userPassword",
+            "API_KEY",
+            "api-key",
+            "Authorization",
+            "access_token",
+            "HTTPToken",
+            "sshKey",
+            "passwords",
+            "api_keys",
+            "password2",
+            "TOKEN_1",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "",
+            "tokens",
+            "tokenizer",
+            "author",
+            "design",
+            "session",
+            "key",
+            "token_count",
+            "passwordless",
+            "secretary",
+            "pass",
+            "passage",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What a stranger's schema may cost, and what is said of a value.
+
+use ubos_common::json::RawBuf;
+use ubos_common::schema::{MAX_BYTES, Schema, SchemaError};
+
+const MAX_FINDINGS: usize = 16;
+
+fn refused(schema: &str) -> Option<SchemaError> {
+    Schema::compile(schema).err()
+}
+
+fn check(schema: &str, value: &str) -> Result<usize, SchemaError> {
+    let value = RawBuf::parse(value).unwrap();
+    Schema::compile(schema)?
+        .findings(value.as_raw())
+        .map(|findings| findings.len())
+}
+
+fn nested(levels: usize, inner: &str, wrap: impl Fn(&str) -> String) -> String {
+    (0..levels).fold(inner.to_owned(), |inside, _| wrap(&inside))
+}
+
+#[test]
+fn unusable_schemas_are_told_apart() {
+    let remote = r#"{"$ref":"https://example.com/schema.json"}"#;
+    assert_eq!(refused(remote), Some(SchemaError::Remote));
+    for schema in [
+        r#"{"type":"jsonish"}"#,
+        r#"{"pattern":"(?=a)b"}"#,
+        "nothing",
+    ] {
+        assert_eq!(refused(schema), Some(SchemaError::NoSchema), "{schema}");
+    }
+    let long = format!(r#"{{"title":"{}"}}"#, "x".repeat(MAX_BYTES));
+    assert_eq!(refused(&long), Some(SchemaError::TooLarge));
+    assert!(Schema::compile_within(&long, long.len()).is_ok());
+}
+
+#[test]
+fn references_that_multiply_are_refused() {
+    let mut bomb = r##"{"$ref":"#/$defs/d0","$defs":{"##.to_owned();
+    for level in 0..20 {
+        let next = format!(r##"{{"$ref":"#/$defs/d{}"}}"##, level + 1);
+        bomb += &format!(r##""d{level}":{{"allOf":[{next},{next}]}},"##);
+    }
+    bomb += r#""d20":{}}}"#;
+    assert_eq!(refused(&bomb), Some(SchemaError::TooLarge));
+    // Nothing refers to it, so nothing multiplies.
+    let unused = bomb.replacen(r##""$ref":"#/$defs/d0","##, "", 1);
+    assert_eq!(refused(&unused), None);
+}
+
+#[test]
+fn a_schema_without_a_step_into_the_value_is_endless() {
+    for schema in [
+        r##"{"$ref":"#"}"##,
+        r##"{"anyOf":[{"not":{"$ref":"#"}}]}"##,
+        r##"{"$ref":"#/%24defs/a","$defs":{"a":{"$ref":"#b"},"b":{"$anchor":"b","$ref":"#/$defs/a"}}}"##,
+    ] {
+        assert_eq!(refused(schema), Some(SchemaError::Endless), "{schema}");
+    }
+}
+
+#[test]
+fn a_recursive_schema_costs_what_the_value_holds() {
+    let tree = r##"{"properties":{"l":{"$ref":"#"},"r":{"$ref":"#"}}}"##;
+    let full = nested(10, "{}", |inside| {
+        format!(r#"{{"l":{inside},"r":{inside}}}"#)
+    });
+    assert_eq!(check(tree, &full), Ok(0));
+    let twice = r##"{"properties":{"l":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}"##;
+    let list = |levels| nested(levels, "{}", |inside| format!(r#"{{"l":{inside}}}"#));
+    assert_eq!(check(twice, &list(4)), Ok(0));
+    assert_eq!(check(twice, &list(30)), Err(SchemaError::TooExpensive));
+}
+
+// The validator would need a stack of 3,600 levels.
+#[test]
+fn schemas_and_values_inside_one_another_are_bounded() {
+    let again = r##"{"properties":{"a":{"$ref":"#"}}}"##;
+    let deep = nested(60, again, |inside| format!(r#"{{"allOf":[{inside}]}}"#));
+    let value = |levels| nested(levels, "{}", |inside| format!(r#"{{"a":{inside}}}"#));
+    assert_eq!(check(&deep, &value(5)), Ok(0));
+    assert_eq!(check(&deep, &value(60)), Err(SchemaError::TooExpensive));
+}
+
+#[test]
+fn branches_under_unevaluated_are_paid_thrice_a_level() {
+    let schema = |levels| {
+        nested(levels, r#"{"properties":{"a":{}}}"#, |inside| {
+            format!(r#"{{"anyOf":[{inside}],"unevaluatedProperties":false}}"#)
+        })
+    };
+    assert_eq!(check(&schema(6), r#"{"a":1}"#), Ok(0));
+    assert_eq!(refused(&schema(12)), Some(SchemaError::TooLarge));
+    let many = format!("[{}{{}}]", r#"{"a":1},"#.repeat(500));
+    let items = format!(r#"{{"items":{}}}"#, schema(6));
+    assert_eq!(check(&items, &many), Err(SchemaError::TooExpensive));
+}
+
+#[test]
+fn a_list_of_values_costs_its_length_for_each_value() {
+    let listed = |count: usize| {
+        let values: Vec<String> = (0..count).map(|n| format!(r#"{{"a":{n}}}"#)).collect();
+        format!(r#"{{"items":{{"enum":[{}]}}}}"#, values.join(","))
+    };
+    let value = |count: usize| format!("[{}{{}}]", r#"{"a":-1},"#.repeat(count));
+    assert_eq!(check(&listed(50), &value(100)), Ok(MAX_FINDINGS));
+    assert_eq!(
+        check(&listed(5_000), &value(2_000)),
+        Err(SchemaError::TooExpensive)
+    );
+    let texts: Vec<String> = (0..5_000).map(|n| format!("\"{n}\"")).collect();
+    let texts = format!(r#"{{"items":{{"enum":[{}]}}}}"#, texts.join(","));
+    assert_eq!(
+        check(&texts, &format!("[{}\"7\"]", "\"8\",".repeat(2_000))),
+        Ok(0)
+    );
+}
+
+#[test]
+fn patterns_cost_their_states() {
+    let pattern = |pattern: &str| format!(r#"{{"pattern":"{pattern}"}}"#);
+    let text = |bytes: usize| format!("\"{}\"", "ab".repeat(bytes / 2));
+    assert_eq!(check(&pattern("^[a-z]*$"), &text(1 << 20)), Ok(0));
+    assert_eq!(check(&pattern("^\\\\w{1,64}$"), &text(64)), Ok(0));
+    let states = pattern("[ab]*a[ab]{800}c");
+    assert_eq!(check(&states, &text(1_000)), Ok(1));
+    assert_eq!(
+        check(&states, &text(400_000)),
+        Err(SchemaError::TooExpensive)
+    );
+    assert_eq!(
+        refused(&pattern("((a{100}){100}){100}")),
+        Some(SchemaError::TooLarge)
+    );
+    let names = r#"{"patternProperties":{"[ab]*a[ab]{800}c":{}}}"#;
+    let value = format!(r#"{{{}:1}}"#, text(400_000));
+    assert_eq!(check(names, &value), Err(SchemaError::TooExpensive));
+}
+
+#[test]
+fn one_finding_is_made_for_a_long_value() {
+    let wrong = |count: usize| format!("[{}0]", "\"\",".repeat(count));
+    let schema = r#"{"items":{"type":"integer"}}"#;
+    assert_eq!(check(schema, &wrong(20)), Ok(MAX_FINDINGS));
+    assert_eq!(check(schema, &wrong(30_000)), Ok(1));
+}
+
+#[test]
+fn findings_are_bounded_and_name_place_and_keyword() {
+    let schema = Schema::compile(r#"{"items":{"type":"integer"},"maxItems":99}"#).unwrap();
+    let of = |text: &str| schema.findings(RawBuf::parse(text).unwrap().as_raw());
+    assert_eq!(of("[1,2]").unwrap(), []);
+    assert_eq!(of("[1,\"x\"]").unwrap()[0].pointer, "/1");
+    assert_eq!(
+        of(&format!("[{}0.5]", "0.5,".repeat(50))).unwrap().len(),
+        MAX_FINDINGS
+    );
+    assert_eq!(of("[1e400]"), Err(SchemaError::Number));
+}

@@ -1,0 +1,166 @@
+//! Secrets: the public corpus, streams, and hostile texts.
+
+use core::ops::Range;
+
+use proptest::prelude::*;
+use ubos_common::secret::{PLACEHOLDER, Redactor, redact_text, secret_shapes};
+
+/// A line of the corpus: the text, and what must be found in it.
+fn read(line: &str) -> (String, Vec<Range<usize>>) {
+    let (mut text, mut wanted) = (String::new(), Vec::new());
+    for c in line.chars() {
+        match c {
+            '¦' => {}
+            '␤' => text.push('\n'),
+            '␉' => text.push('\t'),
+            '⟦' => wanted.push(text.len()..text.len()),
+            '⟧' => wanted.last_mut().unwrap().end = text.len(),
+            c => text.push(c),
+        }
+    }
+    (text, wanted)
+}
+
+fn corpus() -> Vec<(String, Vec<Range<usize>>)> {
+    let lines = include_str!("../../corpus/secrets.txt").lines();
+    let lines = lines.filter(|line| line.starts_with(['+', '-']));
+    lines.map(|line| read(&line[2..])).collect()
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "recall and false alarms are to be read"
+)]
+#[test]
+fn the_corpus_is_found_without_false_alarms() {
+    let (mut wanted_count, mut missed, mut alarms, mut clean) = (0, Vec::new(), Vec::new(), 0);
+    for (text, wanted) in corpus() {
+        let found: Vec<Range<usize>> = secret_shapes(&text).map(|found| found.range).collect();
+        let covers = |it: &Range<usize>, other: &Range<usize>| {
+            it.start <= other.start && it.end >= other.end
+        };
+        wanted_count += wanted.len();
+        clean += usize::from(wanted.is_empty());
+        for secret in &wanted {
+            if !found.iter().any(|found| covers(found, secret)) {
+                missed.push(format!("{text:?}: {:?}", &text[secret.clone()]));
+            }
+        }
+        for found in &found {
+            if !wanted.iter().any(|secret| covers(secret, found)) {
+                alarms.push(format!("{text:?}: {:?}", &text[found.clone()]));
+            }
+        }
+    }
+    let recall = wanted_count - missed.len();
+    println!("secrets found: {recall} of {wanted_count}");
+    println!(
+        "false alarms: {}, in {clean} lines without secrets and beside the others",
+        alarms.len()
+    );
+    assert_eq!((missed, alarms), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_stream_in_any_pieces_shows_no_secret_of_the_corpus() {
+    for (text, wanted) in corpus() {
+        for size in [1, 3, 7, usize::MAX] {
+            let mut redactor = Redactor::default();
+            let mut shown = String::new();
+            let chars: Vec<char> = text.chars().collect();
+            for piece in chars.chunks(size.min(chars.len())) {
+                shown += &redactor.push(&piece.iter().collect::<String>());
+            }
+            shown += &redactor.finish();
+            for secret in &wanted {
+                let secret = &text[secret.clone()];
+                assert!(!shown.contains(secret), "{shown:?} shows {secret:?}");
+            }
+            if wanted.is_empty() {
+                assert_eq!(shown, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_private_key_over_many_lines_is_replaced_by_one_placeholder() {
+    let title = format!("{} KEY-----", "PRIVATE");
+    let mut redactor = Redactor::default();
+    let mut shown = redactor.push(&format!("before\n-----BEGIN {title}\n"));
+    for _ in 0..50 {
+        shown += &redactor.push("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ\n");
+    }
+    shown += &redactor.push(&format!("-----END {title} after\n"));
+    assert_eq!(shown, format!("before\n{PLACEHOLDER} after\n"));
+}
+
+#[test]
+fn a_private_key_without_an_end_is_bounded() {
+    let mut redactor = Redactor::default();
+    let mut shown = redactor.push(&format!("-----BEGIN {} KEY-----\n", "PRIVATE"));
+    for _ in 0..1_000 {
+        shown += &redactor.push("a line of thirty-one bytes here\n");
+    }
+    let lines = shown.matches("a line").count();
+    assert!((480..500).contains(&lines), "{lines}");
+}
+
+#[test]
+fn a_line_without_an_end_is_held_back_no_longer_than_its_bound() {
+    let mut redactor = Redactor::default();
+    let mut shown = 0;
+    for _ in 0..10_000 {
+        shown += redactor.push("word ").len();
+        assert!(format!("{redactor:?}").len() < 60);
+    }
+    assert!(shown > 50_000 - 9_000, "{shown}");
+    assert_eq!(shown + redactor.finish().len(), 50_000);
+}
+
+// Quadratic time would not end.
+#[test]
+fn beginnings_without_end_are_read_once() {
+    for start in [
+        "-",
+        "--",
+        "--token",
+        "sk-",
+        "xoxb-",
+        "AIza-",
+        "github_pat_-",
+        "eyJ-",
+        "eyJabc.",
+        "token:",
+        "token=",
+        "token=\"",
+        "--token ",
+        "x-api-key: <",
+        "://",
+        "a://b",
+        "Bearer ",
+        "value\":",
+        "cookie: ",
+        "-----BEGIN ",
+        "password:\n",
+        "\u{200b}token",
+    ] {
+        let text = start.repeat(50_000);
+        assert!(secret_shapes(&text).count() <= 50_000, "{start}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn ranges_are_in_order_and_between_characters(text in "(?s)[ -~\u{200b}é]{0,80}(token|password|Bearer|://u:|sk-|AKIA)[=: \"]{0,3}[ -~\u{200b}é]{0,60}") {
+        let mut last = 0;
+        for found in secret_shapes(&text) {
+            prop_assert!(found.range.start >= last && found.range.end > found.range.start);
+            prop_assert!(text.get(found.range.clone()).is_some());
+            last = found.range.end;
+        }
+        // What was replaced once is not replaced again.
+        let once = redact_text(&text, 1_000).into_owned();
+        prop_assert!(once.matches(PLACEHOLDER).count() >= usize::from(last > 0));
+    }
+}
