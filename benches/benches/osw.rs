@@ -81,14 +81,17 @@ async fn connect() -> CoreHandle {
     let (here, there) = UnixStream::pair().expect("a pair");
     let spec = ToolSpec::local("search", "finds", object(SCHEMA));
     let output = object(OUTPUT);
-    let agent = Agent::builder(SemVer::parse("1.0.0").expect("a version"))
-        .tool(spec, move |_, _| {
+    let agent =
+        Agent::new("1.0.0".parse::<SemVer>().expect("a version")).tool(spec, move |_, _| {
             let output = output.clone();
             async move { Ok(output) }
-        })
-        .build();
+        });
     let token = || SessionToken::from_random([7; 32]);
-    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").expect("a version"), token());
+    let config = agent::Config::new(
+        AGENT,
+        "1.0.0".parse::<SemVer>().expect("a version"),
+        token(),
+    );
     tokio::spawn(agent.serve(there, config));
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
@@ -107,7 +110,9 @@ async fn connect() -> CoreHandle {
 }
 
 fn request() -> CallRequest {
-    CallRequest::new(TOOL, object(INPUT)).with_request_id(REQUEST_ID)
+    let mut request = CallRequest::new(TOOL, object(INPUT));
+    request.request_id = Some(REQUEST_ID.into());
+    request
 }
 
 async fn call(core: &CoreHandle) -> Outcome {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
+use opensentience_wire::Limits;
 use opensentience_wire::SessionToken;
-use opensentience_wire::error::{ErrorCode, ErrorObject};
-use opensentience_wire::frame::encode_frame;
-use opensentience_wire::limits::Limits;
+use opensentience_wire::encode_frame;
 use opensentience_wire::message::{Channel, Health, SemVer, ToolSpec};
 use opensentience_wire::role::agent::{AgentConnection, Chunk, Config, Event, Output};
 use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::validate;
+use opensentience_wire::{ErrorCode, ErrorObject};
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -39,7 +39,7 @@ pub fn check(bytes: &[u8]) {
         .with_max_remembered_bytes(256)
         .with_max_waiting_outputs(64);
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-    let version = SemVer::parse("1.0.0").expect("a version");
+    let version = "1.0.0".parse::<SemVer>().expect("a version");
     let token = SessionToken::from_random([9; 32]);
     let config = Config::new("a", version, token).with_limits(limits);
     let conn = AgentConnection::new(now, config, IdSource::seeded(7)).expect("a short hello");
@@ -109,7 +109,8 @@ impl Play {
             8 => {
                 let id = CallId::from(self.some_call(u)?.as_str());
                 let chunk = Chunk::text(Channel::Stdout, "x");
-                let chunk = if u.ratio(1, 8)? { chunk.done() } else { chunk };
+                let mut chunk = chunk;
+                chunk.done = u.ratio(1, 8)?;
                 let _ = self.conn.stream(self.now, &id, chunk);
             }
             9 | 10 => {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
-use opensentience_wire::frame::encode_frame;
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
+use opensentience_wire::encode_frame;
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event, Output};
 use opensentience_wire::role::{CallId, Input};
 use opensentience_wire::{Grant, SessionToken, validate};

@@ -1,11 +1,11 @@
 //! Frames and messages of OpenSentience: any split gives the same, and what is read writes back.
 
 use arbitrary::Unstructured;
-use opensentience_wire::envelope::Envelope;
-use opensentience_wire::frame::{FrameDecoder, encode_frame};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Envelope;
+use opensentience_wire::Limits;
 use opensentience_wire::message::Message;
 use opensentience_wire::validate;
+use opensentience_wire::{FrameDecoder, encode_frame};
 use ubos_common::json;
 
 /// A limit that short inputs reach.

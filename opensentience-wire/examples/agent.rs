@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use opensentience_wire::message::{SemVer, ToolSpec};
+use opensentience_wire::message::ToolSpec;
 use opensentience_wire::transport::tokio::{Agent, ToolError};
 use opensentience_wire::ubos_common::json::{RawBuf, RawObject};
 
@@ -24,8 +24,8 @@ fn number(input: &RawObject, name: &str, default: u64) -> u64 {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let version = SemVer::parse(env!("CARGO_PKG_VERSION")).ok_or("no version")?;
-    let agent = Agent::builder(version)
+    let version = env!("CARGO_PKG_VERSION").parse()?;
+    let agent = Agent::new(version)
         .tool(spec("hello_world", "says hello"), async |_, _| {
             Ok(object(r#"{"text":"hello, world"}"#))
         })
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             spec("stream_counter", "counts to n"),
             async |context, input| {
                 for n in 1..=number(&input, "n", 3) {
-                    let sent = context.stdout(n.to_string()).await;
+                    let sent = context.send(n.to_string()).await;
                     sent.map_err(|_| ToolError::canceled())?;
                 }
                 Ok(object("{}"))
@@ -59,8 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let text = "x".repeat(bytes.min(16 << 20));
                 Ok(object(&format!("{{\"text\":\"{text}\"}}")))
             },
-        )
-        .build();
+        );
     agent.serve_from_env().await?;
     Ok(())
 }

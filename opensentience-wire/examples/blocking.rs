@@ -14,7 +14,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use opensentience_wire::message::{SemVer, ToolSpec};
+use opensentience_wire::message::ToolSpec;
 use opensentience_wire::role::{Input, agent, core};
 use opensentience_wire::ubos_common::id::IdSource;
 use opensentience_wire::ubos_common::json::RawObject;
@@ -76,7 +76,7 @@ impl Wire {
 
 fn serve(stream: UnixStream, token: SessionToken) -> Result<(), Failure> {
     let mut wire = Wire::new(stream);
-    let version = SemVer::parse("1.0.0").ok_or("a version")?;
+    let version = "1.0.0".parse()?;
     let config = agent::Config::new("com.example.a", version, token);
     let mut agent = agent::AgentConnection::new(wire.clock.now(), config, IdSource::from_os()?)?;
     loop {

@@ -33,11 +33,11 @@ fn object(text: &str) -> RawObject {
 
 fn tools() -> Option<Agent> {
     let spec = |name| ToolSpec::local(name, "of a soak", object(r#"{"type":"object"}"#));
-    let agent = Agent::builder(SemVer::parse("1.0.0")?)
+    let agent = Agent::new("1.0.0".parse::<SemVer>().ok()?)
         .tool(spec("echo"), async |_, input| Ok(input))
         .tool(spec("pieces"), async |context, _| {
             for n in 0..20 {
-                let sent = context.stdout(format!("line {n}")).await;
+                let sent = context.send(format!("line {n}")).await;
                 sent.map_err(|_| ToolError::canceled())?;
             }
             Ok(RawObject::empty())
@@ -51,7 +51,7 @@ fn tools() -> Option<Agent> {
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok(RawObject::empty())
         });
-    Some(agent.build())
+    Some(agent)
 }
 
 /// An agent behind a pair of sockets.
@@ -61,7 +61,7 @@ async fn agent(n: usize) -> Result<CoreHandle, Failure> {
     ubos_common::os::fill_random(&mut bits)?;
     let token = || SessionToken::from_random(bits);
     let id = format!("com.example.a{n}");
-    let version = SemVer::parse("1.0.0").ok_or("a version")?;
+    let version = "1.0.0".parse()?;
     let config = agent::Config::new(id.as_str(), version, token());
     tokio::spawn(tools().ok_or("tools")?.serve(far, config));
     let clock = Clock::start();

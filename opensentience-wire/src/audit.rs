@@ -99,8 +99,7 @@ ubos_common::wire! {
 
 impl AuditEvent {
     /// A record of a name, with the severity that goes with it.
-    #[must_use]
-    pub fn of(name: AuditName, at: Timestamp) -> Self {
+    pub(crate) fn of(name: AuditName, at: Timestamp) -> Self {
         let severity = match name {
             AuditName::Denied | AuditName::HandshakeFailed | AuditName::ManifestDrift => {
                 Severity::Security
@@ -116,22 +115,19 @@ impl AuditEvent {
     }
 
     /// Adds the code of what went wrong.
-    #[must_use]
-    pub fn with_code(mut self, code: ErrorCode) -> Self {
+    pub(crate) fn with_code(mut self, code: ErrorCode) -> Self {
         self.code = Some(code);
         self
     }
 
     /// Adds a rule, in words of this library: never a text of the peer's.
-    #[must_use]
-    pub fn with_detail(mut self, detail: &'static str) -> Self {
+    pub(crate) fn with_detail(mut self, detail: &'static str) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
     /// Adds a size.
-    #[must_use]
-    pub const fn with_bytes(mut self, bytes: usize) -> Self {
+    pub(crate) const fn with_bytes(mut self, bytes: usize) -> Self {
         self.bytes = Some(bytes);
         self
     }

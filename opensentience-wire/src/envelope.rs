@@ -9,38 +9,12 @@ use ubos_common::violation::{Profile, Report};
 
 use crate::error::{DecodeError, EncodeError, ErrorObject};
 use crate::frame::encode_frame;
-use crate::message::{Message, MessageType};
+use crate::message::{Actor, Message, MessageType, Register, ToolSpec};
 use crate::token::SessionToken;
 use ubos_common::id::IdSource;
 
 /// The version that this crate speaks.
 pub const VERSION: u64 = 1;
-
-ubos_common::words! {
-    /// What kind of actor somebody is.
-    closed pub enum ActorType {
-        /// A person.
-        Human = "human",
-        /// An agent.
-        Agent = "agent",
-        /// The system itself.
-        System = "system",
-    }
-}
-
-ubos_common::wire! {
-    /// Who stands behind a message. Metadata: never a reason to permit anything.
-    ///
-    /// Spec: OpenSentience 3.2
-    pub struct Actor {
-        /// The kind.
-        required kind: ActorType = "type", "OSW-3-5";
-        /// Who it is.
-        required id: String = "id", "OSW-3-5";
-        /// A name to show.
-        nullable display: String = "display", "OSW-3-5";
-    }
-}
 
 ubos_common::wire! {
     /// One message, its payload still text.
@@ -106,7 +80,44 @@ impl<'a> Envelope<'a> {
     ///
     /// [`DecodeError::Invalid`] with every finding.
     pub fn message(&self, limits: &json::Limits) -> Result<(Message, Report), DecodeError> {
-        Message::read(self, limits)
+        macro_rules! payload {
+            ($variant:ident) => {
+                self.payload(limits)
+                    .map(|(payload, report)| (Message::$variant(payload), report))
+            };
+        }
+        match self.message_type() {
+            MessageType::Hello => payload!(Hello),
+            MessageType::Welcome => match &self.error {
+                Some(error) => Ok((Message::Refused(Box::new(error.clone())), Report::default())),
+                None => payload!(Welcome),
+            },
+            MessageType::Goodbye => payload!(Goodbye),
+            MessageType::Register => self.register(limits),
+            MessageType::Registered => payload!(Registered),
+            MessageType::Unregister => payload!(Unregister),
+            MessageType::Unregistered => payload!(Unregistered),
+            MessageType::ToolCall => payload!(ToolCall),
+            MessageType::ToolStream => payload!(ToolStream),
+            MessageType::ToolResult => payload!(ToolResult),
+            MessageType::ToolCancel => payload!(ToolCancel),
+            MessageType::CancelAck => payload!(CancelAck),
+            MessageType::Heartbeat => payload!(Heartbeat),
+            other => self
+                .payload(limits)
+                .map(|(payload, report)| (Message::Plain(other, payload), report)),
+        }
+    }
+
+    /// A registration with a wrong tool is a sound message; each tool's findings stand below it.
+    fn register(&self, limits: &json::Limits) -> Result<(Message, Report), DecodeError> {
+        let (register, mut report) = self.payload::<Register>(limits)?;
+        for (n, tool) in register.tools.iter().enumerate() {
+            if let Err(findings) = ToolSpec::read(tool.as_raw(), limits) {
+                report.extend_under(&format!("/payload/tools/{n}"), findings);
+            }
+        }
+        Ok((Message::Register(register), report))
     }
 
     /// Reads the payload into a type of the caller's choice.
@@ -129,17 +140,6 @@ impl<'a> Envelope<'a> {
                 whole.extend_under("/payload", unplaced(&other));
                 Err(DecodeError::Invalid(whole))
             }
-        }
-    }
-
-    /// The ids that every answer to this message echoes.
-    #[must_use]
-    pub fn correlation(&self) -> Correlation {
-        let own = |id: &Option<Cow<'_, str>>| id.as_deref().map(Box::from);
-        Correlation {
-            request_id: own(&self.request_id),
-            correlation_id: own(&self.correlation_id),
-            causation_id: own(&self.causation_id),
         }
     }
 }
@@ -171,8 +171,7 @@ pub struct Text<'a>(Cow<'a, str>);
 
 impl<'a> Text<'a> {
     /// The text; `None` for an empty one.
-    #[must_use]
-    pub fn new(text: impl Into<Cow<'a, str>>) -> Option<Self> {
+    fn new(text: impl Into<Cow<'a, str>>) -> Option<Self> {
         let text = text.into();
         (!text.is_empty()).then_some(Self(text))
     }
@@ -208,12 +207,6 @@ pub struct Time<'a> {
 }
 
 impl Time<'_> {
-    /// The text, as it was read.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     /// The moment.
     #[must_use]
     pub const fn timestamp(&self) -> Timestamp {
@@ -262,8 +255,7 @@ pub struct Payload<'a>(Raw<'a>);
 
 impl<'a> Payload<'a> {
     /// The object in a value, if it is one.
-    #[must_use]
-    pub fn new(value: Raw<'a>) -> Option<Self> {
+    fn new(value: Raw<'a>) -> Option<Self> {
         (value.kind() == Kind::Object).then_some(Self(value))
     }
 
@@ -302,15 +294,33 @@ pub struct Correlation {
     pub causation_id: Option<Box<str>>,
 }
 
+/// The ids that every answer to a message echoes.
+impl From<&Envelope<'_>> for Correlation {
+    fn from(envelope: &Envelope<'_>) -> Self {
+        let own = |id: &Option<Cow<'_, str>>| id.as_deref().map(Box::from);
+        Self {
+            request_id: own(&envelope.request_id),
+            correlation_id: own(&envelope.correlation_id),
+            causation_id: own(&envelope.causation_id),
+        }
+    }
+}
+
 /// What stands around a payload that is to be written.
 #[derive(Clone, Debug)]
 #[must_use]
+#[non_exhaustive]
 pub struct Head<'a> {
-    kind: MessageType,
-    in_reply_to: Option<&'a str>,
-    correlation: Option<&'a Correlation>,
-    actor: Option<&'a Actor>,
-    error: Option<&'a ErrorObject>,
+    /// The type of the message.
+    pub kind: MessageType,
+    /// The message that it answers.
+    pub in_reply_to: Option<&'a str>,
+    /// The ids of a call, echoed or set.
+    pub correlation: Option<&'a Correlation>,
+    /// Who stands behind it.
+    pub actor: Option<&'a Actor>,
+    /// What went wrong.
+    pub error: Option<&'a ErrorObject>,
 }
 
 impl<'a> Head<'a> {
@@ -326,25 +336,25 @@ impl<'a> Head<'a> {
     }
 
     /// Answers a message.
-    pub const fn in_reply_to(mut self, id: Option<&'a str>) -> Self {
+    pub(crate) const fn in_reply_to(mut self, id: Option<&'a str>) -> Self {
         self.in_reply_to = id;
         self
     }
 
     /// Echoes or sets the ids of a call.
-    pub const fn correlation(mut self, ids: &'a Correlation) -> Self {
+    pub(crate) const fn correlation(mut self, ids: &'a Correlation) -> Self {
         self.correlation = Some(ids);
         self
     }
 
     /// Names who stands behind it.
-    pub const fn actor(mut self, actor: Option<&'a Actor>) -> Self {
+    pub(crate) const fn actor(mut self, actor: Option<&'a Actor>) -> Self {
         self.actor = actor;
         self
     }
 
     /// Says what went wrong.
-    pub const fn error(mut self, error: &'a ErrorObject) -> Self {
+    pub(crate) const fn error(mut self, error: &'a ErrorObject) -> Self {
         self.error = Some(error);
         self
     }
@@ -374,17 +384,17 @@ impl Encoder {
     }
 
     /// Guards a token.
-    pub fn guard(&mut self, token: SessionToken) {
+    pub(crate) fn guard(&mut self, token: SessionToken) {
         self.token = Some(token);
     }
 
     /// Changes the limit.
-    pub const fn set_max_frame_bytes(&mut self, bytes: usize) {
+    pub(crate) const fn set_max_frame_bytes(&mut self, bytes: usize) {
         self.max_frame_bytes = bytes;
     }
 
     /// The source of ids.
-    pub const fn ids(&mut self) -> &mut IdSource {
+    pub(crate) const fn ids(&mut self) -> &mut IdSource {
         &mut self.ids
     }
 

@@ -71,8 +71,7 @@ ubos_common::words! {
 
 impl ErrorCode {
     /// Whether the same request may well succeed later.
-    #[must_use]
-    pub const fn is_retryable(&self) -> bool {
+    pub(crate) const fn is_retryable(&self) -> bool {
         matches!(
             self,
             Self::ToolTimeout
@@ -118,8 +117,7 @@ impl ErrorObject {
     }
 
     /// Names the component that noticed.
-    #[must_use]
-    pub fn noticed_by(mut self, component: &str) -> Self {
+    pub(crate) fn noticed_by(mut self, component: &str) -> Self {
         self.component = Some(component.into());
         self
     }
@@ -156,13 +154,12 @@ pub enum FrameError {
     },
 }
 
-impl FrameError {
-    /// The code that goes to the peer.
-    #[must_use]
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::TooLarge { .. } => ErrorCode::FrameTooLarge,
-            Self::Empty | Self::Truncated { .. } => ErrorCode::InvalidFrame,
+/// The code that goes to the peer.
+impl From<&FrameError> for ErrorCode {
+    fn from(error: &FrameError) -> Self {
+        match error {
+            FrameError::TooLarge { .. } => Self::FrameTooLarge,
+            FrameError::Empty | FrameError::Truncated { .. } => Self::InvalidFrame,
         }
     }
 }
@@ -182,13 +179,12 @@ pub enum DecodeError {
     Invalid(Report),
 }
 
-impl DecodeError {
-    /// The code that goes to the peer.
-    #[must_use]
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::Json(_) | Self::NotAnObject => ErrorCode::InvalidFrame,
-            Self::Invalid(_) => ErrorCode::InvalidMessage,
+/// The code that goes to the peer.
+impl From<&DecodeError> for ErrorCode {
+    fn from(error: &DecodeError) -> Self {
+        match error {
+            DecodeError::Json(_) | DecodeError::NotAnObject => Self::InvalidFrame,
+            DecodeError::Invalid(_) => Self::InvalidMessage,
         }
     }
 }
@@ -299,22 +295,21 @@ pub enum CommandError {
     Encode(#[from] EncodeError),
 }
 
-impl CommandError {
-    /// The code under which a caller sees the refusal.
-    #[must_use]
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::NotOpen | Self::Closing => ErrorCode::AgentDisconnected,
-            Self::ToolNotFound => ErrorCode::ToolNotFound,
-            Self::PermissionDenied => ErrorCode::ToolPermissionDenied,
-            Self::DirectiveRequired => ErrorCode::ToolDirectiveRequired,
-            Self::InputTooLarge { .. } => ErrorCode::ToolInvalidInput,
-            Self::Encode(EncodeError::TooLarge { .. }) => ErrorCode::ToolInvalidInput,
-            Self::Busy | Self::Backlog => ErrorCode::ToolBusy,
-            Self::Unhealthy => ErrorCode::AgentUnhealthy,
-            Self::NoSuchCall | Self::StreamDone => ErrorCode::InvalidMessage,
-            Self::InputsUnchecked | Self::Encode(EncodeError::HoldsToken) => {
-                ErrorCode::ToolInternal
+/// The code under which a caller sees the refusal.
+impl From<&CommandError> for ErrorCode {
+    fn from(error: &CommandError) -> Self {
+        match error {
+            CommandError::NotOpen | CommandError::Closing => Self::AgentDisconnected,
+            CommandError::ToolNotFound => Self::ToolNotFound,
+            CommandError::PermissionDenied => Self::ToolPermissionDenied,
+            CommandError::DirectiveRequired => Self::ToolDirectiveRequired,
+            CommandError::InputTooLarge { .. } => Self::ToolInvalidInput,
+            CommandError::Encode(EncodeError::TooLarge { .. }) => Self::ToolInvalidInput,
+            CommandError::Busy | CommandError::Backlog => Self::ToolBusy,
+            CommandError::Unhealthy => Self::AgentUnhealthy,
+            CommandError::NoSuchCall | CommandError::StreamDone => Self::InvalidMessage,
+            CommandError::InputsUnchecked | CommandError::Encode(EncodeError::HoldsToken) => {
+                Self::ToolInternal
             }
         }
     }

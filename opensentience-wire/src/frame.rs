@@ -1,7 +1,7 @@
 //! Frames: four bytes of length, most significant first, then as many bytes of JSON.
 //!
 //! ```
-//! use opensentience_wire::frame::{FrameDecoder, encode_frame};
+//! use opensentience_wire::{FrameDecoder, encode_frame};
 //!
 //! let mut bytes = Vec::new();
 //! encode_frame(&mut bytes, 100, |out| out.extend_from_slice(b"{}"))?;
@@ -18,7 +18,7 @@
 use crate::error::{EncodeError, FrameError};
 
 /// Bytes of the length.
-pub const PREFIX_BYTES: usize = 4;
+const PREFIX_BYTES: usize = 4;
 
 /// Cuts a byte stream into frames, however it is split.
 ///

@@ -27,7 +27,7 @@
 //! let token = || SessionToken::from_random([7; 32]); // drawn from the operating system in a program
 //! let grant = Grant::new(now.mono, token(), "com.example.a");
 //! let mut core = core::CoreConnection::new(now, core::Config::default(), IdSource::seeded(1), Some(grant))?;
-//! let config = agent::Config::new("com.example.a", SemVer::parse("1.0.0").ok_or("version")?, token());
+//! let config = agent::Config::new("com.example.a", "1.0.0".parse()?, token());
 //! let mut agent = agent::AgentConnection::new(now, config, IdSource::seeded(2))?;
 //!
 //! for _ in 0..3 {
@@ -64,26 +64,37 @@
 //!
 //! # Limits
 //!
-//! See [`limits::Limits`]; every queue and table has a bound and a stated behaviour at the bound.
+//! See [`Limits`]; every queue and table has a bound and a stated behaviour at the bound.
 
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
-pub mod audit;
-pub mod envelope;
-pub mod error;
-pub mod frame;
-pub mod limits;
-pub mod manifest;
+mod audit;
+mod envelope;
+mod error;
+mod frame;
+mod limits;
+mod manifest;
 pub mod message;
-pub mod redact;
+mod redact;
 pub mod role;
-pub mod schema;
+mod schema;
 mod token;
 mod trace;
 #[cfg(feature = "tokio")]
 pub mod transport;
 pub mod validate;
 
+pub use audit::{AuditEvent, AuditName, Severity};
+pub use envelope::{Correlation, Encoder, Envelope, Head, Payload, Text, Time, VERSION};
+pub use error::{
+    CommandError, ConfigError, ConnectionError, DecodeError, EncodeError, ErrorCode, ErrorObject,
+    FrameError,
+};
+pub use frame::{FrameDecoder, encode_frame};
+pub use limits::{Limits, MAX_FRAME_BYTES};
+pub use manifest::{Entrypoint, ExecutionLimits, Manifest, ManifestError};
+pub use redact::Redact;
+pub use schema::{InputSchema, check_schemas};
 pub use token::{Grant, SessionToken};
 pub use ubos_common;
 

@@ -15,13 +15,18 @@ use crate::error::{ConfigError, require};
 /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
 /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
 /// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
-/// | `max_tools` | tools of one session, and of one registration | 1,024 | 4.2 |
-/// | `max_tool_id_bytes` | bytes of one tool id | 512 | 4.2 |
-/// | `max_schema_bytes` | bytes of one schema | 65,536 | 4.2 |
 /// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
 /// | `max_remembered_bytes` | bytes of their inputs and results; the oldest go | 4,194,304 | 4.3 |
 /// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
 /// | `json` | depth, members and lengths inside one message | those of `ubos_common::json::Limits` | – |
+///
+/// These limits are fixed:
+///
+/// | limit | value | spec |
+/// |---|---|---|
+/// | tools of one session, and of one registration | 1,024 | 4.2 |
+/// | bytes of one tool id | 512 | 4.2 |
+/// | bytes of one schema | 65,536 | 4.2 |
 ///
 /// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
 /// the inputs of those that wait for a place. A connection checks its limits when it is made.
@@ -32,9 +37,6 @@ pub struct Limits {
     pub(crate) max_queued_calls: usize,
     pub(crate) max_tool_input_bytes: usize,
     pub(crate) max_tool_output_bytes: usize,
-    pub(crate) max_tools: usize,
-    pub(crate) max_tool_id_bytes: usize,
-    pub(crate) max_schema_bytes: usize,
     pub(crate) max_remembered_calls: usize,
     pub(crate) max_remembered_bytes: usize,
     pub(crate) max_waiting_outputs: usize,
@@ -74,27 +76,6 @@ impl Limits {
     #[must_use]
     pub const fn with_max_tool_output_bytes(mut self, bytes: usize) -> Self {
         self.max_tool_output_bytes = bytes;
-        self
-    }
-
-    /// Sets the tools of one session, and of one registration.
-    #[must_use]
-    pub const fn with_max_tools(mut self, tools: usize) -> Self {
-        self.max_tools = tools;
-        self
-    }
-
-    /// Sets the bytes of one tool id.
-    #[must_use]
-    pub const fn with_max_tool_id_bytes(mut self, bytes: usize) -> Self {
-        self.max_tool_id_bytes = bytes;
-        self
-    }
-
-    /// Sets the bytes of one schema.
-    #[must_use]
-    pub const fn with_max_schema_bytes(mut self, bytes: usize) -> Self {
-        self.max_schema_bytes = bytes;
         self
     }
 
@@ -157,9 +138,6 @@ impl Default for Limits {
             max_queued_calls: 1_024,
             max_tool_input_bytes: 1 << 20,
             max_tool_output_bytes: MAX_TOOL_OUTPUT_BYTES,
-            max_tools: 1_024,
-            max_tool_id_bytes: 512,
-            max_schema_bytes: MAX_SCHEMA_BYTES,
             max_remembered_calls: 256,
             max_remembered_bytes: 4 << 20,
             max_waiting_outputs: 1_024,
@@ -176,32 +154,38 @@ pub const MAX_FRAME_BYTES: usize = 4_194_304;
 /// Calls of one connection that run at once.
 ///
 /// Spec: OpenSentience 2.2
-pub const MAX_INFLIGHT_REQUESTS: usize = 256;
+pub(crate) const MAX_INFLIGHT_REQUESTS: usize = 256;
 
 /// Bytes of one tool output.
 ///
 /// Spec: OpenSentience 2.2
-pub const MAX_TOOL_OUTPUT_BYTES: usize = 2 << 20;
+pub(crate) const MAX_TOOL_OUTPUT_BYTES: usize = 2 << 20;
+
+/// Tools of one session, and of one registration.
+pub(crate) const MAX_TOOLS: usize = 1_024;
+
+/// Bytes of one tool id.
+pub(crate) const MAX_TOOL_ID_BYTES: usize = 512;
 
 /// Bytes of one schema.
 ///
 /// Spec: OpenSentience 4.2
-pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
+pub(crate) const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
 /// How often an agent sends a heartbeat.
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a core waits for the hello, and an agent for the welcome.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a token opens a connection.
-pub const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
+pub(crate) const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
 
 /// How much longer than `timeout_ms` a core waits for the result.
-pub const CALL_GRACE: Duration = Duration::from_secs(1);
+pub(crate) const CALL_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a core waits for a cancelled call to end.
-pub const CANCEL_DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const CANCEL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long an agent finishes calls after a goodbye.
-pub const DRAIN_TIME: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(5);

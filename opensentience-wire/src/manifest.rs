@@ -3,7 +3,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use opensentience_wire::manifest::Manifest;
+//! use opensentience_wire::Manifest;
 //! use opensentience_wire::role::router::Quota;
 //!
 //! let text = br#"{"id":"com.example.a","entrypoint":{"type":"command","value":"bin/a"},
@@ -12,7 +12,7 @@
 //! assert_eq!(manifest.agent_id(), "com.example.a");
 //! assert_eq!(manifest.quota(), Quota::default().with_concurrent(5).with_rate(60, Duration::from_secs(60)));
 //! assert_eq!(manifest.call_timeout().as_secs(), 15);
-//! # Ok::<(), opensentience_wire::manifest::ManifestError>(())
+//! # Ok::<(), opensentience_wire::ManifestError>(())
 //! ```
 //!
 //! | limit | value |
@@ -34,10 +34,10 @@ use ubos_common::violation::{Level, Profile, Report, Violation};
 use crate::role::router::Quota;
 
 /// What the file is called, at the root of an agent's repository.
-pub const FILE_NAME: &str = "opensentience.agent.json";
+pub(crate) const FILE_NAME: &str = "opensentience.agent.json";
 
 /// The longest file.
-pub const MAX_BYTES: usize = 256_000;
+pub(crate) const MAX_BYTES: usize = 256_000;
 
 /// The time of a call, the calls at once and the calls a minute of an agent whose manifest is silent.
 const SILENT: (Duration, usize, (u32, Duration)) =
@@ -175,8 +175,8 @@ impl Manifest {
     }
 
     /// The permissions without blanks around them, sorted, each once: what their hash is taken over.
-    #[must_use]
-    pub fn sorted_permissions(&self) -> Vec<&str> {
+    #[cfg(feature = "tokio")]
+    pub(crate) fn sorted_permissions(&self) -> Vec<&str> {
         let mut sorted: Vec<&str> = self.permissions.iter().map(|text| text.trim()).collect();
         sorted.sort_unstable();
         sorted.dedup();

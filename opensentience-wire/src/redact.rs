@@ -4,8 +4,8 @@
 //! redacts what it shows or writes down. Best effort: it knows the shapes and names of secrets, not the secrets.
 //!
 //! ```
-//! use opensentience_wire::error::{ErrorCode, ErrorObject};
-//! use opensentience_wire::redact::Redact;
+//! use opensentience_wire::{ErrorCode, ErrorObject};
+//! use opensentience_wire::Redact;
 //! use ubos_common::secret::Bounds;
 //!
 //! let error = ErrorObject::of(ErrorCode::ToolFailed, "login with password=hunter2hunter2 failed");

@@ -1,7 +1,6 @@
 //! The session token: what proves that an agent is the one that was launched.
 
 use core::fmt;
-use core::time::Duration;
 
 use subtle::ConstantTimeEq as _;
 use ubos_common::json::{Fault, Read, Reader, Write, escape_into};
@@ -66,8 +65,7 @@ impl SessionToken {
 
     /// Whether two tokens are the same, in a time that depends on their lengths alone.
     // impl: OSW-4.1-3
-    #[must_use]
-    pub fn matches(&self, other: &Self) -> bool {
+    pub(crate) fn matches(&self, other: &Self) -> bool {
         self.expose()
             .as_bytes()
             .ct_eq(other.expose().as_bytes())
@@ -138,13 +136,6 @@ impl Grant {
             manifest_hash: None,
             expires: now.saturating_add(TOKEN_LIFETIME),
         }
-    }
-
-    /// Sets how long from `now` it opens a connection.
-    #[must_use]
-    pub fn with_lifetime(mut self, now: Mono, span: Duration) -> Self {
-        self.expires = now.saturating_add(span);
-        self
     }
 
     /// Binds it to a manifest: the SHA-256 in hexadecimal digits, with or without `sha256:` before them.

@@ -1,7 +1,7 @@
 //! Messages and recorded streams, judged: every finding with its pointer and clause.
 //!
 //! ```
-//! use opensentience_wire::limits::Limits;
+//! use opensentience_wire::Limits;
 //! use opensentience_wire::validate::message;
 //!
 //! let report = message(br#"{"v":1,"type":"core.tool.call","id":"m","ts":"2026-01-16T12:00:00Z",
@@ -45,14 +45,15 @@ pub fn message(bytes: &[u8], limits: &Limits) -> Report {
 #[must_use]
 pub fn stream(mut bytes: &[u8], limits: &Limits) -> Report {
     let mut decoder = FrameDecoder::new(limits.max_frame_bytes);
-    let (mut report, mut course, mut number) = (Report::default(), Course::default(), 0_usize);
+    let (mut report, mut history, mut number) =
+        (Report::default(), CallHistory::default(), 0_usize);
     loop {
         let place = format!("/{number}");
         match decoder.decode(bytes) {
             Ok((taken, Some(frame))) => {
                 let (mut found, read) = judge(frame, limits);
                 if let Some((id, read)) = read {
-                    course.follow(&id, &read, &mut found);
+                    history.follow(&id, &read, &mut found);
                 }
                 report.extend_under(&place, found);
                 bytes = bytes.get(taken..).unwrap_or_default();
@@ -245,77 +246,87 @@ fn of_tool(tool: &ToolSpec) -> Report {
     }
 }
 
-/// What was said of the calls so far.
+/// What the messages so far say of the calls.
 #[derive(Default)]
-struct Course {
+struct CallHistory {
     ids: BTreeSet<String>,
     seqs: BTreeMap<String, u64>,
     done: BTreeSet<String>,
     ended: BTreeSet<String>,
 }
 
-impl Course {
+impl CallHistory {
     fn follow(&mut self, id: &str, message: &Message, report: &mut Report) {
-        let mut must =
-            |pointer: &str, code: &'static str, clause: &'static str, why: &'static str| {
-                report.push(Violation::new(
-                    pointer.to_owned(),
-                    code,
-                    clause,
-                    Level::Must,
-                    why,
-                ));
-            };
         if !self.ids.insert(id.to_owned()) {
-            must(
-                "/id",
-                "used_twice",
-                "OSW-3-9",
-                "an id that an earlier message has",
-            );
+            let why = "an id that an earlier message has";
+            must(report, "/id", "used_twice", "OSW-3-9", why);
         }
         match message {
-            Message::ToolStream(chunk) => {
-                let call = &chunk.call_id;
-                let last = self.seqs.insert(call.clone(), chunk.seq);
-                match last {
-                    Some(last) if chunk.seq <= last => {
-                        must("/payload/seq", "seq", "OSW-4.3-5", "numbers increase");
-                    }
-                    None if chunk.seq > 1 => {
-                        must("/payload/seq", "seq", "OSW-4.3-5", "numbers begin at 1")
-                    }
-                    _ => {}
-                }
-                if self.done.contains(call) {
-                    must(
-                        "/payload",
-                        "after_done",
-                        "OSW-4.3-6",
-                        "a piece behind the last one",
-                    );
-                }
-                if self.ended.contains(call) {
-                    must(
-                        "/payload/call_id",
-                        "after_result",
-                        "OSW-4.3-12",
-                        "a piece behind the result",
-                    );
-                }
-                if chunk.done == Some(true) {
-                    self.done.insert(call.clone());
-                }
-            }
+            Message::ToolStream(chunk) => self.follow_chunk(chunk, report),
             Message::ToolResult(outcome) if !self.ended.insert(outcome.call_id.clone()) => {
+                let why = "a second result of the call";
                 must(
+                    report,
                     "/payload/call_id",
                     "second_result",
                     "OSW-4.3-7",
-                    "a second result of the call",
+                    why,
                 );
             }
             _ => {}
         }
     }
+
+    fn follow_chunk(&mut self, chunk: &ToolStream, report: &mut Report) {
+        let call = &chunk.call_id;
+        let last = self.seqs.insert(call.clone(), chunk.seq);
+        match last {
+            Some(last) if chunk.seq <= last => {
+                must(
+                    report,
+                    "/payload/seq",
+                    "seq",
+                    "OSW-4.3-5",
+                    "numbers increase",
+                );
+            }
+            None if chunk.seq > 1 => {
+                must(
+                    report,
+                    "/payload/seq",
+                    "seq",
+                    "OSW-4.3-5",
+                    "numbers begin at 1",
+                );
+            }
+            _ => {}
+        }
+        if self.done.contains(call) {
+            let why = "a piece after the last one";
+            must(report, "/payload", "after_done", "OSW-4.3-6", why);
+        }
+        if self.ended.contains(call) {
+            let why = "a piece after the result";
+            must(
+                report,
+                "/payload/call_id",
+                "after_result",
+                "OSW-4.3-12",
+                why,
+            );
+        }
+        if chunk.done == Some(true) {
+            self.done.insert(call.clone());
+        }
+    }
+}
+
+fn must(
+    report: &mut Report,
+    pointer: &'static str,
+    code: &'static str,
+    clause: &'static str,
+    why: &'static str,
+) {
+    report.push(Violation::new(pointer, code, clause, Level::Must, why));
 }

@@ -3,11 +3,11 @@
 use ubos_common::violation::Level;
 
 use super::observed::ObservedState;
+use super::observed::violation_of;
 use super::recording::{Line, LineKind, RecordedMessage, SLACK, index};
 use super::rule::{Check, RuleVerdict};
-use super::violations::violation_of;
-use opensentience_wire::error::{ErrorCode, ErrorObject};
 use opensentience_wire::message::{Message, MessageType, Side};
+use opensentience_wire::{ErrorCode, ErrorObject};
 
 /// Bytes of the other side that break the framing end the connection, and are never sent.
 pub(super) fn closes_after(clause: &'static str) -> impl Check {

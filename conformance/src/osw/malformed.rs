@@ -1,8 +1,7 @@
 //! Malformed input: bytes that end a connection, and messages that it tolerates.
 
 use super::test_peer::frame;
-use opensentience_wire::frame::PREFIX_BYTES;
-use opensentience_wire::limits::MAX_FRAME_BYTES;
+use opensentience_wire::MAX_FRAME_BYTES;
 
 /// Bytes, prefix and all.
 pub(super) type Malformed = Vec<u8>;
@@ -31,7 +30,7 @@ pub(super) fn too_large() -> Vec<Malformed> {
 
 /// A frame of no bytes.
 pub(super) fn empty() -> Vec<Malformed> {
-    vec![vec![0; PREFIX_BYTES]]
+    vec![vec![0; 4]]
 }
 
 /// Objects that are no messages, for the time after the handshake.

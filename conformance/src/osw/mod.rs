@@ -31,6 +31,7 @@
 mod agents;
 mod common_rules;
 mod cores;
+mod defaults;
 mod malformed;
 mod mutation;
 mod observed;
@@ -41,7 +42,6 @@ mod rule;
 mod tap;
 mod test_peer;
 mod vectors;
-mod violations;
 
 use core::time::Duration;
 

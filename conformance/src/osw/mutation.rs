@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::test_peer::frame;
-use opensentience_wire::frame::FrameDecoder;
+use opensentience_wire::FrameDecoder;
 
 /// What a mutant remembers between messages.
 #[derive(Debug, Default)]

@@ -8,12 +8,12 @@ use ubos_common::json::{Limits, Raw, RawBuf};
 use ubos_common::time::Mono;
 use ubos_common::violation::Report;
 
+use opensentience_wire::FrameDecoder;
+use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::SessionToken;
-use opensentience_wire::envelope::{Correlation, Envelope};
-use opensentience_wire::error::{DecodeError, ErrorCode, ErrorObject, FrameError};
-use opensentience_wire::frame::FrameDecoder;
-use opensentience_wire::limits::MAX_FRAME_BYTES;
 use opensentience_wire::message::{Message, MessageType, Side};
+use opensentience_wire::{Correlation, Envelope};
+use opensentience_wire::{DecodeError, ErrorCode, ErrorObject, FrameError};
 
 /// What an agent was launched with, as far as it is known.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ impl RecordedMessage {
 
     fn decode(body: &[u8], launch: Option<&Launch>) -> Result<Self, FramingError> {
         let limits = Limits::default().with_max_bytes(usize::MAX);
-        let judged = opensentience_wire::limits::Limits::default()
+        let judged = opensentience_wire::Limits::default()
             .with_max_frame_bytes(usize::MAX)
             .with_json(limits);
         let findings = opensentience_wire::validate::message(body, &judged);
@@ -189,9 +189,9 @@ impl RecordedMessage {
         message.kind = envelope.message_type();
         message.id = envelope.id.to_string();
         message.in_reply_to = envelope.in_reply_to.as_deref().map(str::to_owned);
-        message.ids = envelope.correlation();
+        message.ids = (&envelope).into();
         message.error.clone_from(&envelope.error);
-        let sound = envelope.v == opensentience_wire::envelope::VERSION;
+        let sound = envelope.v == opensentience_wire::VERSION;
         let content = envelope.message(&limits);
         message.content = content.ok().map(|(message, _)| message).filter(|_| sound);
         if message.content.is_none() {

@@ -10,8 +10,8 @@ use ubos_common::time::Mono;
 use super::observed::ObservedState;
 use super::recording::{Launch, Line, LineKind, LineReader};
 use super::{Peer, Received};
-use opensentience_wire::envelope::{Correlation, Encoder, Head};
 use opensentience_wire::message::{MessageType, Side};
+use opensentience_wire::{Correlation, Encoder, Head};
 
 /// The kit's side of a connection, and the recording of both sides.
 pub(super) struct TestPeer<'a> {
@@ -219,13 +219,19 @@ impl<'a> TestPeer<'a> {
     }
 }
 
+/// What stands around a message, with some of it set.
+pub(super) fn head<'a>(kind: MessageType, set: impl FnOnce(&mut Head<'a>)) -> Head<'a> {
+    let mut head = Head::new(kind);
+    set(&mut head);
+    head
+}
+
 /// A frame of whatever bytes.
 pub(super) fn frame(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     // No body here comes near the most that a prefix can say.
-    let _ = opensentience_wire::frame::encode_frame(&mut out, usize::MAX, |out| {
-        out.extend_from_slice(body)
-    });
+    let _ =
+        opensentience_wire::encode_frame(&mut out, usize::MAX, |out| out.extend_from_slice(body));
     out
 }
 

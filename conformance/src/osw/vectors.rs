@@ -5,7 +5,7 @@ use core::fmt;
 use ubos_common::violation::Level;
 
 use crate::{Kit, TestVector, Validity, Vectors};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::validate::{message, stream};
 
 /// What a vector is.

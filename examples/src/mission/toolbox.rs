@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use opensentience_wire::error::ErrorCode;
+use opensentience_wire::ErrorCode;
 use opensentience_wire::message::Status;
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{CoreHandle, Launcher};
@@ -116,7 +116,8 @@ impl Toolbox {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.screen.say(Who::Wire, format!("{tool}: called"));
         let started = process.call(self.request(tool, request_id)).await;
-        let mut call = started.map_err(|err| Failure::of(&err.code(), err.to_string()))?;
+        let mut call =
+            started.map_err(|err| Failure::of(&ErrorCode::from(&err), err.to_string()))?;
         while let Some(chunk) = call.next_chunk().await {
             self.chunks.fetch_add(1, Ordering::Relaxed);
             if let Some(text) = &chunk.data.text {
@@ -134,10 +135,11 @@ impl Toolbox {
     }
 
     fn request(&self, tool: &str, request_id: &str) -> CallRequest {
-        CallRequest::new(format!("{AGENT_ID}/{tool}"), RawObject::empty())
-            .with_timeout(PASS)
-            .with_request_id(request_id)
-            .with_correlation_id(self.correlation_id.as_str())
+        let tool = format!("{AGENT_ID}/{tool}");
+        let mut request = CallRequest::new(tool, RawObject::empty()).with_timeout(PASS);
+        request.request_id = Some(request_id.into());
+        request.correlation_id = Some(self.correlation_id.clone());
+        request
     }
 
     /// Lets go of a process that died; the next call launches another one.
@@ -169,7 +171,8 @@ impl Toolbox {
     async fn canceled_once(&self, process: &CoreHandle, request_id: &str) -> Result<(), Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let started = process.call(self.request(WAIT, request_id)).await;
-        let mut call = started.map_err(|err| Failure::of(&err.code(), err.to_string()))?;
+        let mut call =
+            started.map_err(|err| Failure::of(&ErrorCode::from(&err), err.to_string()))?;
         if call.next_chunk().await.is_some() {
             self.chunks.fetch_add(1, Ordering::Relaxed);
         }

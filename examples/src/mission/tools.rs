@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use opensentience_wire::message::{SemVer, ToolSpec};
-use opensentience_wire::transport::tokio::{Agent, BlockingContext, ToolError};
+use opensentience_wire::message::{Channel, SemVer, ToolSpec};
+use opensentience_wire::role::agent::Chunk;
+use opensentience_wire::transport::tokio::{Agent, ToolContext, ToolError};
 use serde::Serialize;
 use serde_json::json;
 use ubos_common::json::RawObject;
@@ -57,10 +58,10 @@ pub async fn serve() -> ExitCode {
         no_ignore: env::var_os(NO_IGNORE).is_some(),
         excluded: env::var_os(EXCLUDED).map(PathBuf::from),
     };
-    let Some(version) = SemVer::parse(env!("CARGO_PKG_VERSION")) else {
+    let Ok(version) = env!("CARGO_PKG_VERSION").parse::<SemVer>() else {
         return ExitCode::from(3);
     };
-    let agent = Agent::builder(version)
+    let agent = Agent::new(version)
         .blocking_tool(
             spec("lines", "counts files, lines and bytes by language"),
             pass(&folder, |folder, on| object(&scan::languages(folder, on)?)),
@@ -94,7 +95,7 @@ pub async fn serve() -> ExitCode {
             async |context, _| {
                 // Told before waiting, so that a cancel is known to reach a tool that runs.
                 context
-                    .status("waiting")
+                    .send(Chunk::text(Channel::Status, "waiting"))
                     .await
                     .map_err(|_| ToolError::canceled())?;
                 tokio::select! {
@@ -102,8 +103,7 @@ pub async fn serve() -> ExitCode {
                     () = context.cancelled() => Err(ToolError::canceled()),
                 }
             },
-        )
-        .build();
+        );
     match agent.serve_from_env().await {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(3),
@@ -122,7 +122,7 @@ type Pass = fn(&Folder, &mut dyn scan::Progress) -> Result<RawObject, PassError>
 fn pass(
     folder: &Folder,
     run: Pass,
-) -> impl Fn(BlockingContext, RawObject) -> Result<RawObject, ToolError> + Send + Sync + 'static {
+) -> impl Fn(ToolContext, RawObject) -> Result<RawObject, ToolError> + Send + Sync + 'static {
     /// Files between two words about progress.
     const STRIDE: usize = 1_024;
     let folder = folder.clone();
@@ -132,7 +132,7 @@ fn pass(
             if files == 0 || files - told >= STRIDE {
                 told = files;
                 // A core that listens no more cancels.
-                let _ = context.stdout(format!("{files} files"));
+                let _ = context.blocking_send(format!("{files} files"));
             }
             !context.is_cancelled()
         };

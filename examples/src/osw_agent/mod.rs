@@ -5,12 +5,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use opensentience_wire::error::{ErrorCode, ErrorObject};
-use opensentience_wire::limits::MAX_TOOL_OUTPUT_BYTES;
 use opensentience_wire::message::{SemVer, ToolSpec};
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::transport::mcp::{Bridge, BridgeError};
 use opensentience_wire::transport::tokio::{Agent, ServeError, ToolContext, ToolError};
+use opensentience_wire::{ErrorCode, ErrorObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ubos_common::json::RawObject;
@@ -105,9 +104,10 @@ async fn bridge(
 /// The agent with its five tools. Inputs are held against their schemas before a tool runs.
 #[must_use]
 pub fn reference() -> Agent {
-    let version =
-        SemVer::parse(env!("CARGO_PKG_VERSION")).unwrap_or_else(|| unreachable!("cargo checks it"));
-    Agent::builder(version)
+    let version = env!("CARGO_PKG_VERSION")
+        .parse::<SemVer>()
+        .unwrap_or_else(|_| unreachable!("cargo checks it"));
+    Agent::new(version)
         .tool(
             spec(
                 "hello_world",
@@ -154,7 +154,6 @@ pub fn reference() -> Agent {
             ),
             large_output,
         )
-        .build()
 }
 
 fn spec(name: &str, about: &str, properties: &Value, required: &[&str]) -> ToolSpec {
@@ -203,7 +202,7 @@ async fn stream_counter(context: ToolContext, input: RawObject) -> Result<RawObj
     let input: Input = typed(&input)?;
     for n in 1..=input.count {
         tokio::select! {
-            sent = context.stdout(n.to_string()) => sent.map_err(|_| ToolError::canceled())?,
+            sent = context.send(n.to_string()) => sent.map_err(|_| ToolError::canceled())?,
             () = context.cancelled() => return Err(ToolError::canceled()),
         }
         if input.delay_ms > 0 {
@@ -241,7 +240,7 @@ async fn large_output(_: ToolContext, input: RawObject) -> Result<RawObject, Too
         bytes: u64,
     }
     let input: Input = typed(&input)?;
-    let limit = MAX_TOOL_OUTPUT_BYTES;
+    let limit = 2 << 20;
     // The library would refuse it, too; here nothing is even made of it.
     let bytes = usize::try_from(input.bytes)
         .ok()

@@ -5,10 +5,10 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use opensentience_wire::audit::{AuditEvent, AuditName};
 use opensentience_wire::message::{Health, ToolStream};
 use opensentience_wire::role::CloseReason;
 use opensentience_wire::role::core::{Event, Outcome};
+use opensentience_wire::{AuditEvent, AuditName};
 use serde_json::{Value, json};
 
 /// Prints lines, and remembers what the exit code depends on.
@@ -44,10 +44,10 @@ impl Lines {
                     &json!({"event": "rejected", "tool_id": rejected.tool_id, "code": code}),
                 );
             }
-            Event::Stream(call, chunk) => self.stream(call.as_str(), chunk),
-            Event::Ended(call, outcome) => self.result(call.as_str(), outcome),
+            Event::Stream(call, chunk) => self.stream(call.as_ref(), chunk),
+            Event::Ended(call, outcome) => self.result(call.as_ref(), outcome),
             Event::CancelAck { call_id, accepted } => {
-                self.print(&json!({"event": "cancel-ack", "call_id": call_id.as_str(), "accepted": accepted}));
+                self.print(&json!({"event": "cancel-ack", "call_id": call_id.to_string(), "accepted": accepted}));
             }
             Event::Health(Health::Unhealthy) => self.print(&json!({"event": "unhealthy"})),
             Event::Health(health) => {

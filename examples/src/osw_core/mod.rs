@@ -20,7 +20,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::process::ExitCode;
 
-use opensentience_wire::limits::Limits;
+use opensentience_wire::ErrorCode;
+use opensentience_wire::Limits;
 use opensentience_wire::role::core::Config;
 use opensentience_wire::transport::tokio::{CoreHandle, LaunchError, Launcher, Observer};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines as Text, Stdin};
@@ -73,7 +74,7 @@ async fn run(args: &Args, script: Script) -> u8 {
     let lines = Lines::default();
     let hears = lines.clone();
     let launcher = launcher(args).with_observer(Observer::new(move |event| hears.event(event)));
-    let (exit, output) = (launcher.exit(), launcher.output());
+    let output = launcher.output();
     let launched = tokio::select! {
         launched = launcher.launch() => launched,
         _ = tokio::signal::ctrl_c() => return 130,
@@ -84,7 +85,7 @@ async fn run(args: &Args, script: Script) -> u8 {
             eprintln!("core: {err}");
             said(&output.text());
             if !matches!(err, LaunchError::Spawn(_)) {
-                lines.exited(exit.status());
+                lines.exited(output.status());
             }
             return if matches!(err, LaunchError::Spawn(_)) {
                 2
@@ -102,7 +103,7 @@ async fn run(args: &Args, script: Script) -> u8 {
     };
     let reason = handle.shutdown().await;
     lines.disconnected(&reason);
-    lines.exited(exit.status());
+    lines.exited(output.status());
     said(&output.text());
     match called {
         2 | 130 => called,
@@ -158,7 +159,7 @@ async fn call_all(args: &Args, mut script: Script, handle: &CoreHandle, lines: &
                 }
             }
             Err(refused) => {
-                lines.refused(&tool, refused.code().as_str());
+                lines.refused(&tool, ErrorCode::from(&refused).as_str());
                 code = 1;
             }
         }

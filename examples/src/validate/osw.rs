@@ -1,7 +1,7 @@
 //! `osw-message`, `osw-stream`: the messages of the OpenSentience runtime protocol.
 
-use opensentience_wire::limits::{Limits, MAX_FRAME_BYTES};
 use opensentience_wire::validate::{message, stream};
+use opensentience_wire::{Limits, MAX_FRAME_BYTES};
 
 use super::kind::Kind;
 

@@ -3,7 +3,7 @@
 //! ```
 //! use arbitrary::Unstructured;
 //! use opensentience_wire::arbitrary::message;
-//! use opensentience_wire::limits::Limits;
+//! use opensentience_wire::Limits;
 //! use opensentience_wire::validate;
 //!
 //! let bytes: Vec<u8> = (0..=255).cycle().take(2_048).collect();
@@ -18,16 +18,13 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use ubos_common::json::{MemberWriter, RawBuf, RawObject, to_string};
 use ubos_common::time::{Rfc3339, Timestamp};
 
-use crate::envelope::{Actor, ActorType};
 use crate::error::{ErrorCode, ErrorObject};
+use crate::message::{Actor, ActorType};
 use crate::message::{
     CallContext, Caller, CancelAck, Channel, ChunkData, Goodbye, Health, Heartbeat, Hello, Message,
     MessageType, ProtocolOffer, Register, Registered, Rejected, Sdk, SemVer, Server, Status,
     ToolCall, ToolCancel, ToolOutcome, ToolSpec, ToolStream, Unregister, Unregistered, Welcome,
 };
-
-/// Words of the protocol in the form that fuzzers take as a dictionary.
-pub const DICTIONARY: &str = include_str!("../../vectors/osw.dict");
 
 /// Messages and streams to begin with: the published vectors, valid and not.
 pub fn seeds() -> impl Iterator<Item = &'static [u8]> {
@@ -271,8 +268,8 @@ fn kind(u: &mut Unstructured<'_>) -> Result<ActorType> {
 
 fn version(u: &mut Unstructured<'_>) -> Result<SemVer> {
     let texts = ["1.0.0", "0.0.1-rc.1+build", "10.20.30"];
-    let version = SemVer::parse(u.choose(&texts)?);
-    version.ok_or(arbitrary::Error::IncorrectFormat)
+    let version = u.choose(&texts)?.parse();
+    version.map_err(|_| arbitrary::Error::IncorrectFormat)
 }
 
 fn time(u: &mut Unstructured<'_>) -> Result<Timestamp> {

@@ -3,7 +3,7 @@
 use ubos_common::json::{Fault, RawObject, Read, Reader};
 use ubos_common::time::Rfc3339;
 
-use crate::envelope::ActorType;
+use super::actor::ActorType;
 use crate::error::{ErrorCode, ErrorObject};
 
 ubos_common::wire! {

@@ -1,25 +1,25 @@
 //! The messages: one type a payload, one module a family.
 
+mod actor;
 mod call;
 mod cancel;
 mod health;
 mod session;
 mod tools;
 
+pub use actor::{Actor, ActorType};
 pub(crate) use call::AboutCall;
 pub use call::{
     CallContext, Caller, Channel, ChunkData, Status, ToolCall, ToolOutcome, ToolStream,
 };
 pub use cancel::{CancelAck, ToolCancel};
 pub use health::{Health, Heartbeat};
-pub use session::{Goodbye, Hello, ProtocolOffer, Sdk, SemVer, Server, Welcome};
+pub use session::{Goodbye, Hello, ProtocolOffer, Sdk, SemVer, SemVerError, Server, Welcome};
 pub use tools::{Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name};
 
-use ubos_common::json::{self, RawObject, Write};
-use ubos_common::violation::Report;
+use ubos_common::json::{RawObject, Write};
 
-use crate::envelope::Envelope;
-use crate::error::{DecodeError, ErrorObject};
+use crate::error::ErrorObject;
 
 ubos_common::words! {
     /// What a payload is. The set is open: messages of other types may come.
@@ -133,54 +133,6 @@ pub enum Message {
 }
 
 impl Message {
-    pub(crate) fn read(
-        envelope: &Envelope<'_>,
-        limits: &json::Limits,
-    ) -> Result<(Self, Report), DecodeError> {
-        macro_rules! payload {
-            ($variant:ident) => {
-                envelope
-                    .payload(limits)
-                    .map(|(payload, report)| (Self::$variant(payload), report))
-            };
-        }
-        match envelope.message_type() {
-            MessageType::Hello => payload!(Hello),
-            MessageType::Welcome => match &envelope.error {
-                Some(error) => Ok((Self::Refused(Box::new(error.clone())), Report::default())),
-                None => payload!(Welcome),
-            },
-            MessageType::Goodbye => payload!(Goodbye),
-            MessageType::Register => Self::read_register(envelope, limits),
-            MessageType::Registered => payload!(Registered),
-            MessageType::Unregister => payload!(Unregister),
-            MessageType::Unregistered => payload!(Unregistered),
-            MessageType::ToolCall => payload!(ToolCall),
-            MessageType::ToolStream => payload!(ToolStream),
-            MessageType::ToolResult => payload!(ToolResult),
-            MessageType::ToolCancel => payload!(ToolCancel),
-            MessageType::CancelAck => payload!(CancelAck),
-            MessageType::Heartbeat => payload!(Heartbeat),
-            other => envelope
-                .payload(limits)
-                .map(|(payload, report)| (Self::Plain(other, payload), report)),
-        }
-    }
-
-    /// A registration with a wrong tool is a sound message; each tool's findings stand below it.
-    fn read_register(
-        envelope: &Envelope<'_>,
-        limits: &json::Limits,
-    ) -> Result<(Self, Report), DecodeError> {
-        let (register, mut report) = envelope.payload::<Register>(limits)?;
-        for (n, tool) in register.tools.iter().enumerate() {
-            if let Err(findings) = ToolSpec::read(tool.as_raw(), limits) {
-                report.extend_under(&format!("/payload/tools/{n}"), findings);
-            }
-        }
-        Ok((Self::Register(register), report))
-    }
-
     /// The type that stands in the envelope.
     #[must_use]
     pub fn message_type(&self) -> MessageType {

@@ -1,5 +1,7 @@
 //! Handshake and goodbye.
 
+use core::str::FromStr;
+
 use ubos_common::json::{Fault, Read, Reader, Write, escape_into};
 
 use crate::token::SessionToken;
@@ -88,25 +90,35 @@ ubos_common::wire! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemVer(Box<str>);
 
-impl SemVer {
-    /// The version in a text, if it is one.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        semver::Version::parse(text).ok().map(|_| Self(text.into()))
-    }
+impl FromStr for SemVer {
+    type Err = SemVerError;
 
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    fn from_str(text: &str) -> Result<Self, SemVerError> {
+        match semver::Version::parse(text) {
+            Ok(_) => Ok(Self(text.into())),
+            Err(_) => Err(SemVerError),
+        }
+    }
+}
+
+impl AsRef<str> for SemVer {
+    fn as_ref(&self) -> &str {
         &self.0
     }
 }
+
+/// A text that is not a version by the rules of Semantic Versioning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a semantic version such as 1.0.0 wanted")]
+#[non_exhaustive]
+pub struct SemVerError;
 
 impl Read<'_> for SemVer {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.str()?;
-        Self::parse(&text).ok_or_else(|| reader.bad_value_seen(at, "a semantic version", &text))
+        text.parse()
+            .map_err(|_| reader.bad_value_seen(at, "a semantic version", &text))
     }
 }
 

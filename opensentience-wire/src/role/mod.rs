@@ -17,9 +17,14 @@ use crate::error::{ErrorCode, ErrorObject};
 pub struct CallId(Arc<str>);
 
 impl CallId {
-    /// The text on the wire.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The text on the wire.
+impl AsRef<str> for CallId {
+    fn as_ref(&self) -> &str {
         &self.0
     }
 }

@@ -1,10 +1,10 @@
 //! The agent's machine: states and events.
 
-use opensentience_wire::error::{CommandError, ErrorCode, ErrorObject};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::message::Channel;
 use opensentience_wire::role::agent::Chunk;
 use opensentience_wire::role::{CallId, CloseReason, Input};
+use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -83,8 +83,9 @@ fn answers_echo_the_ids_and_a_call_has_one_result() {
     let id = said.calls[0].call_id.clone();
     conn.stream(at(1), &id, Chunk::text(Channel::Stdout, "one"))
         .unwrap();
-    conn.stream(at(1), &id, Chunk::partial(object(&json!({"n": 2}))).done())
-        .unwrap();
+    let mut last = Chunk::partial(object(&json!({"n": 2})));
+    last.done = true;
+    conn.stream(at(1), &id, last).unwrap();
     assert_eq!(
         conn.stream(at(1), &id, Chunk::text(Channel::Log, "no")),
         Err(CommandError::StreamDone)

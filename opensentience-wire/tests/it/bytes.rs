@@ -1,6 +1,6 @@
 //! Any bytes, any split.
 
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::role::core::Config;
 use opensentience_wire::role::{Input, agent, core};
 use proptest::prelude::*;

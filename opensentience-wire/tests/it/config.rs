@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use opensentience_wire::error::ConfigError;
-use opensentience_wire::limits::{Limits, MAX_FRAME_BYTES};
+use opensentience_wire::ConfigError;
 use opensentience_wire::message::SemVer;
 use opensentience_wire::role::agent::{self, AgentConnection};
 use opensentience_wire::role::core::{self, CoreConnection};
 use opensentience_wire::role::router::{self, Quota, Router};
+use opensentience_wire::{Limits, MAX_FRAME_BYTES};
 use ubos_common::id::IdSource;
 
 use crate::kit::{AGENT, at, token};
@@ -17,7 +17,7 @@ fn core(config: core::Config) -> Result<(), ConfigError> {
 }
 
 fn agent(id: &str, limits: Limits) -> Result<(), ConfigError> {
-    let version = SemVer::parse("1.0.0").unwrap();
+    let version = "1.0.0".parse::<SemVer>().unwrap();
     let config = agent::Config::new(id, version, token()).with_limits(limits);
     AgentConnection::new(at(0), config, IdSource::seeded(1)).map(drop)
 }
@@ -130,10 +130,9 @@ fn an_agent_whose_hello_exceeds_a_frame_is_refused() {
 async fn an_agent_without_blocking_threads_is_refused() {
     use opensentience_wire::transport::tokio::Agent;
 
-    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").unwrap(), token());
-    let served = Agent::builder(SemVer::parse("1.0.0").unwrap())
+    let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token());
+    let served = Agent::new("1.0.0".parse::<SemVer>().unwrap())
         .with_blocking_threads(0)
-        .build()
         .serve(::tokio::io::empty(), config)
         .await;
     let wanted = "blocking_threads is 0, but blocking tools need at least 1 thread";

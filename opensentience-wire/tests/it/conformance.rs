@@ -1,6 +1,6 @@
 //! The conformance kits hold, with the machines of this crate as references.
 
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::validate::{message, stream};
 use serde_json::{Value, json};
 use ubos_common::violation::Level;

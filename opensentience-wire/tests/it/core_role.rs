@@ -2,14 +2,16 @@
 
 use core::time::Duration;
 
-use opensentience_wire::envelope::{Actor, ActorType};
-use opensentience_wire::error::CommandError;
-use opensentience_wire::limits::Limits;
+use opensentience_wire::CommandError;
+use opensentience_wire::ErrorCode;
+use opensentience_wire::Limits;
 use opensentience_wire::message::Health;
-use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event, UnknownTypes};
+use opensentience_wire::message::{Actor, ActorType};
+use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
 use opensentience_wire::role::{CallId, CloseReason, Input};
 use serde_json::{Value, json};
 
+use crate::kit::RequestExt as _;
 use crate::kit::*;
 
 fn request(name: &str) -> CallRequest {
@@ -25,14 +27,14 @@ fn started(conn: &mut CoreConnection, millis: u64) -> CallId {
 fn result(id: &CallId, status: &str) -> Value {
     message(
         "agent.tool.result",
-        json!({"call_id": id.as_str(), "status": status}),
+        json!({"call_id": id.to_string(), "status": status}),
     )
 }
 
 fn chunk(id: &CallId, seq: u64, channel: &str, data: Value) -> Value {
     message(
         "agent.tool.stream",
-        json!({"call_id": id.as_str(), "seq": seq, "channel": channel, "data": data}),
+        json!({"call_id": id.to_string(), "seq": seq, "channel": channel, "data": data}),
     )
 }
 
@@ -93,6 +95,39 @@ fn a_wrong_tool_is_rejected_alone() {
             schema
         ]
     );
+}
+
+// spec: OSW-4.2-3
+#[test]
+fn tools_ids_and_schemas_are_limited() {
+    let mut conn = open_core(Config::default());
+    let register = |tools: Vec<Value>| message("agent.tools.register", json!({"tools": tools}));
+    let long = |bytes: usize| tool(&"n".repeat(bytes - AGENT.len() - 1));
+    let sized = |bytes: usize| {
+        let mut tool = tool(&format!("s{bytes}"));
+        let empty = json!({"title": ""}).to_string().len();
+        tool["input_schema"] = json!({"title": "x".repeat(bytes - empty)});
+        tool
+    };
+    let tools = vec![long(512), long(513), sized(65_536), sized(65_537)];
+    let said = tell_core(&mut conn, 0, &register(tools));
+    let rejected = said.sent[0]["payload"]["rejected"].as_array().unwrap();
+    let codes: Vec<_> = rejected
+        .iter()
+        .map(|r| r["error"]["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes, ["tool.invalid_id", "tool.invalid_schema"]);
+    // Four are there already.
+    let many = |count: usize| {
+        (0..count)
+            .map(|n| tool(&format!("t{n}")))
+            .collect::<Vec<_>>()
+    };
+    tell_core(&mut conn, 0, &register(many(1_024)));
+    assert_eq!(conn.tools().count(), 1_024);
+    let said = tell_core(&mut conn, 0, &register(many(1_025)));
+    assert_eq!(said.sent[0]["type"], "core.error");
+    assert_eq!(conn.tools().count(), 1_024);
 }
 
 // spec: OSW-4.2-4
@@ -162,7 +197,7 @@ fn a_call_carries_its_ids() {
     let first = drain_core(&mut conn).sent.remove(0);
     assert_eq!(
         first["payload"],
-        json!({"call_id": id.as_str(), "tool_id": format!("{AGENT}/echo"), "input": {"n": 1}, "timeout_ms": 3000, "idempotency_key": "k"})
+        json!({"call_id": id.to_string(), "tool_id": format!("{AGENT}/echo"), "input": {"n": 1}, "timeout_ms": 3000, "idempotency_key": "k"})
     );
     assert_eq!(
         (&first["correlation_id"], &first["causation_id"]),
@@ -200,7 +235,7 @@ fn what_is_refused_is_never_sent() {
         (large, "tool.invalid_input"),
     ] {
         assert_eq!(
-            conn.call_tool(at(0), asked).unwrap_err().code().as_str(),
+            ErrorCode::from(&conn.call_tool(at(0), asked).unwrap_err()).as_str(),
             want
         );
     }
@@ -242,7 +277,7 @@ fn calls_past_the_limit_wait_and_past_the_queue_are_refused() {
     );
     let said = tell_core(&mut conn, 0, &result(&first, "succeeded"));
     assert_eq!(said.types(), ["core.tool.call"]);
-    assert_eq!(said.sent[0]["payload"]["call_id"], second.as_str());
+    assert_eq!(said.sent[0]["payload"]["call_id"], second.to_string());
     let third = conn
         .call_tool(
             at(0),
@@ -309,7 +344,7 @@ fn a_second_result_and_strangers_have_no_effect() {
         tell_core(&mut conn, 0, &result(&id, "succeeded")).ended(),
         ["succeeded"]
     );
-    let ack = json!({"call_id": id.as_str(), "accepted": true});
+    let ack = json!({"call_id": id.to_string(), "accepted": true});
     for late in [
         result(&id, "failed"),
         chunk(&id, 1, "log", json!({"text": ""})),
@@ -361,7 +396,7 @@ fn status_decides_and_errors_are_found_where_they_stand() {
     ];
     for (mut payload, top, want) in cases {
         let mut conn = open_core(Config::default());
-        payload["call_id"] = json!(started(&mut conn, 0).as_str());
+        payload["call_id"] = json!(started(&mut conn, 0).to_string());
         let mut result = message("agent.tool.result", payload);
         result["error"] = top;
         assert_eq!(tell_core(&mut conn, 0, &result).ended(), [want]);
@@ -418,11 +453,11 @@ fn a_cancel_that_nobody_answers_ends_the_call() {
     assert_eq!(said.types(), ["core.tool.cancel"]);
     assert_eq!(
         said.sent[0]["payload"],
-        json!({"call_id": id.as_str(), "reason": "enough", "deadline_ms": 5000})
+        json!({"call_id": id.to_string(), "reason": "enough", "deadline_ms": 5000})
     );
     let ack = message(
         "agent.tool.cancel_ack",
-        json!({"call_id": id.as_str(), "accepted": true}),
+        json!({"call_id": id.to_string(), "accepted": true}),
     );
     assert!(matches!(
         &tell_core(&mut conn, 2, &ack).events[..],
@@ -571,7 +606,7 @@ fn unknown_types_are_answered_ignored_or_end_the_connection() {
         odd[member] = value;
         assert!(tell_core(&mut conn, 0, &odd).sent.is_empty());
     }
-    let mut conn = open_core(Config::default().with_unknown_types(UnknownTypes::Close));
+    let mut conn = open_core(Config::default().with_closing_on_unknown_types());
     let said = tell_core(&mut conn, 0, &message("agent.later", json!({})));
     assert_eq!(said.types(), ["core.goodbye"]);
     assert!(conn.is_closed());

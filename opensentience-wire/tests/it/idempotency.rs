@@ -1,8 +1,8 @@
 //! Calls with one key have one effect, at the agent.
 
-use opensentience_wire::error::{CommandError, ErrorCode, ErrorObject};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::role::CallId;
+use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::{Value, json};
 
 use crate::kit::*;

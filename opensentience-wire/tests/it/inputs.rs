@@ -1,6 +1,6 @@
 //! Inputs and schemas.
 
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::role::core;
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
 //! Machines in known states, frames from JSON, and what came out.
 
-use opensentience_wire::frame::{FrameDecoder, encode_frame};
-use opensentience_wire::limits::Limits;
-use opensentience_wire::message::{SemVer, ToolSpec};
+use opensentience_wire::Limits;
+use opensentience_wire::message::{ActorType, Caller, SemVer, ToolSpec};
 use opensentience_wire::role::agent::{self, AgentConnection};
-use opensentience_wire::role::core::{self, CoreConnection};
+use opensentience_wire::role::core::{self, CallRequest, CoreConnection};
 use opensentience_wire::role::{CloseReason, Input};
+use opensentience_wire::{FrameDecoder, encode_frame};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::{Value, json};
 use ubos_common::id::IdSource;
@@ -185,7 +185,7 @@ pub(crate) fn tell_agent(conn: &mut AgentConnection, millis: u64, value: &Value)
 }
 
 pub(crate) fn new_agent(limits: Limits) -> AgentConnection {
-    let version = SemVer::parse("1.0.0").unwrap();
+    let version = "1.0.0".parse::<SemVer>().unwrap();
     let config = agent::Config::new(AGENT, version, token()).with_limits(limits);
     AgentConnection::new(at(0), config, IdSource::seeded(2)).unwrap()
 }
@@ -215,4 +215,28 @@ pub(crate) fn call(id: &str) -> Value {
     call["request_id"] = json!("r-1");
     call["correlation_id"] = json!("c-1");
     call
+}
+
+/// The members of a request that tests set in a chain.
+pub(crate) trait RequestExt {
+    fn with_correlation_id(self, id: &str) -> Self;
+    fn with_causation_id(self, id: &str) -> Self;
+    fn with_caller(self, kind: ActorType, id: &str) -> Self;
+}
+
+impl RequestExt for CallRequest {
+    fn with_correlation_id(mut self, id: &str) -> Self {
+        self.correlation_id = Some(id.into());
+        self
+    }
+
+    fn with_causation_id(mut self, id: &str) -> Self {
+        self.causation_id = Some(id.into());
+        self
+    }
+
+    fn with_caller(mut self, kind: ActorType, id: &str) -> Self {
+        self.caller = Some(Caller::new(kind, id.into()));
+        self
+    }
 }

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use opensentience_wire::error::{ErrorCode, ErrorObject};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::message::Channel;
 use opensentience_wire::role::agent::{AgentConnection, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
 use opensentience_wire::role::{CallId, Input, agent, core};
+use opensentience_wire::{ErrorCode, ErrorObject};
 use serde_json::json;
 use ubos_common::id::IdSource;
 use ubos_common::testing::{Actions, Arrival, Faults, Lab, LinkId, LinkKind, NodeId, Wiring};
 use ubos_common::time::Now;
 
-use crate::kit::{AGENT, new_agent, new_core, object, spec};
+use crate::kit::{AGENT, RequestExt as _, new_agent, new_core, object, spec};
 
 struct CoreWire(LinkId);
 

@@ -120,7 +120,7 @@ async fn world(server: Server) -> World {
     let not_carried = bridge.not_carried().to_vec();
     let (core_end, agent_end) = tokio::io::duplex(1 << 16);
     let token = || SessionToken::from_random([7; 32]);
-    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").unwrap(), token());
+    let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token());
     let agent = tokio::spawn(async move { bridge.serve(agent_end, config).await.unwrap() });
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);

@@ -1,9 +1,9 @@
 //! What is shown of an agent's texts.
 
-use opensentience_wire::error::{ErrorCode, ErrorObject};
+use opensentience_wire::Redact as _;
 use opensentience_wire::message::{Channel, ChunkData, ToolStream};
-use opensentience_wire::redact::Redact as _;
 use opensentience_wire::role::core::{CallRequest, Config, Event};
+use opensentience_wire::{ErrorCode, ErrorObject};
 use serde_json::{Value, json};
 use ubos_common::secret::Bounds;
 
@@ -70,7 +70,7 @@ fn an_outcome_is_shown_without_secrets_and_without_end() {
     drain_core(&mut conn);
     let output: Value =
         json!({"token": "abc", "note": CANARIES[0], "long": "x".repeat(5_000), "fine": 7});
-    let payload = json!({"call_id": call.as_str(), "status": "succeeded", "output": output});
+    let payload = json!({"call_id": call.to_string(), "status": "succeeded", "output": output});
     let said = tell_core(&mut conn, 1, &message("agent.tool.result", payload));
     let outcome = said.events.into_iter().find_map(|event| match event {
         Event::Ended(_, outcome) => Some(outcome),

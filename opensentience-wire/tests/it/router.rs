@@ -3,16 +3,17 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use opensentience_wire::envelope::ActorType;
-use opensentience_wire::error::{CommandError, ErrorCode, ErrorObject};
+use opensentience_wire::message::ActorType;
 use opensentience_wire::message::{Health, Status, ToolSpec};
 use opensentience_wire::role::core::{CallRequest, Outcome};
 use opensentience_wire::role::router::{
     Config, Ended, Input, Output, Quota, Refused, RestartPolicy, RouteId, Router,
 };
+use opensentience_wire::{CommandError, ErrorCode, ErrorObject};
 use serde_json::json;
 use ubos_common::json::RawObject;
 
+use crate::kit::RequestExt as _;
 use crate::kit::*;
 
 fn tools(agent: &str, names: &[&str]) -> Vec<ToolSpec> {

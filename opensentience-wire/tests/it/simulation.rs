@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use opensentience_wire::error::{ErrorCode, ErrorObject};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::message::{Channel, Health, SemVer};
 use opensentience_wire::role::agent::{self, AgentConnection, Chunk};
 use opensentience_wire::role::core::{self, CallRequest, CoreConnection};
 use opensentience_wire::role::router::{self, Ended, Quota, RestartPolicy, RouteId, Router};
 use opensentience_wire::role::{CallId, Input};
+use opensentience_wire::{ErrorCode, ErrorObject};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use ubos_common::id::IdSource;
@@ -18,7 +18,7 @@ use ubos_common::machine::Machine;
 use ubos_common::testing::{Actions, Arrival, Faults, Lab, LinkId, LinkKind, NodeId, Wiring};
 use ubos_common::time::{Mono, Now};
 
-use crate::kit::{object, spec};
+use crate::kit::{RequestExt as _, object, spec};
 
 const AGENTS: usize = 3;
 const PLACES: usize = 2;
@@ -500,7 +500,7 @@ impl Day {
                 hub.conns.insert(link, (agent, conn));
             });
             let now = self.lab.now();
-            let version = SemVer::parse("1.0.0").unwrap();
+            let version = "1.0.0".parse::<SemVer>().unwrap();
             let config = agent::Config::new(name(agent), version, token(agent, launch));
             let conn = AgentConnection::new(now, config, IdSource::seeded(seed ^ 1)).unwrap();
             let worker = Worker {

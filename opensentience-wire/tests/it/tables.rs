@@ -2,8 +2,8 @@
 //!
 //! Each table is what the machines do, one line an event, one column a state; a change of behaviour shows as a changed cell.
 
-use opensentience_wire::error::ErrorObject;
-use opensentience_wire::limits::Limits;
+use opensentience_wire::ErrorObject;
+use opensentience_wire::Limits;
 use opensentience_wire::message::{Channel, Health};
 use opensentience_wire::role::agent::{self, AgentConnection, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, CoreConnection, Event};
@@ -231,7 +231,7 @@ fn agent_table() -> Vec<String> {
         shown(conn.finish(at(1), &CallId::from("running"), Ok(object(&json!({})))))
     });
     line("finish unknown", &|conn| {
-        let error = ErrorObject::of(opensentience_wire::error::ErrorCode::ToolFailed, "no");
+        let error = ErrorObject::of(opensentience_wire::ErrorCode::ToolFailed, "no");
         shown(conn.finish(at(1), &CallId::from("none"), Err(error)))
     });
     line("shutdown", &|conn| {
@@ -261,7 +261,7 @@ fn core_in(state: &str) -> (CoreConnection, String) {
         _ => {}
     }
     drain_core(&mut conn);
-    (conn, call.as_str().to_owned())
+    (conn, call.to_string())
 }
 
 fn core_messages(call: &str) -> Vec<(&'static str, Value)> {

@@ -6,9 +6,7 @@ use std::time::Duration;
 use opensentience_wire::message::{Health, Status};
 use opensentience_wire::role::core::{CallRequest, Config as CoreConfig, Outcome};
 use opensentience_wire::role::router::{Config, Quota, Refused, RestartPolicy};
-use opensentience_wire::transport::tokio::{
-    AuditSink, Launcher, RouteError, ToolRouter, ToolRouterBuilder,
-};
+use opensentience_wire::transport::tokio::{AuditSink, Launcher, ToolRouter, ToolRouterBuilder};
 use serde_json::json;
 
 use crate::kit::object;
@@ -62,10 +60,7 @@ async fn calls_reach_the_agent_that_has_the_tool() {
     };
     assert_ne!(pid(a), pid(b));
     let refused = router.call(request("com.example.c/echo", json!({}))).await;
-    assert_eq!(
-        refused.unwrap_err(),
-        RouteError::Refused(Refused::ToolNotFound)
-    );
+    assert_eq!(refused.unwrap_err(), Refused::ToolNotFound);
     router.shutdown().await;
 }
 
@@ -184,7 +179,7 @@ async fn quotas_hold_and_a_key_runs_once() {
         .unwrap();
     let over = router.call(request("com.example.a/echo", json!({}))).await;
     let limit = Refused::ConcurrencyExceeded { limit: 1 };
-    assert_eq!(over.unwrap_err(), RouteError::Refused(limit));
+    assert_eq!(over.unwrap_err(), limit);
     blocked.cancel();
     blocked.result().await;
     let keyed = || {

@@ -16,7 +16,7 @@ use tracing::{Event, Metadata, Subscriber};
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
-use crate::kit::{AGENT, object, spec};
+use crate::kit::{AGENT, RequestExt as _, object, spec};
 
 /// Keeps all that is said as lines.
 #[derive(Clone, Default)]
@@ -63,10 +63,10 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
     let _guard = tracing::subscriber::set_default(lines.clone());
     let token = || SessionToken::from_random([9; 32]);
     let (near, far) = tokio::io::duplex(4_096);
-    let tools = Agent::builder(SemVer::parse("1.0.0").unwrap())
+    let tools = Agent::new("1.0.0".parse::<SemVer>().unwrap())
         .tool(spec("echo"), async |context, input| {
             context
-                .stdout("canary-out")
+                .send("canary-out")
                 .await
                 .map_err(|_| ToolError::canceled())?;
             Ok(input)
@@ -75,8 +75,8 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
             Err(ToolError::failed("canary-error"))
         })
         .tool(spec("panic"), async |_, _| panic!("canary-panic"));
-    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").unwrap(), token());
-    let serving = tokio::spawn(tools.build().serve(far, config));
+    let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token());
+    let serving = tokio::spawn(tools.serve(far, config));
     let clock = Clock::start();
     let grant = Grant::new(clock.now().mono, token(), AGENT);
     let (ids, audit) = (IdSource::seeded(1), AuditSink::default());

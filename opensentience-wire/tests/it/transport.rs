@@ -4,16 +4,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use opensentience_wire::error::CommandError;
-use opensentience_wire::limits::Limits;
 use opensentience_wire::message::{Channel, SemVer, Status};
 use opensentience_wire::role::CloseReason;
-use opensentience_wire::role::agent;
+use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config, Outcome};
 use opensentience_wire::transport::tokio::{
-    Agent, AttachError, AuditSink, AuditStream, CoreHandle, LaunchError, Launcher, ServeError,
-    ToolError, attach, audit_channel,
+    Agent, AttachError, AuditSink, CoreHandle, LaunchError, Launcher, ServeError, ToolError, attach,
 };
+use opensentience_wire::{AuditEvent, CommandError, Limits};
 use opensentience_wire::{Grant, SessionToken};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -21,7 +19,7 @@ use ubos_common::id::IdSource;
 use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 
-use crate::kit::{AGENT, frame, hello, message, object, spec, token, tool};
+use crate::kit::{AGENT, RequestExt as _, frame, hello, message, object, spec, token, tool};
 
 #[derive(serde::Deserialize)]
 struct Numbers {
@@ -29,20 +27,20 @@ struct Numbers {
 }
 
 fn tools() -> Agent {
-    Agent::builder(SemVer::parse("1.0.0").unwrap())
+    Agent::new("1.0.0".parse::<SemVer>().unwrap())
         .tool(spec("echo"), async |_, input| Ok(input))
         .tool(spec("count"), async |context, input| {
             let wanted: serde_json::Value = input.deserialize().unwrap();
             for n in 1..=wanted["n"].as_u64().unwrap() {
                 context
-                    .stdout(format!("line {n}"))
+                    .send(format!("line {n}"))
                     .await
                     .map_err(|_| ToolError::canceled())?;
             }
             Ok(RawObject::empty())
         })
         .blocking_tool(spec("block"), |context, _| {
-            context.stdout("begun").map_err(|_| ToolError::canceled())?;
+            context.blocking_send("begun").map_err(|_| ToolError::canceled())?;
             while !context.is_cancelled() {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -54,7 +52,7 @@ fn tools() -> Agent {
         })
         .typed_tool(spec("typed"), async |context, numbers: Numbers| {
             let left = context.time_left().map(|left| left.as_secs());
-            context.log("adding").await.map_err(|_| ToolError::canceled())?;
+            context.send(Chunk::text(Channel::Log, "adding")).await.map_err(|_| ToolError::canceled())?;
             Ok(json!({"sum": numbers.numbers.iter().sum::<u32>(), "timed": left.is_some_and(|left| left <= 60)}))
         })
         .typed_tool(spec("no_object"), async |_, _: Numbers| Ok(7))
@@ -73,7 +71,6 @@ fn tools() -> Agent {
                 &json!({"names": names, "args": args, "pid": std::process::id()}),
             ))
         })
-        .build()
 }
 
 /// No test of its own: what the launched process runs.
@@ -98,8 +95,16 @@ fn agent_process() {
     std::process::exit(0);
 }
 
+type AuditStream = tokio::sync::mpsc::UnboundedReceiver<AuditEvent>;
+
+/// A sink, and the records that it takes.
+fn audit_channel() -> (AuditSink, AuditStream) {
+    let (tx, records) = tokio::sync::mpsc::unbounded_channel();
+    (AuditSink::new(move |event| drop(tx.send(event))), records)
+}
+
 fn launcher() -> (Launcher, AuditStream) {
-    let (sink, audit) = audit_channel(1_000);
+    let (sink, audit) = audit_channel();
     let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
         .arg("transport::agent_process")
         .arg("--exact")
@@ -127,7 +132,7 @@ fn code(outcome: &Outcome) -> &str {
 
 async fn names(mut audit: AuditStream) -> Vec<String> {
     let mut names = Vec::new();
-    while let Some(event) = audit.next().await {
+    while let Some(event) = audit.recv().await {
         names.push(event.name.to_string());
     }
     names
@@ -284,7 +289,7 @@ fn serve(
     io: DuplexStream,
     token: SessionToken,
 ) -> tokio::task::JoinHandle<Result<CloseReason, ServeError>> {
-    let config = agent::Config::new(AGENT, SemVer::parse("1.0.0").unwrap(), token);
+    let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token);
     tokio::spawn(tools().serve(io, config))
 }
 

@@ -1,6 +1,6 @@
 //! Messages and recorded streams, judged.
 
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::validate;
 use serde_json::{Value, json};
 use ubos_common::violation::Report;

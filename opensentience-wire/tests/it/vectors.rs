@@ -1,6 +1,6 @@
 //! Messages of the specification.
 
-use opensentience_wire::envelope::Envelope;
+use opensentience_wire::Envelope;
 use opensentience_wire::message::Message;
 use serde_json::Value;
 use ubos_common::json::{self, Limits};
@@ -44,7 +44,7 @@ fn the_examples_read_without_a_finding_and_write_back() {
 fn each_breach_of_the_envelope_has_its_pointer() {
     let text = br#"{"v":1.0,"type":"","id":null,"ts":"2026-01-16","in_reply_to":null,"request_id":7,"payload":[]}"#;
     let refused = Envelope::decode(text, &Limits::default()).unwrap_err();
-    let opensentience_wire::error::DecodeError::Invalid(report) = refused else {
+    let opensentience_wire::DecodeError::Invalid(report) = refused else {
         panic!("{refused}")
     };
     let pointers: Vec<&str> = report.iter().map(|f| f.pointer.as_str()).collect();

@@ -8,9 +8,9 @@ use crate::osw::common_rules::check_never_sends;
 use crate::osw::observed::{Call, End, ObservedState};
 use crate::osw::recording::{Line, SLACK};
 use crate::osw::rule::RuleVerdict;
-use opensentience_wire::error::ErrorCode;
+use opensentience_wire::ErrorCode;
+use opensentience_wire::InputSchema;
 use opensentience_wire::message::{Message, MessageType, Side, Status, ToolOutcome};
-use opensentience_wire::schema::InputSchema;
 
 /// The first result of a call, as the line brings it.
 fn result<'a>(state: &'a ObservedState, line: &Line, me: Side) -> Option<(&'a str, &'a Call, End)> {
@@ -123,7 +123,7 @@ pub(super) fn input_fits(state: &ObservedState, line: &Line, me: Side, verdict: 
 
 /// Whether an input breaks a tool's schema for certain.
 pub(super) fn breaks(spec: &opensentience_wire::message::ToolSpec, input: &RawObject) -> bool {
-    let most = opensentience_wire::limits::MAX_SCHEMA_BYTES;
+    let most = crate::osw::defaults::MAX_SCHEMA_BYTES;
     let refusal = InputSchema::compile(spec, most).refusal(input);
     refusal.is_some_and(|error| error.code == ErrorCode::ToolInvalidInput)
 }
@@ -286,7 +286,7 @@ pub(super) fn idempotent(state: &ObservedState, line: &Line, me: Side, verdict: 
 
 /// Of more calls than may run at once one ends `tool.busy`.
 pub(super) fn busy(state: &ObservedState, line: &Line, me: Side, verdict: &mut RuleVerdict) {
-    let most = opensentience_wire::limits::MAX_INFLIGHT_REQUESTS;
+    let most = crate::osw::defaults::MAX_INFLIGHT_REQUESTS;
     let about = |call: &Call| call.known && call.before_it >= most;
     fails_with(&ErrorCode::ToolBusy, about, state, line, me, verdict);
 }

@@ -11,12 +11,12 @@ use crate::osw::recording::Launch;
 use crate::osw::test_peer::object;
 use crate::osw::{Peer, Received};
 use opensentience_wire::SessionToken;
-use opensentience_wire::error::{ErrorCode, ErrorObject};
 use opensentience_wire::message::{Channel, SemVer, ToolSpec};
 use opensentience_wire::role::agent::{
     AgentConnection, Chunk, Config, Event, IncomingCall, Output,
 };
 use opensentience_wire::role::{CallId, Input};
+use opensentience_wire::{ErrorCode, ErrorObject};
 
 /// The agent's id.
 const AGENT: &str = "com.example.reference";
@@ -118,7 +118,7 @@ impl ReferenceAgent {
         for n in 1..=count {
             let mut chunk = Chunk::text(Channel::Stdout, n.to_string());
             if n == count {
-                chunk = chunk.done();
+                chunk.done = true;
             }
             if let Some(conn) = &mut self.conn {
                 // Output that does not fit is dropped: no case needs it.
@@ -169,7 +169,7 @@ impl Peer for ReferenceAgent {
     fn launch(&mut self) -> Option<Launch> {
         self.launches += 1;
         let token = || SessionToken::from_random([self.launches; 32]);
-        let version = SemVer::parse("1.0.0")?;
+        let version = "1.0.0".parse::<SemVer>().ok()?;
         let config = Config::new(AGENT, version, token());
         let ids = IdSource::seeded(u64::from(self.launches) + 100);
         self.conn = AgentConnection::new(self.now, config, ids).ok();

@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
+use crate::osw::defaults::{HANDSHAKE_TIMEOUT, MAX_SCHEMA_BYTES};
 use crate::osw::observed::ObservedState;
 use crate::osw::recording::{FramingError, Line, LineKind, SLACK};
 use crate::osw::rule::RuleVerdict;
-use opensentience_wire::limits::{HANDSHAKE_TIMEOUT, MAX_FRAME_BYTES};
+use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{Message, MessageType, Side, is_tool_name};
 
 /// A hello comes first, and soon.
@@ -172,8 +173,8 @@ pub(super) fn tool_members(_: &ObservedState, line: &Line, me: Side, verdict: &m
     }
     let mut names = std::collections::BTreeSet::new();
     for (n, tool) in offered(line, me).enumerate() {
-        let most = opensentience_wire::limits::MAX_SCHEMA_BYTES;
-        if let Err(why) = opensentience_wire::schema::check_schemas(&tool, most) {
+        let most = MAX_SCHEMA_BYTES;
+        if let Err(why) = opensentience_wire::check_schemas(&tool, most) {
             verdict.broken(&format!("/payload/tools/{n}/input_schema"), why);
         }
         let fresh = names.insert(tool.tool_id);

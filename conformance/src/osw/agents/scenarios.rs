@@ -8,11 +8,11 @@ use crate::osw::agents::test_core::{
     hello_received, open, open_with, options, send_welcome, welcome,
 };
 use crate::osw::malformed::{self, Malformed};
-use crate::osw::test_peer::{TestPeer, ids, ms, object};
-use opensentience_wire::envelope::Head;
-use opensentience_wire::error::{ErrorCode, ErrorObject};
-use opensentience_wire::limits::MAX_FRAME_BYTES;
+use crate::osw::test_peer::{TestPeer, head, ids, ms, object};
+use opensentience_wire::Head;
+use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{MessageType, ToolCancel};
+use opensentience_wire::{ErrorCode, ErrorObject};
 
 /// Handshake, registration, some beats, goodbye.
 pub(super) fn minimal_session(peer: &mut TestPeer<'_>) {
@@ -209,7 +209,7 @@ pub(super) fn refusals(peer: &mut TestPeer<'_>) {
     peer.wait(ms(300));
     let error = ErrorObject::of(ErrorCode::Unauthorized, "not this time");
     peer.send(
-        &Head::new(MessageType::Welcome).error(&error),
+        &head(MessageType::Welcome, |head| head.error = Some(&error)),
         &RawObject::empty(),
     );
     peer.wait(PATIENCE);
@@ -239,12 +239,13 @@ pub(super) fn unknown_types(peer: &mut TestPeer<'_>) {
         let kind = || MessageType::Other("core.later".into());
         peer.send_payload(kind(), r#"{"more":[1,2]}"#);
         let ids = ids("req-9", None, None);
-        let waits = Head::new(kind()).correlation(&ids);
+        let waits = head(kind(), |head| head.correlation = Some(&ids));
         peer.send(&waits, &RawObject::empty());
         let error = ErrorObject::of(ErrorCode::UnknownType, "none that is known here");
-        let error = Head::new(MessageType::CoreError)
-            .correlation(&ids)
-            .error(&error);
+        let error = head(MessageType::CoreError, |head| {
+            head.correlation = Some(&ids);
+            head.error = Some(&error);
+        });
         peer.send(&error, &RawObject::empty());
         peer.wait_until(PATIENCE, |state| {
             !state.unknown.values().any(|unknown| unknown.wants_answer)

@@ -6,12 +6,12 @@ use ubos_common::json::RawObject;
 
 use crate::osw::agents::rules::DRAIN;
 use crate::osw::recording::{Line, SLACK};
-use crate::osw::test_peer::{TestPeer, ids, ms, object};
-use opensentience_wire::envelope::{Correlation, Head};
-use opensentience_wire::limits::MAX_FRAME_BYTES;
+use crate::osw::test_peer::{TestPeer, head, ids, ms, object};
+use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{
     Goodbye, Message, MessageType, Registered, Server, Side, ToolCall, ToolCancel, Welcome,
 };
+use opensentience_wire::{Correlation, Head};
 
 /// How long a judge waits for what must come before it counts as missing.
 pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));
@@ -34,7 +34,7 @@ pub(super) fn answer_registrations(peer: &mut TestPeer<'_>, line: &Line) {
     let reply = Registered::new(accepted.map(|tool| tool.id.clone()).collect());
     let id = id.clone();
     peer.send(
-        &Head::new(MessageType::Registered).in_reply_to(Some(&id)),
+        &head(MessageType::Registered, |head| head.in_reply_to = Some(&id)),
         &reply,
     );
 }
@@ -54,7 +54,9 @@ pub(super) fn hello_received(peer: &mut TestPeer<'_>) -> bool {
 pub(super) fn send_welcome(peer: &mut TestPeer<'_>, welcome: &Welcome) {
     let ids = peer.state.ids.get(1).map(|ids| ids.keys().next().cloned());
     let hello = ids.flatten();
-    let head = Head::new(MessageType::Welcome).in_reply_to(hello.as_deref());
+    let head = head(MessageType::Welcome, |head| {
+        head.in_reply_to = hello.as_deref()
+    });
     peer.send(&head, welcome);
 }
 
@@ -110,7 +112,9 @@ pub(super) fn call_frame(
     call.timeout_ms = options.timeout_ms;
     call.idempotency_key = options.key.map(str::to_owned);
     peer.encode(
-        &Head::new(MessageType::ToolCall).correlation(&options.ids),
+        &head(MessageType::ToolCall, |head| {
+            head.correlation = Some(&options.ids)
+        }),
         &call,
     )
 }
@@ -147,7 +151,9 @@ pub(super) fn cancel(peer: &mut TestPeer<'_>, id: &str, deadline_ms: Option<u64>
     let ids = peer.state.calls.get(id).map(|call| call.ids.clone());
     let ids = ids.unwrap_or_default();
     peer.send(
-        &Head::new(MessageType::ToolCancel).correlation(&ids),
+        &head(MessageType::ToolCancel, |head| {
+            head.correlation = Some(&ids)
+        }),
         &cancel,
     );
 }

@@ -10,7 +10,7 @@ use crate::osw::mutation::{Mutation, contains, first_frame_only, is, with_member
 use crate::osw::rule::{Check, Rule};
 use crate::osw::test_peer::TestPeer;
 use crate::{Case, Reach};
-use opensentience_wire::limits::Limits;
+use opensentience_wire::Limits;
 use opensentience_wire::message::Side;
 use opensentience_wire::role::core::Config;
 

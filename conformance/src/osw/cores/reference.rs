@@ -168,7 +168,8 @@ impl ReferenceCore {
                 return;
             }
         };
-        let mut request = request(name, input).with_correlation_id("run-1");
+        let mut request = request(name, input);
+        request.correlation_id = Some("run-1".into());
         request.timeout = timeout;
         if let Ok(id) = conn.call_tool(now, request) {
             let cancel = cancel.map(|span| now.mono.saturating_add(span));

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use crate::osw::defaults::{CALL_GRACE, MAX_INFLIGHT_REQUESTS};
 use crate::osw::observed::{Call, ObservedState};
 use crate::osw::recording::{Line, LineKind, SLACK};
 use crate::osw::rule::RuleVerdict;
-use opensentience_wire::error::ErrorCode;
-use opensentience_wire::limits::{CALL_GRACE, MAX_INFLIGHT_REQUESTS};
+use opensentience_wire::ErrorCode;
 use opensentience_wire::message::{Message, MessageType, Side, ToolCall, ToolCancel};
 
 /// A connection that must be refused: with a welcome of this code (any where it is `None`), then closed.

@@ -9,13 +9,13 @@ use crate::osw::cores::test_agent::{
 };
 use crate::osw::malformed::{self, Malformed};
 use crate::osw::recording::Line;
-use crate::osw::test_peer::{Responder, TestPeer, ids, ms, object};
+use crate::osw::test_peer::{Responder, TestPeer, head, ids, ms, object};
+use opensentience_wire::Head;
 use opensentience_wire::SessionToken;
-use opensentience_wire::envelope::Head;
-use opensentience_wire::error::{ErrorCode, ErrorObject};
 use opensentience_wire::message::{
     CancelAck, Health, Heartbeat, Message, MessageType, Side, ToolSpec, Unregister,
 };
+use opensentience_wire::{ErrorCode, ErrorObject};
 
 /// Handshake, tools, calls until the goodbye.
 pub(super) fn typical_session(peer: &mut TestPeer<'_>) {
@@ -185,11 +185,15 @@ pub(super) fn unknown_types(peer: &mut TestPeer<'_>) {
     tolerated(peer, |peer| {
         let kind = || MessageType::Other("agent.later".into());
         let ids = ids("req-9", None, None);
-        peer.send(&Head::new(kind()).correlation(&ids), &RawObject::empty());
+        peer.send(
+            &head(kind(), |head| head.correlation = Some(&ids)),
+            &RawObject::empty(),
+        );
         let error = ErrorObject::of(ErrorCode::UnknownType, "none that is known here");
-        let head = Head::new(MessageType::AgentError)
-            .correlation(&ids)
-            .error(&error);
+        let head = head(MessageType::AgentError, |head| {
+            head.correlation = Some(&ids);
+            head.error = Some(&error);
+        });
         peer.send(&head, &RawObject::empty());
         peer.wait_until(PATIENCE, |state| state.unknown.is_empty());
         peer.wait(ms(200));

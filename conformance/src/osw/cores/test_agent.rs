@@ -5,13 +5,13 @@ use core::time::Duration;
 use ubos_common::json::RawObject;
 
 use crate::osw::recording::{Line, SLACK};
-use crate::osw::test_peer::{TestPeer, ms, object};
-use opensentience_wire::envelope::{Correlation, Head};
-use opensentience_wire::error::{ErrorCode, ErrorObject};
+use crate::osw::test_peer::{TestPeer, head, ms, object};
 use opensentience_wire::message::{
     CancelAck, Channel, ChunkData, Health, Heartbeat, Hello, Message, MessageType, ProtocolOffer,
     SemVer, Side, Status, ToolCall, ToolOutcome, ToolSpec, ToolStream,
 };
+use opensentience_wire::{Correlation, Head};
+use opensentience_wire::{ErrorCode, ErrorObject};
 
 /// How long a judge waits for what must come before it counts as missing.
 pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));
@@ -29,7 +29,9 @@ pub(super) fn serve(peer: &mut TestPeer<'_>, line: &Line) {
         Some(Message::ToolCall(call)) => run_tool(peer, call),
         Some(Message::ToolCancel(cancel)) => cancel_call(peer, &message.id, &cancel.call_id),
         Some(Message::Plain(MessageType::Ping, _)) => {
-            let head = Head::new(MessageType::Pong).in_reply_to(Some(&message.id));
+            let head = head(MessageType::Pong, |head| {
+                head.in_reply_to = Some(&message.id)
+            });
             peer.send(&head, &RawObject::empty());
         }
         Some(Message::Goodbye(_)) => peer.close(),
@@ -102,9 +104,10 @@ pub(super) fn cancel_call(peer: &mut TestPeer<'_>, message: &str, id: &str) {
         .get(id)
         .is_some_and(|call| call.end.is_none());
     let ids = correlation(peer, id);
-    let head = Head::new(MessageType::CancelAck)
-        .correlation(&ids)
-        .in_reply_to(Some(message));
+    let head = head(MessageType::CancelAck, |head| {
+        head.correlation = Some(&ids);
+        head.in_reply_to = Some(message);
+    });
     peer.send(&head, &CancelAck::new(id.into(), runs));
     finish_call(peer, id, Some(ErrorCode::ToolCanceled));
 }
@@ -137,7 +140,9 @@ pub(super) fn send_result(peer: &mut TestPeer<'_>, id: &str, code: Option<ErrorC
     outcome.error = code.map(|code| ErrorObject::of(code, "as was asked"));
     let ids = correlation(peer, id);
     peer.send(
-        &Head::new(MessageType::ToolResult).correlation(&ids),
+        &head(MessageType::ToolResult, |head| {
+            head.correlation = Some(&ids)
+        }),
         &outcome,
     );
 }
@@ -149,7 +154,9 @@ pub(super) fn send_chunk(peer: &mut TestPeer<'_>, id: &str, seq: u64, done: bool
     chunk.done = done.then_some(true);
     let ids = correlation(peer, id);
     peer.send(
-        &Head::new(MessageType::ToolStream).correlation(&ids),
+        &head(MessageType::ToolStream, |head| {
+            head.correlation = Some(&ids)
+        }),
         &chunk,
     );
 }
@@ -159,7 +166,7 @@ pub(super) fn hello(peer: &TestPeer<'_>) -> Option<Hello> {
     let launch = peer.state.launch.as_ref()?;
     let words = ["tools", "streaming", "cancellation"].map(str::to_owned);
     let offer = ProtocolOffer::new(vec![1], words.into());
-    let version = SemVer::parse("1.0.0")?;
+    let version = "1.0.0".parse::<SemVer>().ok()?;
     Some(Hello::new(
         launch.token.clone(),
         launch.agent_id.clone(),

@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
+use crate::osw::defaults::MAX_SCHEMA_BYTES;
 use crate::osw::observed::{ObservedState, Registration, Tool};
 use crate::osw::recording::{Line, RecordedMessage, SLACK};
 use crate::osw::rule::RuleVerdict;
-use opensentience_wire::error::ErrorCode;
-use opensentience_wire::limits::MAX_SCHEMA_BYTES;
+use opensentience_wire::ErrorCode;
 use opensentience_wire::message::{Message, Registered, Side, is_tool_name};
 
 /// The answer to a registration, and what it answers.
@@ -101,7 +101,7 @@ pub(super) fn tool_members(
             });
             continue;
         };
-        if opensentience_wire::schema::check_schemas(spec, MAX_SCHEMA_BYTES).is_err() {
+        if opensentience_wire::check_schemas(spec, MAX_SCHEMA_BYTES).is_err() {
             let right = rejected == Some(&ErrorCode::ToolInvalidSchema);
             verdict.check(right, "/payload/rejected", || {
                 "a schema that cannot be used is not rejected as tool.invalid_schema".to_owned()

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grant = Grant::new(now.mono, token(), "com.example.a");
     let config = core::Config::default();
     let mut core = CoreConnection::new(now, config, IdSource::seeded(1), Some(grant))?;
-    let version = SemVer::parse("1.0.0").ok_or("a version")?;
+    let version = "1.0.0".parse()?;
     let config = agent::Config::new("com.example.a", version, token());
     let mut agent = AgentConnection::new(now, config, IdSource::seeded(2))?;
     let mut ended = false;

@@ -31,7 +31,7 @@ pub(super) fn add(lab: &mut Lab<Event>, ledger: &Ledger) -> Ends {
     let grant = Grant::new(now.mono, token(), AGENT);
     let config = core::Config::default();
     let core = CoreConnection::new(now, config, IdSource::seeded(1), Some(grant)).unwrap();
-    let version = SemVer::parse("1.0.0").unwrap();
+    let version = "1.0.0".parse::<SemVer>().unwrap();
     let config = agent::Config::new(AGENT, version, token());
     let agent = AgentConnection::new(now, config, IdSource::seeded(2)).unwrap();
     let link = lab.next_link();

@@ -5,7 +5,7 @@ use core::time::Duration;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::{Mono, Now, Rfc3339, Timestamp};
 
-use super::state::{About, AgentConnection, Call, Ending, Key, Output, Timer};
+use super::state::{About, AgentConnection, Ending, Key, OpenCall, Output, Timer};
 use crate::envelope::Head;
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
 use crate::message::{Channel, ChunkData, MessageType, Status, ToolOutcome, ToolStream};
@@ -17,7 +17,8 @@ use crate::trace::{debug, trace};
 pub struct Chunk {
     channel: Channel,
     data: ChunkData,
-    done: bool,
+    /// Whether no more pieces come.
+    pub done: bool,
 }
 
 impl Chunk {
@@ -37,7 +38,7 @@ impl Chunk {
         }
     }
 
-    /// A part of the result.
+    /// A part of the result, as JSON.
     #[must_use]
     pub fn partial(json: RawObject) -> Self {
         let mut data = ChunkData::new();
@@ -48,16 +49,23 @@ impl Chunk {
             done: false,
         }
     }
+}
 
-    /// Says that no more pieces come.
-    #[must_use]
-    pub const fn done(mut self) -> Self {
-        self.done = true;
-        self
+/// A text on [`Channel::Stdout`], the tool's ordinary output.
+impl From<String> for Chunk {
+    fn from(text: String) -> Self {
+        Self::text(Channel::Stdout, text)
     }
 }
 
-impl Call {
+/// A text on [`Channel::Stdout`], the tool's ordinary output.
+impl From<&str> for Chunk {
+    fn from(text: &str) -> Self {
+        Self::text(Channel::Stdout, text)
+    }
+}
+
+impl OpenCall {
     pub(super) fn new(
         about: About,
         timeout: Option<Duration>,
@@ -155,7 +163,7 @@ impl AgentConnection {
 
     /// Ends the calls that waited for this one's tool, and remembers what it came back with.
     // impl: OSW-4.3-10
-    fn end_followers(&mut self, now: Now, id: &CallId, call: &Call, result: &Ending) {
+    fn end_followers(&mut self, now: Now, id: &CallId, call: &OpenCall, result: &Ending) {
         let Some(Key { tool, key }) = &call.key else {
             return;
         };
@@ -225,7 +233,7 @@ impl AgentConnection {
 
     /// A tool that ran on for followers alone is stopped when none is left.
     fn stop_unwanted(&mut self, tool: &str, key: &str) {
-        let same = |call: &Call| {
+        let same = |call: &OpenCall| {
             call.key
                 .as_ref()
                 .is_some_and(|own| *own.tool == *tool && *own.key == *key)
@@ -318,9 +326,8 @@ impl AgentConnection {
         match result {
             Ok(output) => outcome.output = Some(output),
             Err(mut error) => {
-                if !self.config.debug_errors {
-                    error.debug = None;
-                }
+                // For the developers of the tool, and theirs alone.
+                error.debug = None;
                 outcome.error = Some(error);
             }
         }

@@ -1,9 +1,7 @@
 //! What an agent is, and how it treats its core.
 
-use core::time::Duration;
-
 use crate::error::{ConfigError, require};
-use crate::limits::{self, Limits};
+use crate::limits::Limits;
 use crate::message::{Sdk, SemVer};
 use crate::token::SessionToken;
 
@@ -11,10 +9,10 @@ use crate::token::SessionToken;
 ///
 /// | setting | default |
 /// |---|---|
-/// | `welcome_timeout` | 10 s |
-/// | `drain_time` | 5 s from a goodbye to the end |
-/// | `debug_errors` | off: the `debug` member of errors is not written |
 /// | `tools_check_inputs` | off: inputs are held against the tool's schema (feature `schema`) |
+///
+/// The agent waits 10 s for the welcome, and its calls have 5 s from a goodbye to the end. The `debug` member of
+/// errors is never written.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) agent_id: String,
@@ -23,9 +21,6 @@ pub struct Config {
     pub(crate) manifest_hash: Option<String>,
     pub(crate) sdk: Option<Sdk>,
     pub(crate) limits: Limits,
-    pub(crate) welcome_timeout: Duration,
-    pub(crate) drain_time: Duration,
-    pub(crate) debug_errors: bool,
     pub(crate) tools_check_inputs: bool,
 }
 
@@ -33,7 +28,7 @@ impl Config {
     /// Settings of an agent with the token that it was launched with.
     #[must_use]
     pub fn new(agent_id: impl Into<String>, agent_version: SemVer, token: SessionToken) -> Self {
-        let version = SemVer::parse(env!("CARGO_PKG_VERSION"));
+        let version = env!("CARGO_PKG_VERSION").parse().ok();
         Self {
             agent_id: agent_id.into(),
             agent_version,
@@ -41,9 +36,6 @@ impl Config {
             manifest_hash: None,
             sdk: version.map(|version| Sdk::new(env!("CARGO_PKG_NAME").into(), version)),
             limits: Limits::default(),
-            welcome_timeout: limits::HANDSHAKE_TIMEOUT,
-            drain_time: limits::DRAIN_TIME,
-            debug_errors: false,
             tools_check_inputs: false,
         }
     }
@@ -66,27 +58,6 @@ impl Config {
     #[must_use]
     pub const fn with_tools_checking_inputs(mut self) -> Self {
         self.tools_check_inputs = true;
-        self
-    }
-
-    /// Sets how long to wait for the welcome.
-    #[must_use]
-    pub const fn with_welcome_timeout(mut self, span: Duration) -> Self {
-        self.welcome_timeout = span;
-        self
-    }
-
-    /// Sets how long running calls may take after a goodbye.
-    #[must_use]
-    pub const fn with_drain_time(mut self, span: Duration) -> Self {
-        self.drain_time = span;
-        self
-    }
-
-    /// Sets whether the `debug` member of errors is written.
-    #[must_use]
-    pub const fn with_debug_errors(mut self, written: bool) -> Self {
-        self.debug_errors = written;
         self
     }
 

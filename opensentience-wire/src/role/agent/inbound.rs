@@ -7,8 +7,8 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::{Profile, Report};
 
-use super::state::{About, AgentConnection, Call, Event, IncomingCall, Key, Output, Timer};
-use crate::envelope::{Envelope, Head, VERSION};
+use super::state::{About, AgentConnection, Event, IncomingCall, Key, OpenCall, Output, Timer};
+use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
 use crate::message::{
     AboutCall, CancelAck, Goodbye, MessageType, Registered, Side, ToolCall, ToolCancel,
@@ -39,7 +39,7 @@ impl AgentConnection {
                 Ok(())
             }
             Err(error) => {
-                self.fail(now, error.code());
+                self.fail(now, ErrorCode::from(&error));
                 Err(error.into())
             }
         }
@@ -106,7 +106,7 @@ impl AgentConnection {
             }
             MessageType::Goodbye => self.on_goodbye(now, envelope),
             MessageType::Ping => {
-                let ids = envelope.correlation();
+                let ids = Correlation::from(envelope);
                 let head = Head::new(MessageType::Pong).correlation(&ids);
                 let head = head.in_reply_to(Some(&envelope.id));
                 self.transmit(now, &head, &RawObject::empty());
@@ -121,7 +121,6 @@ impl AgentConnection {
         }
     }
 
-    // impl: OSW-2-6, OSW-2-7, OSW-4.3-4
     fn on_call(&mut self, now: Now, envelope: &Envelope<'_>, call: ToolCall) {
         let about = about(now, envelope);
         if self.calls.contains_key(call.call_id.as_str()) {
@@ -132,6 +131,55 @@ impl AgentConnection {
                 "this call is running",
             );
         }
+        if let Some(error) = self.refusal(&call) {
+            return self.send_result(now, &call.call_id, &about, Err(error));
+        }
+        let call_id = CallId::from(call.call_id.as_str());
+        let key = call.idempotency_key.as_deref().map(|key| Key {
+            tool: call.tool_id.as_str().into(),
+            key: key.into(),
+        });
+        let turn = key
+            .as_ref()
+            .map(|own| self.memory.turn(&own.tool, &own.key, &call.input, &call_id));
+        let follows = matches!(turn, Some(Turn::Join));
+        let ended = match turn {
+            None | Some(Turn::Run | Turn::Join) => None,
+            Some(Turn::Repeat(result)) => Some(result),
+            Some(Turn::Conflict) => Some(Err(conflict().noticed_by(COMPONENT))),
+            Some(Turn::Full) => {
+                let message = "too many calls with one idempotency key";
+                let error = ErrorObject::of(ErrorCode::ToolBusy, message);
+                Some(Err(error.noticed_by(COMPONENT)))
+            }
+        };
+        if let Some(result) = ended {
+            return self.send_result(now, &call.call_id, &about, result);
+        }
+        let ids = about.ids.clone();
+        let entry = OpenCall::new(
+            about,
+            call.timeout_ms.map(Duration::from_millis),
+            key,
+            follows,
+        );
+        self.common
+            .set_timer(Timer::Call(call_id.clone()), entry.timeout());
+        self.calls.insert(call_id.clone(), entry);
+        trace!(call = %call_id, tool = %call.tool_id, bytes = call.input.as_str().len(), follows, "call taken");
+        if !follows {
+            self.common.out.push(Output::Call(Box::new(IncomingCall {
+                call_id,
+                call,
+                actor: envelope.actor.clone(),
+                ids,
+            })));
+        }
+    }
+
+    /// Why a call is refused before its tool runs.
+    // impl: OSW-2-6, OSW-2-7, OSW-4.3-4
+    fn refusal(&self, call: &ToolCall) -> Option<ErrorObject> {
         let limits = &self.config.limits;
         let bytes = call.input.as_str().len();
         let tool = self.tools.get(call.tool_id.as_str());
@@ -149,60 +197,7 @@ impl AgentConnection {
         let refusal = refusal.map(|(code, message)| ErrorObject::of(code, message));
         let checked = tool.filter(|_| !self.config.tools_check_inputs);
         let refusal = refusal.or_else(|| checked.and_then(|tool| tool.refusal(&call.input)));
-        if let Some(error) = refusal {
-            let error = error.noticed_by("agent.runtime");
-            return self.send_result(now, &call.call_id, &about, Err(error));
-        }
-        let call_id = CallId::from(call.call_id.as_str());
-        let key = call.idempotency_key.as_deref().map(|key| Key {
-            tool: call.tool_id.as_str().into(),
-            key: key.into(),
-        });
-        let follows = match key
-            .as_ref()
-            .map(|own| self.memory.turn(&own.tool, &own.key, &call.input, &call_id))
-        {
-            None | Some(Turn::Run) => false,
-            Some(Turn::Join) => true,
-            Some(Turn::Repeat(result)) => {
-                return self.send_result(now, &call.call_id, &about, result);
-            }
-            Some(Turn::Conflict) => {
-                let error = conflict().noticed_by("agent.runtime");
-                return self.send_result(now, &call.call_id, &about, Err(error));
-            }
-            Some(Turn::Full) => {
-                let error = ErrorObject::of(
-                    ErrorCode::ToolBusy,
-                    "too many calls with one idempotency key",
-                );
-                return self.send_result(
-                    now,
-                    &call.call_id,
-                    &about,
-                    Err(error.noticed_by("agent.runtime")),
-                );
-            }
-        };
-        let ids = about.ids.clone();
-        let entry = Call::new(
-            about,
-            call.timeout_ms.map(Duration::from_millis),
-            key,
-            follows,
-        );
-        self.common
-            .set_timer(Timer::Call(call_id.clone()), entry.timeout());
-        self.calls.insert(call_id.clone(), entry);
-        trace!(call = %call_id, tool = %call.tool_id, bytes, follows, "call taken");
-        if !follows {
-            self.common.out.push(Output::Call(Box::new(IncomingCall {
-                call_id,
-                call,
-                actor: envelope.actor.clone(),
-                ids,
-            })));
-        }
+        refusal.map(|error| error.noticed_by(COMPONENT))
     }
 
     /// A call that breaks the rules still gets its result, if it says which call it is.
@@ -220,7 +215,7 @@ impl AgentConnection {
             DecodeError::Invalid(report) if of_input(report) => ErrorCode::ToolInvalidInput,
             _ => ErrorCode::InvalidMessage,
         };
-        let error = ErrorObject::of(code, "the call breaks the rules").noticed_by("agent.runtime");
+        let error = ErrorObject::of(code, "the call breaks the rules").noticed_by(COMPONENT);
         self.send_result(now, &call_id, &about(now, envelope), Err(error));
     }
 
@@ -230,7 +225,7 @@ impl AgentConnection {
         let live = live.filter(|(_, call)| !call.has_ended());
         let (ids, id) = match live {
             Some((id, call)) => (call.about.ids.clone(), Some(id.clone())),
-            None => (envelope.correlation(), None),
+            None => (Correlation::from(envelope), None),
         };
         let ack = CancelAck::new(cancel.call_id.clone(), id.is_some());
         let head = Head::new(MessageType::CancelAck).correlation(&ids);
@@ -292,8 +287,8 @@ impl AgentConnection {
         code: ErrorCode,
         rule: &'static str,
     ) {
-        let error = ErrorObject::of(code.clone(), rule).noticed_by("agent.runtime");
-        let ids = envelope.correlation();
+        let error = ErrorObject::of(code.clone(), rule).noticed_by(COMPONENT);
+        let ids = Correlation::from(envelope);
         let head = Head::new(MessageType::AgentError).in_reply_to(Some(&envelope.id));
         let head = head.correlation(&ids).error(&error);
         self.transmit(now, &head, &RawObject::empty());
@@ -303,8 +298,11 @@ impl AgentConnection {
 
 fn about(now: Now, envelope: &Envelope<'_>) -> About {
     About {
-        ids: envelope.correlation(),
+        ids: Correlation::from(envelope),
         message_id: (*envelope.id).into(),
         arrived: now,
     }
 }
+
+/// Who notices the errors of an agent's connection.
+const COMPONENT: &str = "agent.runtime";

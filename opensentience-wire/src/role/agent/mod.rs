@@ -29,6 +29,7 @@ use crate::envelope::{Head, VERSION};
 use crate::error::{
     CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
 };
+use crate::limits::{DRAIN_TIME, HANDSHAKE_TIMEOUT, MAX_SCHEMA_BYTES};
 use crate::message::{Health, Heartbeat, Hello, MessageType, ProtocolOffer, ToolSpec, Unregister};
 use crate::schema::InputSchema;
 use crate::trace::{debug, trace};
@@ -60,7 +61,7 @@ impl AgentConnection {
             .encoder
             .encode(now.wall, &Head::new(MessageType::Hello), &hello)?;
         common.out.push(Output::Transmit(frame));
-        let deadline = now.mono.saturating_add(config.welcome_timeout);
+        let deadline = now.mono.saturating_add(HANDSHAKE_TIMEOUT);
         common.timers.set(Timer::Welcome, deadline);
         Ok(Self {
             common,
@@ -123,9 +124,8 @@ impl AgentConnection {
         if replace {
             self.tools.clear();
         }
-        let most = self.config.limits.max_schema_bytes;
         for tool in tools {
-            let check = InputSchema::compile(&tool, most);
+            let check = InputSchema::compile(&tool, MAX_SCHEMA_BYTES);
             self.tools.insert(tool.tool_id.into(), check);
         }
         Ok(())
@@ -172,7 +172,7 @@ impl AgentConnection {
         self.common.phase = Phase::Draining;
         trace!(phase = ?self.common.phase, "transition");
         self.end = end;
-        let at = now.mono.saturating_add(self.config.drain_time);
+        let at = now.mono.saturating_add(DRAIN_TIME);
         self.common.timers.set(Timer::Drain, at);
         self.close_if_drained();
     }
@@ -262,7 +262,7 @@ impl Connection for AgentConnection {
     }
 
     fn on_bad_frame(&mut self, now: Now, error: FrameError) -> ConnectionError {
-        self.fail(now, error.code());
+        self.fail(now, ErrorCode::from(&error));
         error.into()
     }
 

@@ -8,8 +8,9 @@ use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Now};
 
 use super::config::Config;
-use crate::envelope::{Actor, Correlation};
+use crate::envelope::Correlation;
 use crate::error::{ErrorCode, ErrorObject};
+use crate::message::Actor;
 use crate::message::{Health, Registered, ToolCall};
 use crate::role::common::CommonState;
 use crate::role::idempotency::Memory;
@@ -98,7 +99,7 @@ pub struct AgentConnection {
     pub(super) health: Health,
     pub(super) end: CloseReason,
     pub(super) tools: BTreeMap<Box<str>, InputSchema>,
-    pub(super) calls: BTreeMap<CallId, Call>,
+    pub(super) calls: BTreeMap<CallId, OpenCall>,
     pub(super) memory: Memory<CallId, Ending>,
 }
 
@@ -122,7 +123,7 @@ pub struct IncomingCall {
 
 /// A call whose tool has not come back.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct OpenCall {
     pub(super) about: About,
     pub(super) last_seq: u64,
     pub(super) stream_done: bool,

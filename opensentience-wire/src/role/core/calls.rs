@@ -4,12 +4,13 @@ use core::time::Duration;
 
 use ubos_common::time::Now;
 
-use super::request::{Call, CallRequest, Outcome};
+use super::request::{CallRequest, Outcome, PendingCall};
 use super::state::{CoreConnection, Event, Output, Timer, millis};
 use crate::audit::{AuditEvent, AuditName};
-use crate::envelope::{ActorType, Correlation, Head};
+use crate::envelope::{Correlation, Head};
 use crate::error::{CommandError, EncodeError, ErrorCode, ErrorObject};
-use crate::message::{Caller, Health, MessageType, ToolCall, ToolCancel};
+use crate::limits::{CALL_GRACE, CANCEL_DEADLINE};
+use crate::message::{ActorType, Caller, Health, MessageType, ToolCall, ToolCancel};
 use crate::role::CallId;
 use crate::role::common::Phase;
 use crate::trace::{debug, trace};
@@ -36,7 +37,7 @@ impl CoreConnection {
             Some(id) => id,
             None => self.common.encoder.ids().uuid().to_string(),
         };
-        let call = Call {
+        let call = PendingCall {
             tool_id: request.tool_id.as_str().into(),
             ids: Correlation {
                 request_id: Some(request_id.into()),
@@ -52,7 +53,7 @@ impl CoreConnection {
         };
         let frame = self.write_call(now, &id, &call, &request)?;
         if let Some(span) = request.timeout {
-            let span = span.saturating_add(self.config.call_grace);
+            let span = span.saturating_add(CALL_GRACE);
             let end = now.mono.saturating_add(span);
             self.common.timers.set(Timer::Call(id.clone()), end);
         }
@@ -62,7 +63,8 @@ impl CoreConnection {
             self.send_call(now, &id, frame);
         } else {
             let waiting = Some(Box::new(request));
-            self.calls.insert(id.clone(), Call { waiting, ..call });
+            self.calls
+                .insert(id.clone(), PendingCall { waiting, ..call });
             self.queue.push_back(id.clone());
         }
         Ok(id)
@@ -87,7 +89,7 @@ impl CoreConnection {
             self.queue.retain(|other| other != id);
             self.end_call(now, id, Outcome::canceled("canceled before it was sent"));
         } else if !core::mem::replace(&mut call.canceled, true) {
-            let deadline = self.config.cancel_deadline;
+            let deadline = CANCEL_DEADLINE;
             let at = now.mono.saturating_add(deadline);
             self.common.timers.set_earlier(Timer::Call(id.clone()), at);
             trace!(call = %id, "cancel sent");
@@ -142,7 +144,7 @@ impl CoreConnection {
         &mut self,
         now: Now,
         id: &CallId,
-        call: &Call,
+        call: &PendingCall,
         request: &CallRequest,
     ) -> Result<Vec<u8>, EncodeError> {
         let tool_id = request.tool_id.clone();

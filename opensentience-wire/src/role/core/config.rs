@@ -5,16 +5,6 @@ use core::time::Duration;
 use crate::error::{ConfigError, require};
 use crate::limits::{self, Limits};
 
-/// What happens to a message of an unknown type that wants no answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UnknownTypes {
-    /// It is ignored.
-    #[default]
-    Ignore,
-    /// The connection closes.
-    Close,
-}
-
 /// Settings of a [`CoreConnection`](super::CoreConnection).
 ///
 /// | setting | default |
@@ -22,23 +12,20 @@ pub enum UnknownTypes {
 /// | `heartbeat_interval` | 5 s |
 /// | `missed_heartbeats` | 3 intervals without one mean unhealthy |
 /// | `handshake_timeout` | 10 s |
-/// | `call_grace` | 1 s more than `timeout_ms` |
-/// | `cancel_deadline` | 5 s from a cancel to the end |
-/// | `drain_time` | 5 s from a goodbye to the end |
 /// | `agent_grants` | none: no agent may call a tool |
-/// | `directives` | a tool that requires one needs a `causation_id` |
+/// | `closing_on_unknown_types` | off: a message of an unknown type that wants no answer is ignored |
+///
+/// A tool that requires a directive needs a `causation_id`. These spans are fixed: 1 s more than `timeout_ms` before
+/// a call ends without a result, 5 s from a cancel to the end, 5 s from a goodbye to the end.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) limits: Limits,
     pub(crate) heartbeat_interval: Duration,
     pub(crate) missed_heartbeats: u32,
     pub(crate) handshake_timeout: Duration,
-    pub(crate) call_grace: Duration,
-    pub(crate) cancel_deadline: Duration,
-    pub(crate) drain_time: Duration,
     pub(crate) agent_grants: Vec<String>,
     pub(crate) directives: bool,
-    pub(crate) unknown_types: UnknownTypes,
+    pub(crate) closing_on_unknown_types: bool,
     pub(crate) core_version: String,
     pub(crate) instance_id: String,
 }
@@ -72,27 +59,6 @@ impl Config {
         self
     }
 
-    /// Sets how much longer than asked a call may take.
-    #[must_use]
-    pub const fn with_call_grace(mut self, span: Duration) -> Self {
-        self.call_grace = span;
-        self
-    }
-
-    /// Sets how long a cancelled call may take to end.
-    #[must_use]
-    pub const fn with_cancel_deadline(mut self, span: Duration) -> Self {
-        self.cancel_deadline = span;
-        self
-    }
-
-    /// Sets how long running calls may take after a goodbye.
-    #[must_use]
-    pub const fn with_drain_time(mut self, span: Duration) -> Self {
-        self.drain_time = span;
-        self
-    }
-
     /// Permits callers of kind agent the tools that `permission` names: `tool:invoke:` and a tool id in
     /// which `*` stands for any characters.
     #[must_use]
@@ -102,16 +68,16 @@ impl Config {
     }
 
     /// Sets whether a tool that requires a directive is refused without a cause.
-    #[must_use]
-    pub const fn with_directives(mut self, required: bool) -> Self {
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn with_directives(mut self, required: bool) -> Self {
         self.directives = required;
         self
     }
 
-    /// Sets what to do with unknown types.
+    /// Closes the connection on a message of an unknown type that wants no answer.
     #[must_use]
-    pub const fn with_unknown_types(mut self, policy: UnknownTypes) -> Self {
-        self.unknown_types = policy;
+    pub const fn with_closing_on_unknown_types(mut self) -> Self {
+        self.closing_on_unknown_types = true;
         self
     }
 
@@ -155,12 +121,9 @@ impl Default for Config {
             heartbeat_interval: limits::HEARTBEAT_INTERVAL,
             missed_heartbeats: 3,
             handshake_timeout: limits::HANDSHAKE_TIMEOUT,
-            call_grace: limits::CALL_GRACE,
-            cancel_deadline: limits::CANCEL_DEADLINE,
-            drain_time: limits::DRAIN_TIME,
             agent_grants: Vec::new(),
             directives: true,
-            unknown_types: UnknownTypes::default(),
+            closing_on_unknown_types: false,
             core_version: env!("CARGO_PKG_VERSION").into(),
             instance_id: "core".into(),
         }

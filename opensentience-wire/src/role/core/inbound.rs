@@ -4,11 +4,10 @@ use ubos_common::json::{RawObject, Read as _, Reader};
 use ubos_common::time::Now;
 use ubos_common::violation::Profile;
 
-use super::config::UnknownTypes;
 use super::request::Outcome;
 use super::state::{CoreConnection, Event, Timer, millis, public_message};
 use crate::audit::{AuditEvent, AuditName};
-use crate::envelope::{Envelope, Head, VERSION};
+use crate::envelope::{Correlation, Envelope, Head, VERSION};
 use crate::error::{ConnectionError, DecodeError, ErrorCode, ErrorObject};
 use crate::message::{
     AboutCall, CancelAck, Heartbeat, Hello, MessageType, Server, Side, ToolOutcome, ToolStream,
@@ -40,7 +39,7 @@ impl CoreConnection {
                 Ok(())
             }
             Err(error) => {
-                self.fail(now, error.code(), Some(frame.len()));
+                self.fail(now, ErrorCode::from(&error), Some(frame.len()));
                 Err(error.into())
             }
         }
@@ -120,7 +119,7 @@ impl CoreConnection {
         self.audit(AuditEvent::of(AuditName::Connected, now.wall));
         self.event(Event::Connected {
             session_id: self.session_id.clone(),
-            agent_version: hello.agent_version.as_str().into(),
+            agent_version: hello.agent_version.as_ref().into(),
         });
     }
 
@@ -217,11 +216,11 @@ impl CoreConnection {
         self.reject(now, code.clone(), "a message of an unknown type");
         if wants_answer {
             let error = ErrorObject::of(code.clone(), public_message(&code));
-            let ids = envelope.correlation();
+            let ids = Correlation::from(envelope);
             let head = Head::new(MessageType::CoreError).in_reply_to(Some(&envelope.id));
             let head = head.correlation(&ids).error(&error);
             self.transmit(now, &head, &RawObject::empty());
-        } else if self.config.unknown_types == UnknownTypes::Close {
+        } else if self.config.closing_on_unknown_types {
             self.fail(now, code, None);
             return Err(ConnectionError::UnknownType);
         }

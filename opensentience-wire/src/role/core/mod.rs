@@ -21,8 +21,8 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{RawObject, Write};
 use ubos_common::time::{Mono, Now};
 
+pub use config::Config;
 pub(crate) use config::permits;
-pub use config::{Config, UnknownTypes};
 pub use request::{CallRequest, Outcome};
 pub use state::{CoreConnection, Event, Output};
 
@@ -33,6 +33,7 @@ use crate::envelope::Head;
 use crate::error::{
     CommandError, ConfigError, ConnectionError, ErrorCode, ErrorObject, FrameError,
 };
+use crate::limits::DRAIN_TIME;
 use crate::message::{Goodbye, Health, MessageType, ToolSpec};
 use crate::token::Grant;
 use crate::trace::{debug, trace};
@@ -105,8 +106,8 @@ impl CoreConnection {
     }
 
     /// Calls that may be pending at once, waiting ones too.
-    #[must_use]
-    pub const fn max_calls(&self) -> usize {
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn max_calls(&self) -> usize {
         let limits = &self.config.limits;
         limits
             .max_inflight_requests
@@ -147,7 +148,7 @@ impl CoreConnection {
         self.transmit(now, &Head::new(MessageType::Goodbye), &goodbye);
         self.common.phase = Phase::Draining;
         trace!(phase = ?self.common.phase, "transition");
-        let end = now.mono.saturating_add(self.config.drain_time);
+        let end = now.mono.saturating_add(DRAIN_TIME);
         self.common.timers.set(Timer::Drain, end);
         for id in core::mem::take(&mut self.queue) {
             let error = ErrorObject::of(ErrorCode::AgentDisconnected, "the core is closing");
@@ -303,7 +304,7 @@ impl Connection for CoreConnection {
             FrameError::Truncated { received } => received,
             FrameError::Empty => 0,
         };
-        self.fail(now, error.code(), Some(bytes));
+        self.fail(now, ErrorCode::from(&error), Some(bytes));
         error.into()
     }
 

@@ -5,9 +5,9 @@ use core::time::Duration;
 use ubos_common::json::RawObject;
 use ubos_common::time::{Mono, Rfc3339};
 
-use crate::envelope::{Actor, ActorType, Correlation};
+use crate::envelope::Correlation;
 use crate::error::{ErrorCode, ErrorObject};
-use crate::message::{CallContext, Caller, Status, ToolOutcome};
+use crate::message::{Actor, CallContext, Caller, Status, ToolOutcome};
 
 /// A call that a core's application wants made.
 ///
@@ -59,34 +59,6 @@ impl CallRequest {
     #[must_use]
     pub const fn with_timeout(mut self, span: Duration) -> Self {
         self.timeout = Some(span);
-        self
-    }
-
-    /// Sets the chain of requests.
-    #[must_use]
-    pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
-        self.request_id = Some(id.into());
-        self
-    }
-
-    /// Sets the conversation, mission or run.
-    #[must_use]
-    pub fn with_correlation_id(mut self, id: impl Into<String>) -> Self {
-        self.correlation_id = Some(id.into());
-        self
-    }
-
-    /// Sets the immediate cause.
-    #[must_use]
-    pub fn with_causation_id(mut self, id: impl Into<String>) -> Self {
-        self.causation_id = Some(id.into());
-        self
-    }
-
-    /// Sets on whose behalf.
-    #[must_use]
-    pub fn with_caller(mut self, kind: ActorType, id: impl Into<String>) -> Self {
-        self.caller = Some(Caller::new(kind, id.into()));
         self
     }
 }
@@ -163,7 +135,7 @@ impl Outcome {
 
 /// A call that has not ended.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct PendingCall {
     pub(super) tool_id: Box<str>,
     pub(super) ids: Correlation,
     pub(super) caller: Option<Caller>,
@@ -175,7 +147,7 @@ pub(super) struct Call {
     pub(super) stream_done: bool,
 }
 
-impl Call {
+impl PendingCall {
     pub(super) const fn is_sent(&self) -> bool {
         self.waiting.is_none()
     }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::config::Config;
-use super::request::{Call, Outcome};
+use super::request::{Outcome, PendingCall};
 use crate::audit::AuditEvent;
 use crate::error::ErrorCode;
 use crate::message::{Health, Rejected, ToolSpec, ToolStream};
@@ -92,7 +92,7 @@ pub struct CoreConnection {
     pub(super) session_id: Box<str>,
     pub(super) agent_id: Box<str>,
     pub(super) tools: BTreeMap<Box<str>, ToolSpec>,
-    pub(super) calls: BTreeMap<CallId, Call>,
+    pub(super) calls: BTreeMap<CallId, PendingCall>,
     pub(super) queue: VecDeque<CallId>,
     pub(super) inflight: usize,
     pub(super) health: Health,

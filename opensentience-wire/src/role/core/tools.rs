@@ -7,6 +7,7 @@ use ubos_common::violation::Profile;
 use super::state::{CoreConnection, Event};
 use crate::envelope::{Envelope, Head};
 use crate::error::{ErrorCode, ErrorObject};
+use crate::limits::{MAX_SCHEMA_BYTES, MAX_TOOL_ID_BYTES, MAX_TOOLS};
 use crate::message::{
     MessageType, Register, Registered, Rejected, ToolSpec, Unregister, Unregistered, is_tool_name,
 };
@@ -14,7 +15,7 @@ use crate::message::{
 impl CoreConnection {
     // impl: OSW-4.2-2, OSW-4.2-4
     pub(super) fn on_register(&mut self, now: Now, envelope: &Envelope<'_>, register: &Register) {
-        let most = self.config.limits.max_tools;
+        let most = MAX_TOOLS;
         if register.tools.len() > most {
             return self.refuse_registration(now, envelope, most);
         }
@@ -76,7 +77,7 @@ impl CoreConnection {
                 let first = findings.iter().next().map_or("", |f| f.pointer.as_str());
                 let message = format!("wrong or lacking at {:?}", clip(first, 64));
                 let id = named(raw);
-                return Err(rejected(&id, limits.max_tool_id_bytes, code, message));
+                return Err(rejected(&id, code, message));
             }
         };
         let own = tool.tool_id.strip_prefix(&*self.agent_id);
@@ -84,33 +85,28 @@ impl CoreConnection {
         let (code, message) = if name != Some(tool.name.as_str()) || !is_tool_name(&tool.name) {
             let message = "the id must be the agent's, a slash and the name";
             (ErrorCode::ToolInvalidId, message)
-        } else if tool.tool_id.len() > limits.max_tool_id_bytes {
+        } else if tool.tool_id.len() > MAX_TOOL_ID_BYTES {
             (ErrorCode::ToolInvalidId, "the id is too long")
         } else if self.tools.contains_key(tool.tool_id.as_str()) {
             (ErrorCode::ToolConflict, "the name is taken")
-        } else if self.tools.len() >= limits.max_tools {
+        } else if self.tools.len() >= MAX_TOOLS {
             let message = "the session has as many tools as it may";
             (ErrorCode::ToolConflict, message)
         } else {
             // Last, because it costs the most.
-            let unusable = crate::schema::check_schemas(&tool, limits.max_schema_bytes).err();
+            let unusable = crate::schema::check_schemas(&tool, MAX_SCHEMA_BYTES).err();
             let Some(why) = unusable else { return Ok(tool) };
             let code = ErrorCode::ToolInvalidSchema;
-            return Err(rejected(&tool.tool_id, limits.max_tool_id_bytes, code, why));
+            return Err(rejected(&tool.tool_id, code, why));
         };
         let message = message.to_owned();
-        Err(rejected(
-            &tool.tool_id,
-            limits.max_tool_id_bytes,
-            code,
-            message,
-        ))
+        Err(rejected(&tool.tool_id, code, message))
     }
 }
 
-fn rejected(id: &str, longest: usize, code: ErrorCode, message: String) -> Box<Rejected> {
+fn rejected(id: &str, code: ErrorCode, message: String) -> Box<Rejected> {
     let error = ErrorObject::of(code, message);
-    Box::new(Rejected::new(clip(id, longest).into(), error))
+    Box::new(Rejected::new(clip(id, MAX_TOOL_ID_BYTES).into(), error))
 }
 
 /// The id that a wrong declaration gives itself; empty where it gives none.

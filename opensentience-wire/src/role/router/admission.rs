@@ -8,7 +8,7 @@ use super::config::Quota;
 use super::quota::Refused;
 use super::state::{Output, Route, RouteId, Router};
 use crate::audit::{AuditEvent, AuditName};
-use crate::envelope::ActorType;
+use crate::message::ActorType;
 use crate::message::Health;
 use crate::role::core::{CallRequest, Outcome};
 
@@ -32,10 +32,7 @@ impl Router {
             let permission = format!("tool:invoke:{}", request.tool_id);
             return Err(Refused::PermissionDenied { permission });
         }
-        if self.config.directives
-            && tool.spec.requires_directive == Some(true)
-            && request.causation_id.is_none()
-        {
+        if tool.spec.requires_directive == Some(true) && request.causation_id.is_none() {
             return Err(Refused::DirectiveRequired);
         }
         if agent.health == Health::Unhealthy {
@@ -125,7 +122,7 @@ impl Router {
             _ => return,
         };
         let mut event = AuditEvent::of(name, now.wall)
-            .with_code(refused.code())
+            .with_code(refused.into())
             .with_detail(detail);
         event.tool_id = Some(request.tool_id.clone());
         event.caller.clone_from(&request.caller);

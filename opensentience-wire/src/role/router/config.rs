@@ -14,9 +14,10 @@ use crate::error::{ConfigError, require};
 /// | `max_calls` | 4,096 | [`Refused::Busy`](super::Refused::Busy) |
 /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results are forgotten |
 /// | `grants` | none: no caller of kind agent may call a tool | |
-/// | `directives` | a tool that requires one needs a `causation_id` | |
 /// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
 /// | `restart` | never | |
+///
+/// A tool that requires a directive needs a `causation_id`.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) max_agents: usize,
@@ -24,7 +25,6 @@ pub struct Config {
     pub(crate) max_remembered_calls: usize,
     pub(crate) max_remembered_bytes: usize,
     pub(crate) grants: BTreeMap<String, Vec<String>>,
-    pub(crate) directives: bool,
     pub(crate) agent_quota: Quota,
     pub(crate) tool_quotas: BTreeMap<String, Quota>,
     pub(crate) restart: RestartPolicy,
@@ -81,13 +81,6 @@ impl Config {
             .entry(caller.to_owned())
             .or_default()
             .push(permission.to_owned());
-        self
-    }
-
-    /// Sets whether a tool that requires a directive is refused without a cause.
-    #[must_use]
-    pub const fn with_directives(mut self, required: bool) -> Self {
-        self.directives = required;
         self
     }
 
@@ -158,7 +151,6 @@ impl Default for Config {
             max_remembered_calls: 1_024,
             max_remembered_bytes: 16 << 20,
             grants: BTreeMap::new(),
-            directives: true,
             agent_quota: Quota::default(),
             tool_quotas: BTreeMap::new(),
             restart: RestartPolicy::Never,

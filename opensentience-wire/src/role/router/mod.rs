@@ -93,8 +93,8 @@ impl Router {
             Input::Health { agent, health } => self.on_health(&agent, health),
             Input::AgentDown { agent, ended } => self.on_down(now, &agent, ended),
             Input::NotSent { route, error } => {
-                let error =
-                    ErrorObject::of(error.code(), error.to_string()).noticed_by("core.router");
+                let error = ErrorObject::of(ErrorCode::from(&error), error.to_string())
+                    .noticed_by("core.router");
                 self.on_ended(route, Outcome::failed(error));
             }
             Input::Ended { route, outcome } => self.on_ended(route, *outcome),
@@ -152,7 +152,7 @@ impl Router {
     /// Calls that have not ended.
     #[must_use]
     pub fn running_calls(&self) -> usize {
-        self.routes.values().filter(|route| !route.told).count()
+        self.routes.values().filter(|route| !route.answered).count()
     }
 
     /// Calls a tool, wherever it is. Its end, whatever happens, is exactly one [`Output::Ended`].
@@ -167,7 +167,7 @@ impl Router {
         let agent = match self.admit(now, &request) {
             Ok(agent) => agent,
             Err(refused) => {
-                debug!(tool = %request.tool_id, code = %refused.code(), "call refused");
+                debug!(tool = %request.tool_id, code = %ErrorCode::from(&refused), "call refused");
                 self.audit_refusal(now, &request, &refused);
                 return Err(refused);
             }
@@ -199,7 +199,7 @@ impl Router {
             tool: request.tool_id.as_str().into(),
             key: key.map(Into::into),
             follows,
-            told: false,
+            answered: false,
         };
         self.routes.insert(route, entry);
         if !follows {
@@ -219,7 +219,7 @@ impl Router {
     ///
     /// No such call is running.
     pub fn cancel(&mut self, route: RouteId) -> Result<(), CommandError> {
-        let entry = self.routes.get(&route).filter(|entry| !entry.told);
+        let entry = self.routes.get(&route).filter(|entry| !entry.answered);
         let entry = entry.ok_or(CommandError::NoSuchCall)?;
         let key = entry.key.clone();
         let (agent, tool) = (Arc::clone(&entry.agent), entry.tool.clone());
@@ -232,12 +232,12 @@ impl Router {
                 self.memory.leave(&tool, key, &route);
                 self.stop_unwanted(&tool, key);
             }
-            self.tell(route, canceled());
+            self.answer(route, canceled());
         } else if waited_for {
             if let Some(entry) = self.routes.get_mut(&route) {
-                entry.told = true;
+                entry.answered = true;
             }
-            self.tell(route, canceled());
+            self.answer(route, canceled());
         } else {
             self.out.push(Output::Cancel { route, agent });
         }
@@ -246,8 +246,9 @@ impl Router {
 
     /// A call that went on for others alone is cancelled when none is left.
     fn stop_unwanted(&mut self, tool: &str, key: &str) {
-        let leads =
-            |entry: &Route| entry.told && *entry.tool == *tool && entry.key.as_deref() == Some(key);
+        let leads = |entry: &Route| {
+            entry.answered && *entry.tool == *tool && entry.key.as_deref() == Some(key)
+        };
         let leader = self.routes.iter().find(|(_, entry)| leads(entry));
         let Some((route, agent)) = leader.map(|(route, entry)| (*route, Arc::clone(&entry.agent)))
         else {
@@ -409,17 +410,17 @@ impl Router {
             let end = lasting.then(|| (outcome.clone(), bytes));
             for follower in self.memory.end(&entry.tool, key, &route, end) {
                 if self.routes.remove(&follower).is_some() {
-                    self.tell(follower, outcome.clone());
+                    self.answer(follower, outcome.clone());
                 }
             }
         }
-        if !entry.told {
-            self.tell(route, outcome);
+        if !entry.answered {
+            self.answer(route, outcome);
         }
         self.stop_if_unwell(&entry.agent);
     }
 
-    fn tell(&mut self, route: RouteId, outcome: Outcome) {
+    fn answer(&mut self, route: RouteId, outcome: Outcome) {
         trace!(?route, status = %outcome.status, "call ended");
         self.out.push(Output::Ended {
             route,

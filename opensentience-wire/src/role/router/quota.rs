@@ -52,22 +52,25 @@ pub enum Refused {
     /// As many calls run as the router takes.
     #[error("too many calls at once")]
     Busy,
+    /// The router is shutting down, or gone.
+    #[error("the router takes no more calls")]
+    Closing,
 }
 
-impl Refused {
-    /// The code under which a caller sees the refusal.
-    #[must_use]
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::ToolNotFound => ErrorCode::ToolNotFound,
-            Self::PermissionDenied { .. } => ErrorCode::ToolPermissionDenied,
-            Self::DirectiveRequired => ErrorCode::ToolDirectiveRequired,
-            Self::Unhealthy => ErrorCode::AgentUnhealthy,
-            Self::InputTooLarge { .. } => ErrorCode::ToolInvalidInput,
-            Self::RateExceeded { .. } => ErrorCode::RateExceeded,
-            Self::ConcurrencyExceeded { .. } => ErrorCode::ConcurrencyExceeded,
-            Self::Conflict => ErrorCode::ToolConflict,
-            Self::Busy => ErrorCode::ToolBusy,
+/// The code under which a caller sees the refusal.
+impl From<&Refused> for ErrorCode {
+    fn from(refused: &Refused) -> Self {
+        match refused {
+            Refused::ToolNotFound => Self::ToolNotFound,
+            Refused::PermissionDenied { .. } => Self::ToolPermissionDenied,
+            Refused::DirectiveRequired => Self::ToolDirectiveRequired,
+            Refused::Unhealthy => Self::AgentUnhealthy,
+            Refused::InputTooLarge { .. } => Self::ToolInvalidInput,
+            Refused::RateExceeded { .. } => Self::RateExceeded,
+            Refused::ConcurrencyExceeded { .. } => Self::ConcurrencyExceeded,
+            Refused::Conflict => Self::ToolConflict,
+            Refused::Busy => Self::ToolBusy,
+            Refused::Closing => Self::AgentDisconnected,
         }
     }
 }

@@ -66,7 +66,7 @@ pub enum Input {
     },
 }
 
-/// What a router wants done, and tells.
+/// What a router wants done, and reports.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
@@ -141,7 +141,7 @@ pub(super) struct Route {
     /// It waits for the end of another call with its key, and nothing was sent for it.
     pub(super) follows: bool,
     /// The caller has its end; others still wait for what was sent.
-    pub(super) told: bool,
+    pub(super) answered: bool,
 }
 
 /// Calls over many agents. See the [module](super).

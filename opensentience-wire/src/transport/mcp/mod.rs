@@ -46,7 +46,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
 
 use super::tokio::{Agent, AgentControl, ServeError};
-use crate::message::SemVer;
 use crate::role::CloseReason;
 use crate::role::agent::Config;
 use server::Listener;
@@ -112,21 +111,21 @@ impl Bridge {
         let (service, offered) = started.map_err(|_| BridgeError::Silent(START))??;
         let info = service.peer_info();
         let version = info.as_ref().and_then(|info| info.server_info.as_ref());
-        let version = version.and_then(|server| SemVer::parse(&server.version));
-        let version = version.or_else(|| SemVer::parse("0.0.0"));
+        let version = version.and_then(|server| server.version.parse().ok());
+        let version = version.or_else(|| "0.0.0".parse().ok());
         let mut not_carried: Vec<_> = info
             .map(|info| tools::features(&info.capabilities))
             .unwrap_or_default();
         not_carried.extend(offered.not_carried);
         #[expect(clippy::expect_used, reason = "three numbers are a version")]
-        let agent = Agent::builder(version.expect("a version of its own"));
+        let agent = Agent::new(version.expect("a version of its own"));
         let agent = offered
             .tools
             .into_iter()
             .fold(agent, |agent, tool| agent.offer(tool));
         Ok(Self {
             service,
-            agent: agent.build(),
+            agent,
             not_carried,
             child: None,
         })

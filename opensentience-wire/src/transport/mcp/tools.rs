@@ -10,7 +10,7 @@ use ubos_common::json::RawObject;
 
 use super::call::Target;
 use super::server::{BridgeError, Listener, NotCarried, Progress};
-use crate::limits::Limits;
+use crate::limits::MAX_TOOLS;
 use crate::message::{ToolSpec, is_tool_name};
 use crate::transport::tokio::Tool;
 
@@ -68,7 +68,7 @@ pub(super) async fn offered_by(
 
 /// Every page of the list, as far as a session takes so many tools.
 async fn listed(peer: &Peer<RoleClient>) -> Result<Vec<McpTool>, BridgeError> {
-    let most = Limits::default().max_tools;
+    let most = MAX_TOOLS;
     let mut tools = Vec::new();
     let mut cursor = None;
     // A page may be empty, but not each of them.

@@ -1,9 +1,6 @@
 //! How audit records and events leave a connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use tokio::sync::mpsc;
 
 use super::trace;
 use crate::audit::AuditEvent;
@@ -64,38 +61,4 @@ impl core::fmt::Debug for Observer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Observer")
     }
-}
-
-/// Records as a stream: see [`audit_channel`].
-#[derive(Debug)]
-pub struct AuditStream {
-    records: mpsc::Receiver<AuditEvent>,
-    lost: Arc<AtomicU64>,
-}
-
-impl AuditStream {
-    /// The next record, or `None` when no connection writes any more.
-    pub async fn next(&mut self) -> Option<AuditEvent> {
-        self.records.recv().await
-    }
-
-    /// Records that came while `capacity` others waited, and were dropped.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-}
-
-/// A sink, and the stream on which its records come; at most `capacity` wait, at least one.
-#[must_use]
-pub fn audit_channel(capacity: usize) -> (AuditSink, AuditStream) {
-    let (tx, records) = mpsc::channel(capacity.max(1));
-    let lost = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&lost);
-    let sink = AuditSink::new(move |event| {
-        if tx.try_send(event).is_err() {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    (sink, AuditStream { records, lost })
 }

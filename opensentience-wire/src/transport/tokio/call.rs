@@ -17,7 +17,7 @@ pub(super) enum Command {
 
 /// Who asked for a call, and what they need to hold it.
 pub(super) struct CallWaiter {
-    pub(super) reply: oneshot::Sender<Result<Call, CommandError>>,
+    pub(super) reply: oneshot::Sender<Result<RunningCall, CommandError>>,
     pub(super) cancels: mpsc::UnboundedSender<CallId>,
     pub(super) capacity_freed: Arc<Notify>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Started {
 
 /// A call that runs. Dropping it before its result cancels it.
 #[derive(Debug)]
-pub struct Call {
+pub struct RunningCall {
     started: Started,
     cancels: mpsc::UnboundedSender<CallId>,
     capacity_freed: Arc<Notify>,
@@ -39,7 +39,7 @@ pub struct Call {
     settled: AtomicBool,
 }
 
-impl Call {
+impl RunningCall {
     pub(super) const fn new(
         started: Started,
         cancels: mpsc::UnboundedSender<CallId>,
@@ -90,7 +90,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.started.chunks.close();
         while self.started.chunks.try_recv().is_ok() {}

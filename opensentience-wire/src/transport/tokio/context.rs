@@ -2,14 +2,13 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use ubos_common::json::RawObject;
 use ubos_common::os::Clock;
 use ubos_common::time::Mono;
 
 use crate::error::{CommandError, ErrorCode, ErrorObject};
-use crate::message::{Channel, ToolCall};
 use crate::role::CallId;
 use crate::role::agent::{Chunk, IncomingCall};
 
@@ -62,10 +61,12 @@ impl fmt::Display for ToolError {
 
 impl std::error::Error for ToolError {}
 
-/// A call, as an asynchronous tool sees it.
+/// A call, as its tool sees it.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ToolContext {
-    pub(super) call: std::sync::Arc<IncomingCall>,
+    /// What the call asks, and the ids that tie it to its cause.
+    pub incoming: Arc<IncomingCall>,
     pub(super) chunks_tx: mpsc::Sender<Piece>,
     pub(super) cancel: watch::Receiver<bool>,
     pub(super) clock: Clock,
@@ -74,71 +75,43 @@ pub struct ToolContext {
 
 impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ToolContext({})", self.call.call_id)
+        write!(f, "ToolContext({})", self.incoming.call_id)
     }
 }
 
 impl ToolContext {
-    /// What the call asks: caller, context, timeout.
-    #[must_use]
-    pub fn call(&self) -> &ToolCall {
-        &self.call.call
-    }
-
-    /// The call with the ids that tie it to its cause.
-    #[must_use]
-    pub fn incoming(&self) -> &IncomingCall {
-        &self.call
-    }
-
-    /// Sends a piece of output; waits while the core is slow.
+    /// Sends a piece of output, which a text is as well; waits while the core is slow.
     ///
     /// # Errors
     ///
     /// The call has ended, or the piece is too long.
-    pub async fn send(&self, chunk: Chunk) -> Result<(), CommandError> {
-        let (reply, answer) = oneshot::channel();
-        let id = self.call.call_id.clone();
-        let piece = Piece { id, chunk, reply };
+    pub async fn send(&self, chunk: impl Into<Chunk>) -> Result<(), CommandError> {
+        let (piece, answer) = self.piece(chunk.into());
         let sent = self.chunks_tx.send(piece).await;
         sent.map_err(|_| CommandError::Closing)?;
         answer.await.unwrap_or(Err(CommandError::Closing))
     }
 
-    /// Sends ordinary output.
+    /// As [`ToolContext::send`], for a tool that [blocks](super::Agent::blocking_tool).
     ///
     /// # Errors
     ///
     /// As [`ToolContext::send`].
-    pub async fn stdout(&self, text: impl Into<String>) -> Result<(), CommandError> {
-        self.send(Chunk::text(Channel::Stdout, text)).await
+    ///
+    /// # Panics
+    ///
+    /// On a task of tokio: only a thread may block.
+    pub fn blocking_send(&self, chunk: impl Into<Chunk>) -> Result<(), CommandError> {
+        let (piece, answer) = self.piece(chunk.into());
+        let sent = self.chunks_tx.blocking_send(piece);
+        sent.map_err(|_| CommandError::Closing)?;
+        answer.blocking_recv().unwrap_or(Err(CommandError::Closing))
     }
 
-    /// Writes to the tool's log, which the core keeps apart from its output.
-    ///
-    /// # Errors
-    ///
-    /// As [`ToolContext::send`].
-    pub async fn log(&self, text: impl Into<String>) -> Result<(), CommandError> {
-        self.send(Chunk::text(Channel::Log, text)).await
-    }
-
-    /// Says what the tool is doing.
-    ///
-    /// # Errors
-    ///
-    /// As [`ToolContext::send`].
-    pub async fn status(&self, text: impl Into<String>) -> Result<(), CommandError> {
-        self.send(Chunk::text(Channel::Status, text)).await
-    }
-
-    /// Sends a part of the result.
-    ///
-    /// # Errors
-    ///
-    /// As [`ToolContext::send`].
-    pub async fn partial(&self, json: RawObject) -> Result<(), CommandError> {
-        self.send(Chunk::partial(json)).await
+    fn piece(&self, chunk: Chunk) -> (Piece, oneshot::Receiver<Result<(), CommandError>>) {
+        let (reply, answer) = oneshot::channel();
+        let id = self.incoming.call_id.clone();
+        (Piece { id, chunk, reply }, answer)
     }
 
     /// What is left of the call's timeout; nothing once it is over, `None` where there is none.
@@ -154,82 +127,9 @@ impl ToolContext {
         let _ = self.cancel.clone().wait_for(|cancelled| *cancelled).await;
     }
 
-    /// Whether the call is cancelled.
+    /// Whether the call is cancelled: a blocking tool asks often, and returns [`ToolError::canceled`] then.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.cancel.borrow() || self.cancel.has_changed().is_err()
-    }
-}
-
-/// A call, as a blocking tool sees it on its own thread.
-#[derive(Clone, Debug)]
-pub struct BlockingContext(pub(super) ToolContext);
-
-impl BlockingContext {
-    /// What the call asks: caller, context, timeout.
-    #[must_use]
-    pub fn call(&self) -> &ToolCall {
-        self.0.call()
-    }
-
-    /// Sends a piece of output; waits while the core is slow.
-    ///
-    /// # Errors
-    ///
-    /// The call has ended, or the piece is too long.
-    pub fn send(&self, chunk: Chunk) -> Result<(), CommandError> {
-        let (reply, answer) = oneshot::channel();
-        let id = self.0.call.call_id.clone();
-        let sent = self.0.chunks_tx.blocking_send(Piece { id, chunk, reply });
-        sent.map_err(|_| CommandError::Closing)?;
-        answer.blocking_recv().unwrap_or(Err(CommandError::Closing))
-    }
-
-    /// Sends ordinary output.
-    ///
-    /// # Errors
-    ///
-    /// As [`BlockingContext::send`].
-    pub fn stdout(&self, text: impl Into<String>) -> Result<(), CommandError> {
-        self.send(Chunk::text(Channel::Stdout, text))
-    }
-
-    /// Writes to the tool's log, which the core keeps apart from its output.
-    ///
-    /// # Errors
-    ///
-    /// As [`BlockingContext::send`].
-    pub fn log(&self, text: impl Into<String>) -> Result<(), CommandError> {
-        self.send(Chunk::text(Channel::Log, text))
-    }
-
-    /// Says what the tool is doing.
-    ///
-    /// # Errors
-    ///
-    /// As [`BlockingContext::send`].
-    pub fn status(&self, text: impl Into<String>) -> Result<(), CommandError> {
-        self.send(Chunk::text(Channel::Status, text))
-    }
-
-    /// Sends a part of the result.
-    ///
-    /// # Errors
-    ///
-    /// As [`BlockingContext::send`].
-    pub fn partial(&self, json: RawObject) -> Result<(), CommandError> {
-        self.send(Chunk::partial(json))
-    }
-
-    /// As [`ToolContext::time_left`].
-    #[must_use]
-    pub fn time_left(&self) -> Option<Duration> {
-        self.0.time_left()
-    }
-
-    /// Whether the call is cancelled: ask often, and return [`ToolError::canceled`] then.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.is_cancelled()
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
-use super::call::{Call, Command, Started};
+use super::call::{Command, RunningCall, Started};
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
 use crate::audit::AuditName;
@@ -32,7 +32,7 @@ struct Slot {
     span: Span,
 }
 
-pub(super) struct Driver<S> {
+pub(super) struct CoreDriver<S> {
     wire: Wire<S>,
     alarm: Alarm,
     pub(super) conn: CoreConnection,
@@ -63,7 +63,7 @@ pub(super) struct Inbox {
     pub(super) pending: Arc<AtomicUsize>,
 }
 
-impl<S: AsyncRead + AsyncWrite> Driver<S> {
+impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
     pub(super) fn new(
         stream: S,
         clock: Clock,
@@ -211,8 +211,8 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let Command::Call(request, waiter) = command;
         let span = trace::call(&request);
         let started = self.conn.call_tool(now, *request);
-        let call =
-            started.map(|id| Call::new(self.slot(id, span), waiter.cancels, waiter.capacity_freed));
+        let call = started
+            .map(|id| RunningCall::new(self.slot(id, span), waiter.cancels, waiter.capacity_freed));
         // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
         drop(waiter.reply.send(call));
     }

@@ -10,8 +10,8 @@ use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
 use super::audit::AuditSink;
-use super::call::{Call, CallWaiter, Command};
-use super::core::{Driver, Inbox};
+use super::call::{CallWaiter, Command, RunningCall};
+use super::core::{CoreDriver, Inbox};
 use crate::error::{CommandError, ConfigError};
 use crate::message::ToolSpec;
 use crate::role::core::{CallRequest, Config, CoreConnection};
@@ -41,7 +41,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    pub(super) async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
+    pub(super) async fn call(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
         let (reply, answer) = oneshot::channel();
         let waiter = CallWaiter {
             reply,
@@ -66,7 +66,7 @@ impl CoreHandle {
     /// # Errors
     ///
     /// The call is refused, and was not sent: see [`CommandError`].
-    pub async fn call(&self, request: CallRequest) -> Result<Call, CommandError> {
+    pub async fn call(&self, request: CallRequest) -> Result<RunningCall, CommandError> {
         self.caller.call(request).await
     }
 
@@ -181,7 +181,7 @@ where
 {
     let (handles, inbox) = channels();
     let conn = CoreConnection::new(clock.now(), config, ids, Some(grant))?;
-    let mut driver = Driver::new(stream, clock, conn, audit, handles.tools_tx.clone());
+    let mut driver = CoreDriver::new(stream, clock, conn, audit, handles.tools_tx.clone());
     if driver.handshake().await {
         let mut inbox = inbox;
         let task = tokio::spawn(async move {

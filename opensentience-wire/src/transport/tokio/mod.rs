@@ -15,14 +15,14 @@ mod router;
 mod tcp;
 mod trace;
 
-pub use agent::{Agent, AgentBuilder, AgentControl, ServeError, Tool};
-pub use audit::{AuditSink, AuditStream, Observer, audit_channel};
-pub use call::Call;
-pub use context::{BlockingContext, ToolContext, ToolError};
+pub use agent::{Agent, AgentControl, ServeError, Tool};
+pub use audit::{AuditSink, Observer};
+pub use call::RunningCall;
+pub use context::{ToolContext, ToolError};
 pub use handle::{AttachError, CoreHandle, attach};
 #[cfg(unix)]
-pub use launch::{AgentProcess, Captured, Exit, LaunchError, Launcher, LogLimits};
+pub use launch::{AgentProcess, Captured, LaunchError, Launcher};
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};
 #[cfg(unix)]
-pub use router::{RouteError, RoutedCall, ToolRouter, ToolRouterBuilder, View};
-pub use tcp::{Loopback, TcpError};
+pub use router::{RoutedCall, ToolRouter, ToolRouterBuilder, View};
+pub use tcp::Loopback;

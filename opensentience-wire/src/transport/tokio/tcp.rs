@@ -6,18 +6,6 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// Why there is no TCP connection.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TcpError {
-    /// Every machine that reaches the address could connect.
-    #[error("{0} is no loopback address")]
-    NotLoopback(SocketAddr),
-    /// The system refuses.
-    #[error("no TCP connection")]
-    Io(#[source] io::Error),
-}
-
 /// Listens for agents on a loopback address. Give what it accepts to [`attach`](super::attach).
 ///
 /// A loopback port is open to every user of the machine, and tells nothing of the process behind it: the token alone decides.
@@ -46,12 +34,9 @@ impl Loopback {
     /// # Errors
     ///
     /// The address is no loopback address, or is taken.
-    pub async fn bind(address: SocketAddr) -> Result<Self, TcpError> {
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         only_loopback(address)?;
-        TcpListener::bind(address)
-            .await
-            .map(Self)
-            .map_err(TcpError::Io)
+        TcpListener::bind(address).await.map(Self)
     }
 
     /// Where it listens.
@@ -59,8 +44,8 @@ impl Loopback {
     /// # Errors
     ///
     /// The system does not tell.
-    pub fn address(&self) -> Result<SocketAddr, TcpError> {
-        self.0.local_addr().map_err(TcpError::Io)
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
     }
 
     /// The next connection.
@@ -68,8 +53,8 @@ impl Loopback {
     /// # Errors
     ///
     /// The system refuses it.
-    pub async fn accept(&self) -> Result<TcpStream, TcpError> {
-        let (stream, peer) = self.0.accept().await.map_err(TcpError::Io)?;
+    pub async fn accept(&self) -> io::Result<TcpStream> {
+        let (stream, peer) = self.0.accept().await?;
         only_loopback(peer)?;
         at_once(stream)
     }
@@ -79,22 +64,23 @@ impl Loopback {
     /// # Errors
     ///
     /// The address is no loopback address, or nobody listens there.
-    pub async fn connect(address: SocketAddr) -> Result<TcpStream, TcpError> {
+    pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
         only_loopback(address)?;
-        at_once(TcpStream::connect(address).await.map_err(TcpError::Io)?)
+        at_once(TcpStream::connect(address).await?)
     }
 }
 
-const fn only_loopback(address: SocketAddr) -> Result<(), TcpError> {
+/// Every machine that reaches another address could connect.
+fn only_loopback(address: SocketAddr) -> io::Result<()> {
     if address.ip().is_loopback() {
-        Ok(())
-    } else {
-        Err(TcpError::NotLoopback(address))
+        return Ok(());
     }
+    let why = format!("{address} is not a loopback address");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// Small frames must not wait for the answer to the one before.
-fn at_once(stream: TcpStream) -> Result<TcpStream, TcpError> {
-    stream.set_nodelay(true).map_err(TcpError::Io)?;
+fn at_once(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
     Ok(stream)
 }

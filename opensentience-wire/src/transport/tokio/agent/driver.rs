@@ -31,7 +31,7 @@ const TIDY_UP: Duration = Duration::from_millis(500);
 const WAITING_CHUNKS: usize = 64;
 
 /// Drives an [`AgentConnection`]: one task, and one for each tool that waits.
-pub(super) struct Driver<S> {
+pub(super) struct AgentDriver<S> {
     wire: Wire<S>,
     alarm: Alarm,
     conn: AgentConnection,
@@ -49,7 +49,7 @@ pub(super) struct Driver<S> {
     closed: Option<CloseReason>,
 }
 
-impl<S: AsyncRead + AsyncWrite> Driver<S> {
+impl<S: AsyncRead + AsyncWrite> AgentDriver<S> {
     pub(super) fn new(agent: Agent, stream: S, config: Config) -> Result<Self, ServeError> {
         let clock = Clock::start();
         let wire = Wire::new(stream, clock);
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite> Driver<S> {
         let due = timeout.map(|span| self.wire.now().mono.saturating_add(span));
         let span = trace::execute(&call);
         let context = ToolContext {
-            call: Arc::new(call),
+            incoming: Arc::new(call),
             chunks_tx: self.chunks_tx.clone(),
             cancel: cancelled,
             clock: self.wire.clock(),

@@ -15,33 +15,30 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use ubos_common::json::RawObject;
 
-use super::context::{BlockingContext, ToolContext, ToolError};
+use super::context::{ToolContext, ToolError};
 use crate::error::{ErrorCode, ErrorObject, require};
 use crate::message::{SemVer, ToolSpec};
 use crate::role::CloseReason;
 use crate::role::agent::Config;
 use crate::token::SessionToken;
 pub use control::AgentControl;
-use driver::Driver;
+use driver::AgentDriver;
 use pool::Pool;
 pub use state::{Agent, ServeError};
 pub use tool::Tool;
 
-/// Puts an [`Agent`] together.
-pub struct AgentBuilder(Agent);
-
 impl Agent {
     /// An agent of a version, without tools yet.
     #[must_use]
-    pub fn builder(version: SemVer) -> AgentBuilder {
+    pub fn new(version: SemVer) -> Self {
         let (control, updates) = control::channel();
-        AgentBuilder(Self {
+        Self {
             version,
             tools: Vec::new(),
             pool: Pool::default(),
             control,
             updates,
-        })
+        }
     }
 
     /// A handle that offers other tools, or ends the agent, while it serves.
@@ -84,20 +81,18 @@ impl Agent {
         let threads = self.pool.max_threads();
         let wanted = "blocking tools need at least 1 thread";
         require(threads > 0, "blocking_threads", threads, wanted)?;
-        match Driver::new(self, stream, config)?.run().await {
+        match AgentDriver::new(self, stream, config)?.run().await {
             CloseReason::Protocol(code) => Err(ServeError::Protocol(code)),
             reason => Ok(reason),
         }
     }
-}
 
-impl AgentBuilder {
     /// Adds an asynchronous tool. Made with [`ToolSpec::local`], it gets the agent's id.
     ///
     /// The input is an object that fits the schema; what the schema cannot say is answered with
     /// [`ToolError::invalid_input`]. The tool begins on the task that reads from the core, and goes on there until it
     /// first waits: one that blocks holds up heartbeats and other calls, and belongs to
-    /// [`AgentBuilder::blocking_tool`].
+    /// [`Agent::blocking_tool`].
     #[must_use]
     pub fn tool<F, R>(self, spec: ToolSpec, run: F) -> Self
     where
@@ -108,9 +103,8 @@ impl AgentBuilder {
     }
 
     /// Adds a tool that is put together elsewhere.
-    #[must_use]
-    pub fn offer(mut self, tool: Tool) -> Self {
-        self.0.tools.push(tool);
+    pub(crate) fn offer(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
         self
     }
 
@@ -142,20 +136,19 @@ impl AgentBuilder {
     }
 
     /// Adds a tool that blocks: its calls run on threads beside the task that reads from the core, at most
-    /// [`AgentBuilder::with_blocking_threads`] at once; others wait for a thread, and their time runs.
+    /// [`Agent::with_blocking_threads`] at once; others wait for a thread, and their time runs.
     ///
-    /// A thread cannot be stopped: ask [`BlockingContext::is_cancelled`]. It is taken until the tool returns.
+    /// A thread cannot be stopped: ask [`ToolContext::is_cancelled`]. It is taken until the tool returns.
     #[must_use]
     pub fn blocking_tool<F>(self, spec: ToolSpec, run: F) -> Self
     where
-        F: Fn(BlockingContext, RawObject) -> Result<RawObject, ToolError> + Send + Sync + 'static,
+        F: Fn(ToolContext, RawObject) -> Result<RawObject, ToolError> + Send + Sync + 'static,
     {
         let run = Arc::new(run);
-        let pool = self.0.pool.clone();
+        let pool = self.pool.clone();
         self.tool(spec, move |context, input| {
             let (run, pool) = (Arc::clone(&run), pool.clone());
             async move {
-                let context = BlockingContext(context);
                 pool.run(move || {
                     if context.is_cancelled() {
                         return Err(ToolError::canceled());
@@ -171,14 +164,8 @@ impl AgentBuilder {
     /// Default: 32.
     #[must_use]
     pub fn with_blocking_threads(self, threads: usize) -> Self {
-        self.0.pool.set_threads(threads);
+        self.pool.set_threads(threads);
         self
-    }
-
-    /// The agent.
-    #[must_use]
-    pub fn build(self) -> Agent {
-        self.0
     }
 }
 
@@ -186,12 +173,6 @@ impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.tools.iter().map(|tool| &tool.spec.name);
         f.debug_set().entries(names).finish()
-    }
-}
-
-impl fmt::Debug for AgentBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -33,7 +33,7 @@ pub enum ServeError {
 /// An agent: tools, ready to be served.
 ///
 /// ```no_run
-/// use opensentience_wire::message::{SemVer, ToolSpec};
+/// use opensentience_wire::message::ToolSpec;
 /// use opensentience_wire::transport::tokio::{Agent, ToolError};
 /// use ubos_common::json::{RawBuf, RawObject};
 ///
@@ -45,12 +45,11 @@ pub enum ServeError {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
 /// let schema = RawObject::new(RawBuf::parse(schema)?).ok_or("no object")?;
-/// Agent::builder(SemVer::parse("1.0.0").ok_or("no version")?)
+/// Agent::new("1.0.0".parse()?)
 ///     .typed_tool(ToolSpec::local("greet", "says hello", schema), async |context, Greet { name }| {
-///         context.log("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
+///         context.send("somebody is greeted").await.map_err(|_| ToolError::canceled())?;
 ///         Ok(Greeting { text: format!("hello, {name}") })
 ///     })
-///     .build()
 ///     .serve_from_env()
 ///     .await?;
 /// # Ok(())

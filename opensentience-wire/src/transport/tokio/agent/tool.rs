@@ -21,7 +21,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// An asynchronous tool: see [`AgentBuilder::tool`](super::AgentBuilder::tool).
+    /// An asynchronous tool: see [`Agent::tool`](super::Agent::tool).
     #[must_use]
     pub fn new<F, R>(spec: ToolSpec, run: F) -> Self
     where

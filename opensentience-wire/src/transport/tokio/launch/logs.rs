@@ -1,6 +1,7 @@
 //! What a launched process writes to standard output and error, kept line by line.
 
 use std::collections::VecDeque;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -10,34 +11,12 @@ use ubos_common::secret::Redactor;
 use crate::token::SessionToken;
 
 /// How much of what a process writes is kept.
-///
-/// | limit | default | at the bound |
-/// |---|---|---|
-/// | `line_bytes` | 8,192 | the line is cut and ends with `…` |
-/// | `run_bytes` | 5,000,000 | the oldest lines go, and are counted |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogLimits {
+#[derive(Clone, Copy, Debug)]
+struct LogLimits {
     /// Bytes of one line, its end not counted.
-    pub line_bytes: usize,
+    line_bytes: usize,
     /// Bytes of all lines that are kept, an end counted for each.
-    pub run_bytes: usize,
-}
-
-impl LogLimits {
-    /// Sets the bytes of one line.
-    #[must_use]
-    pub const fn with_line_bytes(mut self, bytes: usize) -> Self {
-        self.line_bytes = bytes;
-        self
-    }
-
-    /// Sets the bytes of all lines that are kept.
-    #[must_use]
-    pub const fn with_run_bytes(mut self, bytes: usize) -> Self {
-        self.run_bytes = bytes;
-        self
-    }
+    run_bytes: usize,
 }
 
 impl Default for LogLimits {
@@ -49,7 +28,12 @@ impl Default for LogLimits {
     }
 }
 
-/// What a process wrote, both its streams in the order in which lines ended.
+/// What a process wrote, both its streams in the order in which lines ended, and how it ended.
+///
+/// | limit | value | at the limit |
+/// |---|---|---|
+/// | bytes of one line | 8,192 | the line is cut and ends with `…` |
+/// | bytes of all lines | 5,000,000 | the oldest lines go, and are counted |
 ///
 /// Its session token and what looks like another secret is replaced before a line is kept; what is no UTF-8 is replaced too.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +46,7 @@ struct Kept {
     lines: VecDeque<Box<str>>,
     bytes: usize,
     dropped: u64,
+    status: Option<ExitStatus>,
 }
 
 impl Captured {
@@ -77,13 +62,26 @@ impl Captured {
         text
     }
 
-    /// Lines that had to go because of [`LogLimits::run_bytes`].
+    /// How the process ended; `None` while it runs.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.lock().status
+    }
+
+    pub(super) fn set_status(&self, status: Option<ExitStatus>) {
+        // A process ends once.
+        let mut kept = self.lock();
+        kept.status = kept.status.or(status);
+    }
+
+    /// Lines that had to go, because so many were written.
     #[must_use]
     pub fn dropped_lines(&self) -> u64 {
         self.lock().dropped
     }
 
-    pub(super) fn set_limits(&self, limits: LogLimits) {
+    #[cfg(test)]
+    fn set_limits(&self, limits: LogLimits) {
         self.lock().limits = limits;
     }
 
@@ -205,7 +203,10 @@ mod tests {
 
     #[tokio::test]
     async fn lines_and_runs_are_cut_at_their_bounds() {
-        let limits = LogLimits::default().with_line_bytes(4).with_run_bytes(12);
+        let limits = LogLimits {
+            line_bytes: 4,
+            run_bytes: 12,
+        };
         let log = written("ab\n\nécoutez\n1\n22\nlast", limits, &token()).await;
         assert_eq!(log.text(), "1\n22\nlast\n");
         assert_eq!(log.dropped_lines(), 3);
@@ -250,7 +251,10 @@ mod tests {
     // They hold no bytes, and take memory all the same.
     #[tokio::test]
     async fn empty_lines_are_bounded_too() {
-        let limits = LogLimits::default().with_run_bytes(100);
+        let limits = LogLimits {
+            run_bytes: 100,
+            ..LogLimits::default()
+        };
         let log = written(&"\n".repeat(1_000), limits, &token()).await;
         assert!(log.text().len() <= 100);
         assert!(log.dropped_lines() >= 900);

@@ -1,6 +1,5 @@
 //! Launching agents as processes of their own.
 
-mod exit;
 mod logs;
 mod process;
 mod state;
@@ -16,14 +15,13 @@ use tokio::net::{UnixListener, UnixStream};
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
-pub use exit::Exit;
-pub use logs::{Captured, LogLimits};
+pub use logs::Captured;
 
 use process::Process;
 pub use state::{LaunchError, Launcher};
 
 use super::audit::{AuditSink, Observer};
-use super::core::Driver;
+use super::core::CoreDriver;
 use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
@@ -43,15 +41,12 @@ impl Launcher {
             program: program.as_ref().into(),
             args: Vec::new(),
             envs: Vec::new(),
-            home: None,
-            install_path: None,
             manifest_hash: None,
             config: Config::default(),
             audit: AuditSink::default(),
             observer: Observer::default(),
             stop_timeout: Duration::from_secs(5),
             output: Captured::default(),
-            exit: Exit::default(),
         }
     }
 
@@ -73,18 +68,6 @@ impl Launcher {
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         let pair = (name.as_ref().into(), value.as_ref().into());
         self.envs.push(pair);
-        self
-    }
-
-    /// Sets the folders that the agent is told: OpenSentience's own, and the agent's.
-    #[must_use]
-    pub fn with_folders(
-        mut self,
-        home: impl Into<PathBuf>,
-        install_path: impl Into<PathBuf>,
-    ) -> Self {
-        self.home = Some(home.into());
-        self.install_path = Some(install_path.into());
         self
     }
 
@@ -127,23 +110,10 @@ impl Launcher {
         self
     }
 
-    /// Sets how much of what the process writes is kept.
-    #[must_use]
-    pub fn with_log_limits(self, limits: LogLimits) -> Self {
-        self.output.set_limits(limits);
-        self
-    }
-
-    /// What the process writes to standard output and error, within [`LogLimits`] and without what looks like a secret.
+    /// What the process writes to standard output and error, without what looks like a secret, and how it ends.
     #[must_use]
     pub fn output(&self) -> Captured {
         self.output.clone()
-    }
-
-    /// How the process ended, once it has.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
-        self.exit.clone()
     }
 
     /// Starts the process and takes the agent in; waits for its tools too, as long as for its hello.
@@ -166,7 +136,8 @@ impl Launcher {
         let mut driver = match accepted.await {
             Ok(driver) => driver,
             Err(error) => {
-                self.exit.set(agent.process.stop(self.stop_timeout).await);
+                self.output
+                    .set_status(agent.process.stop(self.stop_timeout).await);
                 self.audit.take(self.event(AuditName::RunCrashed, &clock));
                 return Err(error);
             }
@@ -179,7 +150,7 @@ impl Launcher {
             tokio::spawn(driver.deliver(inbox));
             let asked = matches!(reason, CloseReason::Goodbye);
             let status = process.stop(self.stop_timeout).await;
-            self.exit.set(status);
+            self.output.set_status(status);
             let clean = asked || status.is_some_and(|status| status.success());
             let name = if clean {
                 AuditName::RunStopped
@@ -224,7 +195,7 @@ impl Launcher {
         clock: &Clock,
         grant: Grant,
         tools: &tokio::sync::watch::Sender<Arc<[crate::message::ToolSpec]>>,
-    ) -> Result<Driver<UnixStream>, LaunchError> {
+    ) -> Result<CoreDriver<UnixStream>, LaunchError> {
         let mut grant = Some(grant);
         let late = tokio::time::sleep(self.config.handshake_timeout);
         tokio::pin!(late);
@@ -241,7 +212,8 @@ impl Launcher {
             };
             let ids = IdSource::from_os()?;
             let conn = CoreConnection::new(clock.now(), self.config.clone(), ids, grant.take())?;
-            let mut driver = Driver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
+            let mut driver =
+                CoreDriver::new(stream, *clock, conn, self.audit.clone(), tools.clone());
             driver.observer = self.observer.clone();
             if driver.handshake().await {
                 return Ok(driver);

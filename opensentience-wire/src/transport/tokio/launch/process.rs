@@ -33,14 +33,9 @@ impl Process {
         token: &SessionToken,
     ) -> Result<Self, LaunchError> {
         let run_id = IdSource::from_os()?.uuid().to_string();
-        let install = launcher.install_path.clone();
-        let beside = || Path::new(&launcher.program).parent().map(Path::to_owned);
-        let install = install.or_else(beside).unwrap_or_default();
-        let home = launcher
-            .home
-            .clone()
-            .or_else(default_home)
-            .unwrap_or_default();
+        let install = Path::new(&launcher.program).parent();
+        let install = install.map(Path::to_owned).unwrap_or_default();
+        let home = default_home().unwrap_or_default();
         let mut command = Command::new(&launcher.program);
         command
             .args(&launcher.args)

@@ -2,13 +2,11 @@
 
 use core::time::Duration;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use ubos_common::os::OsError;
 
 use super::super::audit::{AuditSink, Observer};
-use super::exit::Exit;
 use super::logs::Captured;
 use crate::error::ConfigError;
 use crate::role::core::Config;
@@ -54,13 +52,10 @@ pub struct Launcher {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) envs: Vec<(OsString, OsString)>,
-    pub(super) home: Option<PathBuf>,
-    pub(super) install_path: Option<PathBuf>,
     pub(super) manifest_hash: Option<String>,
     pub(super) config: Config,
     pub(super) audit: AuditSink,
     pub(super) observer: Observer,
     pub(super) stop_timeout: Duration,
     pub(super) output: Captured,
-    pub(super) exit: Exit,
 }

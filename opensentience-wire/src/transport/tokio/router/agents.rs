@@ -6,7 +6,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::super::audit::Observer;
 use super::super::handle::{Caller, CoreHandle};
-use super::super::launch::{Exit, LaunchError, Launcher};
+use super::super::launch::{Captured, LaunchError, Launcher};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
 use crate::message::{Health, ToolSpec, ToolStream};
 use crate::role::CloseReason;
@@ -25,7 +25,7 @@ pub(super) enum AgentEvent {
 /// An agent that was launched.
 pub(super) struct RunningAgent {
     pub(super) handle: CoreHandle,
-    exit: Exit,
+    exit: Captured,
     health: watch::Receiver<Health>,
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> AgentEvent {
             health_tx.send_replace(health.clone());
         }
     });
-    let exit = launcher.exit();
+    let exit = launcher.output();
     let launched = launcher.with_observer(observer).launch().await;
     let running = launched.map(|handle| {
         Box::new(RunningAgent {

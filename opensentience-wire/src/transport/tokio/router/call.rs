@@ -5,19 +5,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::error::{ErrorCode, ErrorObject};
 use crate::message::ToolStream;
 use crate::role::core::Outcome;
-use crate::role::router::{Refused, RouteId};
-
-/// Why a call is not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RouteError {
-    /// The router refused it, and nothing was sent.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The router is shutting down, or gone.
-    #[error("the router takes no more calls")]
-    Closing,
-}
+use crate::role::router::RouteId;
 
 /// A call that runs. Dropping it before its result cancels it.
 #[derive(Debug)]

@@ -12,19 +12,19 @@ use super::super::core::CHUNKS;
 use super::super::handle::Caller;
 use super::super::io::Alarm;
 use super::agents::{self, AgentEvent, RunningAgent};
-use super::call::{RouteError, RoutedCall, Started};
+use super::call::{RoutedCall, Started};
 use super::state::{MakeLauncher, ToolRouterBuilder, View};
 use crate::error::ConfigError;
 use crate::message::ToolStream;
 use crate::role::core::{CallRequest, Outcome};
-use crate::role::router::{Ended, Input, Output, RouteId, Router};
+use crate::role::router::{Ended, Input, Output, Refused, RouteId, Router};
 
 /// What handles ask of the driver.
 pub(super) enum Command {
     Call(
         Box<CallRequest>,
         mpsc::UnboundedSender<RouteId>,
-        oneshot::Sender<Result<RoutedCall, RouteError>>,
+        oneshot::Sender<Result<RoutedCall, Refused>>,
     ),
     Stop(Box<str>),
     Shutdown,
@@ -138,7 +138,7 @@ impl Driver {
                     settled: false,
                 });
                 // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
-                drop(reply.send(call.map_err(Into::into)));
+                drop(reply.send(call));
             }
             Some(Command::Stop(agent)) => {
                 self.launchers.remove(&*agent);

@@ -16,8 +16,8 @@ use super::audit::AuditSink;
 use super::launch::Launcher;
 use crate::error::ConfigError;
 use crate::role::core::CallRequest;
-use crate::role::router::{Config, RouteId};
-pub use call::{RouteError, RoutedCall};
+use crate::role::router::{Config, Refused, RouteId};
+pub use call::RoutedCall;
 use driver::{Command, Driver};
 pub use state::{ToolRouterBuilder, View};
 
@@ -69,13 +69,13 @@ impl ToolRouter {
     ///
     /// # Errors
     ///
-    /// The call is refused, and nothing was sent: see [`RouteError`].
-    pub async fn call(&self, request: CallRequest) -> Result<RoutedCall, RouteError> {
+    /// The call is refused, and nothing was sent: see [`Refused`].
+    pub async fn call(&self, request: CallRequest) -> Result<RoutedCall, Refused> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Call(Box::new(request), self.cancels.clone(), reply);
         let sent = self.commands.send(command).await;
-        sent.map_err(|_| RouteError::Closing)?;
-        answer.await.map_err(|_| RouteError::Closing)?
+        sent.map_err(|_| Refused::Closing)?;
+        answer.await.map_err(|_| Refused::Closing)?
     }
 
     /// What is there to be called.
