@@ -69,6 +69,7 @@ use futures::stream::{FuturesUnordered, Stream};
 
 use crate::machine::Machine;
 use crate::time::{Mono, Now};
+use crate::trace::{debug, trace};
 
 /// The runtime's clock and timer.
 pub trait Sleep {
@@ -170,11 +171,18 @@ where
         while let Some(output) = machine.poll_output() {
             match world.perform(output) {
                 Step::Done => {}
-                Step::Start(id, effect) => effects.start(id, effect),
-                Step::Cancel(id) => effects.cancel(id),
+                Step::Start(id, effect) => {
+                    trace!(id, "effect started");
+                    effects.start(id, effect);
+                }
+                Step::Cancel(id) => {
+                    trace!(id, "effect cancelled");
+                    effects.cancel(id);
+                }
             }
         }
         if machine.is_closed() {
+            debug!(wakes, "machine ended");
             return Ok(());
         }
         wakes = wakes.wrapping_add(1);
@@ -191,13 +199,21 @@ where
         let now = sleep.now();
         let taken = match wake {
             Wake::Timeout => {
+                trace!("timer ran out");
                 machine.handle_timeout(now);
                 Ok(())
             }
-            Wake::Answer(answer) => machine.handle_input(now, world.input(answer)),
-            Wake::External(input) => machine.handle_input(now, input),
+            Wake::Answer(answer) => {
+                trace!("effect answered");
+                machine.handle_input(now, world.input(answer))
+            }
+            Wake::External(input) => {
+                trace!("external input");
+                machine.handle_input(now, input)
+            }
         };
         if let Err(error) = taken {
+            debug!(wakes, "machine refused an input");
             world.refused(error);
         }
     }
@@ -250,6 +266,7 @@ where
     };
     let accepts = machine.accepts_input();
     if timer.is_none() && !(accepts && (!effects.is_empty() || world.expects_external())) {
+        debug!("machine waits for nothing");
         return Err(DriveError::Stalled);
     }
     poll_fn(|cx| {

@@ -19,6 +19,7 @@
 //! | `driver` | `driver` | runs a machine's effects on any async runtime |
 //! | `testing` | `testing` | the lab: machines on virtual time over links that fail |
 //! | `schema` | `schema` | JSON Schemas of strangers, bounded and compiled once |
+//! | – | `tracing` | events of driver and log: ids and sizes, never what is inside |
 //!
 //! Nothing in the default modules reads a clock, draws randomness, opens a file or starts a thread.
 
@@ -44,6 +45,7 @@ pub mod testing;
 
 mod plain;
 mod text;
+mod trace;
 
 /// What the macros of this crate expand to. No part of the interface.
 #[doc(hidden)]

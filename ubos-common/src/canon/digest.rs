@@ -169,7 +169,7 @@ impl Hashing {
     pub(super) fn new(domain: &Domain) -> Self {
         Self {
             hasher: domain.hasher(),
-            buffer: Vec::with_capacity(1024),
+            buffer: Vec::with_capacity(8 * 1024),
         }
     }
 

@@ -32,7 +32,6 @@
 mod digest;
 mod error;
 mod mode;
-mod moves;
 mod number;
 mod order;
 mod ser;

@@ -1,11 +1,10 @@
-//! The one writer behind all sources. Text lands in a buffer; where an object closes whose members are not in
-//! order, their order is noted. When the outermost object closes, everything noted is done in one copy.
+//! The one writer behind all sources: text lands in a buffer, members are put in order when
+//! their object closes, and only if they were not in order already.
 
 use core::cmp::Ordering;
 
-use super::moves::Moves;
-use super::order;
 use super::{CanonError, CanonFault, MAX_DEPTH, Mode};
+use super::{order, text};
 
 /// Where canonical text goes.
 pub(super) trait Sink {
@@ -32,9 +31,8 @@ pub(super) struct Writer<'s, S> {
     objects: usize,
     /// Members of all open objects, those of the innermost last.
     members: Vec<Member>,
-    /// Where the outermost object begins in the buffer.
-    outermost: usize,
-    moves: Moves,
+    scratch: Vec<u8>,
+    known: [Known; KNOWN],
 }
 
 /// An object being written.
@@ -47,8 +45,6 @@ pub(super) struct Object {
     /// The prefix of the last name.
     prefix: u64,
     sorted: bool,
-    /// Moves that were noted before it.
-    moves: usize,
 }
 
 /// One member's text in the buffer: `"name":value`, without the comma.
@@ -70,9 +66,9 @@ impl<'s, S: Sink> Writer<'s, S> {
             mode,
             depth: 0,
             objects: 0,
-            members: Vec::new(),
-            outermost: 0,
-            moves: Moves::default(),
+            members: Vec::with_capacity(32),
+            scratch: Vec::new(),
+            known: Default::default(),
         }
     }
 
@@ -112,9 +108,6 @@ impl<'s, S: Sink> Writer<'s, S> {
     }
 
     pub(super) fn begin_object(&mut self) -> Result<Object, CanonError> {
-        if self.objects == 0 {
-            self.outermost = self.sink.buffer().len();
-        }
         self.enter(b'{')?;
         self.objects += 1;
         Ok(Object {
@@ -123,7 +116,6 @@ impl<'s, S: Sink> Writer<'s, S> {
             start: 0,
             prefix: 0,
             sorted: true,
-            moves: self.moves.len(),
         })
     }
 
@@ -171,13 +163,10 @@ impl<'s, S: Sink> Writer<'s, S> {
 
     pub(super) fn end_object(&mut self, object: &Object) -> Result<(), CanonError> {
         if !object.sorted {
-            self.reorder(object)?;
+            self.reorder(object.first)?;
         }
         self.members.truncate(object.first);
         self.objects -= 1;
-        if self.objects == 0 {
-            self.moves.carry_out(self.sink.buffer(), self.outermost);
-        }
         self.leave(b'}');
         Ok(())
     }
@@ -191,27 +180,83 @@ impl<'s, S: Sink> Writer<'s, S> {
         }
     }
 
-    /// Notes the canonical order of an object's members.
-    fn reorder(&mut self, object: &Object) -> Result<(), CanonError> {
+    /// Puts the members from `first` on into canonical order.
+    fn reorder(&mut self, first: usize) -> Result<(), CanonError> {
         let buffer = self.sink.buffer();
-        let members = self.members.get_mut(object.first..).unwrap_or_default();
-        let whole = members.first().map_or(0, |member| member.start)..buffer.len();
-        let mut end = whole.end;
+        let members = self.members.get_mut(first..).unwrap_or_default();
+        let start = members.first().map_or(buffer.len(), |member| member.start);
+        let mut end = buffer.len();
         for member in members.iter_mut().rev() {
             member.end = end;
             end = member.start.saturating_sub(1);
         }
-        members.sort_unstable_by(|a, b| compare(buffer, a, b));
-        let mut neighbours = members.windows(2);
-        let twins = |pair: &&[Member]| matches!(pair, [a, b] if compare(buffer, a, b).is_eq());
-        if let Some([twin, _]) = neighbours.find(twins) {
-            return Err(duplicate(buffer, twin));
+        let Some(known) = self.known.get_mut(members.len() % KNOWN) else {
+            return Ok(());
+        };
+        if !known.is_of(members) {
+            known.sort(buffer, members)?;
         }
-        let order = members.iter().map(|member| member.start..member.end);
-        self.moves.note(object.moves, whole, order);
+        self.scratch.clear();
+        self.scratch.reserve(buffer.len() - start + 1);
+        for member in known.order.iter().filter_map(|index| members.get(*index)) {
+            let member = buffer.get(member.start..member.end).unwrap_or_default();
+            text::append(&mut self.scratch, member);
+            self.scratch.push(b',');
+        }
+        self.scratch.pop();
+        buffer.truncate(start);
+        buffer.extend_from_slice(&self.scratch);
         Ok(())
     }
 }
+
+/// The order of the last object with its number of members: most objects are of a few types, and their members
+/// come in one order.
+#[derive(Default)]
+struct Known {
+    /// The prefixes of the names as they came; empty where two are equal, for they do not tell the order.
+    prefixes: Vec<u64>,
+    /// Which member stands at each place.
+    order: Vec<usize>,
+}
+
+impl Known {
+    fn is_of(&self, members: &[Member]) -> bool {
+        let prefixes = members.iter().map(|member| member.prefix);
+        self.prefixes.len() == members.len() && self.prefixes.iter().copied().eq(prefixes)
+    }
+
+    fn sort(&mut self, buffer: &[u8], members: &[Member]) -> Result<(), CanonError> {
+        let member = |index: &usize| members.get(*index);
+        let by_name = |a: &usize, b: &usize| match (member(a), member(b)) {
+            (Some(a), Some(b)) => compare(buffer, a, b),
+            _ => a.cmp(b),
+        };
+        self.prefixes.clear();
+        self.order.clear();
+        self.order.extend(0..members.len());
+        self.order.sort_unstable_by(by_name);
+        let mut is_told = true;
+        for pair in self.order.windows(2) {
+            if let [a, b] = pair
+                && let (Some(a), Some(b)) = (member(a), member(b))
+            {
+                if compare(buffer, a, b).is_eq() {
+                    return Err(duplicate(buffer, a));
+                }
+                is_told &= a.prefix != b.prefix;
+            }
+        }
+        if is_told {
+            let prefixes = members.iter().map(|member| member.prefix);
+            self.prefixes.extend(prefixes);
+        }
+        Ok(())
+    }
+}
+
+/// Orders that are remembered, by the number of members.
+const KNOWN: usize = 8;
 
 /// Whether the last of the members is in order after the one before it.
 fn ends_in_order(buffer: &[u8], members: Option<&[Member]>) -> Result<bool, CanonError> {

@@ -11,6 +11,10 @@
 /// | `max_string_bytes` | bytes of one string or number as written | 4,194,304 |
 /// | `max_findings` | findings listed for one document; further ones are counted | 1,000 |
 ///
+/// `serde_json` nests 127 levels. What is deeper is read, checked, kept and written here, but
+/// [`Raw::deserialize`](super::Raw::deserialize) into a type of the caller's refuses it ("recursion limit exceeded"), and
+/// so does any other reader built on `serde_json`: set [`Limits::SERDE_JSON_DEPTH`] where values are handed to one.
+///
 /// Pointers of one report take about a mebibyte together; findings past that are counted, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,6 +37,9 @@ impl Limits {
     /// The greatest depth that can be set: readers recurse, and a thread's stack is finite.
     pub const DEEPEST: usize = 256;
 
+    /// The greatest depth that `serde_json` reads.
+    pub const SERDE_JSON_DEPTH: usize = 127;
+
     /// Sets the bytes of the whole document.
     #[must_use]
     pub const fn with_max_bytes(mut self, bytes: usize) -> Self {
@@ -40,7 +47,7 @@ impl Limits {
         self
     }
 
-    /// Sets the depth, cut to [`Limits::DEEPEST`].
+    /// Sets the depth, cut to [`Limits::DEEPEST`]. Above [`Limits::SERDE_JSON_DEPTH`], `serde_json` cannot follow.
     #[must_use]
     pub const fn with_max_depth(mut self, depth: usize) -> Self {
         self.max_depth = if depth < Self::DEEPEST {

@@ -42,7 +42,8 @@ impl<'a> Raw<'a> {
     ///
     /// # Errors
     ///
-    /// The type does not take this value.
+    /// The type does not take this value, or it is nested deeper than
+    /// [`Limits::SERDE_JSON_DEPTH`](super::Limits::SERDE_JSON_DEPTH).
     pub fn deserialize<T: serde::Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0)
     }

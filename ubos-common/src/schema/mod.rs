@@ -94,7 +94,15 @@ impl Schema {
     /// [`SchemaError::Number`] and [`SchemaError::TooExpensive`]: nothing can be said of such a value.
     pub fn findings(&self, value: Raw<'_>) -> Result<Vec<SchemaFinding>, SchemaError> {
         let bytes = value.as_str().len();
-        let value: Value = value.deserialize().map_err(|_| SchemaError::Number)?;
+        let value: Value = value.deserialize().map_err(|error| {
+            // Of a sound text `serde_json` refuses two things only: a number, and the depth.
+            let is_deep = error.to_string().contains("recursion limit");
+            if is_deep {
+                SchemaError::TooExpensive
+            } else {
+                SchemaError::Number
+            }
+        })?;
         let Compiled { validator, cost } = &*self.0;
         cost.check(&value, bytes, MAX_STEPS + bytes as u64)?;
         if validator.is_valid(&value) {

@@ -223,6 +223,21 @@ fn the_deepest_document_fits_a_small_stack() {
 }
 
 #[test]
+fn serde_json_reads_to_the_depth_that_the_limits_name() {
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let limits = Limits::default().with_max_depth(Limits::DEEPEST);
+    let read = |levels| {
+        decode::<RawBuf>(nested(levels).as_bytes(), &limits, Profile::Strict)
+            .unwrap()
+            .0
+    };
+    let parsed = |levels| read(levels).deserialize::<Value>();
+    assert!(parsed(Limits::SERDE_JSON_DEPTH).is_ok());
+    let error = parsed(Limits::SERDE_JSON_DEPTH + 1).unwrap_err();
+    assert!(error.to_string().contains("recursion limit"), "{error}");
+}
+
+#[test]
 fn a_secret_is_not_shown_and_other_values_are() {
     let shown = strict::<Sample>(r#"{"name":"n","count":-5}"#)
         .unwrap_err()

@@ -25,3 +25,5 @@ mod log;
 #[cfg(feature = "schema")]
 mod schema;
 mod secret;
+#[cfg(all(feature = "driver", feature = "tracing"))]
+mod tracing;

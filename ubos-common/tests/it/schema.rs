@@ -140,6 +140,17 @@ fn patterns_cost_their_states() {
 }
 
 #[test]
+fn a_value_too_deep_for_the_validator_is_not_judged() {
+    let value = nested(200, "1", |inside| format!("[{inside}]"));
+    let limits = ubos_common::json::Limits::default().with_max_depth(250);
+    let profile = ubos_common::violation::Profile::Strict;
+    let (value, _) =
+        ubos_common::json::decode::<RawBuf>(value.as_bytes(), &limits, profile).unwrap();
+    let found = Schema::compile("{}").unwrap().findings(value.as_raw());
+    assert_eq!(found, Err(SchemaError::TooExpensive));
+}
+
+#[test]
 fn one_finding_is_made_for_a_long_value() {
     let wrong = |count: usize| format!("[{}0]", "\"\",".repeat(count));
     let schema = r#"{"items":{"type":"integer"}}"#;
