@@ -15,10 +15,10 @@ use crate::state::{SubagentExecutionTrace, ToolExecutionTrace};
 
 type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync;
 
-/// An agent as a tool of another. The developer states its schema and how arguments become a prompt.
+/// An agent as a tool of another agent. The developer provides the schema, and the function that makes a prompt of arguments.
 ///
-/// Each call is a run of its own, from an initial state. Its events reach the parent's stream while it runs, its trace
-/// the parent's state; ending the parent ends it. The parent's stop condition, limits and budget do not reach it.
+/// Each call is a separate run from an initial state. Its events are part of the parent's stream, and its trace is part of the
+/// parent's state. The end of the parent ends it. The parent's stop condition, limits and budget do not apply to it.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub struct SubagentTool {
 }
 
 impl SubagentTool {
-    /// An agent under a tool's name, with a schema, and what makes a prompt of arguments.
+    /// An agent with the name, description and schema of a tool, and the function that makes a prompt of arguments.
     pub fn new(
         agent: Agent,
         name: impl Into<Box<str>>,
@@ -79,14 +79,14 @@ impl SubagentTool {
         }
     }
 
-    /// Sets what kind of agent events and traces call it; the tool's name by default.
+    /// Sets the type of the sub-agent in events and traces: the tool's name by default.
     #[must_use]
     pub fn with_subagent_type(mut self, subagent_type: impl Into<Arc<str>>) -> Self {
         self.subagent_type = subagent_type.into();
         self
     }
 
-    /// Sets whether its own events are told, beside its beginning and its end; they are by default.
+    /// Sets whether the events inside its run are reported, besides its start and its end: true by default.
     #[must_use]
     pub const fn with_events(mut self, tells: bool) -> Self {
         self.tells_events = tells;
@@ -185,7 +185,7 @@ impl fmt::Debug for SubagentTool {
     }
 }
 
-/// One call of such a tool. Without a scope (the tool runs outside of an agent) nothing is told.
+/// One call. Without a scope (outside of an agent) nothing is reported.
 struct SubagentCall<'a> {
     subagent_id: Arc<str>,
     subagent_type: Arc<str>,

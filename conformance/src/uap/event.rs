@@ -1,4 +1,4 @@
-//! Events of anybody's agent.
+//! The events of any agent.
 
 use std::sync::Arc;
 
@@ -8,42 +8,42 @@ use upp::{StreamEvent, ToolCall, ToolExecution};
 
 use uap_agent::UapEventType;
 
-/// An event as it was seen.
+/// An event of a recording.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RecordedEvent {
-    /// As it stood there.
+    /// The bytes of its line.
     pub text: Box<[u8]>,
-    /// What it is, or why it is none.
+    /// The event, or why the line is not one.
     pub read: Result<ReadEvent, String>,
 }
 
-/// What an event tells.
+/// The source of an event.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadEvent {
-    /// The agent's.
+    /// An event of the agent.
     Uap(AgentEvent),
-    /// The model's or a tool's.
+    /// An event of the model or of a tool.
     Upp(StreamEvent),
 }
 
 ubos_common::wire! {
     /// An event of an agent.
     pub struct AgentEvent {
-        /// What it tells of.
+        /// The type.
         required event_type: UapEventType = "type", "UAP-11-3";
         /// The step.
         required step: u64 = "step", "UAP-11-3";
-        /// Whose it is.
+        /// The id of the agent.
         required agent_id: Arc<str> = "agentId", "UAP-11-3";
-        /// What it brings.
+        /// The data.
         required data: RawObject = "data", "UAP-11-3";
     }
 }
 
 ubos_common::wire! {
-    /// An event before one looks at what it brings.
+    /// An event before its data is read.
     struct EventEnvelope {
         /// `uap` or `upp`.
         required source: Arc<str> = "source", "UAP-11-3";
@@ -55,7 +55,7 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// What the data of an event may hold that judges look at.
+    /// The members of an event's data that judges read.
     pub(super) struct JudgedData {
         /// Of a step.
         nullable phase: Arc<str> = "phase", "UAP-11-3";
@@ -102,7 +102,7 @@ fn part<T: for<'a> ubos_common::json::Read<'a>>(raw: &RawBuf) -> Result<T, Strin
 }
 
 impl AgentEvent {
-    /// What judges look at; nothing where it has another shape.
+    /// The members that judges read; empty if the data has another form.
     pub(super) fn judged_data(&self) -> Result<JudgedData, String> {
         part(&RawBuf::from(self.data.clone()))
     }

@@ -1,4 +1,4 @@
-//! What the events of a run show.
+//! Judges of the events of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) fn one_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// Words of the list alone; those of plans are the developer's choice.
+/// Every type is one of the list, or one of plan events.
 #[derive(Default)]
 pub(super) struct Types(FirstFault);
 
@@ -84,18 +84,18 @@ impl EventRule for Types {
     }
 }
 
-/// Where in a step a run is.
+/// The phase of a step.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Place {
     #[default]
     Outside,
-    /// The model speaks.
+    /// The model responds.
     Speaking,
     /// Tools run.
     Acting,
 }
 
-/// Nothing outside of a step; tools between action and observation, the model elsewhere.
+/// No event is outside of a step; tools run between action and observation, and the model responds elsewhere.
 #[derive(Default)]
 pub(super) struct Order(FirstFault, Place);
 
@@ -148,7 +148,7 @@ impl EventRule for Order {
     }
 }
 
-/// Steps from 1, one after the other; what happens in one names it.
+/// Steps count from 1, and each event has the number of its step.
 #[derive(Default)]
 pub(super) struct Steps {
     first: FirstFault,
@@ -194,7 +194,7 @@ impl EventRule for Steps {
     }
 }
 
-/// One agent a run, named by a UUIDv4.
+/// Each run has one agent, whose id is a UUIDv4.
 #[derive(Default)]
 pub(super) struct SingleAgent(FirstFault, Option<Arc<str>>);
 
@@ -220,7 +220,7 @@ fn is_v4(text: &str) -> bool {
     parse_hyphenated(text).is_ok_and(|id| id.get_version_num() == 4)
 }
 
-/// Each call of a tool begins and ends, before what it came to is observed.
+/// Each tool call starts and ends before its observation.
 #[derive(Default)]
 pub(super) struct Tools(FirstFault, BTreeSet<Arc<str>>);
 
@@ -263,7 +263,7 @@ impl EventRule for Tools {
     }
 }
 
-/// What was called is what is observed.
+/// The observed calls are the calls of the action.
 #[derive(Default)]
 pub(super) struct Observed(FirstFault, Option<Vec<Arc<str>>>);
 
@@ -303,7 +303,7 @@ impl EventRule for Observed {
     }
 }
 
-/// In a step that begins with reasoning, there is reasoning before anything else comes of it.
+/// In a step that starts with reasoning, the reasoning comes before its other events.
 #[derive(Default)]
 pub(super) struct Reasons(FirstFault, bool);
 
@@ -332,12 +332,12 @@ impl EventRule for Reasons {
     }
 }
 
-/// Agents that are called: each begins, tells, and ends within the call of its parent.
+/// Each sub-agent starts, reports and ends inside the tool call of its parent.
 #[derive(Default)]
 pub(super) struct Subagents {
     first: FirstFault,
     calls: BTreeSet<Arc<str>>,
-    /// Those that run, with the call that each belongs to.
+    /// The running sub-agents, each with its tool call.
     open: BTreeMap<Arc<str>, Arc<str>>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Verdict;
 
-/// The first fault, and how much there was to look at.
+/// The first fault, and the number of lines that were judged.
 #[derive(Default)]
 pub(super) struct FirstFault {
     line: usize,
@@ -11,12 +11,12 @@ pub(super) struct FirstFault {
 }
 
 impl FirstFault {
-    /// The next line has come.
+    /// Counts the next line.
     pub(super) const fn next(&mut self) {
         self.line += 1;
     }
 
-    /// Something was looked at.
+    /// Counts something that was judged.
     pub(super) const fn look(&mut self) {
         self.judged += 1;
     }
@@ -27,7 +27,7 @@ impl FirstFault {
         self.fault.get_or_insert_with(|| (line, why.into()));
     }
 
-    /// This line breaks the clause, where it does.
+    /// Notes the fault if this line breaks the clause.
     pub(super) fn refuse_if(&mut self, broken: bool, why: &str) {
         if broken {
             self.refuse(why);

@@ -10,7 +10,7 @@ use uap_agent::AgentState;
 use uap_agent::ThreadTree;
 
 ubos_common::words! {
-    /// What a file is.
+    /// The kind of a file.
     closed pub enum FileKind {
         /// A state.
         State = "uap-state",
@@ -24,11 +24,11 @@ ubos_common::wire! {
     pub struct FileVector {
         /// Its name, unique among all.
         required name: String = "name", "";
-        /// What it is.
+        /// Its kind.
         required kind: FileKind = "kind", "";
-        /// The clause that it is about.
+        /// The clause that it tests.
         required clause: String = "clause", "";
-        /// Pointers of the MUST findings; none where it is valid. One that is no sound JSON has the pointer to the whole.
+        /// The pointers of the MUST findings; empty if it is valid. A file that is not valid JSON has the empty pointer.
         required must: Vec<String> = "must", "";
         /// The file's text.
         required text: String = "text", "";
@@ -81,7 +81,7 @@ impl TestVector for FileVector {
     }
 }
 
-/// The answer of this project's validator.
+/// The verdict of this project's validator.
 fn reference(vector: &FileVector) -> Validity {
     let limits = Limits::default();
     let text = vector.text.as_bytes();

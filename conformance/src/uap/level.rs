@@ -14,16 +14,16 @@ use super::recording::RecordedLine;
 pub enum Level {
     /// Agents, their calls, states and the loop.
     Core,
-    /// React, plan, strategies of the developer's own, no limits by default.
+    /// React, plan, custom strategies, no limits by default.
     AdvancedExecution,
     /// Branches and their history; optional.
     ThreadTrees,
-    /// The pipeline around runs.
+    /// Middleware.
     Middleware,
 }
 
 impl Level {
-    /// All of them, as the specification has them.
+    /// All levels, in the order of the specification.
     pub const ALL: [Self; 4] = [
         Self::Core,
         Self::AdvancedExecution,
@@ -31,7 +31,7 @@ impl Level {
         Self::Middleware,
     ];
 
-    /// The specification's words.
+    /// The name in the specification.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Level {
     }
 }
 
-/// What the cases of one level came to.
+/// The results of the cases of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelReport {
@@ -119,7 +119,7 @@ impl Write for LevelReport {
     }
 }
 
-/// Sums reports up by level, in the specification's order.
+/// Adds up reports by level, in the order of the specification.
 #[must_use]
 pub fn levels<'a>(reports: impl IntoIterator<Item = &'a Report>) -> [LevelReport; 4] {
     let mut levels = Level::ALL.map(|level| LevelReport {
@@ -139,17 +139,17 @@ pub fn levels<'a>(reports: impl IntoIterator<Item = &'a Report>) -> [LevelReport
     levels
 }
 
-/// A line for each beginning, one for its end, in the form of the logging middleware.
+/// Each run has a line for its start and one for its end, in the form of the logging middleware.
 #[derive(Default)]
 pub(super) struct Logging {
     lines: usize,
     seen: usize,
     open: Option<usize>,
-    /// Whether what came last is that a run ended well: a layer outside may still fail.
+    /// Whether the last line reports a success: an outer layer may still fail.
     has_completed: bool,
-    /// Whether runs that begin are told of: at a level above, only failures are.
+    /// Whether the starts of runs are logged: at a higher level only failures are.
     tells_beginnings: bool,
-    /// The first failure of a run whose beginning was not told.
+    /// The first failure of a run whose start was not logged.
     without_beginning: Option<usize>,
     fault: Option<(usize, String)>,
 }
@@ -163,7 +163,7 @@ enum LoggedStep {
 }
 
 impl LoggedStep {
-    /// What comes first counts: the text of an error comes behind it.
+    /// The first word decides: the text of an error comes after it.
     fn of(text: &str) -> Option<Self> {
         let forms = [
             ("Execution started", Self::Started),

@@ -1,4 +1,4 @@
-//! A recording that keeps every clause, and what breaks one of them.
+//! A reference recording that keeps every clause, and mutants that break one.
 
 use super::recording::Recording;
 
@@ -7,7 +7,7 @@ const REFERENCE: &str = include_str!(concat!(
     "/vectors/uap/run.jsonl"
 ));
 
-/// Runs of all strategies, with tools side by side, an agent that is called, states, branches and a log.
+/// Runs of all strategies, with concurrent tools, a sub-agent, states, branches and a log.
 pub(super) fn reference() -> Recording {
     read(REFERENCE)
 }
@@ -17,13 +17,13 @@ fn read(text: &str) -> Recording {
     Recording::read_lines(text).expect("lines of a recording")
 }
 
-/// The recording with every line changed, or left out.
+/// The recording with every line changed or removed.
 fn changed(mut change: impl FnMut(&str) -> Option<String>) -> Recording {
     let lines: Vec<String> = REFERENCE.lines().filter_map(&mut change).collect();
     read(&lines.join("\n"))
 }
 
-/// The recording with the first line that is meant changed, or left out.
+/// The recording with the first matching line changed or removed.
 fn first_that(
     is_meant: impl Fn(&str) -> bool,
     change: impl Fn(&str) -> Option<String>,
@@ -38,17 +38,17 @@ fn first_that(
     })
 }
 
-/// The recording with the first line that has a part changed, or left out.
+/// The recording with the first line that contains a text changed or removed.
 fn first(part: &str, change: impl Fn(&str) -> Option<String>) -> Recording {
     first_that(|line| line.contains(part), change)
 }
 
-/// Without the first line that has a part.
+/// The recording without the first line that contains a text.
 fn without(part: &str) -> Recording {
     first(part, |_| None)
 }
 
-/// With a text replaced in every state.
+/// The recording with a text replaced in every state.
 fn in_states(from: &str, to: &str) -> Recording {
     changed(|line| {
         Some(if line.starts_with(STATE) {
@@ -80,7 +80,7 @@ pub(super) fn other_type() -> Recording {
     })
 }
 
-/// The action comes before the model has said all.
+/// The action comes before the end of the response.
 pub(super) fn early_tools() -> Recording {
     let mut lines: Vec<&str> = REFERENCE.lines().collect();
     let at = lines

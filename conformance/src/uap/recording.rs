@@ -1,4 +1,4 @@
-//! What a run left behind, line by line.
+//! Recordings of runs, line by line.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ pub enum RecordedLine {
     Log(Arc<str>),
 }
 
-/// Something that was read, and the bytes that it was read from.
+/// A value of a recording, and the bytes that it was read from.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Recorded<T> {
-    /// As it stood there.
+    /// The bytes of its line.
     pub text: Box<[u8]>,
-    /// What it is, or why it is none.
+    /// The value, or why the line is not one.
     pub read: Result<T, String>,
 }
 
-/// What an agent did, in the order in which it did it: events, saved states, thread trees, lines of a log.
+/// What an agent did, in order: events, saved states, thread trees, lines of a log.
 ///
-/// One run stands behind the other: runs side by side are recordings of their own.
+/// Runs follow each other. Concurrent runs need separate recordings.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     lines: Vec<RecordedLine>,
@@ -51,34 +51,34 @@ impl Protocol for Runs {
     type Peer = Recording;
 }
 
-/// Why a text is no recording.
+/// Why a text is not a recording.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// A line is no JSON object.
+    /// A line is not a JSON object.
     #[error("line {line}: {error}")]
     NoJson {
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         error: DecodeError,
     },
-    /// A line is none of what may stand there.
+    /// A line has an unknown form.
     #[error("line {line}: neither an event nor a state, a tree or a line of a log")]
     Unknown {
         /// Its number, from 1.
         line: usize,
     },
-    /// More lines than are read.
+    /// There are too many lines.
     #[error("more than {limit} lines")]
     TooLong {
-        /// Lines that are read.
+        /// The maximum.
         limit: usize,
     },
 }
 
 ubos_common::wire! {
-    /// A line as it is written: an event itself, or one member that names what it is.
+    /// The JSON of a line: an event, or one member that names its kind.
     struct LineJson {
         /// Of an event.
         optional source: RawBuf = "source", "";
@@ -101,10 +101,10 @@ impl Recording {
     /// Lines of one recording.
     pub const MAX_LINES: usize = Recorder::<RecordedLine>::BOUND;
 
-    /// Bytes of one line that is looked into.
+    /// The maximum size of a line that is judged, in bytes.
     pub const MAX_LINE_BYTES: usize = MAX_LINE_BYTES;
 
-    /// Without lines.
+    /// An empty recording.
     #[must_use]
     pub const fn new() -> Self {
         Self { lines: Vec::new() }
@@ -112,11 +112,11 @@ impl Recording {
 
     /// A recording as JSON lines: events as they are or behind `event`, as in `{"at":5,"event":{…}}`, states behind
     /// `state`, trees behind `tree`, lines of a log behind `log`. Empty lines are
-    /// passed over, and so is what a trace tells beside its events.
+    /// skipped, and so are the other lines of a trace.
     ///
     /// # Errors
     ///
-    /// A line is none of these, or there are too many.
+    /// A line has another form, or there are too many.
     pub fn read_lines(text: &str) -> Result<Self, RecordingError> {
         let mut recording = Self::new();
         for (n, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! What the states that a run saved show.
+//! Judges of the states that a run saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::recording::RecordedLine;
 use uap_agent::UapEventType;
 use uap_agent::{AgentState, PlanStep, PlanStepStatus, StateId};
 
-/// A rule about valid states, and about the agent's events between them.
+/// A rule about valid states and the agent's events between them.
 pub(super) trait StateRule: Default {
     const NOT_APPLICABLE: &'static str = "no state";
 

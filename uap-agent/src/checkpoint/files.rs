@@ -31,7 +31,7 @@ type OnCorrupt = Box<dyn Fn(&CorruptFile) + Send>;
 
 /// A file that is not a checkpoint. It was renamed, and the session has no checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path} is no checkpoint, and was put aside: {why}")]
+#[error("a file is not a checkpoint and was renamed to {path}: {why}")]
 #[non_exhaustive]
 pub struct CorruptFile {
     /// Its new path.
@@ -105,13 +105,13 @@ impl FileCheckpoints {
         self.set(|folder| folder.warn = Some(Box::new(warn)))
     }
 
-    /// Sets what seals states and metadata. A store with a seal reads nothing that is not sealed.
+    /// Sets the encryption of states and metadata. A store with a seal reads nothing that is not sealed.
     #[must_use]
     pub fn with_seal(self, seal: Arc<dyn Seal>) -> Self {
         self.set(|folder| folder.sealing = Sealing::new(seal))
     }
 
-    /// Sets how large a state may be, as JSON, to be saved and to be read.
+    /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
     #[must_use]
     pub fn with_max_bytes(self, bytes: usize) -> Self {
         self.set(move |folder| folder.max_bytes = bytes)
@@ -310,7 +310,7 @@ impl FileStore {
         fs::rename(folder.join(file), &place).map_err(failed)?;
         if let Some(warn) = &self.warn {
             let path = place.display().to_string();
-            // Whoever is told must not take the store down.
+            // A callback that panics must not end the thread of the store.
             let told = AssertUnwindSafe(|| warn(&CorruptFile { path, why }));
             let _ = std::panic::catch_unwind(told);
         }

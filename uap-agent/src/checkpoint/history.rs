@@ -29,22 +29,21 @@ use crate::state::AgentState;
 /// # Ok::<(), uap_agent::CheckpointError>(())
 /// ```
 pub trait CheckpointHistory: CheckpointStore {
-    /// The checkpoints of a session, the oldest first; empty where there is none.
+    /// The checkpoints of a session, oldest first; empty if there is none.
     fn history<'a>(&'a self, session_id: &'a str) -> StoreFuture<'a, Vec<CheckpointMetadata>>;
 
-    /// The state at one of them; none where the session has no such checkpoint (any more). Reading an old state is not
-    /// loading the session: a writer that others have taken over from stays so.
+    /// The state at a checkpoint; `None` if the session does not have it, or no longer. It does not count as a load of the
+    /// session: a writer with a conflict keeps it.
     fn load_at<'a>(
         &'a self,
         session_id: &'a str,
         checkpoint_id: Uuid,
     ) -> StoreFuture<'a, Option<AgentState>>;
 
-    /// Makes a new session of this one's past up to a checkpoint. Ids, times and states stay as they are; the two go their
-    /// own ways from there.
+    /// Copies the past of a session, up to a checkpoint, to a new session. Ids, times and states are the same.
     ///
-    /// The future fails with [`CheckpointError::Exists`](super::CheckpointError::Exists) where the new session is there
-    /// already, with [`CheckpointError::Unknown`](super::CheckpointError::Unknown) where the checkpoint is not.
+    /// The future fails with [`CheckpointError::Exists`](super::CheckpointError::Exists) if the new session exists,
+    /// with [`CheckpointError::Unknown`](super::CheckpointError::Unknown) if the checkpoint does not.
     fn fork<'a>(
         &'a self,
         session_id: &'a str,
@@ -52,7 +51,7 @@ pub trait CheckpointHistory: CheckpointStore {
         new_session_id: &'a str,
     ) -> StoreFuture<'a, ()>;
 
-    /// Forgets all but the last `keep` checkpoints of a session, for good, and tells how many that were. The last one
-    /// always stays: to forget that too is [`delete`](CheckpointStore::delete).
+    /// Removes all but the last `keep` checkpoints of a session, and returns how many were removed. The last one always
+    /// stays: [`delete`](CheckpointStore::delete) removes it.
     fn prune<'a>(&'a self, session_id: &'a str, keep: usize) -> StoreFuture<'a, usize>;
 }

@@ -41,7 +41,7 @@ impl MemoryCheckpoints {
         }
     }
 
-    /// Sets how many checkpoints of a session are kept, at least one; beyond them the oldest goes.
+    /// Sets how many checkpoints of a session are kept, at least one. Beyond that the oldest is removed.
     #[must_use]
     pub fn with_history(mut self, checkpoints: usize) -> Self {
         self.kept = checkpoints.max(1);

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! CheckpointStore      the last state of each session      UAP-1.1 12.2
-//! CheckpointHistory    and the ones before it: look back, fork, prune
+//! CheckpointHistory    the earlier states: read, fork, prune
 //!
-//! MemoryCheckpoints    both, for as long as the process lives
-//! FileCheckpoints      the last state, in the layout that other implementations read
+//! MemoryCheckpoints    both, until the process ends
+//! FileCheckpoints      the last state, in the standard layout
 //! LogCheckpoints       both, in files that only grow: a step costs what the step added    feature `log`
-//! Seal                 what a store in files writes, encrypted by the developer
+//! Seal                 encryption of the files of a store
 //! ```
 //!
-//! A session has one writer at a time. A store that has saved a session locks it, so that another store, in this process or
-//! another, is told [`CheckpointError::InUse`]; one that comes back after another has saved is told
-//! [`CheckpointError::Conflict`] until it loads what is there. So is an agent, or a run, that goes on from an earlier state
-//! while another has taken over. Nothing is overwritten by either.
+//! A session has one writer at a time. A store that has saved a session locks it: another store, in this process or another,
+//! gets [`CheckpointError::InUse`]. A store whose session was saved by another since it last read it gets
+//! [`CheckpointError::Conflict`] until it loads the session, and so does an agent or a run that continues from an earlier
+//! state after another has saved. In both cases nothing is overwritten.
 
 #[cfg(all(feature = "driver", feature = "os"))]
 mod disk;
@@ -69,26 +69,28 @@ ubos_common::wire! {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The store is full. Its contents are unchanged.
-    #[error("{limit} sessions are the most this store holds")]
+    #[error("the store has {limit} sessions and takes no more")]
     Full {
         /// The maximum number of sessions.
         limit: usize,
     },
     /// The store does not accept the name of the session.
-    #[error("no session of this name can be kept: {0}")]
+    #[error("the store does not take the name of the session: {0}")]
     Session(&'static str),
     /// Another store, in this process or another, has locked the session. The checkpoint is unchanged.
-    #[error("another store is writing this session")]
+    #[error("another store has locked the session")]
     InUse,
     /// Another writer has saved since this one last read the session. The checkpoint is unchanged. After a load this writer
     /// can continue from it.
-    #[error("checkpoint {found} was saved by another writer since this one last saw the session")]
+    #[error(
+        "checkpoint {found} was saved by another writer after this one last read the session: load it first"
+    )]
     Conflict {
         /// The last checkpoint.
         found: Uuid,
     },
     /// A session with this name exists. It is unchanged.
-    #[error("a session of this name is there already")]
+    #[error("a session with this name exists")]
     Exists,
     /// The session has no such checkpoint.
     #[error("the session has no checkpoint {checkpoint}")]
@@ -97,7 +99,7 @@ pub enum CheckpointError {
         checkpoint: Uuid,
     },
     /// The state exceeds the limit of the store. Nothing was written.
-    #[error("a state of {bytes} bytes, where {limit} are the most")]
+    #[error("the state has {bytes} bytes, but at most {limit} can be saved")]
     TooLarge {
         /// The size of its JSON, in bytes.
         bytes: usize,
@@ -105,13 +107,13 @@ pub enum CheckpointError {
         limit: usize,
     },
     /// The state could not be read back. Nothing was written.
-    #[error("a state that could not be read back: {0}")]
+    #[error("the state could not be read back: {0}")]
     Unreadable(Box<str>),
     /// A file could not be sealed or opened. The files are unchanged.
-    #[error("what is kept of this session: {0}")]
+    #[error("a file of the session: {0}")]
     Sealed(#[from] SealError),
     /// A file was changed or is damaged. It is left in place.
-    #[error("what is kept of this session is damaged: {0}")]
+    #[error("a file of the session is damaged: {0}")]
     Damaged(Box<str>),
     /// The storage failed.
     #[error("the store failed: {0}")]

@@ -1,17 +1,17 @@
-//! Encryption at rest, with a cipher that the application brings.
+//! Encryption at rest, with a cipher of the application.
 
-/// Encrypts what a store in files writes, and decrypts it again.
+/// Encrypts and decrypts the files of a store.
 ///
-/// This crate brings no cipher. Take one that authenticates what it encrypts and binds data beside it (an AEAD), with a
-/// fresh nonce for each call that stands in front of the sealed bytes: XChaCha20-Poly1305 of crate `chacha20poly1305`
-/// (random nonces of 24 bytes), AES-256-GCM-SIV of crate `aes-gcm-siv`, or AES-256-GCM of `aws-lc-rs` where a validated
-/// module is asked for. The key comes from where keys are kept, not from beside the files.
+/// This crate has no cipher. Use one that authenticates the plain text together with associated data (an AEAD), with a fresh
+/// nonce for each call in front of the sealed bytes: XChaCha20-Poly1305 of the crate `chacha20poly1305` (random nonces of 24
+/// bytes), AES-256-GCM-SIV of `aes-gcm-siv`, or AES-256-GCM of `aws-lc-rs` if a validated module is required. Do not keep
+/// the key beside the files.
 ///
-/// `bound` names the session, the kind of file and the place in it. It is not secret, need not be stored, and must be
-/// authenticated: sealed bytes that are carried into another session or another place are then refused.
+/// `bound` names the session, the kind of file and the place in it. It is not secret and need not be stored, but it must be
+/// authenticated: sealed bytes are then refused in another session or another place.
 ///
-/// What is sealed are states and all that is known of them. Names of sessions are names of folders, and can be read, as can
-/// sizes and times of files.
+/// States and their metadata are sealed. The names of sessions are names of folders and stay readable, and so do the sizes and
+/// times of files.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,11 +45,11 @@ pub trait Seal: Send + Sync {
     /// [`SealError::Failed`]; nothing is written then.
     fn seal(&self, bound: &[u8], plain: &[u8]) -> Result<Vec<u8>, SealError>;
 
-    /// Decrypts what was sealed with the same `bound`.
+    /// Decrypts bytes that were sealed with the same `bound`.
     ///
     /// # Errors
     ///
-    /// [`SealError::Refused`] where it was not sealed so, with this key.
+    /// [`SealError::Refused`] if the key, the bytes or `bound` differ.
     fn open(&self, bound: &[u8], sealed: &[u8]) -> Result<Vec<u8>, SealError>;
 }
 
@@ -58,20 +58,20 @@ pub trait Seal: Send + Sync {
 #[non_exhaustive]
 pub enum SealError {
     /// The key, the bytes or the place differ.
-    #[error("it does not open with this key here")]
+    #[error("it cannot be opened with this key in this place")]
     Refused,
     /// The file is sealed, and the store has no seal.
-    #[error("it is sealed, and no key is given")]
+    #[error("it is sealed, but the store has no seal")]
     NoKey,
     /// The file is not sealed, and the store has a seal: a writer without the key has written it.
-    #[error("it is not sealed, though a key is given")]
+    #[error("it is not sealed, but the store has a seal")]
     NotSealed,
     /// The cipher failed.
     #[error("the cipher failed: {0}")]
     Failed(Box<str>),
 }
 
-/// What a store in files seals with, where it does.
+/// The seal of a store, if it has one.
 #[cfg(all(feature = "driver", feature = "os"))]
 pub(super) mod sealing {
     use core::fmt;
@@ -81,7 +81,7 @@ pub(super) mod sealing {
 
     use super::{Seal, SealError};
 
-    /// In front of all that is sealed: no JSON begins so.
+    /// The first bytes of every sealed file: no JSON starts with them.
     const MARK: &[u8] = b"uap-sealed:1\n";
 
     #[derive(Clone, Default)]
@@ -122,7 +122,7 @@ pub(super) mod sealing {
         }
     }
 
-    /// The cipher is the developer's: one that panics must not take the store's thread, and all sessions, with it.
+    /// A cipher that panics must not end the store's thread, and all sessions with it.
     fn caught(cipher: impl FnOnce() -> Result<Vec<u8>, SealError>) -> Result<Vec<u8>, SealError> {
         let panicked = |_| Err(SealError::Failed("it panicked".into()));
         std::panic::catch_unwind(AssertUnwindSafe(cipher)).unwrap_or_else(panicked)
@@ -134,7 +134,7 @@ pub(super) mod sealing {
         }
     }
 
-    /// Where something stands that is sealed.
+    /// The place of sealed bytes.
     #[derive(Clone, Copy, Debug)]
     pub(in super::super) struct Place<'a> {
         pub(in super::super) session: &'a str,
@@ -143,7 +143,7 @@ pub(super) mod sealing {
     }
 
     impl Place<'_> {
-        /// No two places are alike: the session stands last, and nothing before it has a zero byte.
+        /// Every place has its own bytes: the session comes last, and nothing before it has a zero byte.
         fn bound(&self) -> Vec<u8> {
             let Self {
                 session,

@@ -91,7 +91,7 @@ pub enum JournalError {
         unit: &'static str,
     },
     /// Another writer has appended entries, or the journal holds a run already.
-    #[error("the journal has {seen} entries where {wanted} were wanted: another run writes to it")]
+    #[error("the journal has {seen} entries, but {wanted} were expected: another run writes to it")]
     Conflict {
         /// The number of entries that the writer expected.
         wanted: u64,

@@ -1,4 +1,4 @@
-//! What is done about tool calls and structured output that are wrong: nothing, unless a policy says otherwise.
+//! Policies for invalid tool calls and structured output. Without a policy they are left unchanged.
 
 #[cfg(feature = "schema")]
 mod schemas;
@@ -9,49 +9,49 @@ use std::sync::Arc;
 use ubos_common::json::{Kind, RawBuf, RawObject};
 use upp::{LlmResponse, ToolCall, ToolSet};
 
-/// Says what becomes of calls and outputs before they count. It is asked by the machine of the run: the same question
-/// must get the same answer.
+/// Decides what happens with tool calls and structured output before they are used. It must be deterministic, because the
+/// state machine of a run calls it.
 // impl: UAP-16-2
 pub trait RepairPolicy: Send + Sync {
-    /// A call as the model makes it.
+    /// Judges a call of the model.
     fn call(&self, call: &ToolCall, tools: &ToolSet) -> CallVerdict {
         let _ = (call, tools);
         CallVerdict::Run
     }
 
-    /// An answer that should be structured output. Attempts count the questions that were asked again for it, from 0.
+    /// Judges a response that should be structured output. `attempts` counts the repeated requests, from 0.
     fn output(&self, response: &LlmResponse, schema: &RawObject, attempts: u32) -> OutputVerdict {
         let _ = (response, schema, attempts);
         OutputVerdict::Accept
     }
 }
 
-/// What becomes of a call.
+/// The verdict about a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallVerdict {
-    /// It is run as it stands; one of an unknown tool comes to an error result.
+    /// The call runs unchanged. A call of an unknown tool gives an error result.
     Run,
-    /// It is run otherwise. The conversation keeps what the model said; the execution tells what was run.
+    /// Another call runs in its place. The conversation keeps the model's call, and the execution shows the one that ran.
     RunAs {
         /// The tool.
         name: Arc<str>,
         /// Its arguments.
         arguments: RawObject,
     },
-    /// It is not run: the model reads this, as an error result.
+    /// The call does not run: the model gets this text as an error result.
     Answer(Box<str>),
 }
 
-/// What becomes of structured output.
+/// The verdict about structured output.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OutputVerdict {
-    /// It is taken as it is, or is left away where there is none.
+    /// The output is used unchanged; it may be absent.
     Accept,
-    /// This is taken in its place.
+    /// This output is used in its place.
     Use(RawBuf),
-    /// The model is told this and asked again; both stay in the conversation.
+    /// The model gets this text and is asked again. Both messages stay in the conversation.
     AskAgain(Box<str>),
     /// The run fails with `INVALID_RESPONSE`.
     Fail(Box<str>),
@@ -64,13 +64,9 @@ pub enum OutputVerdict {
 /// | `tool_names` | yes |
 /// | `output_attempts` | 2 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RepairOptions {
-    /// Whether a name that no tool has is taken for that of the one tool that it differs from in case, `-`, `_` and
-    /// white space alone.
-    pub tool_names: bool,
-    /// How often the model is asked again for output that does not fit, before the run fails.
-    pub output_attempts: u32,
+    tool_names: bool,
+    output_attempts: u32,
 }
 
 impl Default for RepairOptions {
@@ -83,14 +79,15 @@ impl Default for RepairOptions {
 }
 
 impl RepairOptions {
-    /// Sets whether names are mended.
+    /// Sets whether the name of an unknown tool is corrected if exactly one tool differs from it only in case, `-`, `_` and
+    /// white space: true by default.
     #[must_use]
     pub const fn with_tool_names(mut self, mends: bool) -> Self {
         self.tool_names = mends;
         self
     }
 
-    /// Sets how often the model is asked again for output.
+    /// Sets how often the model is asked again for valid output before the run fails: 2 by default.
     #[must_use]
     pub const fn with_output_attempts(mut self, attempts: u32) -> Self {
         self.output_attempts = attempts;
@@ -134,7 +131,7 @@ struct Repair {
 }
 
 impl Repair {
-    /// What does not fit the schema, for the model.
+    /// The violations of the schema, as a text for the model.
     #[cfg(feature = "schema")]
     fn fault(&self, schema: &RawObject, value: ubos_common::json::Raw<'_>) -> Option<String> {
         self.schemas.fault(schema, value)
@@ -203,13 +200,13 @@ impl fmt::Debug for Repair {
     }
 }
 
-/// From the first brace to the last, where that is sound JSON.
+/// The text from the first brace to the last, if it is valid JSON.
 pub(crate) fn embedded(text: &str) -> Option<RawBuf> {
     let (from, to) = (text.find('{')?, text.rfind('}')?);
     RawBuf::parse(text.get(from..=to)?).ok()
 }
 
-/// The one tool whose name is this, but for its spelling.
+/// The one tool whose name differs only in its spelling.
 fn meant(name: &str, tools: &ToolSet) -> Option<Arc<str>> {
     let spelled = |name: &str| {
         let bare = name

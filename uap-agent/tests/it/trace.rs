@@ -62,6 +62,28 @@ fn hostile_run() -> Vec<Reply> {
     ]
 }
 
+#[test]
+fn a_page_has_its_headings_in_order() {
+    let page = traced(hostile_run(), TraceLimits::default()).to_html();
+    let wanted = [
+        "<h1>Agent run</h1>",
+        "<h2>Timeline</h2>",
+        "<span>Event</span>",
+        ">Start</span>",
+        ">Duration</span>",
+        ">Tokens in</span>",
+        ">Tokens out</span>",
+    ];
+    let mut rest = page.as_str();
+    for heading in wanted {
+        let (_, after) = rest
+            .split_once(heading)
+            .unwrap_or_else(|| panic!("{heading}: {page}"));
+        rest = after;
+    }
+    assert!(!page.contains("<h2>Plan</h2>"), "the run has no plan");
+}
+
 // spec: UAP-11-3
 #[test]
 fn what_is_written_reads_back_and_draws_the_same() {

@@ -41,17 +41,17 @@ type OnCutTail = Box<dyn Fn(&CutTail) + Send>;
 
 /// A store in a folder that keeps states with their history: one hash-chained log per session.
 ///
-/// A save writes what the step has added, and is on the disk when it is answered; where the differences since the last
-/// whole state have come to more than twice the state itself, the whole state. So n steps cost what they added, not n
-/// states, and loading reads a small multiple of the state whatever came before. What a crash cut short is cut off and told
-/// to [`LogCheckpoints::with_on_cut`]; what was changed is [`CheckpointError::Damaged`] and stays as it is.
+/// A save writes what the step has added, and is on the disk when its future ends. If the differences since the last whole
+/// state exceed twice the state, the whole state is written. So n steps cost what they added, not n states, and loading
+/// reads a small multiple of the state. The tail that a crash cut short is removed and reported to
+/// [`LogCheckpoints::with_on_cut`]. A changed log is [`CheckpointError::Damaged`] and stays in place.
 ///
-/// A session that was saved is held until the store is dropped or [releases](CheckpointStore::release) it: another store is
-/// refused, and so is this one when another has saved since it last saw the session. Reading holds nothing.
+/// A session that was saved is locked until the store is dropped or [releases](CheckpointStore::release) it: another store
+/// is refused, and so is this one if another has saved since it last read the session. Reading takes no lock.
 ///
-/// All work is done by one thread, in the order in which it was asked for; dropping the store waits for it. Sessions' names
-/// are those of folders, percent-encoded, as in [`FileCheckpoints`](super::FileCheckpoints), and so are upper-case letters:
-/// some file systems do not tell them from lower-case ones.
+/// A thread does all work in the order of the calls; dropping the store waits for it. The names of sessions are
+/// percent-encoded names of folders, as in [`FileCheckpoints`](super::FileCheckpoints). Upper-case letters are encoded too,
+/// because some file systems ignore case.
 ///
 /// ```
 /// use uap_agent::{AgentState, CheckpointHistory, CheckpointMetadata, CheckpointStore, LogCheckpoints};
@@ -90,7 +90,7 @@ impl LogCheckpoints {
     /// The default number of checkpoints per session.
     const DEFAULT_HISTORY: usize = 100_000;
 
-    /// Opens a store in a folder, which is created where it does not exist.
+    /// Opens a store in a folder, which is created if it does not exist.
     ///
     /// # Errors
     ///
@@ -111,25 +111,25 @@ impl LogCheckpoints {
         Ok(Self { worker })
     }
 
-    /// Sets who is told of saves that a crash cut short.
+    /// Sets a callback for saves that a crash cut short.
     #[must_use]
     pub fn with_on_cut(self, told: impl Fn(&CutTail) + Send + 'static) -> Self {
         self.set(|folder| folder.told = Some(Box::new(told)))
     }
 
-    /// Sets what seals checkpoints. A store with a seal reads nothing that is not sealed.
+    /// Sets the encryption of checkpoints. A store with a seal reads nothing that is not sealed.
     #[must_use]
     pub fn with_seal(self, seal: Arc<dyn Seal>) -> Self {
         self.set(|folder| folder.options.sealing = Sealing::new(seal))
     }
 
-    /// Sets how large a state may be, as JSON, to be saved and to be read.
+    /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
     #[must_use]
     pub fn with_max_bytes(self, bytes: usize) -> Self {
         self.set(move |folder| folder.options.max_bytes = bytes)
     }
 
-    /// Sets how many checkpoints of a session are kept at least; at twice as many the older ones are pruned.
+    /// Sets how many checkpoints of a session are kept: 100,000 by default. At twice as many the older ones are pruned.
     #[must_use]
     pub fn with_history(self, checkpoints: usize) -> Self {
         self.set(move |folder| folder.options.history = checkpoints.max(1))
@@ -291,7 +291,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// The last checkpoint: as it was saved by this store, or as it stands on the disk.
+    /// The last checkpoint: the one that this store saved, or the one on the disk.
     fn last(
         &mut self,
         session: &str,

@@ -27,7 +27,7 @@ impl Page {
         let _ = write!(
             self.0,
             "<h2>Timeline</h2><div class=\"flow\" id=\"flow-{n}\" style=\"--tick:{part}%\"><div class=\"cols\" \
-             aria-hidden=\"true\"><span>What</span><span class=\"n\">Start</span><span class=\"n\">Took</span>\
+             aria-hidden=\"true\"><span>Event</span><span class=\"n\">Start</span><span class=\"n\">Duration</span>\
              <span class=\"n\">Tokens in</span><span class=\"n\">Tokens out</span><span class=\"lane\">"
         );
         for at in (0..)

@@ -37,9 +37,9 @@ pub(super) fn page(runs: &[Run], left_out: &LeftOut) -> String {
         page.text(&format!("Not the whole run: {events} events of {bytes} bytes came after the trace was full and were left out."));
         page.raw("</p>");
     }
-    page.raw("<footer>Times are in seconds from the beginning of the run. Tokens are those of each answer, in and out.");
+    page.raw("<footer>Times are in seconds from the start of the run. Tokens are those of each response, in and out.");
     page.raw(
-        " A model’s bar begins where the event before it ended.</footer></main></body></html>\n",
+        " The bar of a response starts at the end of the event before it.</footer></main></body></html>\n",
     );
     page.0
 }
@@ -178,8 +178,8 @@ impl Page {
         if run.plan.is_empty() {
             return;
         }
-        self.raw("<h2>Plan</h2><table class=\"plan\"><thead><tr><th>Step</th><th>What</th><th>After</th>");
-        self.raw("<th>Came to</th></tr></thead><tbody>");
+        self.raw("<h2>Plan</h2><table class=\"plan\"><thead><tr><th>Step</th><th>Description</th><th>Depends on</th>");
+        self.raw("<th>Status</th></tr></thead><tbody>");
         for step in &run.plan {
             let status = run.came_to.get(&step.id).unwrap_or(&step.status).as_str();
             self.raw("<tr>");
