@@ -220,12 +220,6 @@ impl Log {
         Ok(ticket.first)
     }
 
-    /// Whether the ticket's records are committed.
-    #[must_use]
-    pub fn is_committed(&self, ticket: Ticket) -> bool {
-        self.state().committed >= ticket.end
-    }
-
     /// Commits all that was submitted before.
     ///
     /// # Errors
