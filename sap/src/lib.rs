@@ -129,7 +129,7 @@
 //! | `driver` | the processor and the bus, on any runtime |
 //! | `schema` | outputs held against the JSON Schema of their contract |
 //! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
-//! | `tracing` | spans with correlation ids and counters of queues, without payloads |
+//! | `tracing` | records of the machines, spans with correlation ids, counters of queues; without payloads |
 //! | `arbitrary` | generators of messages, for fuzzing |
 //! | `external-tests` | tests that need a `nats-server` |
 //!

@@ -4,15 +4,15 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use opensentience_wire::message::SemVer;
-use opensentience_wire::role::agent;
+use opensentience_wire::message::{Actor, ActorType, CallContext, Channel, SemVer, ToolSpec};
+use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, ToolError, attach};
-use opensentience_wire::{Grant, SessionToken};
+use opensentience_wire::{ErrorCode, ErrorObject, Grant, SessionToken};
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
 
@@ -56,11 +56,23 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
+/// A tool whose texts and schemas have a canary each.
+fn described() -> ToolSpec {
+    let mut tool = spec("described");
+    tool.description = "canary-description".into();
+    tool.input_schema = object(&json!({"type": "object", "title": "canary-schema"}));
+    tool.output_schema = Some(object(&json!({"title": "canary-schema"})));
+    tool.tags = Some(vec!["canary-tag".into()]);
+    tool
+}
+
 // spec: OSW-7-2
 #[tokio::test]
 async fn spans_have_ids_and_neither_payload_nor_token() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
+    // With one subscriber alone the call sites would remember what others wanted before.
+    let _second = Dispatch::new(Lines::default());
     let token = || SessionToken::from_random([9; 32]);
     let (near, far) = tokio::io::duplex(4_096);
     let tools = Agent::new("1.0.0".parse::<SemVer>().unwrap())
@@ -69,11 +81,27 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
                 .send("canary-out")
                 .await
                 .map_err(|_| ToolError::canceled())?;
+            context
+                .send(Chunk::text(Channel::Log, "canary-log"))
+                .await
+                .map_err(|_| ToolError::canceled())?;
+            let part = object(&json!({"canary-part": "canary"}));
+            context
+                .send(Chunk::partial(part))
+                .await
+                .map_err(|_| ToolError::canceled())?;
             Ok(input)
         })
         .tool(spec("fail"), async |_, _| {
             Err(ToolError::failed("canary-error"))
         })
+        .tool(spec("detail"), async |_, _| {
+            let mut error = ErrorObject::of(ErrorCode::ToolFailed, "canary-error");
+            error.details = Some(object(&json!({"canary-detail": "canary"})));
+            error.debug = Some(object(&json!({"canary-debug": "canary"})));
+            Err(error.into())
+        })
+        .tool(described(), async |_, input| Ok(input))
         .tool(spec("panic"), async |_, _| panic!("canary-panic"));
     let config = agent::Config::new(AGENT, "1.0.0".parse::<SemVer>().unwrap(), token());
     let serving = tokio::spawn(tools.serve(far, config));
@@ -84,9 +112,18 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
     let mut core = core.await.unwrap();
     core.tools_changed().await;
     let mut ids = Vec::new();
-    for tool in ["echo", "fail", "panic"] {
+    for tool in ["echo", "fail", "detail", "panic"] {
         let input = object(&json!({"password": "canary-input"}));
-        let request = CallRequest::new(format!("{AGENT}/{tool}"), input);
+        let mut request = CallRequest::new(format!("{AGENT}/{tool}"), input);
+        let mut context = CallContext::new();
+        context.project_root = Some("canary-root".into());
+        context.resource_paths = Some(vec!["canary-path".into()]);
+        context.ui = Some(object(&json!({"canary-ui": "canary"})));
+        request.context = Some(context);
+        request.idempotency_key = Some(format!("canary-key-{tool}"));
+        let mut actor = Actor::new(ActorType::Human, "ada".into());
+        actor.display = Some("canary-display".into());
+        request.actor = Some(actor);
         let call = core.call(request.with_correlation_id("mission-7"));
         let call = call.await.unwrap();
         ids.push(call.id().to_string());

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now, Timestamp};
 
+use super::trace::{debug, trace};
 use crate::error::ErrorCode;
+#[cfg(feature = "tracing")]
+use crate::ident::TaskId;
 use crate::status::Status;
 use crate::task::Task;
 
@@ -126,6 +129,9 @@ pub enum Error {
 /// clock. To use exactly all of a budget is within.
 #[derive(Clone, Debug)]
 pub struct ReceivedTask {
+    /// For the records of the feature `tracing`.
+    #[cfg(feature = "tracing")]
+    task_id: TaskId,
     stage: Stage,
     expects_ack: bool,
     deadline: Option<Timestamp>,
@@ -155,6 +161,8 @@ impl ReceivedTask {
         let seconds = budget.and_then(|budget| budget.seconds.as_ref());
         let seconds = seconds.map(crate::number::Amount::value);
         Self {
+            #[cfg(feature = "tracing")]
+            task_id: task.task_id,
             stage: Stage::Received,
             expects_ack: task.expects_ack(),
             deadline: task.deadline(),
@@ -174,6 +182,7 @@ impl ReceivedTask {
     }
 
     fn end(&mut self, status: Status, code: Option<ErrorCode>) {
+        debug!(task = %self.task_id, stage = %self.stage, %status, "the machine ends the task");
         if self.stage != Stage::Accepted {
             self.out.push(Output::Stop);
         }
@@ -268,8 +277,10 @@ impl ReceivedTask {
             return Err(Error::NotTerminal { status });
         }
         let to = self.stage.wanted(&input);
+        trace!(task = %self.task_id, stage = %self.stage, wanted = %to, "input");
         if !self.stage.takes(&input) {
             let from = self.stage.clone();
+            debug!(task = %self.task_id, %from, %to, "input refused");
             return Err(Error::Illegal { from, to });
         }
         match input {
@@ -306,6 +317,7 @@ impl ReceivedTask {
 
     /// Ends the task where its time is over.
     pub fn handle_timeout(&mut self, now: Now) {
+        trace!(task = %self.task_id, stage = %self.stage, "timer");
         self.expire(now);
     }
 

@@ -15,3 +15,4 @@
 
 pub mod consumer;
 pub mod producer;
+mod trace;

@@ -8,6 +8,7 @@ use ubos_common::machine::{Machine, Outbox, Timers};
 use ubos_common::time::{Mono, Now};
 use ubos_common::violation::Profile;
 
+use super::trace::{debug, trace};
 use crate::error::{ConfigError, ErrorCode, require};
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
@@ -287,19 +288,37 @@ impl SentTasks {
     ///
     /// [`Error`]; nothing has changed, and the other tasks go on.
     pub fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), Error> {
-        match input {
-            Input::Dispatch(task) => self.dispatch(now, task),
-            Input::Ack(ack) => self.ack(now, ack),
-            Input::Nack(nack) => self.nack(now, nack),
-            Input::Result(result) => self.result(now, result),
+        let outcome = match input {
+            Input::Dispatch(task) => {
+                trace!(task = %task.task_id, "input: dispatch");
+                self.dispatch(now, task)
+            }
+            Input::Ack(ack) => {
+                trace!(task = %ack.message_id, "input: ack");
+                self.ack(now, ack)
+            }
+            Input::Nack(nack) => {
+                trace!(has_task = nack.message_id.is_some(), "input: nack");
+                self.nack(now, nack)
+            }
+            Input::Result(result) => {
+                trace!(task = %result.task_id, status = %result.status, "input: result");
+                self.result(now, result)
+            }
+        };
+        if let Err(_error) = &outcome {
+            debug!(error = %_error, "input refused");
         }
+        outcome
     }
 
     /// Reports the tasks that have waited for too long.
     pub fn handle_timeout(&mut self, now: Now) {
         while let Some(task_id) = self.timers.pop_due(now.mono) {
             let waiting = self.tasks.get(&task_id).and_then(SentTask::waits_for);
+            trace!(task = %task_id, ?waiting, "timer");
             if let Some(waiting) = waiting {
+                debug!(task = %task_id, ?waiting, "nothing came in time");
                 self.out.push(Output::Overdue(task_id, waiting));
             }
         }
@@ -447,6 +466,7 @@ impl SentTasks {
     }
 
     fn end(&mut self, now: Now, task_id: TaskId) {
+        debug!(task = %task_id, open = self.open(), "the task has ended");
         self.wait(now, task_id);
         self.ended.push_back(task_id);
         if self.ended.len() > self.config.max_ended
