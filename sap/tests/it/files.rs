@@ -279,7 +279,7 @@ fn a_store_of_the_other_kind_is_refused_and_not_touched() {
     let config = || Config::default().log_id(LogId::from_bytes([7; 16]));
     drop(FileTranscript::open(folder.path(), config()).unwrap());
     let names = || -> Vec<_> {
-        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let entries = fs::read_dir(folder.path()).unwrap();
         entries.map(|entry| entry.unwrap().file_name()).collect()
     };
     let before = names();
