@@ -55,6 +55,9 @@ pub enum FileCacheError {
     },
 }
 
+/// The kind of a cache's log.
+const KIND: &str = "sap-cache";
+
 impl FileCache {
     /// Records that are indexed; at the bound nothing more is kept. An entry takes about 150 bytes.
     pub(crate) const MAX_RECORDS: usize = 1_000_000;
@@ -65,7 +68,7 @@ impl FileCache {
     ///
     /// [`FileCacheError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, FileCacheError> {
-        let log = Log::open(path, config)?;
+        let log = Log::open(path, config.kind(KIND))?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {

@@ -15,6 +15,9 @@ pub struct FileTranscript {
     log: Log,
 }
 
+/// The kind of a transcript's log.
+const KIND: &str = "sap-transcript";
+
 impl FileTranscript {
     /// Opens the transcript in a folder, or makes it there; `config` needs a log id for that.
     ///
@@ -36,7 +39,7 @@ impl FileTranscript {
     /// the [log's report](Self::log) says so.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, OpenError> {
         let dir = FsDir::create(path)?;
-        let log = Log::open_in(Arc::new(dir.clone()), config)?;
+        let log = Log::open_in(Arc::new(dir.clone()), config.kind(KIND))?;
         Ok(Self { dir, log })
     }
 

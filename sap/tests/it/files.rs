@@ -272,3 +272,22 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
         .is_err()
     );
 }
+
+#[test]
+fn a_store_of_the_other_kind_is_refused_and_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = || Config::default().log_id(LogId::from_bytes([7; 16]));
+    drop(FileTranscript::open(folder.path(), config()).unwrap());
+    let names = || -> Vec<_> {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let before = names();
+    let error = FileCache::open(folder.path(), config()).unwrap_err();
+    let text = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        text.contains("sap-transcript") && text.contains("sap-cache"),
+        "{text}"
+    );
+    assert_eq!(names(), before);
+}

@@ -21,6 +21,9 @@ const MAX_BYTES: usize = 256 << 20;
 /// The size of a segment file, in bytes. Most runs fit into one.
 const SEGMENT: u64 = 1 << 20;
 
+/// The kind of a journal's log.
+const KIND: &str = "uap-journal";
+
 type Job = Box<dyn FnOnce(&Log) + Send>;
 
 /// A journal in a folder: a hash-chained log with one record per entry.
@@ -67,7 +70,7 @@ impl FileJournal {
     /// Another process has the folder open; a record is damaged; the file system failed.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let folder = folder.into();
-        let config = || Config::default().segment_bytes(SEGMENT);
+        let config = || Config::default().segment_bytes(SEGMENT).kind(KIND);
         let opened = match Log::open(&folder, config()) {
             Err(OpenError::NoId) => {
                 let mut id = [0; 16];

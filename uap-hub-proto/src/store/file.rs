@@ -74,6 +74,9 @@ pub enum FileStoreError {
     },
 }
 
+/// The kind of a job store's log.
+const KIND: &str = "hub-jobs";
+
 impl FileStore {
     /// Jobs that are kept, ended ones included; at the limit none is accepted. An entry takes about 150 bytes.
     pub const MAX_JOBS: usize = 1_000_000;
@@ -101,7 +104,7 @@ impl FileStore {
         let limits = Limits::default()
             .max_record_bytes(Self::MAX_RECORD_BYTES)
             .max_block_bytes(2 * Self::MAX_RECORD_BYTES);
-        let log = Log::open_in(dir, config.limits(limits))?;
+        let log = Log::open_in(dir, config.kind(KIND).limits(limits))?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -271,6 +274,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = Config::default().log_id(LogId::from_bytes([7; 16]));
         let log = Log::open(dir.path(), config).unwrap();
+        log.append(b"\xff something else").unwrap();
+        log.close().unwrap();
+        assert!(matches!(
+            open(&dir),
+            Err(FileStoreError::Open(OpenError::WrongKind { .. }))
+        ));
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config::default().log_id(LogId::from_bytes([7; 16]));
+        let log = Log::open(dir.path(), config.kind(KIND)).unwrap();
         log.append(b"\xff something else").unwrap();
         log.close().unwrap();
         assert!(matches!(open(&dir), Err(FileStoreError::Record(_))));

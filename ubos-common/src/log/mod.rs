@@ -28,8 +28,10 @@
 
 pub mod format;
 mod head;
+mod kind;
 mod store;
 
 pub use crate::canon::Digest;
 pub use head::{Head, HeadError, LogId, Position};
+pub use kind::{Kind, KindError};
 pub use store::*;

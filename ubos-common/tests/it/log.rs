@@ -11,6 +11,7 @@ mod beside;
 mod crash;
 mod damage;
 mod kill;
+mod repair;
 mod share;
 
 use std::sync::Arc;

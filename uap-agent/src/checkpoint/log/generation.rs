@@ -26,6 +26,9 @@ const GONE: &str = "gone";
 /// Bytes that a log takes ahead on the disk while it is open.
 const SEGMENT: u64 = 1 << 20;
 
+/// The kind of a session's log.
+const KIND: &str = "uap-checkpoints";
+
 pub(super) fn folder(session: &Path, number: u64) -> PathBuf {
     session.join(format!("g{number:016x}"))
 }
@@ -118,6 +121,7 @@ pub(super) fn append(
 
 fn config(options: &Options) -> Config {
     Config::default()
+        .kind(KIND)
         .segment_bytes(SEGMENT)
         .limits(options.log_limits())
 }

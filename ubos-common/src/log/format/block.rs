@@ -4,9 +4,9 @@ use super::{Limits, LogKeys};
 use crate::log::Digest;
 
 /// Length of a block header, in bytes.
-pub const BLOCK_HEADER_BYTES: usize = 72;
+pub(crate) const BLOCK_HEADER_BYTES: usize = 72;
 /// Length of a record's frame (length, sequence, checksum), in bytes.
-pub const RECORD_HEADER_BYTES: usize = 20;
+pub(crate) const RECORD_HEADER_BYTES: usize = 20;
 /// Length of the digest that ends a block, in bytes.
 pub(crate) const DIGEST_BYTES: usize = 32;
 
@@ -34,7 +34,7 @@ pub enum EncodeError {
 
 /// Gathers records into one block; the buffer is kept from block to block.
 ///
-/// Header bytes, little-endian: magic 4, record count 4, body length 4, flags 4 (zero), first sequence 8,
+/// Header bytes, little-endian: magic 4, record count 4, body length 4, flags 4 (1 for a note of the log itself, else 0), first sequence 8,
 /// durable sequence 8, digest of the block before 32, checksum 8.
 #[derive(Debug)]
 pub struct BlockBuilder {
@@ -43,6 +43,7 @@ pub struct BlockBuilder {
     buffer: Vec<u8>,
     first_sequence: u64,
     count: u32,
+    is_note: bool,
 }
 
 impl BlockBuilder {
@@ -55,6 +56,7 @@ impl BlockBuilder {
             buffer: vec![0; BLOCK_HEADER_BYTES],
             first_sequence: 0,
             count: 0,
+            is_note: false,
         }
     }
 
@@ -65,6 +67,7 @@ impl BlockBuilder {
         self.buffer.resize(BLOCK_HEADER_BYTES, 0);
         self.first_sequence = first_sequence;
         self.count = 0;
+        self.is_note = false;
     }
 
     /// Adds a record and tells its offset from the start of the block.
@@ -91,11 +94,19 @@ impl BlockBuilder {
         Ok(offset)
     }
 
+    /// Makes the block a note of the log itself, which readers pass over.
+    pub(crate) fn make_note(&mut self) {
+        self.is_note = true;
+    }
+
     /// Whether all of `records` fit into the block as it stands.
     ///
     /// # Errors
     /// The [`EncodeError`] of the first that does not.
-    pub fn check<'r>(&self, records: impl Iterator<Item = &'r [u8]>) -> Result<(), EncodeError> {
+    pub(crate) fn check<'r>(
+        &self,
+        records: impl Iterator<Item = &'r [u8]>,
+    ) -> Result<(), EncodeError> {
         let mut body = self.body_bytes();
         for record in records {
             let bytes = record.len();
@@ -126,7 +137,7 @@ impl BlockBuilder {
         header.extend_from_slice(&MAGIC);
         header.extend_from_slice(&self.count.to_le_bytes());
         header.extend_from_slice(&body.to_le_bytes());
-        header.extend_from_slice(&[0; 4]);
+        header.extend_from_slice(&u32::from(self.is_note).to_le_bytes());
         header.extend_from_slice(&self.first_sequence.to_le_bytes());
         header.extend_from_slice(&durable.to_le_bytes());
         header.extend_from_slice(previous.as_bytes());
@@ -146,21 +157,13 @@ impl BlockBuilder {
         &self.buffer
     }
 
-    /// Number of records gathered.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
     /// Whether no record was gathered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Sequence that the next record will have.
-    #[must_use]
-    pub fn next_sequence(&self) -> u64 {
+    pub(crate) fn next_sequence(&self) -> u64 {
         self.first_sequence + u64::from(self.count)
     }
 

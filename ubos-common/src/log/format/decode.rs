@@ -42,6 +42,8 @@ pub struct Summary {
     pub digest: Digest,
     /// The block's length, in bytes.
     pub bytes: usize,
+    /// Whether it is a note of the log itself, and no record of its user.
+    pub is_note: bool,
 }
 
 /// A block that holds in every respect.
@@ -76,8 +78,7 @@ impl Chain {
     }
 
     /// The keys of the log.
-    #[must_use]
-    pub fn keys(&self) -> &LogKeys {
+    pub(crate) fn keys(&self) -> &LogKeys {
         &self.keys
     }
 
@@ -158,6 +159,7 @@ impl Chain {
             durable: header.durable,
             digest,
             bytes: length,
+            is_note: header.is_note,
         };
         Ok(Block { body, summary })
     }
@@ -419,6 +421,7 @@ struct Header {
     first: u64,
     durable: u64,
     previous: Digest,
+    is_note: bool,
 }
 
 impl Header {
@@ -436,9 +439,10 @@ impl Header {
             first: u64::from_le_bytes(*first),
             durable: u64::from_le_bytes(*durable),
             previous: Digest::from_bytes(*previous.first_chunk::<32>()?),
+            is_note: *flags != [0; 4],
         };
         let sound = *magic == MAGIC
-            && *flags == [0; 4]
+            && u32::from_le_bytes(*flags) <= 1
             && header.first.checked_add(u64::from(header.count)).is_some()
             && keys.header_checksum(signed) == u64::from_le_bytes(*checksum);
         sound.then_some(header)

@@ -1,6 +1,6 @@
 //! What can be wrong with the bytes of a log.
 
-use crate::log::LogId;
+use crate::log::{Kind, LogId};
 
 /// One way in which bytes fail to be the log they should be. Offsets are the store's to add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,8 +9,8 @@ pub enum Fault {
     /// The file does not begin like a segment.
     #[error("no segment of a log: the file begins with something else")]
     Foreign,
-    /// The segment was written by a later version of the format.
-    #[error("segment format version {found}, this reader knows 1")]
+    /// The segment was written in another version of the format.
+    #[error("segment format version {found}, this reader knows 2")]
     Version {
         /// The version the segment states.
         found: u32,
@@ -25,6 +25,14 @@ pub enum Fault {
         wanted: LogId,
         /// The log the segment names.
         found: LogId,
+    },
+    /// The segment names another kind of log than the first one does.
+    #[error("segment is of kind {found}, wanted {wanted}")]
+    WrongKind {
+        /// The kind of the first segment.
+        wanted: Kind,
+        /// The kind the segment names.
+        found: Kind,
     },
     /// The segment's number is not the one its name or its place asks for.
     #[error("segment number {found}, wanted {wanted}")]

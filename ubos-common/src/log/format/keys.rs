@@ -62,7 +62,7 @@ impl LogKeys {
     }
 }
 
-const BLOCK: &str = "ubos-common 2026 log format 1: block";
-const HEADER: &str = "ubos-common 2026 log format 1: segment header";
-const GENESIS: &str = "ubos-common 2026 log format 1: genesis";
-const CHECKSUM: &str = "ubos-common 2026 log format 1: checksum salt";
+const BLOCK: &str = "ubos-common 2026 log format 2: block";
+const HEADER: &str = "ubos-common 2026 log format 2: segment header";
+const GENESIS: &str = "ubos-common 2026 log format 2: genesis";
+const CHECKSUM: &str = "ubos-common 2026 log format 2: checksum salt";

@@ -33,12 +33,12 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use block::{BLOCK_HEADER_BYTES, BlockBuilder, EncodeError, RECORD_HEADER_BYTES};
+pub use block::{BlockBuilder, EncodeError};
 pub use decode::{Block, Chain, Extent, Record, Records, Summary};
 pub use fault::Fault;
 pub use keys::LogKeys;
 pub use limits::Limits;
 pub use segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
-pub(crate) use block::{DIGEST_BYTES, block_bytes};
+pub(crate) use block::{BLOCK_HEADER_BYTES, DIGEST_BYTES, RECORD_HEADER_BYTES, block_bytes};
 pub(crate) use decode::{Frame, read_frame};

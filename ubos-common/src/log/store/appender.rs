@@ -97,7 +97,13 @@ impl Appender {
     fn rotate(&mut self, first_sequence: u64) -> io::Result<()> {
         self.seal()?;
         let index = self.tip.segment + 1;
-        let header = SegmentHeader::new(self.keys.id(), index, first_sequence, self.tip.previous);
+        let header = SegmentHeader::new(
+            self.keys.id(),
+            self.tip.kind,
+            index,
+            first_sequence,
+            self.tip.previous,
+        );
         self.tip.file = create_segment(self.dir.as_ref(), &self.keys, &header, self.segment_bytes)?;
         self.tip.segment = index;
         self.tip.end = SEGMENT_HEADER_BYTES as u64;

@@ -23,6 +23,9 @@ pub enum Sync {
 pub struct Config {
     /// Identity of the log: needed to create one, and compared (when set) with the one that is opened.
     pub log_id: Option<LogId>,
+    /// What the log is for, as its creator and whoever opens it say; a text that names a
+    /// [`Kind`](crate::log::Kind), or nothing. Default: no kind.
+    pub kind: &'static str,
     /// When bytes reach the disk. Default [`Sync::Group`].
     pub sync: Sync,
     /// Length at which a segment is sealed and another begun, in bytes; the block that crosses it still goes
@@ -39,6 +42,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             log_id: None,
+            kind: "",
             sync: Sync::default(),
             segment_bytes: 64 << 20,
             max_pending_bytes: 4 << 20,
@@ -52,6 +56,13 @@ impl Config {
     #[must_use]
     pub fn log_id(mut self, id: LogId) -> Self {
         self.log_id = Some(id);
+        self
+    }
+
+    /// Sets what the log is for. A log of another kind is not opened.
+    #[must_use]
+    pub fn kind(mut self, kind: &'static str) -> Self {
+        self.kind = kind;
         self
     }
 

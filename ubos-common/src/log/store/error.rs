@@ -1,7 +1,7 @@
 //! What can go wrong with a log on disk, one enum an operation.
 
-use crate::log::LogId;
 use crate::log::format::{EncodeError, Fault};
+use crate::log::{Kind, KindError, LogId};
 use std::io;
 
 /// Damage with its place.
@@ -45,6 +45,20 @@ pub enum OpenError {
         /// The id of the log.
         found: LogId,
     },
+    /// A log of another kind is here; it was not touched.
+    #[error("folder holds a log of kind {found}, wanted kind {wanted}")]
+    WrongKind {
+        /// The kind of the settings.
+        wanted: Kind,
+        /// The kind of the log.
+        found: Kind,
+    },
+    /// The settings name no kind.
+    #[error(transparent)]
+    Kind(#[from] KindError),
+    /// No segment has a header that holds, so that there is nothing to go on from; only repairing says so.
+    #[error("no segment here has a header that holds")]
+    NothingSound,
     /// Something was changed or destroyed that a crash does not explain.
     #[error(transparent)]
     Damaged(#[from] Damage),

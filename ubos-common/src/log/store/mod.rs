@@ -11,6 +11,7 @@ mod fs;
 mod judge;
 mod open;
 mod reader;
+mod repair;
 mod scan;
 mod search;
 #[cfg(any(test, feature = "testing"))]
@@ -27,6 +28,7 @@ pub use file::{DirLock, LogDir, LogFile};
 pub use fs::FsDir;
 pub use open::{OpenReport, TornTail};
 pub use reader::{Entry, Reader};
+pub use repair::{Cut, Repaired};
 #[cfg(any(test, feature = "testing"))]
 pub use sim::{SimDisk, SimFault};
 pub use ticket::{Batch, Ticket};

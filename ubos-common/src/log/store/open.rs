@@ -6,8 +6,8 @@ use super::error::{Damage, OpenError, ReadError};
 use super::file::{LogDir, LogFile, read_full};
 use super::judge::{Judge, Tail};
 use super::scan::{Next, Scanner};
-use crate::log::format::{LogKeys, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::log::{Digest, Head};
+use crate::log::format::{Fault, LogKeys, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::log::{Digest, Head, Kind};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -49,28 +49,27 @@ pub(crate) struct Tip {
     pub(crate) segment: u64,
     pub(crate) end: u64,
     pub(crate) previous: Digest,
+    pub(crate) kind: Kind,
 }
 
 pub(crate) fn open(
     dir: &dyn LogDir,
     config: &Config,
 ) -> Result<(LogKeys, Tip, OpenReport), OpenError> {
-    if dir.list()?.iter().any(|name| name == NEW_SEGMENT) {
-        dir.remove(NEW_SEGMENT)?;
-    }
     let found = segments(dir)?;
     let (Some(first), Some(last)) = (found.first(), found.last()) else {
+        clean(dir)?;
         return create(dir, config);
     };
     let oldest = Segment::open(dir, *first, None, false)?.header;
+    check(&oldest, config)?;
+    clean(dir)?;
     let keys = LogKeys::new(oldest.log);
-    if let Some(wanted) = config.log_id.filter(|wanted| *wanted != oldest.log) {
-        return Err(OpenError::WrongLog {
-            wanted,
-            found: oldest.log,
-        });
-    }
     let (tip, head, torn) = recover(dir, &keys, config, *last)?;
+    if tip.kind != oldest.kind {
+        let (wanted, found) = (oldest.kind, tip.kind);
+        return Err(Damage::new(*last, 0, Fault::WrongKind { wanted, found }).into());
+    }
     let report = OpenReport {
         created: false,
         segments: found.len(),
@@ -81,16 +80,46 @@ pub(crate) fn open(
     Ok((keys, tip, report))
 }
 
+/// Whether a log is the one that the settings say.
+pub(crate) fn check(header: &SegmentHeader, config: &Config) -> Result<(), OpenError> {
+    let (wanted, found) = (kind_of(config)?, header.kind);
+    if wanted != found {
+        return Err(OpenError::WrongKind { wanted, found });
+    }
+    let found = header.log;
+    match config.log_id.filter(|wanted| *wanted != found) {
+        Some(wanted) => Err(OpenError::WrongLog { wanted, found }),
+        None => Ok(()),
+    }
+}
+
+fn kind_of(config: &Config) -> Result<Kind, OpenError> {
+    match config.kind {
+        "" => Ok(Kind::default()),
+        name => Ok(name.parse()?),
+    }
+}
+
+/// Removes a segment that a crash left half made.
+fn clean(dir: &dyn LogDir) -> io::Result<()> {
+    if dir.list()?.iter().any(|name| name == NEW_SEGMENT) {
+        dir.remove(NEW_SEGMENT)?;
+    }
+    Ok(())
+}
+
 fn create(dir: &dyn LogDir, config: &Config) -> Result<(LogKeys, Tip, OpenReport), OpenError> {
+    let kind = kind_of(config)?;
     let log = config.log_id.ok_or(OpenError::NoId)?;
     let keys = LogKeys::new(log);
     let previous = keys.genesis();
-    let header = SegmentHeader::new(log, 0, 0, previous);
+    let header = SegmentHeader::new(log, kind, 0, 0, previous);
     let tip = Tip {
         file: create_segment(dir, &keys, &header, config.segment_bytes)?,
         segment: 0,
         end: SEGMENT_HEADER_BYTES as u64,
         previous,
+        kind,
     };
     let report = OpenReport {
         created: true,
@@ -110,6 +139,7 @@ fn recover(
     index: u64,
 ) -> Result<(Tip, Head, Option<TornTail>), OpenError> {
     let segment = lock_segment(dir, keys, index)?;
+    let kind = segment.header.kind;
     let chain = segment.chain(keys, config.limits);
     let mut scanner = Scanner::new(segment.file, chain, SEGMENT_HEADER_BYTES as u64);
     let mut unsure = VecDeque::new();
@@ -155,12 +185,10 @@ fn recover(
         segment: index,
         end,
         previous: chain.previous(),
+        kind,
     };
-    Ok((
-        tip,
-        Head::new(keys.id(), chain.next_sequence(), chain.previous()),
-        torn,
-    ))
+    let head = Head::new(keys.id(), chain.next_sequence(), chain.previous());
+    Ok((tip, head, torn))
 }
 
 fn lock_segment(dir: &dyn LogDir, keys: &LogKeys, index: u64) -> Result<Segment, OpenError> {

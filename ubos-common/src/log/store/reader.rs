@@ -359,8 +359,12 @@ impl Cursor {
 
     /// Takes the next block if a whole one is there.
     fn take_block(&mut self) -> io::Result<bool> {
-        let Next::Block(offset, block) = self.scanner.next()? else {
-            return Ok(false);
+        let (offset, block) = loop {
+            match self.scanner.next()? {
+                Next::Block(_, block) if block.is_note => {}
+                Next::Block(offset, block) => break (offset, block),
+                Next::End | Next::Fault(_) => return Ok(false),
+            }
         };
         self.at = offset + BLOCK_HEADER_BYTES as u64;
         self.end = offset + (block.bytes - DIGEST_BYTES) as u64;

@@ -3,9 +3,10 @@
 use super::error::ReadError;
 use super::file::LogDir;
 use super::open::TornTail;
+use super::repair::Cut;
 use super::walk::{Finding, Scope, Walk, walk};
-use crate::log::Head;
 use crate::log::format::Limits;
+use crate::log::{Head, Kind};
 
 /// Proves the whole chain of a log, or of what is left of it after archiving.
 ///
@@ -100,6 +101,10 @@ pub struct Verified {
     pub head: Head,
     /// A write that a crash tore, or that is under way.
     pub torn: Option<TornTail>,
+    /// What the log is for, as its first segment says.
+    pub kind: Kind,
+    /// What was taken out of it when it was repaired; each is a record that readers do not see.
+    pub cuts: Vec<Cut>,
 }
 
 impl Verified {
@@ -112,6 +117,8 @@ impl Verified {
             segments: walk.segments,
             head: walk.head,
             torn: walk.torn,
+            kind: walk.kind,
+            cuts: walk.cuts.clone(),
         }
     }
 }

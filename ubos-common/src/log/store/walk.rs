@@ -5,10 +5,13 @@ use super::error::{Damage, ReadError};
 use super::file::LogDir;
 use super::judge::{Judge, Tail};
 use super::open::TornTail;
+use super::repair::Cut;
 use super::scan::{Look, Next, Scanner};
 use super::search::Search;
-use crate::log::Head;
-use crate::log::format::{Chain, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES, Summary};
+use crate::log::format::{
+    BLOCK_HEADER_BYTES, Chain, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES, Summary, read_frame,
+};
+use crate::log::{Head, Kind};
 use std::sync::Arc;
 
 /// Where a walk begins, which heads it must meet, and which lengths are damage.
@@ -41,6 +44,8 @@ pub(crate) struct Walk {
     pub(crate) segments: u64,
     pub(crate) head: Head,
     pub(crate) torn: Option<TornTail>,
+    pub(crate) kind: Kind,
+    pub(crate) cuts: Vec<Cut>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -54,6 +59,8 @@ impl Walk {
             segments: 0,
             head,
             torn: None,
+            kind: Kind::default(),
+            cuts: Vec::new(),
             findings: Vec::new(),
         }
     }
@@ -231,7 +238,20 @@ impl Walker<'_> {
             }
             Err(error) => return Err(error),
         };
+        let found = segment.header.kind;
+        let wanted = if self.walk.segments == 0 {
+            found
+        } else {
+            self.walk.kind
+        };
         self.walk.segments += 1;
+        self.walk.kind = wanted;
+        if wanted != found {
+            self.damage(Damage::new(index, 0, Fault::WrongKind { wanted, found }));
+            if self.is_done() {
+                return Ok(false);
+            }
+        }
         if let Err(damage) = segment.follows(&self.chain) {
             self.damage(damage);
             if self.is_done() {
@@ -258,7 +278,10 @@ impl Walker<'_> {
     /// Takes one block; `false` at the end of the segment.
     fn block(&mut self, place: &mut InSegment) -> Result<bool, ReadError> {
         let fault = match place.scanner.next()? {
-            Next::Block(_, block) => {
+            Next::Block(at, block) => {
+                if block.is_note {
+                    self.note(place, at);
+                }
                 self.chain = place.scanner.chain().clone();
                 self.walk.blocks += 1;
                 self.walk.records += block.next_sequence - block.first_sequence;
@@ -305,6 +328,13 @@ impl Walker<'_> {
         } else {
             self.skip_damage(place)
         }
+    }
+
+    /// Reads what the log itself recorded in the block at `offset`.
+    fn note(&mut self, place: &InSegment, offset: u64) {
+        let body = place.scanner.bytes_from(offset + BLOCK_HEADER_BYTES as u64);
+        let note = read_frame(body).and_then(|(_, bytes, _)| Cut::decode(bytes));
+        self.walk.cuts.extend(note);
     }
 
     /// Judges the end of a segment that may be written right now: the bytes at hand may be older than those of the

@@ -8,6 +8,7 @@ use super::file::{DirLock, LogDir};
 use super::fs::FsDir;
 use super::open::{OpenReport, open};
 use super::reader::Reader;
+use super::repair::{Repaired, cut, finish};
 use super::ticket::{Batch, Ticket};
 use crate::log::format::{BlockBuilder, EncodeError, LogKeys, RECORD_HEADER_BYTES};
 use crate::log::{Digest, Head, Position};
@@ -85,6 +86,29 @@ impl Log {
     /// As [`open`](Self::open).
     pub fn open_in(dir: Arc<dyn LogDir>, config: Config) -> Result<Self, OpenError> {
         let lock = dir.lock()?.ok_or(OpenError::Locked)?;
+        Self::open_locked(dir, config, lock)
+    }
+
+    /// Takes out of the log in `dir` what keeps it from being opened, and nothing of a log that can be opened. What
+    /// is taken out is kept in files beside the segments, and the chain records it, as
+    /// [`Verify`](crate::log::Verify) tells. Records behind the damage are taken out, too: they follow on nothing.
+    ///
+    /// # Errors
+    /// [`OpenError`]; calling again goes on where an attempt stopped.
+    pub fn repair(dir: Arc<dyn LogDir>, config: Config) -> Result<Repaired, OpenError> {
+        let lock = dir.lock()?.ok_or(OpenError::Locked)?;
+        let cuts = cut(dir.as_ref(), &config)?;
+        let log = Self::open_locked(Arc::clone(&dir), config, lock)?;
+        let unwritten = |error| OpenError::Io(io::Error::other::<AppendError>(error));
+        for cut in &cuts {
+            log.note(&cut.encode()).map_err(unwritten)?;
+        }
+        let head = log.close().map_err(unwritten)?;
+        finish(dir.as_ref(), &cuts)?;
+        Ok(Repaired { cuts, head })
+    }
+
+    fn open_locked(dir: Arc<dyn LogDir>, config: Config, lock: DirLock) -> Result<Self, OpenError> {
         let (keys, tip, report) = open(dir.as_ref(), &config)?;
         let appender = Appender::new(Arc::clone(&dir), keys.clone(), config.segment_bytes, tip);
         let next = report.head.next_sequence;
@@ -177,6 +201,16 @@ impl Log {
         Ok(ticket)
     }
 
+    /// Appends a note of the log itself; nothing else may wait.
+    pub(super) fn note(&self, bytes: &[u8]) -> Result<(), AppendError> {
+        let mut state = self.room_for(&[bytes])?;
+        state.pending.push(bytes)?;
+        state.pending.make_note();
+        let end = state.pending.next_sequence();
+        drop(self.commit_until(state, end)?);
+        Ok(())
+    }
+
     /// Waits until the ticket's records are committed, leading the commit when nobody does.
     ///
     /// # Errors
@@ -184,12 +218,6 @@ impl Log {
     pub fn wait(&self, ticket: Ticket) -> Result<Position, AppendError> {
         drop(self.commit_until(self.state(), ticket.end)?);
         Ok(ticket.first)
-    }
-
-    /// Whether the ticket's records are committed.
-    #[must_use]
-    pub fn is_committed(&self, ticket: Ticket) -> bool {
-        self.state().committed >= ticket.end
     }
 
     /// Commits all that was submitted before.
