@@ -122,6 +122,7 @@ impl UppError {
     }
 
     /// Sets the HTTP status.
+    #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
     pub(crate) const fn with_status(mut self, status: u16) -> Self {
         self.status_code = Some(status);
         self

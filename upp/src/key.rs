@@ -40,9 +40,11 @@ impl KeyError {
 }
 
 /// Uses one key for all requests.
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google", test))]
 #[derive(Clone, Debug)]
 pub(crate) struct OneKey(Secret<String>);
 
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google", test))]
 impl OneKey {
     /// A strategy with one key.
     pub(crate) fn new(key: impl Into<Secret<String>>) -> Self {
@@ -50,6 +52,7 @@ impl OneKey {
     }
 }
 
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google", test))]
 impl KeyStrategy for OneKey {
     fn key(&self, _: u64) -> BoxFuture<'_, Result<Secret<String>, KeyError>> {
         Box::pin(ready(Ok(self.0.clone())))

@@ -70,7 +70,7 @@ fn a_schema_that_cannot_be_used_rejects_its_tool_alone() {
         with("remote", json!({"$ref": "https://example.com/s.json"})),
         with(
             "bomb",
-            json!({"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}})
+            json!({"allOf": [{"properties": {"a": {}}}, {"$ref": "#"}]})
         ),
         with("large", json!({"title": "x".repeat(70_000)})),
         odd_output,

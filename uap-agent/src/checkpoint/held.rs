@@ -128,6 +128,15 @@ impl SessionLock {
     }
 }
 
+impl Drop for SessionLock {
+    fn drop(&mut self) {
+        // A process that was started meanwhile may have inherited the file: closing it here would leave the lock with it.
+        if let Some(held) = &self.0 {
+            let _ = held.unlock();
+        }
+    }
+}
+
 #[cfg(unix)]
 #[expect(clippy::disallowed_types, reason = "a store in files")]
 fn is_at(file: &fs::File, path: &Path) -> bool {

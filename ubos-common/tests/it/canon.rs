@@ -431,3 +431,18 @@ fn digest_text_is_lower_case_hex_and_nothing_else() {
     let other = format!("{}é", &hex[2..]).parse::<Digest>();
     assert_eq!(other, Err(DigestError::Character { at: 62 }));
 }
+
+#[test]
+fn escapes_late_in_a_name_do_not_change_its_place() {
+    let given = r##"{"aaaaaaaa#":1,"aaaaaaaa\"":2,"aaaaaaaa\u0021":3}"##;
+    let wanted = r##"{"aaaaaaaa!":3,"aaaaaaaa\"":2,"aaaaaaaa#":1}"##;
+    assert_eq!(text(canon::str_to_vec(given)).unwrap(), wanted);
+}
+
+#[test]
+fn keys_of_a_map_may_be_wrapped_texts() {
+    #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
+    struct Name(&'static str);
+    let map = std::collections::BTreeMap::from([(Name("b"), 1), (Name("a"), 2)]);
+    assert_eq!(text(canon::to_vec(&map)).unwrap(), r#"{"a":2,"b":1}"#);
+}

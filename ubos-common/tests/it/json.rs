@@ -588,3 +588,47 @@ fn an_object_is_looked_into_and_kept() {
     let mut reader = Reader::new(double, &Limits::default(), Profile::Strict).unwrap();
     assert!(reader.object_raw(|reader, _| reader.skip()).is_err());
 }
+
+#[test]
+fn every_escape_is_read_and_the_short_ones_are_written() {
+    let text = "\"\\/\u{8}\u{c}\n\r\t\u{1}\u{1f}\u{7f}é😂";
+    let written = to_string(text);
+    let wanted = r#""\"\\/\b\f\n\r\t\u0001\u001f"#.to_owned() + "\u{7f}é😂\"";
+    assert_eq!(written, wanted);
+    let read = |json: &str| decode::<String>(json.as_bytes(), &Limits::default(), Profile::Strict);
+    assert_eq!(read(&written).unwrap().0, text);
+    let spelled = r#""\"\\\/\b\f\n\r\t\u0001\u001F\u007f\u00e9\ud83d\uDE02""#;
+    assert_eq!(read(spelled).unwrap().0, text);
+}
+
+#[test]
+fn scalars_are_written_as_json() {
+    use ubos_common::time::{Timestamp, WholeSecond};
+
+    let id = ubos_common::id::parse_hyphenated("A1B2C3D4-0000-4000-8000-000000000001").unwrap();
+    let at = Timestamp::from_unix(0).unwrap();
+    let second: WholeSecond = "1970-01-01T00:00:01Z".parse().unwrap();
+    let written = [
+        to_string(&id),
+        to_string(&at),
+        to_string(&second),
+        to_string(&-5_i64),
+        to_string(&u64::MAX),
+        to_string(&0.5_f64),
+        to_string(&f64::NAN),
+        to_string(&vec![true, false]),
+        to_string(&Some(1_u8)),
+    ];
+    let wanted = [
+        "\"a1b2c3d4-0000-4000-8000-000000000001\"",
+        "\"1970-01-01T00:00:00.000Z\"",
+        "\"1970-01-01T00:00:01Z\"",
+        "-5",
+        "18446744073709551615",
+        "0.5",
+        "null",
+        "[true,false]",
+        "1",
+    ];
+    assert_eq!(written, wanted);
+}

@@ -2,6 +2,7 @@
 
 mod model;
 mod policy;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google", test))]
 mod retry_after;
 
 use core::time::Duration;
@@ -11,6 +12,7 @@ use ubos_common::time::Mono;
 
 pub use model::{RetryModel, RetryWorld};
 pub use policy::{ExponentialBackoff, LinearBackoff, NoRetry, RetryAfter, TokenBucket};
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub(crate) use retry_after::retry_after;
 
 use crate::error::{ErrorCode, UppError};

@@ -83,7 +83,7 @@ impl LogDir for FsDir {
         // Another folder may have come to this path between opening and locking.
         let (locked, there) = (folder.metadata()?, fs::metadata(&self.path)?);
         let same = (locked.dev(), locked.ino()) == (there.dev(), there.ino());
-        Ok(same.then(|| DirLock::new(folder)))
+        Ok(same.then(|| DirLock::new(FsFile(folder))))
     }
 
     fn identity(&self) -> io::Result<Option<String>> {
@@ -158,9 +158,17 @@ impl LogFile for FsFile {
     }
 }
 
+impl Drop for FsFile {
+    fn drop(&mut self) {
+        // A process that was started meanwhile may have inherited the file: closing it here would leave the lock with it.
+        // Where none was taken, there is none to give back.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{FsDir, LogDir, create_folders};
+    use super::{File, FsDir, FsFile, LogDir, LogFile, create_folders};
 
     #[test]
     fn every_folder_that_is_made_is_durable() {
@@ -189,5 +197,19 @@ mod tests {
         }
         let other = FsDir::new(root.path());
         assert_ne!(folder.identity().unwrap(), other.identity().unwrap());
+    }
+
+    #[test]
+    fn a_lock_is_given_back_though_a_started_process_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || FsFile(File::open(folder.path()).unwrap());
+        let (first, second) = (open(), open());
+        // What a process inherits between its fork and its program.
+        let inherited = first.0.try_clone().unwrap();
+        assert!(first.lock().unwrap() && !second.lock().unwrap());
+        drop(first);
+        assert!(second.lock().unwrap());
+        drop(inherited);
+        assert!(!open().lock().unwrap());
     }
 }
