@@ -34,7 +34,6 @@ use crate::strategy::ExecutionStrategy;
 use options::OnSaveFailed;
 pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
-#[cfg(feature = "canon")]
 pub use runtime::Runtime;
 pub use scope::RunScope;
 pub use stream::AgentStreamResult;

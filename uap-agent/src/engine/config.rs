@@ -56,7 +56,8 @@ impl EngineConfig {
     }
 
     /// Sets the names of the middleware around a run, outermost first. The engine requests a call for each.
-    pub(crate) fn with_layers(
+    #[must_use]
+    pub fn with_layers(
         mut self,
         names: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
@@ -65,13 +66,15 @@ impl EngineConfig {
     }
 
     /// Sets whether the engine asks, before each inference and after each failure, if and when to send the request.
-    pub(crate) const fn with_retries(mut self, enabled: bool) -> Self {
+    #[must_use]
+    pub const fn with_retries(mut self, enabled: bool) -> Self {
         self.retries = enabled;
         self
     }
 
     /// Sets whether plans have events of their own, beside those of the steps.
-    pub(crate) const fn with_plan_events(mut self, enabled: bool) -> Self {
+    #[must_use]
+    pub const fn with_plan_events(mut self, enabled: bool) -> Self {
         self.plan_events = enabled;
         self
     }

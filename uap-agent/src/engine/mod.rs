@@ -150,7 +150,8 @@ impl Engine {
     }
 
     /// The state as it stands.
-    pub(crate) const fn state(&self) -> &AgentState {
+    #[must_use]
+    pub const fn state(&self) -> &AgentState {
         &self.state
     }
 

@@ -97,7 +97,8 @@ impl Recording {
     }
 
     /// The agent's id.
-    pub(crate) fn agent_id(&self) -> &str {
+    #[must_use]
+    pub fn agent_id(&self) -> &str {
         &self.begin.agent_id
     }
 
@@ -219,8 +220,12 @@ impl Recording {
         })
     }
 
-    /// Repeats the run. No effect is performed. A program that makes other requests is refused.
-    pub(crate) fn replay(&self, config: &EngineConfig) -> Result<Replay, JournalError> {
+    /// Repeats the run. No effect is performed.
+    ///
+    /// # Errors
+    ///
+    /// The run was recorded with another configuration or strategy, or they make other requests.
+    pub fn replay(&self, config: &EngineConfig) -> Result<Replay, JournalError> {
         let mut playback = Playback::new(config, &self.begin, true)?;
         let mut states = vec![self.begin.state.clone()];
         for (n, entry) in (1..).zip(&self.entries) {
