@@ -57,10 +57,7 @@ impl EngineConfig {
 
     /// Sets the names of the middleware around a run, outermost first. The engine requests a call for each.
     #[must_use]
-    pub fn with_layers(
-        mut self,
-        names: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Self {
+    pub fn with_layers(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.layers = names.into_iter().map(Into::into).collect();
         self
     }
