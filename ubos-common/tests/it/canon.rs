@@ -443,6 +443,6 @@ fn escapes_late_in_a_name_do_not_change_its_place() {
 fn keys_of_a_map_may_be_wrapped_texts() {
     #[derive(Serialize, PartialEq, Eq, PartialOrd, Ord)]
     struct Name(&'static str);
-    let map = std::collections::BTreeMap::from([(Name("b"), 1), (Name("a"), 2)]);
+    let map = BTreeMap::from([(Name("b"), 1), (Name("a"), 2)]);
     assert_eq!(text(canon::to_vec(&map)).unwrap(), r#"{"a":2,"b":1}"#);
 }
