@@ -55,7 +55,7 @@ pub fn manifest_hash(bytes: &[u8]) -> String {
     text
 }
 
-/// The hash of what an agent asks for, over [`Manifest::sorted_permissions`] written as a JSON list: another one wants
+/// The hash of what an agent asks for, over its sorted permissions written as a JSON list: another one wants
 /// another approval.
 #[must_use]
 pub fn permissions_hash(manifest: &Manifest) -> String {
