@@ -34,8 +34,8 @@ struct Weight {
 }
 
 impl Weight {
-    const fn of(self, text_bytes: usize) -> u64 {
-        let chunks = (text_bytes / CHUNK) as u64 + 1;
+    fn of(self, text_bytes: Option<usize>) -> u64 {
+        let chunks = text_bytes.map_or(0, |bytes| (bytes / CHUNK) as u64 + 1);
         self.place.saturating_add(self.chunk.saturating_mul(chunks))
     }
 
@@ -57,8 +57,10 @@ struct Node {
     /// Schemas for the same value.
     same: Vec<usize>,
     members: BTreeMap<String, usize>,
-    /// For every member that `members` does not name, and for every item.
-    children: Vec<usize>,
+    /// For every member that `members` does not name.
+    other_members: Vec<usize>,
+    /// For every item.
+    items: Vec<usize>,
     /// For members by a pattern: for every member, whatever its name.
     every_member: Vec<usize>,
     names: Vec<usize>,
@@ -67,10 +69,11 @@ struct Node {
 
 impl Node {
     fn below(&self) -> impl Iterator<Item = usize> + '_ {
-        let members = self.members.values().chain(&self.children);
+        let members = self.members.values().chain(&self.other_members);
         let lists = self
             .every_member
             .iter()
+            .chain(&self.items)
             .chain(&self.names)
             .chain(&self.prefix);
         members.chain(lists).copied()
@@ -127,6 +130,8 @@ impl Cost {
             targets: Vec::new(),
             known: BTreeMap::new(),
             states: MAX_STATES,
+            depth: 0,
+            compared: MAX_COMPARED,
             cost: Self::default(),
         };
         builder.find_targets(schema);
@@ -160,8 +165,7 @@ impl Cost {
             return None;
         }
         let node = self.nodes.get(node)?;
-        let text_bytes = value.as_str().map_or(0, str::len);
-        let mut steps = node.weight.of(text_bytes);
+        let mut steps = node.weight.of(value.as_str().map(str::len));
         if node.is_unique {
             steps = steps.saturating_add(places(value).saturating_mul(4));
         }
@@ -178,7 +182,7 @@ impl Cost {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let prefix = node.prefix.get(index).into_iter();
-                    for child in prefix.chain(&node.children) {
+                    for child in prefix.chain(&node.items) {
                         self.walk(*child, item, times.below(), left)?;
                     }
                 }
@@ -199,7 +203,7 @@ impl Cost {
         match node.members.get(name) {
             Some(child) => self.walk(*child, value, times, left)?,
             None => {
-                for child in &node.children {
+                for child in &node.other_members {
                     self.walk(*child, value, times, left)?;
                 }
             }
@@ -210,6 +214,8 @@ impl Cost {
         if node.names.is_empty() {
             return Some(());
         }
+        // Copied once, however many schemas look at it.
+        spend(left, (name.len() / CHUNK) as u64 + 1)?;
         let name = Value::String(name.to_owned());
         for child in &node.names {
             self.walk(*child, &name, times, left)?;
@@ -312,6 +318,10 @@ struct Builder<'a> {
     known: BTreeMap<*const Value, usize>,
     /// States of patterns that are left.
     states: u64,
+    /// Schemas and references inside one another.
+    depth: usize,
+    /// Places that references may still be compared with.
+    compared: u64,
     cost: Cost,
 }
 
@@ -333,6 +343,10 @@ impl<'a> Builder<'a> {
         if let Some(known) = self.known.get(&core::ptr::from_ref(schema)) {
             return Ok(*known);
         }
+        if self.depth == MAX_NESTED {
+            return Err(SchemaError::TooLarge);
+        }
+        self.depth += 1;
         let index = self.cost.nodes.len();
         self.known.insert(core::ptr::from_ref(schema), index);
         self.cost.nodes.push(Node::default());
@@ -346,6 +360,7 @@ impl<'a> Builder<'a> {
         if let Some(kept) = self.cost.nodes.get_mut(index) {
             *kept = node;
         }
+        self.depth -= 1;
         Ok(index)
     }
 
@@ -379,15 +394,18 @@ impl<'a> Builder<'a> {
                 }
                 self.named(value, &mut node.every_member)?;
             }
-            "unevaluatedProperties" | "unevaluatedItems" => {
+            "unevaluatedProperties" => {
                 node.is_unevaluated = true;
-                self.schemas(value, &mut node.children)?;
+                self.schemas(value, &mut node.every_member)?;
             }
-            "additionalProperties" | "additionalItems" | "contains" => {
-                self.schemas(value, &mut node.children)?;
+            "unevaluatedItems" => {
+                node.is_unevaluated = true;
+                self.schemas(value, &mut node.items)?;
             }
+            "additionalProperties" => self.schemas(value, &mut node.other_members)?,
+            "additionalItems" | "contains" => self.schemas(value, &mut node.items)?,
             // A list of them, in older drafts, is what `prefixItems` is now.
-            "items" if !value.is_array() => self.schemas(value, &mut node.children)?,
+            "items" if !value.is_array() => self.schemas(value, &mut node.items)?,
             "items" | "prefixItems" => self.schemas(value, &mut node.prefix)?,
             "propertyNames" => self.schemas(value, &mut node.names)?,
             "pattern" => {
@@ -395,12 +413,17 @@ impl<'a> Builder<'a> {
                 node.weight.chunk = node.weight.chunk.saturating_add(steps);
             }
             "format" => node.weight.chunk += FORMAT_STEPS,
+            "minLength" | "maxLength" => node.weight.chunk += 1,
+            "multipleOf" if value.is_u64() => node.weight.place += 2,
             "multipleOf" => node.weight.place += MULTIPLE_STEPS,
             "uniqueItems" => node.is_unique = value == &Value::Bool(true),
             // Texts are looked up by their hash.
-            "enum" if is_texts(value) => node.weight.place += 2,
-            name if ANNOTATIONS.contains(&name) => {}
-            _ => node.weight.place = node.weight.place.saturating_add(places(value)),
+            "enum" if is_texts(value) => node.weight = node.weight.plus(TEXTS, 1),
+            name if CHECKS.contains(&name) => {
+                node.weight.place = node.weight.place.saturating_add(places(value));
+            }
+            // What checks nothing costs nothing.
+            _ => {}
         }
         Ok(())
     }
@@ -433,6 +456,9 @@ impl<'a> Builder<'a> {
         };
         let target = target.strip_prefix('#').ok_or(SchemaError::Remote)?;
         let target = unescaped(target).ok_or(SchemaError::NoSchema)?;
+        // Each place is compared with those that were found before it.
+        let places = self.targets.len() as u64 + 1;
+        spend(&mut self.compared, places.saturating_mul(places)).ok_or(SchemaError::TooLarge)?;
         let mut found: Vec<&'a Value> = Vec::new();
         for place in [self.root].into_iter().chain(self.targets.iter().copied()) {
             let meant = if target.is_empty() || target.starts_with('/') {
@@ -478,23 +504,38 @@ const CHUNK: usize = 16;
 const MAX_DEPTH: usize = 512;
 /// Schemas when all references are followed, and `unevaluated*` counted as often as it is compiled.
 const MAX_EXPANDED: u64 = 50_000;
+/// Schemas and references inside one another when a schema is read, and compiled.
+const MAX_NESTED: usize = 256;
+/// Comparisons of places that references may mean.
+const MAX_COMPARED: u64 = 1_000_000;
 /// States of all patterns together.
 const MAX_STATES: u64 = 100_000;
 /// States that cost one step a chunk: in the worst case all of them are looked at for every byte.
 const STATES: u64 = 16;
 const FORMAT_STEPS: u64 = 2;
+/// A text is hashed, and looked up.
+const TEXTS: Weight = Weight { place: 2, chunk: 1 };
 /// A remainder of fractions is computed with whole numbers of any length.
 const MULTIPLE_STEPS: u64 = 100;
 /// What begins a part that references may begin at, or name.
 const ANCHORS: [&str; 4] = ["$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"];
-/// Keywords that check nothing.
-const ANNOTATIONS: [&str; 8] = [
-    "$defs",
-    "definitions",
-    "default",
-    "description",
-    "examples",
-    "title",
-    "$comment",
-    "contentSchema",
+/// Keywords that look at one place and at nothing inside of it.
+const CHECKS: [&str; 17] = [
+    "const",
+    "contentEncoding",
+    "contentMediaType",
+    "dependentRequired",
+    "disallow",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxContains",
+    "maxItems",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minProperties",
+    "minimum",
+    "required",
+    "type",
 ];

@@ -19,7 +19,10 @@ pub(super) fn states(pattern: &str) -> u64 {
 
 fn of(hir: &Hir) -> u64 {
     match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => 1,
+        HirKind::Empty | HirKind::Look(_) => 1,
+        // One that is not of ASCII alone stands for characters of up to four bytes.
+        HirKind::Class(Class::Bytes(class)) if class.is_ascii() => 1,
+        HirKind::Class(Class::Bytes(_)) => 10,
         HirKind::Literal(literal) => literal.0.len() as u64,
         // A range of characters becomes up to four of bytes.
         HirKind::Class(Class::Unicode(class)) => class.ranges().len() as u64 * 4 + 1,

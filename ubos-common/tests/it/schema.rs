@@ -170,3 +170,63 @@ fn findings_are_bounded_and_name_place_and_keyword() {
     );
     assert_eq!(of("[1e400]"), Err(SchemaError::Number));
 }
+
+#[test]
+fn ordinary_schemas_are_held_against_ordinary_values() {
+    let any_json = r##"{"$ref":"#/$defs/J","$defs":{"J":{"anyOf":[{"type":"null"},{"type":"boolean"},
+        {"type":"number"},{"type":"string"},{"type":"array","items":{"$ref":"#/$defs/J"}},
+        {"type":"object","additionalProperties":{"$ref":"#/$defs/J"}}]}}}"##;
+    let deep = nested(9, "1", |inside| format!("[{inside}]"));
+    assert_eq!(check(any_json, &deep), Ok(0));
+    let many = format!("[{}1]", "1.25,".repeat(1_000));
+    assert_eq!(
+        check(r#"{"items":{"multipleOf":0.01}}"#, &many).map(|_| ()),
+        Ok(())
+    );
+    let whole = format!("[{}1]", "12,".repeat(20_000));
+    assert_eq!(check(r#"{"items":{"multipleOf":1}}"#, &whole), Ok(0));
+    let points = format!(
+        "[{}{{\"x\":1,\"y\":2}}]",
+        r#"{"x":1,"y":2},"#.repeat(10_000)
+    );
+    let of_points = r##"{"items":{"$ref":"#/$defs/P"},"$defs":{"P":{"type":"object","required":["x","y"],
+        "properties":{"x":{"type":"number","format":"double"},"y":{"type":"number","format":"double"}}}}}"##;
+    assert_eq!(check(of_points, &points), Ok(0));
+    let example = format!(
+        r#"{{"items":{{"type":"string","example":{:?},"x-note":[1,2,3]}}}}"#,
+        "x".repeat(1_600)
+    );
+    let texts = format!("[{}\"\"]", "\"short\",".repeat(10_000));
+    assert_eq!(check(&example, &texts), Ok(0));
+}
+
+#[test]
+fn a_chain_of_references_is_bounded() {
+    let chain = |links: usize| {
+        let all: Vec<String> = (0..links)
+            .map(|n| format!(r##""d{n}":{{"$ref":"#/$defs/d{}"}}"##, n + 1))
+            .collect();
+        format!(
+            r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d{links}":{{}}}}}}"##,
+            all.join(",")
+        )
+    };
+    assert_eq!(refused(&chain(100)), None);
+    assert_eq!(refused(&chain(1_500)), Some(SchemaError::TooLarge));
+}
+
+#[test]
+fn places_that_a_reference_may_mean_are_bounded() {
+    let decoys = vec![r#"{"$id":0}"#; 3_000].join(",");
+    let references = vec![r##"{"$ref":"#"}"##; 1_000].join(",");
+    let schema = format!(r#"{{"default":[{decoys}],"items":{{"anyOf":[{references}]}}}}"#);
+    assert_eq!(refused(&schema), Some(SchemaError::TooLarge));
+}
+
+#[test]
+fn lengths_of_texts_cost_their_bytes() {
+    let lengths = vec![r#"{"maxLength":1}"#; 3_000].join(",");
+    let schema = format!(r#"{{"anyOf":[{lengths}]}}"#);
+    let text = format!("\"{}\"", "a".repeat(1 << 20));
+    assert_eq!(check(&schema, &text), Err(SchemaError::TooExpensive));
+}

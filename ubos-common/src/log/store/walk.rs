@@ -344,7 +344,7 @@ impl Walker<'_> {
     /// block or segment says that the block in question can be read whole, by a look after that.
     fn look_again(&self, place: &mut InSegment) -> Result<Option<Tail>, ReadError> {
         let mut verdict = None;
-        for _ in 0..CONFIRMING_LOOKS {
+        for looks in 1.. {
             place.is_sealed = has_segment(self.dir, place.index.saturating_add(1))?;
             let look = place.scanner.look()?;
             if look == Look::Block {
@@ -353,9 +353,13 @@ impl Walker<'_> {
             }
             let offset = place.scanner.offset();
             let tail = place.judge.judge(&self.chain, offset, look.fault())?;
+            let was_damaged = matches!(verdict, Some(Tail::Damaged(_)));
             verdict = Some(tail);
+            // Between a look and its judgement a write may have been completed: only a look after that tells.
+            let is_confirmed = was_damaged || !matches!(tail, Tail::Damaged(_));
             // One that found damage before has seen all of the file.
-            if place.is_sealed || tail == Tail::Clean || place.search.is_some() {
+            let is_final = place.is_sealed || tail == Tail::Clean || place.search.is_some();
+            if is_final || looks >= CONFIRMING_LOOKS && is_confirmed || looks >= MOST_LOOKS {
                 break;
             }
             place.judge = Judge::new(Arc::clone(place.scanner.file()));
@@ -446,6 +450,8 @@ struct InSegment {
 
 /// How often a fault must show where a writer may be at work.
 const CONFIRMING_LOOKS: u32 = 3;
+/// Looks at a place whose judgement changes each time.
+const MOST_LOOKS: u32 = 12;
 /// How often a walk goes on because a writer did: a fast writer must not hold it for ever. All that was there when the
 /// walk began is proven before the first time.
 const MOST_FOLLOWED: u32 = 2;
