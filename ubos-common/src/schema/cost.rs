@@ -408,6 +408,14 @@ impl<'a> Builder<'a> {
             "items" if !value.is_array() => self.schemas(value, &mut node.items)?,
             "items" | "prefixItems" => self.schemas(value, &mut node.prefix)?,
             "propertyNames" => self.schemas(value, &mut node.names)?,
+            _ => self.check(node, keyword, value)?,
+        }
+        Ok(())
+    }
+
+    /// A keyword that looks at one place and applies no other schema.
+    fn check(&mut self, node: &mut Node, keyword: &str, value: &Value) -> Result<(), SchemaError> {
+        match keyword {
             "pattern" => {
                 let steps = self.pattern(value.as_str().unwrap_or_default())?;
                 node.weight.chunk = node.weight.chunk.saturating_add(steps);
