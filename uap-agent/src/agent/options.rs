@@ -4,6 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
+use ubos_common::json::RawObject;
 use ubos_common::time::Now;
 use upp::{LlmOptions, Message, ModelReference, Stamp, Tool};
 
@@ -81,6 +82,12 @@ impl AgentOptions {
     #[must_use]
     pub fn with_system(self, system: impl Into<Arc<str>>) -> Self {
         self.map_llm(|llm| llm.with_system(system))
+    }
+
+    /// Sets the vendor's parameters. They are sent unaltered.
+    #[must_use]
+    pub fn with_params(self, params: impl Into<Arc<RawObject>>) -> Self {
+        self.map_llm(|llm| llm.with_params(params))
     }
 
     /// Sets the execution strategy.
