@@ -46,11 +46,16 @@ pub(super) fn is_placeholder(value: &[u8]) -> bool {
         return true;
     };
     const TEMPLATES: [&[u8]; 4] = [b"${", b"{{", b"$(", b"%("];
-    const WORDS: [&str; 12] = [
+    const WORDS: [&str; 18] = [
+        "api",
+        "change",
         "changeme",
         "dummy",
         "example",
+        "here",
         "insert",
+        "key",
+        "me",
         "pass",
         "passwd",
         "password",
@@ -58,6 +63,7 @@ pub(super) fn is_placeholder(value: &[u8]) -> bool {
         "pwd",
         "redacted",
         "secret",
+        "token",
         "your",
     ];
     if b"<$%{[".contains(first) || rest.iter().all(|b| b == first) {
@@ -66,7 +72,13 @@ pub(super) fn is_placeholder(value: &[u8]) -> bool {
     if TEMPLATES.iter().any(|it| find(value, it).is_some()) {
         return true;
     }
-    let text = core::str::from_utf8(value).unwrap_or_default();
-    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    words.any(|word| WORDS.iter().any(|it| word.eq_ignore_ascii_case(it)))
+    // All of it: `super-secret-99` is what people choose. Signs alone are no words.
+    let is_listed = |word: &[u8]| {
+        WORDS
+            .iter()
+            .any(|it| word.eq_ignore_ascii_case(it.as_bytes()))
+    };
+    let words = value.split(|b| !b.is_ascii_alphanumeric());
+    let mut words = words.filter(|word| !word.is_empty()).peekable();
+    words.peek().is_some() && words.all(is_listed)
 }
