@@ -104,3 +104,30 @@ fn a_block_of_another_log_or_place_is_refused() {
         Fault::Chain { sequence: 5 }
     );
 }
+
+/// The block as a hostile writer makes it: with another count of records in a header whose checksum holds.
+fn with_count(mut block: Vec<u8>, count: u32) -> Vec<u8> {
+    block[4..8].copy_from_slice(&count.to_le_bytes());
+    let checksum = keys().header_checksum(&block[..64]);
+    block[64..72].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
+#[test]
+fn records_beyond_the_count_of_their_block_are_never_named() {
+    let mut bytes = with_count(block(&[vec![1; 50], vec![2; 60]]), 1);
+    let chain = chain(Limits::default());
+    let whole = Fault::BlockDigest { first: 5, end: 6 };
+    assert_eq!(chain.decode(&bytes).unwrap_err(), whole);
+    // The record that is too many is damaged, too: it is record 6, and the block has record 5 alone.
+    let second = bytes.len() - 32 - 1;
+    bytes[second] ^= 1;
+    assert_eq!(chain.decode(&bytes).unwrap_err(), whole);
+    let end = bytes.len() - 32;
+    let digest = keys().block_digest(&bytes[..end]);
+    bytes[end..].copy_from_slice(digest.as_bytes());
+    assert_eq!(
+        chain.decode(&bytes).unwrap_err(),
+        Fault::BlockHeader { sequence: 5 }
+    );
+}

@@ -6,7 +6,7 @@
 //! its digest does; one that was there in full and fails was changed. And a later block that was written after
 //! this one had been synced proves that no crash tore it.
 
-use super::file::{LogFile, read_full};
+use super::file::{LogFile, read_full, read_up_to};
 use super::search::{Search, Stray};
 use crate::log::format::{BLOCK_HEADER_BYTES, Chain, Extent, Fault};
 use std::io;
@@ -154,10 +154,8 @@ impl Judge {
         }
         let into = usize::try_from(offset % SECTOR as u64).unwrap_or(0);
         let length = (into + BLOCK_HEADER_BYTES).next_multiple_of(SECTOR) - into;
-        let mut bytes = vec![0; length];
-        let read = read_full(self.file.as_ref(), &mut bytes, offset)?;
-        bytes.truncate(read);
-        Ok(sectors(offset, read).any(|sector| is_blank(bytes.get(sector))))
+        let bytes = read_up_to(self.file.as_ref(), length, offset)?;
+        Ok(sectors(offset, bytes.len()).any(|sector| is_blank(bytes.get(sector))))
     }
 }
 

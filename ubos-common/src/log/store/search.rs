@@ -1,6 +1,6 @@
 //! Searching a file for blocks where nothing tells where one begins.
 
-use super::file::{LogFile, read_full};
+use super::file::{LogFile, read_full, read_up_to};
 use crate::log::format::{BLOCK_HEADER_BYTES, Chain};
 use std::io;
 use std::sync::Arc;
@@ -107,9 +107,7 @@ impl Search {
         let before = if length <= self.ahead().len() {
             chain.before_stray(self.ahead())
         } else {
-            let mut block = vec![0; length];
-            let read = read_full(self.file.as_ref(), &mut block, offset)?;
-            chain.before_stray(block.get(..read).unwrap_or_default())
+            chain.before_stray(&read_up_to(self.file.as_ref(), length, offset)?)
         };
         if before.is_none() {
             return Ok(None);

@@ -10,7 +10,7 @@ use super::open::{OpenReport, open};
 use super::reader::Reader;
 use super::repair::{Repaired, cut, finish};
 use super::ticket::{Batch, Ticket};
-use crate::log::format::{BlockBuilder, EncodeError, LogKeys, RECORD_HEADER_BYTES};
+use crate::log::format::{BlockBuilder, LogKeys, RECORD_HEADER_BYTES};
 use crate::log::{Digest, Head, Position};
 use std::io;
 use std::path::PathBuf;
@@ -322,7 +322,6 @@ impl Log {
                 {
                     return Ok(state);
                 }
-                Err(error @ EncodeError::RecordTooLarge { .. }) => return Err(error.into()),
                 Err(error) if alone => return Err(error.into()),
                 _ => {}
             }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use ubos_common::log::format::{BlockBuilder, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
 use ubos_common::log::{
-    Digest, DirLock, Head, Log, LogDir, LogFile, OpenError, ReadError, SimDisk, Sync, Verify,
+    Digest, DirLock, Head, Log, LogDir, LogFile, OpenError, ReadError, Reader, SimDisk, Sync,
+    Verify,
 };
 
 /// Three segments of two blocks with two records each, closed; their bytes.
@@ -241,6 +242,65 @@ fn a_hole_in_synced_blocks_is_damage_though_it_looks_torn() {
     disk.restart(0);
     disk.put(&segment(0), bytes);
     assert_eq!(open_fault(&disk), Fault::Record { sequence: 1 });
+}
+
+#[test]
+fn a_block_behind_a_large_gap_is_found_wherever_a_reading_ends() {
+    // The lost block is longer than what is read at once; the next one begins at any place around the end of a
+    // reading.
+    for length in (256 << 10) - 120..(256 << 10) + 20 {
+        let disk = SimDisk::new();
+        let log = open(&disk, &config().segment_bytes(4 << 20));
+        for record in [payload(0, 40), payload(1, length), payload(2, 40)] {
+            log.append(&record).unwrap();
+        }
+        log.close().unwrap();
+        let mut bytes = disk.contents(&segment(0)).unwrap();
+        let lost = SEGMENT_HEADER_BYTES + 72 + 20 + 40 + 32;
+        bytes[lost + 8] ^= 1;
+        disk.put(&segment(0), bytes);
+        let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+        let found = report.findings.first().map(|it| (it.lost_from, it.lost_to));
+        assert_eq!(found, Some((1, Some(2))), "a record of {length} bytes");
+        assert_eq!(report.verified.records, 2, "a record of {length} bytes");
+    }
+}
+
+#[test]
+fn readers_are_told_of_damage_in_the_last_segment() {
+    let (disk, files, _) = small_log();
+    let mut bytes = files[2].clone();
+    bytes[SEGMENT_HEADER_BYTES + 80] ^= 1;
+    let log = open(&disk, &config());
+    disk.put(&segment(2), bytes);
+    let outside = Reader::open_in(disk.dir(), Limits::default());
+    for mut reader in [outside, log.reader()] {
+        reader.seek(8);
+        assert_eq!(
+            fault(reader.next().map(drop)),
+            Fault::Record { sequence: 8 }
+        );
+    }
+}
+
+#[test]
+fn readers_do_not_go_on_in_a_segment_of_another_life() {
+    let (disk, files, _) = small_log();
+    // The same log, begun again with other records, up to the same numbers.
+    let other = SimDisk::new();
+    let log = open(&other, &config().segment_bytes(500));
+    for n in 0..6 {
+        log.append_batch(&[&payload(n, 45), &payload(n, 60)])
+            .unwrap();
+    }
+    log.close().unwrap();
+    disk.put(&segment(1), other.contents(&segment(1)).unwrap());
+    let mut reader = Reader::open_in(disk.dir(), Limits::default());
+    for _ in 0..4 {
+        assert!(reader.next().unwrap().is_some());
+    }
+    assert!(files.len() > 1);
+    assert_eq!(fault(reader.next().map(drop)), Fault::Chain { sequence: 4 });
 }
 
 #[test]
