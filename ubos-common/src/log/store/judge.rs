@@ -115,11 +115,11 @@ impl Judge {
             .get_or_insert_with(|| Search::new(Arc::clone(&self.file), from, end));
         search.pass(from);
         // What was passed before proved nothing of an earlier record, and so nothing of this one.
-        while !self.found.as_ref().is_some_and(|found| {
-            found.offset >= from
-                && found.first >= chain.next_sequence()
-                && found.durable > chain.next_sequence()
-        }) {
+        while !self
+            .found
+            .as_ref()
+            .is_some_and(|found| found.offset >= from && found.durable > chain.next_sequence())
+        {
             self.found = search.next(chain)?;
             if self.found.is_none() {
                 return Ok(false);
