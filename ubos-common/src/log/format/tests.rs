@@ -105,9 +105,9 @@ fn a_block_of_another_log_or_place_is_refused() {
     );
 }
 
-/// The block as a hostile writer makes it: with another count of records in a header whose checksum holds.
-fn with_count(mut block: Vec<u8>, count: u32) -> Vec<u8> {
-    block[4..8].copy_from_slice(&count.to_le_bytes());
+/// The block as a hostile writer makes it: with other bytes in a header whose checksum holds.
+fn with_header(mut block: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
     let checksum = keys().header_checksum(&block[..64]);
     block[64..72].copy_from_slice(&checksum.to_le_bytes());
     block
@@ -115,7 +115,7 @@ fn with_count(mut block: Vec<u8>, count: u32) -> Vec<u8> {
 
 #[test]
 fn records_beyond_the_count_of_their_block_are_never_named() {
-    let mut bytes = with_count(block(&[vec![1; 50], vec![2; 60]]), 1);
+    let mut bytes = with_header(block(&[vec![1; 50], vec![2; 60]]), 4, &[1]);
     let chain = chain(Limits::default());
     let whole = Fault::BlockDigest { first: 5, end: 6 };
     assert_eq!(chain.decode(&bytes).unwrap_err(), whole);
@@ -130,4 +130,24 @@ fn records_beyond_the_count_of_their_block_are_never_named() {
         chain.decode(&bytes).unwrap_err(),
         Fault::BlockHeader { sequence: 5 }
     );
+}
+
+#[test]
+fn a_header_is_refused_for_each_of_its_parts() {
+    let sound = block(&[vec![1; 50]]);
+    let refused = |bytes: &[u8]| {
+        assert_eq!(
+            chain(Limits::default()).extent(bytes),
+            Err(Fault::BlockHeader { sequence: 5 })
+        );
+    };
+    for bit in 0..72 * 8 {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        refused(&bytes);
+    }
+    // Wrong though the checksum holds: magic, flags, a count that leads beyond the last sequence.
+    refused(&with_header(sound.clone(), 0, b"ubox"));
+    refused(&with_header(sound.clone(), 12, &[2]));
+    refused(&with_header(sound, 16, &[0xff; 8]));
 }
