@@ -61,7 +61,7 @@ proptest! {
 #[test]
 fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
     let bytes = block(&[vec![1; 50], vec![2; 60]]);
-    let small = chain(Limits::default().max_block_bytes(100));
+    let small = chain(Limits::default().with_max_block_bytes(100));
     assert_eq!(
         small.extent(&bytes).unwrap_err(),
         Fault::TooLarge {
@@ -70,7 +70,7 @@ fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
             limit: 100
         }
     );
-    let small = chain(Limits::default().max_record_bytes(55));
+    let small = chain(Limits::default().with_max_record_bytes(55));
     assert_eq!(
         small.decode(&bytes).unwrap_err(),
         Fault::TooLarge {

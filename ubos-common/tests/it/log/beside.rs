@@ -21,7 +21,9 @@ const SPEED: &str = "UBOS_LOG_BESIDE_SPEED";
 
 /// Settings of a writer at full speed, with small or large segments.
 fn fast(segment_bytes: u64) -> Config {
-    config().sync(Sync::None).segment_bytes(segment_bytes)
+    config()
+        .with_sync(Sync::None)
+        .with_segment_bytes(segment_bytes)
 }
 
 /// Appends `count` records, or until it is stopped.
@@ -145,7 +147,7 @@ fn a_proof_beside_a_process_that_writes_is_right() {
 /// Twelve segments of a simulated log, and a folder to archive to.
 fn many_segments() -> (SimDisk, Log, SimDisk) {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(3000));
+    let log = open(&disk, &config().with_segment_bytes(3000));
     for n in 0..60 {
         log.append(&payload(n, 500)).unwrap();
     }
@@ -252,7 +254,7 @@ fn readers_beside_archiving_get_records_or_are_told() {
 fn archiving_into_the_logs_own_folder_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("log");
-    let log = Log::open(&folder, config().segment_bytes(1000)).unwrap();
+    let log = Log::open(&folder, config().with_segment_bytes(1000)).unwrap();
     for n in 0..20 {
         log.append(&payload(n, 300)).unwrap();
     }
@@ -346,7 +348,7 @@ fn a_proof_goes_on_into_segments_that_are_begun_meanwhile() {
     // More than two are for the next proof: this one must come to an end.
     for times in 0..3 {
         let disk = SimDisk::new();
-        let log = open(&disk, &config().segment_bytes(1000));
+        let log = open(&disk, &config().with_segment_bytes(1000));
         log.append(&payload(0, 300)).unwrap();
         let folder = Growing(disk, log, AtomicU64::new(times));
         let proven = Verify::default().run(&folder).unwrap();
@@ -399,7 +401,7 @@ proptest! {
     #[test]
     fn a_proof_ends_where_the_log_ends(lengths in prop::collection::vec(0_usize..900, 0..40), segment in 300_u64..3000) {
         let disk = SimDisk::new();
-        let log = open(&disk, &config().segment_bytes(segment));
+        let log = open(&disk, &config().with_segment_bytes(segment));
         for (n, length) in (0..).zip(&lengths) {
             log.append(&payload(n, *length)).unwrap();
             let proven = Verify::default().run(disk.dir().as_ref()).unwrap();

@@ -14,7 +14,7 @@ use ubos_common::log::{
 /// Three segments of two blocks with two records each, closed; their bytes.
 fn small_log() -> (SimDisk, Vec<Vec<u8>>, Head) {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(500));
+    let log = open(&disk, &config().with_segment_bytes(500));
     for n in 0..6 {
         log.append_batch(&[&payload(2 * n, 45), &payload(2 * n + 1, 60)])
             .unwrap();
@@ -250,7 +250,7 @@ fn a_block_behind_a_large_gap_is_found_wherever_a_reading_ends() {
     // reading.
     for length in (256 << 10) - 120..(256 << 10) + 20 {
         let disk = SimDisk::new();
-        let log = open(&disk, &config().segment_bytes(4 << 20));
+        let log = open(&disk, &config().with_segment_bytes(4 << 20));
         for record in [payload(0, 40), payload(1, length), payload(2, 40)] {
             log.append(&record).unwrap();
         }
@@ -288,7 +288,7 @@ fn readers_do_not_go_on_in_a_segment_of_another_life() {
     let (disk, ..) = small_log();
     // The same log, begun again with other records, up to the same numbers.
     let other = SimDisk::new();
-    let log = open(&other, &config().segment_bytes(500));
+    let log = open(&other, &config().with_segment_bytes(500));
     for n in 0..6 {
         log.append_batch(&[&payload(n, 45), &payload(n, 60)])
             .unwrap();
@@ -421,7 +421,10 @@ fn readings(bytes: &[u8], act: impl FnOnce(Arc<dyn LogDir>)) -> u64 {
 #[test]
 fn a_damaged_log_is_read_a_bounded_number_of_times() {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(64 << 20).sync(Sync::None));
+    let log = open(
+        &disk,
+        &config().with_segment_bytes(64 << 20).with_sync(Sync::None),
+    );
     let mut lie = forged(LogKeys::new(ID).genesis(), &payload(1, 4000));
     lie.truncate(72);
     for n in 0..5000 {
@@ -454,4 +457,22 @@ fn a_damaged_log_is_read_a_bounded_number_of_times() {
         assert!(opened(bytes) <= 12, "opened: {} times", opened(bytes));
         assert!(checked(bytes) <= 12, "checked: {} times", checked(bytes));
     }
+}
+
+#[test]
+fn the_last_record_costs_one_segment_however_long_the_log_is() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().with_segment_bytes(20_000));
+    for n in 0..1000 {
+        log.append(&payload(n, 300)).unwrap();
+    }
+    log.close().unwrap();
+    let read = Arc::new(AtomicU64::new(0));
+    let counting = Arc::new(Counting(disk.dir(), Arc::clone(&read)));
+    let mut reader = Reader::open_in(counting, Limits::default());
+    assert!(reader.seek_last().unwrap());
+    assert_eq!(reader.next().unwrap().unwrap().position.sequence, 999);
+    // The headers of segments that a search by halves opens, and the last segment, for the reader and the record.
+    let bytes = read.load(Ordering::Relaxed);
+    assert!(bytes < 60_000, "{bytes} bytes of 400,000");
 }
