@@ -281,6 +281,20 @@ fn readers_are_told_of_damage_in_the_last_segment() {
             Fault::Record { sequence: 8 }
         );
     }
+    // The writer knows that it wrote the last block; who looks from outside sees a log that ends before.
+    let mut bytes = files[2].clone();
+    // Both blocks of the segment have one length.
+    bytes.truncate(SEGMENT_HEADER_BYTES + (bytes.len() - SEGMENT_HEADER_BYTES) / 2);
+    disk.put(&segment(2), bytes);
+    let mut outside = Reader::open_in(disk.dir(), Limits::default());
+    outside.seek(10);
+    assert!(outside.next().unwrap().is_none());
+    let mut inside = log.reader();
+    inside.seek(10);
+    assert_eq!(
+        fault(inside.next().map(drop)),
+        Fault::CutShort { sequence: 10 }
+    );
 }
 
 #[test]
