@@ -43,6 +43,7 @@ pub mod schema;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+mod config;
 mod plain;
 mod text;
 mod trace;
