@@ -25,7 +25,7 @@ fn described() -> ToolSpec {
 // spec: OSW-7-2
 #[tokio::test]
 async fn spans_have_ids_and_neither_payload_nor_token() {
-    let traces = Traces::of("opensentience_wire");
+    let traces = Traces::of("");
     let token = || SessionToken::from_random([9; 32]);
     let (near, far) = tokio::io::duplex(4_096);
     let tools = Agent::new("1.0.0".parse::<SemVer>().unwrap())

@@ -12,7 +12,7 @@ use crate::support::{calling, echo, options, script};
 
 #[test]
 fn no_payload_is_in_a_trace_event() {
-    let traces = Traces::of("uap_agent");
+    let traces = Traces::of("");
     let model = script([
         calling("canary reply", "c1", r#"{"canary":"arguments"}"#),
         Reply::error(ErrorCode::ProviderError, "canary error"),

@@ -29,7 +29,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Collects from now on what has a target that begins so.
+    /// Collects from now on what has a target that begins so; all, where it is empty.
     #[must_use]
     pub fn of(target: &'static str) -> Self {
         let lines = Lines {

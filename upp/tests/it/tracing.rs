@@ -13,7 +13,7 @@ use upp::{
 
 #[test]
 fn no_payload_is_in_a_trace_event() {
-    let traces = Traces::of("upp");
+    let traces = Traces::of("");
     let model = ScriptedModel::new([
         Reply::text("canary reply").calling(
             "c1",
