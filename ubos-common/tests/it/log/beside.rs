@@ -101,7 +101,7 @@ fn child() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _ = std::io::stdin().read(&mut [0]);
+            let _ = io::stdin().read(&mut [0]);
             stop.store(true, Ordering::Relaxed);
         });
         write(&log, 150_000, &stop);
