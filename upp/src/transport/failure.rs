@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::json::Kind;
-use ubos_common::secret::redact_text;
 
 use super::builder::{Json, parse};
 use crate::error::{ErrorCode, UppError};
 
 type Object = BTreeMap<String, Json>;
 
-/// The error of a response with this status and body.
+/// The error of a response with this status and body. The message is the vendor's: it may hold secrets.
 // impl: UPP-3
 pub(super) fn http_error(status: u16, body: &[u8], provider: &Arc<str>) -> UppError {
     let body_object = parse::<Object>(body).unwrap_or_default();
@@ -22,11 +21,7 @@ pub(super) fn http_error(status: u16, body: &[u8], provider: &Arc<str>) -> UppEr
         .or_else(|| text(&body_object, "message"))
         .or_else(|| text(&body_object, "error"))
         .or_else(|| text(&body_object, "detail"));
-    // A vendor may repeat the key, or a part of it, in its message.
-    let message = match &message {
-        Some(message) => redact_text(message, 500).into_owned(),
-        None => format!("HTTP status {status}"),
-    };
+    let message = message.unwrap_or_else(|| format!("HTTP status {status}"));
     let error_object = error.as_ref().unwrap_or(&body_object);
     let code = code(status, error_object, body);
     UppError::new(code, Arc::clone(provider), message).with_status(status)

@@ -30,6 +30,8 @@ mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
 mod retry;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod secrets;
 #[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;
