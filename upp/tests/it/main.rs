@@ -29,6 +29,8 @@ mod lab;
 mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod quirks;
 mod retry;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
 mod secrets;

@@ -19,7 +19,7 @@ use super::failure::http_error;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{LlmCapabilities, LlmModel, LlmRequest, ModelStream};
 use crate::response::LlmResponse;
-use crate::retry::{RetryModel, RetryWorld, retry_after};
+use crate::retry::{RetryModel, RetryWorld, retry_after, seconds};
 use secrets::Secrets;
 use streaming::Streaming;
 use world::TokioWorld;
@@ -184,14 +184,19 @@ impl HttpModel {
 
     async fn refused(&self, answer: reqwest::Response) -> UppError {
         let status = answer.status().as_u16();
-        let header = answer.headers().get("retry-after");
         let max = self.config.retry_after_max;
-        let wait = header
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| retry_after(self.world.wall(), value, max));
+        let header = |name: &str| answer.headers().get(name)?.to_str().ok();
+        let millis = header("retry-after-ms").and_then(|value| seconds(value.trim()));
+        let wait = match millis {
+            Some(millis) => Some((millis / 1_000).min(max)),
+            None => {
+                header("retry-after").and_then(|value| retry_after(self.world.wall(), value, max))
+            }
+        };
         let body = collect(answer, &self.provider).await.unwrap_or_default();
         let mut error = http_error(status, &body, &self.provider);
-        error.retry_after = wait;
+        let said = error.retry_after.map(|wait| wait.min(max));
+        error.retry_after = wait.or(said);
         error
     }
 

@@ -86,10 +86,13 @@ impl Streaming {
     /// Takes the events that were read, up to the end marker.
     fn take(&mut self) -> Result<(), UppError> {
         while !self.reading.builder().ended {
-            let Some(data) = self.sse.next_data() else {
+            let Some(event) = self.sse.next_event() else {
                 break;
             };
-            self.reading.read_event(&data)?;
+            // Some vendors keep the connection alive with empty data.
+            if !event.data.trim().is_empty() {
+                self.reading.read_event(&event)?;
+            }
             let events = self.reading.builder().take_events();
             self.ready.extend(events.into_iter().map(ModelEvent::Event));
         }
