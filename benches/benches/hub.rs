@@ -158,7 +158,7 @@ async fn negotiated() -> Duration {
         .await
         .expect("a port");
     let _agent = AgentBuilder::new("a")
-        .with_max_sessions(FLIGHT)
+        .configure(|config| config.with_max_sessions(FLIGHT))
         .on_test("t", |_, _| async { Ok(TestResult::completed("done")) })
         .start(&hub.url())
         .expect("starts");

@@ -197,8 +197,7 @@ pub enum RegistrationError {
 /// Whether a job's payloads meet all requirements; other payload types are ignored.
 ///
 /// Spec: UAP hub 3
-#[must_use]
-pub fn meets(requirements: &[PayloadRequirement], payloads: &[Payload]) -> bool {
+pub(crate) fn meets(requirements: &[PayloadRequirement], payloads: &[Payload]) -> bool {
     requirements.iter().all(|requirement| {
         let mut count = 0;
         for payload in payloads

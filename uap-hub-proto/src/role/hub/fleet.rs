@@ -348,10 +348,7 @@ fn profile_key(requirements: &[PayloadRequirement]) -> ProfileKey {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::policy::{LeastLoaded, LongestIdle, MostLoaded},
-        *,
-    };
+    use super::{super::policy::Spread, *};
 
     const SKILL: &str = "x";
 
@@ -385,7 +382,7 @@ mod tests {
     // spec: HUB-3-6
     #[test]
     fn least_loaded_then_longest_idle_comes_first() {
-        let mut fleet = fleet(Arc::new(LeastLoaded));
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
         assert_eq!(order(&fleet), "cba");
         let session = SessionId::from("s");
         fleet.add_session(&"c".into(), session.clone());
@@ -403,12 +400,12 @@ mod tests {
     // spec: HUB-3-6
     #[test]
     fn the_other_placements_take_turns_and_fill_up() {
-        let mut turns = fleet(Arc::new(LongestIdle));
+        let mut turns = fleet(Arc::new(Spread::LongestIdle));
         turns.add_session(&"c".into(), "s".into());
         assert_eq!(order(&turns), "cba", "load is not looked at");
         turns.remove_session(at(20), &"c".into(), &"s".into());
         assert_eq!(order(&turns), "bac");
-        let mut full = fleet(Arc::new(MostLoaded));
+        let mut full = fleet(Arc::new(Spread::MostLoaded));
         full.add_session(&"b".into(), "s".into());
         assert_eq!(order(&full), "bac");
         full.add_session(&"b".into(), "t".into());
@@ -419,7 +416,7 @@ mod tests {
     // spec: HUB-3-2
     #[test]
     fn agents_of_many_profiles_are_ranked_together() {
-        let mut fleet = fleet(Arc::new(LeastLoaded));
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
         let requirement = PayloadRequirement {
             r#type: "need".into(),
             is_required: true,

@@ -13,6 +13,7 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use super::*;
 use crate::{
     capability::Skill,
+    id::StreamId,
     state::State,
     wire::{
         Capability, ListenRequest, SessionAcceptance, TestResponse, TestResult, TestStatus,

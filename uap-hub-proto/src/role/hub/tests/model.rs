@@ -339,7 +339,7 @@ impl Model {
             live.iter().all(|count| *count <= 1),
             "a job is with one agent at a time"
         );
-        let load: usize = hub.agents().map(|agent| agent.load).sum();
+        let load: usize = hub.view().agents().map(|agent| agent.load).sum();
         assert_eq!(load, live.iter().sum::<usize>());
     }
 
