@@ -47,7 +47,7 @@ pub use super::{AgentMessage as Inbound, HubMessage as Outbound};
 use super::{Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
-    capability::skills,
+    capability::{Shape, skills},
     id::{ClientId, JobId, SessionId},
     status::Status,
     trace::{debug, trace},
@@ -231,14 +231,15 @@ impl Hub {
         if self.queue.get(id).is_some() {
             return Err(CommandError::DuplicateJob);
         }
-        let bytes = self.check(&job)?;
+        let shape = Shape::of(&job.payloads);
+        let bytes = self.check(&job, &shape)?;
         debug!(job = %id, bytes, priority = job.priority, "job accepted");
         if self.config.durable {
             let record = Record::Accepted(job.clone());
-            self.queue.add(id, job, bytes, false);
+            self.queue.add(id, job, shape, bytes, false);
             self.outputs.push(Output::Store { job: id, record });
         } else {
-            self.queue.add(id, job, bytes, true);
+            self.queue.add(id, job, shape, bytes, true);
             self.begin_waiting(now, id);
         }
         self.finish(now);
@@ -342,7 +343,7 @@ impl Hub {
         self.finish(now);
     }
 
-    fn check(&self, job: &Job) -> Result<usize, CommandError> {
+    fn check(&mut self, job: &Job, shape: &Shape) -> Result<usize, CommandError> {
         if self.phase.is_leaving() {
             return Err(CommandError::ShuttingDown);
         }
@@ -359,10 +360,10 @@ impl Hub {
             if self.fleet.get(agent.as_str()).is_none() {
                 return Err(CommandError::UnknownAgent);
             }
-            if !(self.fleet).is_capable(agent.as_str(), &job.skill, &job.payloads) {
+            if !self.fleet.is_capable(agent.as_str(), &job.skill, shape) {
                 return Err(CommandError::IncapableAgent);
             }
-        } else if self.config.fail_fast && !self.fleet.has_capable(&job.skill, &job.payloads) {
+        } else if self.config.fail_fast && !self.fleet.has_capable(&job.skill, shape) {
             let skill = job.skill.clone();
             return Err(CommandError::NoCapableAgent { skill });
         }

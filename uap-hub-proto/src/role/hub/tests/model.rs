@@ -407,7 +407,7 @@ impl Model {
         let mut hasher = DefaultHasher::new();
         let next = hub
             .fleet
-            .choose(&Skill::test("t"), &[], &Default::default());
+            .choose(&Skill::test("t"), &Shape::of(&[]), &Default::default());
         let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
         for (n, id) in self.jobs.iter().enumerate() {
             let Some(entry) = hub.queue.get(*id) else {
