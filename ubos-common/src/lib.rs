@@ -48,6 +48,8 @@ mod plain;
 mod text;
 mod trace;
 
+pub use config::ConfigError;
+
 /// What the macros of this crate expand to. No part of the interface.
 #[doc(hidden)]
 pub mod __private {
