@@ -77,9 +77,10 @@ use results::Run;
 use state::Route;
 use stop::Stop;
 
+use crate::ConfigError;
 use crate::alignment::{AlwaysValid, Policy};
 use crate::cache::{CacheStore, Essence, WholePayload};
-use crate::error::{ConfigError, ErrorCode};
+use crate::error::ErrorCode;
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
 use crate::learning::{Signal, SignalSink};
