@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ubos_common::json::{Limits, Raw, RawBuf, RawObject, decode};
-use ubos_common::violation::Profile;
+use ubos_common::json::{RawBuf, RawObject};
 
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
+use crate::kept::value_of;
 use crate::message::{AssistantMessage, Stamp};
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::tool::ToolCall;
@@ -164,20 +164,4 @@ fn call_of(id: Arc<str>, name: Arc<str>, text: &str) -> ToolCall {
         Some(arguments) => ToolCall::new(id, name, arguments),
         None => ToolCall::malformed(id, name, text),
     }
-}
-
-/// A text as a JSON value: as large as a response, and no deeper than `serde_json` can follow.
-pub(crate) fn value_of(text: &str) -> Option<RawBuf> {
-    let (raw, _) = decode::<Raw<'_>>(text.as_bytes(), &kept_limits(), Profile::Strict).ok()?;
-    Some(raw.to_owned())
-}
-
-/// The limits of [`value_of`].
-pub(crate) fn kept_limits() -> Limits {
-    Limits::default()
-        .with_max_bytes(MAX_BYTES)
-        .with_max_string_bytes(MAX_BYTES)
-        .with_max_array_len(MAX_BYTES)
-        .with_max_members(MAX_BYTES)
-        .with_max_depth(Limits::SERDE_JSON_DEPTH)
 }

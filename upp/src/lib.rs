@@ -46,6 +46,7 @@ mod blob;
 mod cancel;
 mod content;
 mod error;
+mod kept;
 mod key;
 mod list;
 mod message;

@@ -140,7 +140,7 @@ impl Turn {
         }
         let mut objects = self.response.metadata.as_ref()?.objects();
         objects.find_map(|object| {
-            let limits = crate::accumulate::kept_limits();
+            let limits = crate::kept::kept_limits();
             let read = decode::<Word>(object.as_str().as_bytes(), &limits, Profile::Strict);
             Some(Stop::of_word(&read.ok()?.0.0?))
         })

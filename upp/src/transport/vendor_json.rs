@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use ubos_common::json::{Fault, MemberWriter, Members, RawBuf, Read, Reader, Write, decode};
 use ubos_common::violation::Profile;
 
-use crate::accumulate::{kept_limits, value_of};
+use crate::kept::{kept_limits, value_of};
 
 /// Characters of a pointer in an error.
 const MAX_POINTER: usize = 200;

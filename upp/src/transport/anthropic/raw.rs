@@ -65,7 +65,7 @@ impl RawBlock {
         let signature = core::mem::take(&mut self.signature);
         self.append("signature", signature.as_str().into());
         let input = text_of(core::mem::take(&mut self.input));
-        if let Some(input) = crate::accumulate::value_of(&input) {
+        if let Some(input) = crate::kept::value_of(&input) {
             self.object.0.insert("input", input);
         }
         if !self.citations.is_empty() {
