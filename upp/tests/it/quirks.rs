@@ -552,3 +552,54 @@ async fn a_paused_message_goes_on() {
         (Some(upp::Stop::Pause), 11)
     );
 }
+
+// spec: UPP-10
+#[tokio::test]
+async fn what_compatible_vendors_send_beside_a_message_goes_back() {
+    let details = r#"[{"type":"reasoning.encrypted","data":"c2ln"}]"#;
+    let extra = r#"{"google":{"thought_signature":"c2lnMg=="}}"#;
+    for name in ["reasoning", "reasoning_content"] {
+        let chunks = [
+            format!(r#"{{"choices":[{{"delta":{{"{name}":"hm, ","reasoning_details":{details}}}}}]}}"#),
+            format!(r#"{{"choices":[{{"delta":{{"{name}":"so","content":"x","annotations":[{{"a":1}}]}},"logprobs":{{"content":[{{"t":1}}]}}}}]}}"#),
+            format!(r#"{{"choices":[{{"delta":{{"annotations":[{{"a":2}}],"audio":{{"id":"au","data":"QUJD"}},"tool_calls":[{{"id":"c","function":{{"name":"add","arguments":"{{}}"}},"extra_content":{extra}}}]}},"logprobs":{{"content":[{{"t":2}}]}}}}]}}"#),
+            r#"{"choices":[{"delta":{"audio":{"data":"REVG","transcript":"x"}},"finish_reason":"tool_calls"}]}"#.to_owned(),
+        ];
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        let message = streamed(OpenAi, &chunks).await.unwrap().message;
+        let kept = message.metadata.as_ref().unwrap().get("openai").unwrap();
+        let kept: serde_json::Value = kept.deserialize().unwrap();
+        assert_eq!(kept["annotations"], serde_json::json!([{"a":1},{"a":2}]));
+        assert_eq!(kept["logprobs"], serde_json::json!([{"t":1},{"t":2}]));
+        assert_eq!(
+            kept["audio"],
+            serde_json::json!({"id":"au","data":"QUJDREVG","transcript":"x"})
+        );
+
+        let sent = sent_back(OpenAi, Message::Assistant(Arc::clone(&message))).await;
+        let wanted = format!(
+            r#""content":"x","{name}":"hm, so","reasoning_details":{details},"audio":{{"id":"au"}},"tool_calls":[{{"id":"c","type":"function","function":{{"name":"add","arguments":"{{}}"}},"extra_content":{extra}}}]"#
+        );
+        assert!(sent.contains(&wanted), "{sent}");
+        // Another vendor gets nothing of it, and neither does this one where the application took the thoughts out.
+        let sent = sent_back(Anthropic, Message::Assistant(Arc::clone(&message))).await;
+        assert!(!sent.contains("hm, so") && !sent.contains("c2ln"), "{sent}");
+        let mut changed = (*message).clone();
+        changed
+            .content
+            .retain(|block| !matches!(block, ContentBlock::Reasoning(_)));
+        let sent = sent_back(OpenAi, changed.into()).await;
+        assert!(
+            !sent.contains("hm, so") && !sent.contains("reasoning_details"),
+            "{sent}"
+        );
+    }
+    let body =
+        r#"{"choices":[{"message":{"content":null,"refusal":"No."},"finish_reason":"stop"}]}"#;
+    let message = whole(OpenAi, body).await.unwrap().message;
+    let sent = sent_back(OpenAi, Message::Assistant(message)).await;
+    assert!(
+        sent.contains(r#"{"role":"assistant","content":null,"refusal":"No."}"#),
+        "{sent}"
+    );
+}
