@@ -45,7 +45,7 @@
 #![cfg_attr(not(feature = "driver"), doc = "```ignore")]
 //! use std::sync::Arc;
 //! use sap::alignment::Rules;
-//! use sap::processor::{Config, Context, HandlerError, Outcome, Processor};
+//! use sap::processor::{AllowAll, Config, Context, HandlerError, Outcome, Processor};
 //! use sap::store::{MemoryCache, MemoryTranscript};
 //! use sap::transport::bus::{self, Bus};
 //! use sap::{Producer, ProducerKind};
@@ -63,7 +63,7 @@
 //!     let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
 //!     let bus = Bus::new(clock, transcript.clone(), bus::Config::default())?;
 //!     bus.attach(
-//!         Processor::new(producer, transcript, Config::default())?
+//!         Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())?
 //!             .handle("consult.align".parse()?, consult)
 //!             .policy(Arc::new(Rules::default().forbid("privacy", "home address").cite("honesty")))
 //!             .cache(Arc::new(MemoryCache::default())),
@@ -165,6 +165,7 @@ mod context;
 mod dispatch;
 mod error;
 mod evidence;
+mod future;
 mod ident;
 pub mod learning;
 mod lifecycle;
@@ -195,6 +196,7 @@ pub use evidence::{
     Alignment, BodyDigest, CacheEvidence, CacheKey, ConstitutionalEvidence, Fingerprint,
     PolicyCheck, PolicyViolation,
 };
+pub use future::BoxFuture;
 pub use ident::{AgentId, Capability, CorrelationId, NameError, Reason, TaskId, Version};
 pub use lifecycle::{Accepted, Lifecycle, LifecycleError};
 pub use number::{Amount, Number, Psi, Whole};

@@ -1,13 +1,14 @@
 //! The tasks that a processor knows: to run each once, and to stop those that run.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::canon::Digest;
 
 use super::stop::{Stop, StopReason};
 use crate::ident::TaskId;
 use crate::result::TaskResult;
+use crate::task::Task;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Tasks>);
@@ -22,12 +23,20 @@ struct Tasks {
 struct Held {
     /// Of the bytes as they are written here.
     body: Digest,
-    /// Where the transcript has the task.
-    entry: Option<u64>,
+    before: Before,
     /// Encoded; `None` before the first.
     latest: Option<Box<[u8]>>,
     /// While it runs.
     stop: Option<Stop>,
+}
+
+/// What a task of the same id is compared with.
+#[derive(Clone, Debug)]
+pub(super) enum Before {
+    /// The transcript is still writing it down.
+    Unwritten(Arc<Task>),
+    /// Where the transcript has it.
+    Written(u64),
 }
 
 /// What became of a task that wants in.
@@ -35,20 +44,20 @@ pub(super) enum Entered {
     New(Stop),
     /// It came before, with an equal body; its latest result, encoded.
     Known(Option<Box<[u8]>>),
-    /// It came before, with other bytes; where the transcript has those, and its latest result.
-    Other(Option<u64>, Option<Box<[u8]>>),
+    /// It came before, with other bytes; those, and its latest result.
+    Other(Before, Option<Box<[u8]>>),
     Full,
 }
 
 impl Ledger {
     /// Lets a task in.
-    pub(super) fn enter(&self, task_id: TaskId, body: Digest, max_running: usize) -> Entered {
+    pub(super) fn enter(&self, task: &Arc<Task>, body: Digest, max_running: usize) -> Entered {
         let mut tasks = self.tasks();
-        if let Some(held) = tasks.held.get(&task_id) {
+        if let Some(held) = tasks.held.get(&task.task_id) {
             return if held.body == body {
                 Entered::Known(held.latest.clone())
             } else {
-                Entered::Other(held.entry, held.latest.clone())
+                Entered::Other(held.before.clone(), held.latest.clone())
             };
         }
         if tasks.held.len() - tasks.finished.len() >= max_running {
@@ -58,17 +67,17 @@ impl Ledger {
         let held = Held {
             body,
             stop: Some(stop.clone()),
-            entry: None,
+            before: Before::Unwritten(Arc::clone(task)),
             latest: None,
         };
-        tasks.held.insert(task_id, held);
+        tasks.held.insert(task.task_id, held);
         Entered::New(stop)
     }
 
     /// Keeps where the transcript has the task.
     pub(super) fn written(&self, task_id: &TaskId, entry: u64) {
         if let Some(held) = self.tasks().held.get_mut(task_id) {
-            held.entry = Some(entry);
+            held.before = Before::Written(entry);
         }
     }
 
@@ -100,6 +109,13 @@ impl Ledger {
         {
             tasks.held.remove(task_id);
         }
+    }
+
+    /// Whether the task has not ended yet.
+    pub(super) fn runs(&self, task_id: &TaskId) -> bool {
+        let tasks = self.tasks();
+        let held = tasks.held.get(task_id);
+        held.is_some_and(|held| held.stop.is_some())
     }
 
     /// Whether the task runs; it is told to stop then.

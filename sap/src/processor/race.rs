@@ -57,6 +57,7 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
         handler: &'a dyn Handler,
         task: &Arc<Task>,
         stop: Stop,
+        limits: TimeLimits,
     ) -> Self {
         let (sender, reports) = mpsc::channel(MAX_REPORTS);
         let spending = Arc::new(Spending::default());
@@ -68,7 +69,7 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
         };
         Self {
             clock,
-            limits: TimeLimits::of(task, clock.now()),
+            limits,
             stopped: stop.stopped().boxed(),
             stop,
             reports,

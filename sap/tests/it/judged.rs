@@ -4,17 +4,20 @@ use crate::processor::{
     Jumping, Log, answering, cached, kinds, no_cache, processor, result, run, text, yield_now,
 };
 use crate::samples::{task, with};
+use futures::executor::block_on;
 use sap::OutputContract;
 use sap::alignment::Rules;
 use sap::learning::{Signal, SignalSink};
 use sap::processor::{
-    Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome, Processor,
-    Progress,
+    AllowAll, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome,
+    Processor, Progress,
 };
 use sap::store::MemoryCache;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 use sap::validate::{Options, decode_result};
-use sap::{ErrorCode, PressureLevel, Producer, ProducerKind, Status, StoreError, TaskResult};
+use sap::{
+    BoxFuture, ErrorCode, PressureLevel, Producer, ProducerKind, Status, StoreError, TaskResult,
+};
 use serde_json::{Value, json};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,7 +132,7 @@ fn a_part_cites_where_a_policy_demands_it() {
         );
         run(&processor, &Jumping::new(), &task);
         assert_eq!(kinds(&log)[2], wanted);
-        let part = log.read(2, 1).unwrap()[0].clone();
+        let part = block_on(log.read(2, 1)).unwrap()[0].clone();
         let (part, _) = decode_result(part.body.as_str().as_bytes(), &Options::default()).unwrap();
         let said = part.constitutional_evidence.citations.unwrap_or_default();
         assert_eq!(said.len(), usize::from(cited));
@@ -161,8 +164,8 @@ fn a_part_that_is_no_valid_result_ends_the_task() {
 struct Never;
 
 impl ContractCheck for Never {
-    fn check(&self, _: &OutputContract, _: Raw<'_>) -> ContractFinding {
-        ContractFinding::Broken(vec!["/n".into()])
+    fn check<'a>(&'a self, _: &'a OutputContract, _: Raw<'a>) -> BoxFuture<'a, ContractFinding> {
+        Box::pin(async { ContractFinding::Broken(vec!["/n".into()]) })
     }
 }
 
@@ -182,16 +185,18 @@ struct Failing {
 }
 
 impl Transcript for Failing {
-    fn record(&self, _: &Entry) -> Result<u64, TranscriptError> {
+    fn record(&self, _: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
         let room = self
             .room
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
-        room.map(|n| n as u64)
-            .map_err(|_| TranscriptError::Full { limit: 0 })
+        let kept = room
+            .map(|n| n as u64)
+            .map_err(|_| TranscriptError::Full { limit: 0 });
+        Box::pin(std::future::ready(kept))
     }
 
-    fn read(&self, _: u64, _: usize) -> Result<Vec<Entry>, TranscriptError> {
-        Ok(Vec::new())
+    fn read(&self, _: u64, _: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn verify(&self, _: Option<&Head>) -> Result<Proof, TranscriptError> {
@@ -207,11 +212,16 @@ fn what_cannot_be_written_down_is_not_told() {
             room: AtomicUsize::new(room),
         });
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
-        let processor = Processor::new(producer, transcript.clone(), Config::default())
-            .unwrap()
-            .handle("consult.align".parse().unwrap(), |_: Context| async {
-                Ok(Outcome::new(text("1")))
-            });
+        let processor = Processor::new(
+            producer,
+            Arc::new(AllowAll),
+            transcript.clone(),
+            Config::default(),
+        )
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), |_: Context| async {
+            Ok(Outcome::new(text("1")))
+        });
         let mut told = Vec::new();
         let mut sink = |delivery: Delivery<'_>| {
             told.push(if matches!(delivery, Delivery::Ack(_)) {
@@ -221,11 +231,7 @@ fn what_cannot_be_written_down_is_not_told() {
             });
         };
         let bytes = no_cache().to_string();
-        let answer = futures::executor::block_on(processor.process(
-            &Jumping::new(),
-            bytes.as_bytes(),
-            &mut sink,
-        ));
+        let answer = block_on(processor.process(&Jumping::new(), bytes.as_bytes(), &mut sink));
         assert!(answer.is_err());
         assert_eq!(told, wanted);
         // It may come again, as if it had never been there.
@@ -303,7 +309,7 @@ fn equal_tasks_at_the_same_time_are_computed_once() {
             )
         }
     };
-    let (one, two) = futures::executor::block_on(futures::future::join(ask(1, None), ask(2, None)));
+    let (one, two) = block_on(futures::future::join(ask(1, None), ask(2, None)));
     assert_eq!(
         (&one.status, &two.status),
         (&Status::Failed, &Status::Succeeded)
@@ -313,7 +319,7 @@ fn equal_tasks_at_the_same_time_are_computed_once() {
     clock.go_on(Duration::from_secs(100));
     let wanting = [(3, Some(50)), (4, Some(50)), (5, None), (6, Some(0))];
     let all = futures::future::join_all(wanting.map(|(number, age)| ask(number, age)));
-    let all = futures::executor::block_on(all);
+    let all = block_on(all);
     // The record is too old for two, who share one outcome; the last one takes nobody else's.
     let hits: Vec<_> = all.iter().map(|result| hit(result).unwrap()).collect();
     assert_eq!(hits, [false, true, true, false]);
@@ -343,7 +349,7 @@ fn who_waits_for_an_equal_task_keeps_its_own_time_and_may_be_cancelled() {
     let timed = ask(2, Some("2025-09-28T10:16:00Z"));
     let mut sink = |_: Delivery<'_>| {};
     let late = processor.process(&clock, timed.as_bytes(), &mut sink);
-    let late = result(futures::executor::block_on(late).unwrap());
+    let late = result(block_on(late).unwrap());
     assert_eq!(late.error_code(), Some(&ErrorCode::Timeout));
     let waiting = ask(3, None);
     let mut sink = |_: Delivery<'_>| {};
