@@ -41,7 +41,7 @@ fn main() {
 }
 
 fn config() -> Config {
-    Config::default().log_id(LogId::from_bytes([5; 16]))
+    Config::default().with_log_id(LogId::from_bytes([5; 16]))
 }
 
 fn record() -> Vec<u8> {

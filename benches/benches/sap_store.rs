@@ -46,8 +46,8 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = || {
         Config::default()
-            .log_id(LogId::from_bytes([5; 16]))
-            .sync(Sync::None)
+            .with_log_id(LogId::from_bytes([5; 16]))
+            .with_sync(Sync::None)
     };
     let start = Instant::now();
     let cache = FileCache::open(folder.path(), config()).expect("a cache");

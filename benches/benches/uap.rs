@@ -210,7 +210,7 @@ fn echo() -> Arc<dyn Tool> {
 fn ours() -> Agent {
     let call = |n: usize| {
         let input = object(r#"{"x":1}"#).expect("an input");
-        Reply::silent().calling(format!("call-{n}"), "echo", input)
+        Reply::default().calling(format!("call-{n}"), "echo", input)
     };
     let model = ScriptedModel::new((0..ROUNDS).map(call).chain([Reply::text("done")]));
     agent(AgentOptions::new(Arc::new(model)).with_tools([echo()])).expect("an agent")

@@ -14,7 +14,7 @@ use crate::token::SessionToken;
 use ubos_common::id::IdSource;
 
 /// The version that this crate speaks.
-pub const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 ubos_common::wire! {
     /// One message, its payload still text.
@@ -309,23 +309,22 @@ impl From<&Envelope<'_>> for Correlation {
 /// What stands around a payload that is to be written.
 #[derive(Clone, Debug)]
 #[must_use]
-#[non_exhaustive]
-pub struct Head<'a> {
+pub(crate) struct Head<'a> {
     /// The type of the message.
-    pub kind: MessageType,
+    kind: MessageType,
     /// The message that it answers.
-    pub in_reply_to: Option<&'a str>,
+    in_reply_to: Option<&'a str>,
     /// The ids of a call, echoed or set.
-    pub correlation: Option<&'a Correlation>,
+    correlation: Option<&'a Correlation>,
     /// Who stands behind it.
-    pub actor: Option<&'a Actor>,
+    actor: Option<&'a Actor>,
     /// What went wrong.
-    pub error: Option<&'a ErrorObject>,
+    error: Option<&'a ErrorObject>,
 }
 
 impl<'a> Head<'a> {
     /// A message of a type that answers nothing.
-    pub const fn new(kind: MessageType) -> Self {
+    pub(crate) const fn new(kind: MessageType) -> Self {
         Self {
             kind,
             in_reply_to: None,
@@ -366,7 +365,7 @@ impl<'a> Head<'a> {
 ///
 /// Spec: OpenSentience 2.1, 3, 7
 #[derive(Debug)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     ids: IdSource,
     max_frame_bytes: usize,
     token: Option<SessionToken>,
@@ -375,7 +374,7 @@ pub struct Encoder {
 impl Encoder {
     /// An encoder that refuses frames over `max_frame_bytes`.
     #[must_use]
-    pub const fn new(ids: IdSource, max_frame_bytes: usize) -> Self {
+    pub(crate) const fn new(ids: IdSource, max_frame_bytes: usize) -> Self {
         Self {
             ids,
             max_frame_bytes,
@@ -404,7 +403,7 @@ impl Encoder {
     ///
     /// Over the limit, or it holds the token and is no hello.
     // impl: OSW-3-9, OSW-7-1
-    pub fn encode<P: Write + ?Sized>(
+    pub(crate) fn encode<P: Write + ?Sized>(
         &mut self,
         at: Timestamp,
         head: &Head<'_>,

@@ -85,7 +85,7 @@ pub mod transport;
 pub mod validate;
 
 pub use audit::{AuditEvent, AuditName, Severity};
-pub use envelope::{Correlation, Encoder, Envelope, Head, Payload, Text, Time, VERSION};
+pub use envelope::{Correlation, Envelope, Payload, Text, Time};
 pub use error::{
     CommandError, ConfigError, ConnectionError, DecodeError, EncodeError, ErrorCode, ErrorObject,
     FrameError,

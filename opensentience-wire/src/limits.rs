@@ -6,107 +6,55 @@ use ubos_common::json::Limits as JsonLimits;
 
 use crate::error::{ConfigError, require};
 
-/// Bounds of one connection.
-///
-/// | limit | unit | default | spec |
-/// |---|---|---|---|
-/// | `max_frame_bytes` | bytes of one message, prefix not counted | 4,194,304 | 2.2 |
-/// | `max_inflight_requests` | calls from call to result | 256 | 2.2 |
-/// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
-/// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
-/// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
-/// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
-/// | `max_remembered_bytes` | bytes of their inputs and results; the oldest go | 4,194,304 | 4.3 |
-/// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
-/// | `json` | depth, members and lengths inside one message | those of `ubos_common::json::Limits` | – |
-///
-/// These limits are fixed:
-///
-/// | limit | value | spec |
-/// |---|---|---|
-/// | tools of one session, and of one registration | 1,024 | 4.2 |
-/// | bytes of one tool id | 512 | 4.2 |
-/// | bytes of one schema | 65,536 | 4.2 |
-///
-/// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
-/// the inputs of those that wait for a place. A connection checks its limits when it is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    pub(crate) max_frame_bytes: usize,
-    pub(crate) max_inflight_requests: usize,
-    pub(crate) max_queued_calls: usize,
-    pub(crate) max_tool_input_bytes: usize,
-    pub(crate) max_tool_output_bytes: usize,
-    pub(crate) max_remembered_calls: usize,
-    pub(crate) max_remembered_bytes: usize,
-    pub(crate) max_waiting_outputs: usize,
-    pub(crate) json: JsonLimits,
+ubos_common::config! {
+    /// Bounds of one connection.
+    ///
+    /// | limit | unit | default | spec |
+    /// |---|---|---|---|
+    /// | `max_frame_bytes` | bytes of one message, prefix not counted | 4,194,304 | 2.2 |
+    /// | `max_inflight_requests` | calls from call to result | 256 | 2.2 |
+    /// | `max_queued_calls` | calls that wait for one of those places; past it `tool.busy` | 1,024 | 2.2 |
+    /// | `max_tool_input_bytes` | bytes of one input | 1,048,576 | 2.2 |
+    /// | `max_tool_output_bytes` | bytes of one output | 2,097,152 | 2.2 |
+    /// | `max_remembered_calls` | ended calls with an idempotency key whose results are kept; the oldest go | 256 | 4.3 |
+    /// | `max_remembered_bytes` | bytes of their inputs and results; the oldest go | 4,194,304 | 4.3 |
+    /// | `max_waiting_outputs` | outputs of a machine that nobody has taken; past it no input is read | 1,024 | – |
+    /// | `json` | depth, members and lengths inside one message | those of `ubos_common::json::Limits` | – |
+    ///
+    /// These limits are fixed:
+    ///
+    /// | limit | value | spec |
+    /// |---|---|---|
+    /// | tools of one session, and of one registration | 1,024 | 4.2 |
+    /// | bytes of one tool id | 512 | 4.2 |
+    /// | bytes of one schema | 65,536 | 4.2 |
+    ///
+    /// A connection holds at most one frame that is being received, the outputs that wait, and its calls with
+    /// the inputs of those that wait for a place. A connection checks its limits when it is made.
+    #[derive(PartialEq, Eq)]
+    Limits {
+        /// Sets the bytes of one message. The range is 1 to `u32::MAX`, which is what the length prefix can say.
+        with_max_frame_bytes: max_frame_bytes: usize = MAX_FRAME_BYTES,
+        /// Sets the calls that run at once, from call to result; at least 1.
+        with_max_inflight_requests: max_inflight_requests: usize = MAX_INFLIGHT_REQUESTS,
+        /// Sets the calls that wait for a place; 0 refuses them instead.
+        with_max_queued_calls: max_queued_calls: usize = 1_024,
+        /// Sets the bytes of one tool input.
+        with_max_tool_input_bytes: max_tool_input_bytes: usize = 1 << 20,
+        /// Sets the bytes of one tool output.
+        with_max_tool_output_bytes: max_tool_output_bytes: usize = MAX_TOOL_OUTPUT_BYTES,
+        /// Sets how many ended calls with an idempotency key keep their results; 0 keeps none.
+        with_max_remembered_calls: max_remembered_calls: usize = 256,
+        /// Sets the bytes of the inputs and results that are kept for idempotency keys.
+        with_max_remembered_bytes: max_remembered_bytes: usize = 4 << 20,
+        /// Sets how many outputs may wait before no input is read; at least 1.
+        with_max_waiting_outputs: max_waiting_outputs: usize = 1_024,
+        /// Sets depth, members and lengths inside one message; `max_bytes` is ignored.
+        with_json: json: JsonLimits = JsonLimits::default(),
+    }
 }
 
 impl Limits {
-    /// Sets the bytes of one message. The range is 1 to `u32::MAX`, which is what the length prefix can say.
-    #[must_use]
-    pub const fn with_max_frame_bytes(mut self, bytes: usize) -> Self {
-        self.max_frame_bytes = bytes;
-        self
-    }
-
-    /// Sets the calls that run at once, from call to result; at least 1.
-    #[must_use]
-    pub const fn with_max_inflight_requests(mut self, calls: usize) -> Self {
-        self.max_inflight_requests = calls;
-        self
-    }
-
-    /// Sets the calls that wait for a place; 0 refuses them instead.
-    #[must_use]
-    pub const fn with_max_queued_calls(mut self, calls: usize) -> Self {
-        self.max_queued_calls = calls;
-        self
-    }
-
-    /// Sets the bytes of one tool input.
-    #[must_use]
-    pub const fn with_max_tool_input_bytes(mut self, bytes: usize) -> Self {
-        self.max_tool_input_bytes = bytes;
-        self
-    }
-
-    /// Sets the bytes of one tool output.
-    #[must_use]
-    pub const fn with_max_tool_output_bytes(mut self, bytes: usize) -> Self {
-        self.max_tool_output_bytes = bytes;
-        self
-    }
-
-    /// Sets how many ended calls with an idempotency key keep their results; 0 keeps none.
-    #[must_use]
-    pub const fn with_max_remembered_calls(mut self, calls: usize) -> Self {
-        self.max_remembered_calls = calls;
-        self
-    }
-
-    /// Sets the bytes of the inputs and results that are kept for idempotency keys.
-    #[must_use]
-    pub const fn with_max_remembered_bytes(mut self, bytes: usize) -> Self {
-        self.max_remembered_bytes = bytes;
-        self
-    }
-
-    /// Sets how many outputs may wait before no input is read; at least 1.
-    #[must_use]
-    pub const fn with_max_waiting_outputs(mut self, outputs: usize) -> Self {
-        self.max_waiting_outputs = outputs;
-        self
-    }
-
-    /// Sets depth, members and lengths inside one message; `max_bytes` is ignored.
-    #[must_use]
-    pub const fn with_json(mut self, json: JsonLimits) -> Self {
-        self.json = json;
-        self
-    }
-
     /// Refuses values with which a connection would wait for ever.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         require(
@@ -127,22 +75,6 @@ impl Limits {
             self.max_waiting_outputs,
             "a connection that takes input needs room for at least 1 output",
         )
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_frame_bytes: MAX_FRAME_BYTES,
-            max_inflight_requests: MAX_INFLIGHT_REQUESTS,
-            max_queued_calls: 1_024,
-            max_tool_input_bytes: 1 << 20,
-            max_tool_output_bytes: MAX_TOOL_OUTPUT_BYTES,
-            max_remembered_calls: 256,
-            max_remembered_bytes: 4 << 20,
-            max_waiting_outputs: 1_024,
-            json: JsonLimits::default(),
-        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The closed list of error codes.
 
 use core::fmt;
-use core::time::Duration;
 
 /// Why a message is refused or has failed. One code for each condition.
 ///
@@ -109,56 +108,6 @@ impl Code {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
-    }
-}
-
-/// A configuration that cannot work: which field, its value, and what it must be.
-///
-/// ```
-/// use sacp::runner::{Config, Runner};
-/// use sacp::Message;
-///
-/// let message = Message::decode(br#"{"g":"G","plan":[["a","T",{}]]}"#)?;
-/// let refused = Runner::new(&message, Config::default().with_max_running(0)).unwrap_err();
-/// assert_eq!(refused.to_string(), "max_running is 0, but a run needs at least 1");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {seen}, but {wanted}")]
-pub struct ConfigError {
-    field: &'static str,
-    seen: String,
-    wanted: &'static str,
-}
-
-impl ConfigError {
-    pub(crate) fn at_least_one(
-        field: &'static str,
-        seen: usize,
-        wanted: &'static str,
-    ) -> Result<(), Self> {
-        if seen > 0 {
-            return Ok(());
-        }
-        let seen = seen.to_string();
-        Err(Self {
-            field,
-            seen,
-            wanted,
-        })
-    }
-
-    pub(crate) fn not_zero(field: &'static str, seen: Option<Duration>) -> Result<(), Self> {
-        if seen.is_none_or(|timeout| !timeout.is_zero()) {
-            return Ok(());
-        }
-        let wanted = "a timeout must be longer than zero";
-        let seen = "0".to_owned();
-        Err(Self {
-            field,
-            seen,
-            wanted,
-        })
     }
 }
 

@@ -107,11 +107,12 @@ mod view;
 
 pub use alias::{AliasError, AliasTable};
 pub use any::{AnyMessage, Edition};
-pub use error::{Code, ConfigError};
+pub use error::Code;
 pub use graph::{Graph, OnError, Policy, Retry, Scope, Step};
 pub use message::{Message, NonEmpty, OutFmt, State, Version};
 pub use plan::{Act, Item, Plan};
 pub use reply::{Clarify, ErrReply, Foreign, Reply};
 pub use source::{Source, Span};
 pub use ubos_common;
+pub use ubos_common::ConfigError;
 pub use view::{ActView, ItemView, MessageView};

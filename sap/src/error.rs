@@ -66,33 +66,3 @@ pub enum StoreError {
     #[error("store failed")]
     Failed(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
-
-/// A setting that cannot work. Settings are checked where the machine is made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[error("{setting} is {seen}, but {wanted}")]
-pub struct ConfigError {
-    /// The setting.
-    pub setting: &'static str,
-    /// Its value.
-    pub seen: String,
-    /// The range, as a sentence.
-    pub wanted: &'static str,
-}
-
-/// Checks one setting: `wanted` is a sentence that goes behind "`setting` is `seen`, but".
-pub(crate) fn require(
-    holds: bool,
-    setting: &'static str,
-    seen: impl core::fmt::Debug,
-    wanted: &'static str,
-) -> Result<(), ConfigError> {
-    if holds {
-        return Ok(());
-    }
-    Err(ConfigError {
-        setting,
-        seen: format!("{seen:?}"),
-        wanted,
-    })
-}

@@ -191,7 +191,7 @@ mod view;
 
 pub use context::{CacheMode, CachePolicy, ConstitutionalContext, PressureLevel, RiskTolerance};
 pub use dispatch::{DispatchError, dispatch, report};
-pub use error::{ConfigError, ErrorCode, ErrorObject, StoreError};
+pub use error::{ErrorCode, ErrorObject, StoreError};
 pub use evidence::{
     Alignment, BodyDigest, CacheEvidence, CacheKey, ConstitutionalEvidence, Fingerprint,
     PolicyCheck, PolicyViolation,
@@ -209,6 +209,7 @@ pub use task::{
     Telemetry,
 };
 pub use ubos_common;
+pub use ubos_common::ConfigError;
 pub use view::{TargetView, TaskView, TelemetryView};
 
 /// The README's examples.

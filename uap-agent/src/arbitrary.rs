@@ -116,7 +116,7 @@ fn trace(u: &mut Unstructured<'_>) -> Result<SubagentExecutionTrace> {
     trace.error = <Option<&str>>::arbitrary(u)?.map(Into::into);
     if u.arbitrary()? {
         let done = ToolExecution::arbitrary(u)?;
-        let result = done.to_result().text().as_ref().into();
+        let result = upp::ToolResult::from(&done).text().as_ref().into();
         let mut tool = ToolExecutionTrace::new(done.tool_name, done.arguments, result);
         tool.tool_call_id = Some(done.tool_call_id);
         tool.duration = Some(done.duration);

@@ -47,7 +47,7 @@
 //!     .with_metadata(order);
 //!
 //! let model = ScriptedModel::new([
-//!     Reply::silent().calling("2", "write", object("{}")?).calling("1", "weather", object(r#"{"city":"Ulm"}"#)?),
+//!     Reply::default().calling("2", "write", object("{}")?).calling("1", "weather", object(r#"{"city":"Ulm"}"#)?),
 //!     Reply::text("Noted: rain."),
 //! ]);
 //! let tools = [Arc::new(weather) as Arc<dyn Tool>, Arc::new(write)];
@@ -138,7 +138,7 @@
 //!     }
 //! }
 //!
-//! let model = ScriptedModel::with(|_| Some(Reply::silent().calling("c", "more", object("{}").ok()?)));
+//! let model = ScriptedModel::with(|_| Some(Reply::default().calling("c", "more", object("{}").ok()?)));
 //! # let tool = upp::FnTool::new("more", "", object("{}")?, |_, _| async { Ok(upp::json_text("more")) });
 //! # let tools = [Arc::new(tool) as Arc<dyn upp::Tool>];
 //! let options = AgentOptions::new(Arc::new(model)).with_tools(tools).with_strategy(Arc::new(Enough(5)));

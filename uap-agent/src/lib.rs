@@ -24,7 +24,7 @@
 //! });
 //! let model = ScriptedModel::new([
 //!     Reply::text("I should look."),
-//!     Reply::silent().calling("c1", "weather", object("{}")?),
+//!     Reply::default().calling("c1", "weather", object("{}")?),
 //!     Reply::text("Now I know."),
 //!     Reply::text("Take an umbrella."),
 //! ]);

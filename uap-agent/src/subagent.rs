@@ -33,7 +33,7 @@ type BuildPrompt = dyn Fn(&RawObject) -> Result<String, ToolError> + Send + Sync
 ///     Ok(format!("Find {}", given.get("query").ok_or("no query")?))
 /// });
 /// let lead = ScriptedModel::new([
-///     Reply::silent().calling("c1", "explore", object(r#"{"query":"main"}"#)?),
+///     Reply::default().calling("c1", "explore", object(r#"{"query":"main"}"#)?),
 ///     Reply::text("It is in src/lib.rs."),
 /// ]);
 /// let lead = agent(AgentOptions::new(Arc::new(lead)).with_tools([Arc::new(explore) as Arc<dyn Tool>]))?;
@@ -226,7 +226,7 @@ impl SubagentCall<'_> {
 }
 
 fn told(execution: &ToolExecution) -> ToolExecutionTrace {
-    let result: ToolResult = execution.to_result();
+    let result = ToolResult::from(execution);
     let mut trace = ToolExecutionTrace::new(
         Arc::clone(&execution.tool_name),
         execution.arguments.clone(),

@@ -57,7 +57,7 @@ fn run(execution: Arc<dyn ExecutionStrategy>, rounds: u64) -> (AgentState, usize
         .with_runtime(Runtime::new(Arc::new(Still), IdSource::seeded(7)));
     // A store that keeps every state of the run.
     let history = usize::try_from(rounds).unwrap() + 1;
-    let store = Arc::new(MemoryCheckpoints::default().with_history(history));
+    let store = Arc::new(MemoryCheckpoints::default().with_history(history).unwrap());
     let agent = agent(options.with_checkpoints(store.clone()).with_session_id("s")).unwrap();
     let result = block_on(agent.generate("go", &agent.initial_state())).unwrap();
     assert_eq!(result.state.step(), rounds + 1);

@@ -1,47 +1,9 @@
-//! The shape that all configurations here have, and how they are refused.
+//! How a configuration is refused.
 
 use core::fmt;
 use std::time::Duration;
 
 use crate::capability::RegistrationError;
-
-/// Declares a configuration: private fields, a default for each, and a chained setter for those with documentation.
-macro_rules! config {
-    (
-        $(#[$meta:meta])* $name:ident {
-            $($(#[$doc:meta])* $setter:ident: $field:ident: $type:ty = $default:expr,)*
-        }
-        $(also { $($other:ident: $other_type:ty = $other_default:expr,)* })?
-    ) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
-        pub struct $name {
-            $(pub(crate) $field: $type,)*
-            $($(pub(crate) $other: $other_type,)*)?
-        }
-
-        impl $name {
-            $(
-                $(#[$doc])*
-                #[must_use]
-                pub fn $setter(mut self, $field: $type) -> Self {
-                    self.$field = $field;
-                    self
-                }
-            )*
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self {
-                    $($field: $default,)*
-                    $($($other: $other_default,)*)?
-                }
-            }
-        }
-    };
-}
-pub(crate) use config;
 
 /// A configuration that cannot work.
 ///

@@ -43,9 +43,12 @@ pub mod schema;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+mod config;
 mod plain;
 mod text;
 mod trace;
+
+pub use config::ConfigError;
 
 /// What the macros of this crate expand to. No part of the interface.
 #[doc(hidden)]

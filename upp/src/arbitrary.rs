@@ -27,6 +27,7 @@ use crate::message::{AssistantMessage, Message, Stamp, ToolResultMessage, UserMe
 use crate::metadata::Metadata;
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::tool::{ToolCall, ToolExecution, ToolResult};
+use crate::transport::SseReader;
 
 /// A dictionary for fuzzers.
 pub const DICTIONARY: &str = include_str!("../vectors/upp.dict");
@@ -34,6 +35,21 @@ pub const DICTIONARY: &str = include_str!("../vectors/upp.dict");
 /// Seed messages, one JSON line each.
 pub fn seeds() -> impl Iterator<Item = &'static str> {
     include_str!("../vectors/messages.jsonl").lines()
+}
+
+/// The data of server-sent events that arrive in parts, as the adapters read them, and whether all of them could be read.
+pub fn server_sent_events<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, bool) {
+    let (mut reader, mut events) = (SseReader::default(), Vec::new());
+    for part in parts {
+        let fed = reader.feed(part);
+        events.extend(core::iter::from_fn(|| reader.next_data()));
+        if fed.is_err() {
+            return (events, false);
+        }
+    }
+    let finished = reader.finish();
+    events.extend(core::iter::from_fn(|| reader.next_data()));
+    (events, finished.is_ok())
 }
 
 impl<'a> Arbitrary<'a> for Message {

@@ -105,12 +105,15 @@ impl UppError {
     }
 
     /// The error of a call that was cancelled.
-    pub fn cancelled(provider: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn cancelled(provider: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorCode::Cancelled, provider, "cancelled")
     }
 
     /// Wraps another error as `PROVIDER_ERROR`.
-    pub fn wrap(provider: impl Into<Arc<str>>, cause: impl Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn wrap(
+        provider: impl Into<Arc<str>>,
+        cause: impl Error + Send + Sync + 'static,
+    ) -> Self {
         Self::new(ErrorCode::ProviderError, provider, cause.to_string()).with_cause(cause)
     }
 

@@ -27,16 +27,9 @@ pub enum KeyError {
     /// No key has a weight above 0.
     #[error("every weight is 0, but at least one key needs a weight above 0")]
     NoWeight,
-    /// The key function failed.
+    /// The key function failed. The text of the cause must not contain a key.
     #[error("the key function failed")]
     Failed(#[source] Arc<dyn Error + Send + Sync>),
-}
-
-impl KeyError {
-    /// An error of a key function. The text must not contain a key.
-    pub fn failed(cause: impl Error + Send + Sync + 'static) -> Self {
-        Self::Failed(Arc::new(cause))
-    }
 }
 
 /// Uses one key for all requests.
@@ -212,7 +205,7 @@ mod tests {
             let n = count.fetch_add(1, Ordering::Relaxed);
             ready(match n {
                 0 | 1 => Ok(Secret::new(format!("key-{n}"))),
-                _ => Err(KeyError::failed(core::fmt::Error)),
+                _ => Err(KeyError::Failed(Arc::new(core::fmt::Error))),
             })
         };
         assert_eq!(block_on(keys.key(0)).unwrap().expose(), "key-0");

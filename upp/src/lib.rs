@@ -27,7 +27,7 @@
 //! | `schemars` | tools whose arguments and results are Rust types | no |
 //! | `mcp` | tools of MCP servers | no |
 //! | `tracing` | trace events of the tool loop: ids, counts and durations, never payloads | no |
-//! | `arbitrary` | generators of messages and events for fuzzing; the reader of server-sent events without HTTP | no |
+//! | `arbitrary` | generators of messages and events for fuzzing, and the reading of server-sent events | no |
 //! | `http` | what the three adapters share: reqwest with rustls, on tokio; of no use alone | no |
 //!
 //! | limit | |

@@ -1,7 +1,7 @@
 //! A model with scripted replies, so that agents run and are tested without a network.
 
 use core::fmt;
-use core::time::Duration;
+use core::future::Future;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,14 +27,13 @@ const REMEMBERED: usize = 4_096;
 /// let reply = Reply::text("let me see").calling("call-1", "look", object(r#"{"at":"/"}"#)?);
 /// # Ok::<(), upp::ToolError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reply {
     blocks: Vec<ContentBlock>,
     calls: Vec<ToolCall>,
     data: Option<RawBuf>,
     error: Option<UppError>,
-    delay: Option<Duration>,
-    hangs: bool,
+    wait: Option<Arc<Wait>>,
     chars: usize,
     tokens: (u64, u64),
 }
@@ -42,39 +41,18 @@ pub struct Reply {
 impl Reply {
     /// A reply with a text.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
-        let mut reply = Self::silent();
-        reply.blocks.push(ContentBlock::text(text));
-        reply
-    }
-
-    /// A reply without text, such as one that only calls tools.
-    #[must_use]
-    pub const fn silent() -> Self {
         Self {
-            blocks: Vec::new(),
-            calls: Vec::new(),
-            data: None,
-            error: None,
-            delay: None,
-            hangs: false,
-            chars: usize::MAX,
-            tokens: (5, 3),
+            blocks: vec![ContentBlock::text(text)],
+            ..Self::default()
         }
     }
 
     /// A reply that is an error.
     pub fn error(code: ErrorCode, message: impl Into<Box<str>>) -> Self {
-        let mut reply = Self::silent();
-        reply.error = Some(UppError::new(code, PROVIDER, message));
-        reply
-    }
-
-    /// A reply that never arrives, for tests of cancellation and timeouts.
-    #[must_use]
-    pub const fn hang() -> Self {
-        let mut reply = Self::silent();
-        reply.hangs = true;
-        reply
+        Self {
+            error: Some(UppError::new(code, PROVIDER, message)),
+            ..Self::default()
+        }
     }
 
     /// Adds a tool call.
@@ -97,10 +75,14 @@ impl Reply {
         self
     }
 
-    /// Delays the reply, with the timer of [`ScriptedModel::with_timer`]. Without a timer there is no delay.
+    /// Delays the reply until a future is ready, such as a runtime's sleep. A reply after `core::future::pending` never
+    /// arrives, for tests of cancellation and timeouts.
     #[must_use]
-    pub const fn after(mut self, delay: Duration) -> Self {
-        self.delay = Some(delay);
+    pub fn after<F>(mut self, wait: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.wait = Some(Arc::new(move || Box::pin(wait())));
         self
     }
 
@@ -136,10 +118,35 @@ impl Reply {
     }
 }
 
+/// A reply without text, such as one that only calls tools.
+impl Default for Reply {
+    fn default() -> Self {
+        Self {
+            blocks: Vec::new(),
+            calls: Vec::new(),
+            data: None,
+            error: None,
+            wait: None,
+            chars: usize::MAX,
+            tokens: (5, 3),
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("blocks", &self.blocks)
+            .field("calls", &self.calls)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
 const PROVIDER: &str = "scripted";
 
 type Script = dyn FnMut(&LlmRequest) -> Option<Reply> + Send;
-type Timer = dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync;
+type Wait = dyn Fn() -> BoxFuture<'static, ()> + Send + Sync;
 
 /// A model with scripted replies, one [`Reply`] for each request.
 ///
@@ -159,7 +166,6 @@ type Timer = dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync;
 pub struct ScriptedModel {
     script: Mutex<Box<Script>>,
     seen: Mutex<Vec<LlmRequest>>,
-    timer: Option<Arc<Timer>>,
     capabilities: LlmCapabilities,
 }
 
@@ -175,19 +181,8 @@ impl ScriptedModel {
         Self {
             script: Mutex::new(Box::new(script)),
             seen: Mutex::new(Vec::new()),
-            timer: None,
             capabilities: LlmCapabilities::text(),
         }
-    }
-
-    /// Sets what delays wait for.
-    #[must_use]
-    pub fn with_timer(
-        mut self,
-        timer: impl Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync + 'static,
-    ) -> Self {
-        self.timer = Some(Arc::new(timer));
-        self
     }
 
     /// Sets what it says it can do; [`LlmCapabilities::text`] by default.
@@ -225,16 +220,10 @@ impl ScriptedModel {
         });
         drop(script);
         let chars = reply.chars;
-        let wait = reply
-            .delay
-            .zip(self.timer.as_ref())
-            .map(|(delay, timer)| timer(delay));
+        let wait = reply.wait.as_ref().map(|wait| wait());
         let answer = Box::pin(async move {
             if let Some(wait) = wait {
                 wait.await;
-            }
-            if reply.hangs {
-                core::future::pending::<()>().await;
             }
             reply.answer(request)
         });

@@ -42,9 +42,9 @@ ubos_common::wire! {
     }
 }
 
-impl TokenUsage {
-    /// Adds one inference. Sums saturate.
-    pub fn add_cycle(&mut self, cycle: CycleUsage) {
+/// Adds one inference. Sums saturate.
+impl core::ops::AddAssign<CycleUsage> for TokenUsage {
+    fn add_assign(&mut self, cycle: CycleUsage) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.input_tokens, cycle.input_tokens);
         add(&mut self.output_tokens, cycle.output_tokens);
@@ -66,7 +66,7 @@ impl Default for TokenUsage {
 impl From<CycleUsage> for TokenUsage {
     fn from(cycle: CycleUsage) -> Self {
         let mut usage = Self::default();
-        usage.add_cycle(cycle);
+        usage += cycle;
         usage
     }
 }

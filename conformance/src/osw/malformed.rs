@@ -1,6 +1,6 @@
 //! Malformed input: bytes that end a connection, and messages that it tolerates.
 
-use super::test_peer::frame;
+use super::writer::frame;
 use opensentience_wire::MAX_FRAME_BYTES;
 
 /// Bytes, prefix and all.

@@ -42,6 +42,7 @@ mod rule;
 mod tap;
 mod test_peer;
 mod vectors;
+mod writer;
 
 use core::time::Duration;
 

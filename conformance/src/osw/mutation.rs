@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::test_peer::frame;
+use super::writer::frame;
 use opensentience_wire::FrameDecoder;
 
 /// What a mutant remembers between messages.

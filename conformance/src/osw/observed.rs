@@ -10,7 +10,7 @@ use super::recording::{FramingError, Launch, Line, LineKind, RecordedMessage, in
 use opensentience_wire::Correlation;
 use opensentience_wire::ErrorCode;
 use opensentience_wire::message::{
-    Health, Heartbeat, Message, MessageType, Register, Registered, Side, Status, ToolCall,
+    Channel, Health, Heartbeat, Message, MessageType, Register, Registered, Side, Status, ToolCall,
     ToolOutcome, ToolSpec, ToolStream, Welcome,
 };
 
@@ -503,9 +503,18 @@ fn chunk_violation(
         Some(("OSW-4.3-5", "output that does not begin with 1"))
     } else if chunk.seq <= call.last_seq {
         Some(("OSW-4.3-5", "a number that does not increase"))
-    } else if !chunk.fits_channel() {
+    } else if !fits_channel(chunk) {
         Some(("OSW-4.3-5", "data of another shape than the channel's"))
     } else {
         None
+    }
+}
+
+/// Whether the data has the shape that its channel wants.
+fn fits_channel(chunk: &ToolStream) -> bool {
+    let (text, json) = (chunk.data.text.is_some(), chunk.data.json.is_some());
+    match chunk.channel {
+        Channel::PartialResult => json && !text,
+        _ => text && !json,
     }
 }

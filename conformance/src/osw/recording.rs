@@ -191,7 +191,7 @@ impl RecordedMessage {
         message.in_reply_to = envelope.in_reply_to.as_deref().map(str::to_owned);
         message.ids = (&envelope).into();
         message.error.clone_from(&envelope.error);
-        let sound = envelope.v == opensentience_wire::VERSION;
+        let sound = envelope.v == 1;
         let content = envelope.message(&limits);
         message.content = content.ok().map(|(message, _)| message).filter(|_| sound);
         if message.content.is_none() {

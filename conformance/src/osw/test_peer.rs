@@ -9,9 +9,10 @@ use ubos_common::time::Mono;
 
 use super::observed::ObservedState;
 use super::recording::{Launch, Line, LineKind, LineReader};
+use super::writer::{Head, Writer, frame};
 use super::{Peer, Received};
+use opensentience_wire::Correlation;
 use opensentience_wire::message::{MessageType, Side};
-use opensentience_wire::{Correlation, Encoder, Head};
 
 /// The kit's side of a connection, and the recording of both sides.
 pub(super) struct TestPeer<'a> {
@@ -20,7 +21,7 @@ pub(super) struct TestPeer<'a> {
     reader: LineReader,
     pub(super) state: ObservedState,
     pub(super) me: Side,
-    encoder: Encoder,
+    writer: Writer,
     responder: Responder,
     /// What is still to be done, and when.
     pub(super) scheduled: Vec<(Mono, Action)>,
@@ -47,7 +48,7 @@ impl<'a> TestPeer<'a> {
             reader: LineReader::new(),
             state: ObservedState::default(),
             me,
-            encoder: Encoder::new(IdSource::seeded(u64::from(me == Side::Core)), usize::MAX),
+            writer: Writer::new(IdSource::seeded(u64::from(me == Side::Core))),
             responder,
             scheduled: Vec::new(),
             open: false,
@@ -128,7 +129,7 @@ impl<'a> TestPeer<'a> {
     /// A message; gives the frame without sending it.
     pub(super) fn encode<P: Write + ?Sized>(&mut self, head: &Head<'_>, payload: &P) -> Vec<u8> {
         let now = self.under_test.now().wall;
-        self.encoder.encode(now, head, payload).unwrap_or_default()
+        self.writer.write(now, head, payload)
     }
 
     /// Sends a message.
@@ -217,22 +218,6 @@ impl<'a> TestPeer<'a> {
         let at = self.under_test.now().mono.saturating_add(span);
         self.scheduled.push((at, action));
     }
-}
-
-/// What stands around a message, with some of it set.
-pub(super) fn head<'a>(kind: MessageType, set: impl FnOnce(&mut Head<'a>)) -> Head<'a> {
-    let mut head = Head::new(kind);
-    set(&mut head);
-    head
-}
-
-/// A frame of whatever bytes.
-pub(super) fn frame(body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    // No body here comes near the most that a prefix can say.
-    let _ =
-        opensentience_wire::encode_frame(&mut out, usize::MAX, |out| out.extend_from_slice(body));
-    out
 }
 
 /// An object from a text of ours.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ubos_common::secret::Secret;
+use upp::transport::AnthropicModel;
+use upp::transport::GoogleModel;
 use upp::transport::ProviderConfig;
-use upp::transport::anthropic::AnthropicModel;
-use upp::transport::google::GoogleModel;
-use upp::transport::openai::{OpenAiModel, PRESETS, preset};
+use upp::transport::{OpenAiModel, PRESETS, preset};
 use upp::{ExponentialBackoff, ModelReference, UppError};
 
 use super::args::Which;

@@ -84,7 +84,7 @@ impl Teller {
             (UapEventType::Observation, EventData::Observations(executions)) => {
                 executions.iter().try_for_each(|done| {
                     let failed = if done.is_error { " failed" } else { "" };
-                    let (tool, result) = (&*done.tool_name, done.to_result());
+                    let (tool, result) = (&*done.tool_name, upp::ToolResult::from(done));
                     writeln!(
                         to.talk,
                         "  {}{failed}: {}",

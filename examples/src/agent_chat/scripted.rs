@@ -14,7 +14,6 @@ const SHOWN: usize = 2_000;
 /// The model.
 pub(super) fn model() -> ScriptedModel {
     ScriptedModel::with(|request| Some(answer(request).in_pieces_of(6)))
-        .with_timer(|wait| Box::pin(tokio::time::sleep(wait)))
 }
 
 /// What the user wants done.
@@ -154,7 +153,7 @@ fn carried_out(request: &LlmRequest, orders: &[Order<'_>]) -> Reply {
         }
     }
     let reply = match said.is_empty() {
-        true => Reply::silent(),
+        true => Reply::default(),
         false => Reply::text(said.join(" ")),
     };
     // Unique in the conversation, whatever was asked before.
@@ -164,7 +163,7 @@ fn carried_out(request: &LlmRequest, orders: &[Order<'_>]) -> Reply {
         .fold(reply, |reply, (n, (tool, arguments))| {
             reply.calling(format!("call-{turn}-{n}"), tool, arguments)
         });
-    reply.after(Duration::from_secs(wait))
+    reply.after(move || tokio::time::sleep(Duration::from_secs(wait)))
 }
 
 fn said_of(tool: &str, arguments: Option<&RawObject>, result: &str, failed: bool) -> String {

@@ -183,7 +183,7 @@ fn open(folder: &Path) -> Result<FileStore, String> {
         Err(FileStoreError::Open(OpenError::NoId)) => {
             let mut ids = IdSource::from_os().map_err(|err| words(&err))?;
             let id = LogId::from_bytes(*ids.uuid().as_bytes());
-            FileStore::open(folder, log::Config::default().log_id(id))
+            FileStore::open(folder, log::Config::default().with_log_id(id))
         }
         opened => opened,
     };

@@ -41,7 +41,9 @@ impl Stores {
     pub fn open(state: &Path, screen: &Screen) -> Result<Self, String> {
         let config = |id: &[u8; 16]| {
             let id = LogId::from_bytes(*id);
-            LogConfig::default().log_id(id).segment_bytes(SEGMENT)
+            LogConfig::default()
+                .with_log_id(id)
+                .with_segment_bytes(SEGMENT)
         };
         let transcript =
             FileTranscript::open(state.join("transcript"), config(b"mission-trnscrpt")).map_err(

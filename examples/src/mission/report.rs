@@ -10,8 +10,8 @@ use uap_agent::{AgentOptions, AgentStreamEvent, EventData, ReactOptions, Runtime
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::secret::Secret;
+use upp::transport::OpenAiModel;
 use upp::transport::ProviderConfig;
-use upp::transport::openai::OpenAiModel;
 use upp::{FnTool, LlmModel, Reply, ScriptedModel, Tool, ToolError, json_text, object};
 
 use super::checkpoints::FileCheckpoints;
@@ -161,13 +161,13 @@ fn script() -> Result<ScriptedModel, ToolError> {
     let sections = SECTIONS
         .iter()
         .enumerate()
-        .try_fold(Reply::silent(), |reply, (n, name)| {
+        .try_fold(Reply::default(), |reply, (n, name)| {
             let arguments = object(&json!({ "name": name }).to_string())?;
             Ok::<_, ToolError>(reply.calling(format!("section-{n}"), "add_section", arguments))
         })?;
     Ok(ScriptedModel::new([
         Reply::text("The figures come first."),
-        Reply::silent().calling("figures", "read_figures", object("{}")?),
+        Reply::default().calling("figures", "read_figures", object("{}")?),
         Reply::text("Every section has something to say, if only that there is nothing."),
         sections,
         Reply::text("The report is whole."),

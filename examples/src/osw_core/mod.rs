@@ -22,8 +22,8 @@ use std::process::ExitCode;
 
 use opensentience_wire::ErrorCode;
 use opensentience_wire::Limits;
-use opensentience_wire::role::core::Config;
-use opensentience_wire::transport::tokio::{CoreHandle, LaunchError, Launcher, Observer};
+use opensentience_wire::role::core::{Config, Event};
+use opensentience_wire::transport::tokio::{CoreHandle, LaunchError, Launcher};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines as Text, Stdin};
 
 use args::Args;
@@ -73,7 +73,7 @@ pub fn main() -> ExitCode {
 async fn run(args: &Args, script: Script) -> u8 {
     let lines = Lines::default();
     let hears = lines.clone();
-    let launcher = launcher(args).with_observer(Observer::new(move |event| hears.event(event)));
+    let launcher = launcher(args).with_observer(move |event: &Event| hears.event(event));
     let output = launcher.output();
     let launched = tokio::select! {
         launched = launcher.launch() => launched,
@@ -128,7 +128,7 @@ fn launcher(args: &Args) -> Launcher {
         .with_limits(limits)
         .with_heartbeat_interval(args.heartbeat);
     let launcher = Launcher::new(args.agent_id.as_str(), &args.command).with_config(config);
-    args.arguments.iter().fold(launcher, Launcher::arg)
+    launcher.args(&args.arguments)
 }
 
 /// Makes the calls one after the other; 0 when each ended with a result of the agent's, else 1, or 2 for a line that is no

@@ -185,7 +185,8 @@ fn in_files(folder: &Path) -> Result<Stores, Problem> {
     let failed = |error: &dyn std::error::Error| Problem::Failed(with_causes(error));
     let mut ids = IdSource::from_os().map_err(|error| failed(&error))?;
     // A log that is there keeps its id; a folder without one may be what an agent left that never got further.
-    let mut named = || log::Config::default().log_id(LogId::from_bytes(*ids.uuid().as_bytes()));
+    let mut named =
+        || log::Config::default().with_log_id(LogId::from_bytes(*ids.uuid().as_bytes()));
     let path = folder.join("transcript");
     let transcript = match FileTranscript::open(&path, log::Config::default()) {
         Err(OpenError::NoId) => FileTranscript::open(path, named()),

@@ -87,8 +87,7 @@ ubos_common::wire! {
 impl ToolStream {
     /// Whether the data has the shape that its channel wants.
     // impl: OSW-4.3-5
-    #[must_use]
-    pub const fn fits_channel(&self) -> bool {
+    pub(crate) const fn fits_channel(&self) -> bool {
         match self.channel {
             Channel::PartialResult => self.data.json.is_some() && self.data.text.is_none(),
             _ => self.data.text.is_some() && self.data.json.is_none(),

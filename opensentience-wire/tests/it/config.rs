@@ -69,11 +69,11 @@ fn a_setting_out_of_its_range_is_refused_by_name() {
             "missed_heartbeats is 0, but an agent is unhealthy after at least 1 missed heartbeat",
         ),
         (
-            router(router::Config::default().with_bounds(0, 1)),
+            router(router::Config::default().with_max_agents(0)),
             "max_agents is 0, but a router needs room for at least 1 agent",
         ),
         (
-            router(router::Config::default().with_bounds(1, 0)),
+            router(router::Config::default().with_max_calls(0)),
             "max_calls is 0, but a router needs room for at least 1 call",
         ),
         (
@@ -105,7 +105,8 @@ fn a_setting_at_its_bound_is_accepted() {
     assert_eq!(core(config), Ok(()));
     let quota = Quota::default().with_rate(1, Duration::from_nanos(1));
     let config = router::Config::default()
-        .with_bounds(1, 1)
+        .with_max_agents(1)
+        .with_max_calls(1)
         .with_agent_quota(quota)
         .with_tool_quota("a/b", quota);
     assert_eq!(router(config), Ok(()));

@@ -606,7 +606,7 @@ fn unknown_types_are_answered_ignored_or_end_the_connection() {
         odd[member] = value;
         assert!(tell_core(&mut conn, 0, &odd).sent.is_empty());
     }
-    let mut conn = open_core(Config::default().with_closing_on_unknown_types());
+    let mut conn = open_core(Config::default().with_closing_on_unknown_types(true));
     let said = tell_core(&mut conn, 0, &message("agent.later", json!({})));
     assert_eq!(said.types(), ["core.goodbye"]);
     assert!(conn.is_closed());

@@ -239,7 +239,10 @@ fn quotas_bound_rate_concurrency_and_bytes() {
         .with_agent_quota(Quota::default().with_rate(3, Duration::from_millis(300)))
         .with_tool_quota(
             "a/write",
-            Quota::default().with_concurrent(1).with_bytes(10, 20),
+            Quota::default()
+                .with_concurrent(1)
+                .with_max_input_bytes(10)
+                .with_max_output_bytes(20),
         );
     let mut router = router(config);
     let first = router.call(at(0), request("a/write")).unwrap();
@@ -276,7 +279,7 @@ fn quotas_bound_rate_concurrency_and_bytes() {
         router.call(at(100), request("b/count")).is_ok(),
         "each agent has its own"
     );
-    let full = Config::default().with_bounds(9, 1);
+    let full = Config::default().with_max_agents(9).with_max_calls(1);
     let mut router = self::router(full);
     router.call(at(0), request("a/read")).unwrap();
     assert_eq!(router.call(at(0), request("b/count")), Err(Refused::Busy));

@@ -441,7 +441,8 @@ impl Day {
         let config = router::Config::default()
             .with_restart(RestartPolicy::Always)
             .with_agent_quota(quota)
-            .with_bounds(AGENTS, 12);
+            .with_max_agents(AGENTS)
+            .with_max_calls(12);
         let hub = Hub {
             router: Router::new(config).unwrap(),
             conns: BTreeMap::new(),

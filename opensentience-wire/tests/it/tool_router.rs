@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use opensentience_wire::AuditEvent;
 use opensentience_wire::message::{Health, Status};
 use opensentience_wire::role::core::{CallRequest, Config as CoreConfig, Outcome};
 use opensentience_wire::role::router::{Config, Quota, Refused, RestartPolicy};
@@ -102,7 +103,9 @@ async fn an_agent_that_dies_ends_its_calls_and_is_launched_again() {
     let records = Arc::new(Mutex::new(Vec::new()));
     let audit = {
         let records = Arc::clone(&records);
-        AuditSink::new(move |event| records.lock().unwrap().push(event.name.to_string()))
+        AuditSink::from(move |event: AuditEvent| {
+            records.lock().unwrap().push(event.name.to_string())
+        })
     };
     let config = Config::default().with_restart(RestartPolicy::OnFailure);
     let router = builder(config, &["com.example.a", "com.example.b"]);
@@ -173,7 +176,7 @@ async fn quotas_hold_and_a_key_runs_once() {
     let quota = Quota::default().with_concurrent(1);
     let config = Config::default().with_agent_quota(quota);
     let router = builder(config, &["com.example.a"]).start().await.unwrap();
-    let mut blocked = router
+    let blocked = router
         .call(request("com.example.a/block", json!({})))
         .await
         .unwrap();
@@ -200,7 +203,7 @@ async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
         let program = std::env::current_exe().unwrap();
         Launcher::new("com.example.slow", "/bin/sh")
             .args(["-c", "sleep 2; exec \"$0\" \"$@\""])
-            .arg(program)
+            .args([program])
             .args(["transport::agent_process", "--exact", "--nocapture"])
     };
     let router = ToolRouter::builder(config)
@@ -232,7 +235,7 @@ async fn calls_that_cannot_be_sent_end_when_they_are_cancelled_or_out_of_time() 
     for _ in 0..4 {
         sent.push(echo(None).await);
     }
-    let mut canceled = echo(None).await;
+    let canceled = echo(None).await;
     let late = echo(Some(Duration::from_millis(100))).await;
     canceled.cancel();
     let ends = async {

@@ -100,15 +100,13 @@ type AuditStream = tokio::sync::mpsc::UnboundedReceiver<AuditEvent>;
 /// A sink, and the records that it takes.
 fn audit_channel() -> (AuditSink, AuditStream) {
     let (tx, records) = tokio::sync::mpsc::unbounded_channel();
-    (AuditSink::new(move |event| drop(tx.send(event))), records)
+    (AuditSink::from(move |event| drop(tx.send(event))), records)
 }
 
 fn launcher() -> (Launcher, AuditStream) {
     let (sink, audit) = audit_channel();
     let launcher = Launcher::new(AGENT, std::env::current_exe().unwrap())
-        .arg("transport::agent_process")
-        .arg("--exact")
-        .arg("--nocapture")
+        .args(["transport::agent_process", "--exact", "--nocapture"])
         .with_stop_timeout(Duration::from_millis(300))
         .with_audit(sink);
     (launcher, audit)
@@ -270,15 +268,13 @@ async fn a_panic_is_contained_and_says_nothing() {
 // spec: OSW-5-1
 #[tokio::test]
 async fn a_process_that_is_no_agent_is_not_waited_for() {
-    let launcher = Launcher::new(AGENT, "/bin/sh")
-        .arg("-c")
-        .arg("echo no >&2; exit 3");
+    let launcher = Launcher::new(AGENT, "/bin/sh").args(["-c", "echo no >&2; exit 3"]);
     let output = launcher.output();
     let error = launcher.launch().await.unwrap_err();
     assert!(matches!(error, LaunchError::Ended(status) if status.code() == Some(3)));
     assert_eq!(output.text(), "no\n");
     let silent = Launcher::new(AGENT, "/bin/sleep")
-        .arg("600")
+        .args(["600"])
         .with_stop_timeout(Duration::from_millis(300));
     let config = Config::default().with_handshake_timeout(Duration::from_millis(200));
     let error = silent.with_config(config).launch().await.unwrap_err();

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use ubos_common::json::RawBuf;
 
-use crate::error::ConfigError;
+use crate::ConfigError;
 use crate::graph::{OnError, Policy, Retry};
 use crate::plan::Act;
 
@@ -144,14 +144,24 @@ impl Config {
 
     /// Refuses values with which a run could never end, or could start nothing.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        ConfigError::at_least_one("max_steps", self.max_steps, "a run needs at least 1")?;
-        ConfigError::at_least_one("max_running", self.max_running, "a run needs at least 1")?;
-        let bytes = "an output needs at least 1 byte";
-        ConfigError::at_least_one("max_output_bytes", self.max_output_bytes, bytes)?;
-        ConfigError::at_least_one("max_total_bytes", self.max_total_bytes, bytes)?;
-        ConfigError::not_zero("step_timeout", self.step_timeout)?;
-        ConfigError::not_zero("idle_timeout", self.idle_timeout)?;
-        ConfigError::not_zero("run_timeout", self.run_timeout)
+        ConfigError::at_least("max_steps", self.max_steps, 1)?;
+        ConfigError::at_least("max_running", self.max_running, 1)?;
+        ConfigError::at_least("max_output_bytes", self.max_output_bytes, 1)?;
+        ConfigError::at_least("max_total_bytes", self.max_total_bytes, 1)?;
+        let timeouts = [
+            ("step_timeout", self.step_timeout),
+            ("idle_timeout", self.idle_timeout),
+            ("run_timeout", self.run_timeout),
+        ];
+        timeouts.into_iter().try_for_each(|(setting, timeout)| {
+            let holds = timeout.is_none_or(|timeout| !timeout.is_zero());
+            ConfigError::require(
+                holds,
+                setting,
+                timeout,
+                "a timeout must be longer than zero",
+            )
+        })
     }
 
     /// How many outputs one input can cause: every running step is cancelled, or as many start, each with an event.

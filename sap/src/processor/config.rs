@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::error::{ConfigError, require};
+use crate::ConfigError;
 use crate::validate::Options;
 
 /// Settings of a [`Processor`](super::Processor).
@@ -50,7 +50,7 @@ impl Config {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        require(
+        ConfigError::require(
             self.max_running > 0,
             "max_running",
             self.max_running,

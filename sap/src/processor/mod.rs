@@ -84,9 +84,10 @@ use results::Run;
 use state::Route;
 use stop::Stop;
 
+use crate::ConfigError;
 use crate::alignment::AlwaysValid;
 use crate::cache::{CacheStore, Essence, WholePayload};
-use crate::error::{ConfigError, ErrorCode, StoreError};
+use crate::error::{ErrorCode, StoreError};
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
 use crate::learning::{Signal, SignalSink};

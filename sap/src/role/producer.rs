@@ -9,7 +9,8 @@ use ubos_common::time::{Mono, Now};
 use ubos_common::violation::Profile;
 
 use super::trace::{debug, trace};
-use crate::error::{ConfigError, ErrorCode, require};
+use crate::ConfigError;
+use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
 use crate::receipt::{Ack, Nack};
@@ -232,7 +233,7 @@ impl SentTasks {
     ///
     /// A setting is out of its range.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
-        require(
+        ConfigError::require(
             config.max_open > 0,
             "max_open",
             config.max_open,

@@ -70,7 +70,7 @@ impl FileCache {
     ///
     /// [`FileCacheError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, FileCacheError> {
-        let log = Log::open(path, config.kind(KIND))?;
+        let log = Log::open(path, config.with_kind(KIND))?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {

@@ -32,7 +32,7 @@ impl FileTranscript {
     /// use sap::ubos_common::log::{Config, LogId};
     ///
     /// let folder = tempfile::tempdir()?;
-    /// let config = Config::default().log_id(LogId::from_bytes([7; 16]));
+    /// let config = Config::default().with_log_id(LogId::from_bytes([7; 16]));
     /// let transcript = FileTranscript::open(folder.path(), config)?;
     /// assert_eq!(transcript.verify(None)?.verdict, Verdict::Intact);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,7 +44,7 @@ impl FileTranscript {
     /// the [log's report](Self::log) says so.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, OpenError> {
         let dir = FsDir::create(path)?;
-        let log = Log::open_in(Arc::new(dir.clone()), config.kind(KIND))?;
+        let log = Log::open_in(Arc::new(dir.clone()), config.with_kind(KIND))?;
         let store = StoreThread::start(log)?;
         Ok(Self { dir, store })
     }

@@ -52,7 +52,7 @@ pub struct StoreFinding {
 /// use sap::ubos_common::log::{Config, LogId};
 ///
 /// let folder = tempfile::tempdir()?;
-/// drop(FileCache::open(folder.path(), Config::default().log_id(LogId::from_bytes([7; 16])))?);
+/// drop(FileCache::open(folder.path(), Config::default().with_log_id(LogId::from_bytes([7; 16])))?);
 /// let report = fsck(folder.path(), StoreKind::Cache, &[])?;
 /// assert!(report.findings.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -154,8 +154,8 @@ mod tests {
 
     fn started(folder: &tempfile::TempDir) -> StoreThread {
         let config = Config::default()
-            .kind("test")
-            .log_id(LogId::from_bytes([7; 16]));
+            .with_kind("test")
+            .with_log_id(LogId::from_bytes([7; 16]));
         StoreThread::start(Log::open(folder.path(), config).unwrap()).unwrap()
     }
 

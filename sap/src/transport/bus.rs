@@ -44,8 +44,9 @@ use futures::stream::Stream;
 use ubos_common::driver::Sleep;
 
 use super::{Caller, Message, Replies, SendError, Service};
+use crate::ConfigError;
 use crate::dispatch::dispatch;
-use crate::error::{ConfigError, ErrorCode, require};
+use crate::error::ErrorCode;
 use crate::processor::{self, Given, ProcessError, Processor, Unreachable, Warning};
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -104,7 +105,7 @@ impl Bus {
         transcript: Arc<dyn Transcript>,
         config: Config,
     ) -> Result<Self, ConfigError> {
-        require(
+        ConfigError::require(
             config.max_tasks > 0,
             "max_tasks",
             config.max_tasks,

@@ -15,9 +15,9 @@ use crate::samples::{read_result, read_task, result, task};
 
 fn config() -> Config {
     Config::default()
-        .log_id(LogId::from_bytes([5; 16]))
-        .segment_bytes(1 << 16)
-        .sync(Sync::None)
+        .with_log_id(LogId::from_bytes([5; 16]))
+        .with_segment_bytes(1 << 16)
+        .with_sync(Sync::None)
 }
 
 fn entries() -> Vec<Entry> {
@@ -278,7 +278,7 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
 #[test]
 fn a_store_of_the_other_kind_is_refused_and_not_touched() {
     let folder = tempfile::tempdir().unwrap();
-    let config = || Config::default().log_id(LogId::from_bytes([7; 16]));
+    let config = || Config::default().with_log_id(LogId::from_bytes([7; 16]));
     drop(FileTranscript::open(folder.path(), config()).unwrap());
     let names = || -> Vec<_> {
         let entries = fs::read_dir(folder.path()).unwrap();

@@ -406,8 +406,8 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
     let folder = tempfile::tempdir().unwrap();
     let config = || {
         Config::default()
-            .log_id(LogId::from_bytes([7; 16]))
-            .segment_bytes(1 << 16)
+            .with_log_id(LogId::from_bytes([7; 16]))
+            .with_segment_bytes(1 << 16)
     };
     let transcript = FileTranscript::open(folder.path().join("log"), config()).unwrap();
     let cache = FileCache::open(folder.path().join("cache"), config()).unwrap();

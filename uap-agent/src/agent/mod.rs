@@ -114,7 +114,9 @@ fn model_layer(layer: Arc<dyn Middleware>) -> Arc<dyn LlmMiddleware> {
 
 #[cfg(feature = "os")]
 fn built_in() -> Result<Runtime, UppError> {
-    Runtime::system().map_err(|error| UppError::wrap("uap", error))
+    Runtime::system().map_err(|error| {
+        UppError::new(ErrorCode::ProviderError, "uap", error.to_string()).with_cause(error)
+    })
 }
 
 #[cfg(not(feature = "os"))]

@@ -11,14 +11,14 @@ use ubos_common::id::Uuid;
 use ubos_common::json::{self, Limits};
 use ubos_common::violation::Profile;
 
-use super::disk::{failed, sync, unless_missing};
+use super::disk::{create_folders, failed, sync, unless_missing};
 use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::{Place, Sealing};
 use super::worker::Worker;
 use super::writers::WriterHistory;
-use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture};
+use super::{CheckpointError, CheckpointMetadata, CheckpointStore, StoreFuture, at_least_one};
 use crate::state::AgentState;
 
 const STATE: &str = "checkpoint.json";
@@ -94,7 +94,7 @@ impl FileCheckpoints {
             max_bytes: Self::DEFAULT_MAX_BYTES,
             held: OpenSessions::new(),
         };
-        fs::create_dir_all(&folder.path).map_err(failed)?;
+        create_folders(&folder.path)?;
         let worker = Worker::start(folder)?;
         Ok(Self { worker })
     }
@@ -112,9 +112,13 @@ impl FileCheckpoints {
     }
 
     /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
-    #[must_use]
-    pub fn with_max_bytes(self, bytes: usize) -> Self {
-        self.set(move |folder| folder.max_bytes = bytes)
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_max_bytes(self, bytes: usize) -> Result<Self, CheckpointError> {
+        let bytes = at_least_one("max_bytes", bytes)?;
+        Ok(self.set(move |folder| folder.max_bytes = bytes))
     }
 
     /// Applies a setting before all later calls.

@@ -7,7 +7,7 @@ use std::path::Path;
 use ubos_common::id::Uuid;
 
 use super::CheckpointError;
-use super::disk::{failed, sync};
+use super::disk::{create_folders, failed};
 
 /// Sessions held at a time; for one more the one that was used longest ago is let go. It is taken up again when it is
 /// saved, and what others did meanwhile is found then.
@@ -93,14 +93,11 @@ impl SessionLock {
         /// The number of attempts, because another process may remove the folder meanwhile.
         const TRIES: usize = 100;
         if !cfg!(unix) {
-            fs::create_dir_all(folder).map_err(failed)?;
+            create_folders(folder)?;
             return Ok(Self(None));
         }
         for _ in 0..TRIES {
-            if !folder.is_dir() {
-                fs::create_dir_all(folder).map_err(failed)?;
-                folder.parent().map_or(Ok(()), sync)?;
-            }
+            create_folders(folder)?;
             #[expect(clippy::disallowed_types, reason = "a store in files")]
             let opened = match fs::File::open(folder) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

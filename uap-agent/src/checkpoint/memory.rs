@@ -6,7 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use ubos_common::id::Uuid;
 
 use super::writers::WriterHistory;
-use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
+use super::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
+    at_least_one,
+};
 use crate::state::AgentState;
 
 /// A store in memory. States share structure, so the size of a history is proportional to
@@ -31,21 +34,24 @@ impl MemoryCheckpoints {
     /// The default number of checkpoints per session.
     const DEFAULT_HISTORY: usize = 1_000;
 
-    /// A store for at most `limit` sessions. A save of one more is refused.
-    #[must_use]
-    pub const fn with_limit(limit: usize) -> Self {
-        Self {
-            limit,
-            kept: Self::DEFAULT_HISTORY,
-            sessions: Mutex::new(BTreeMap::new()),
-        }
+    /// Sets how many sessions the store takes: 100,000 by default. A save of one more is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_limit(mut self, sessions: usize) -> Result<Self, CheckpointError> {
+        self.limit = at_least_one("limit", sessions)?;
+        Ok(self)
     }
 
-    /// Sets how many checkpoints of a session are kept, at least one. Beyond that the oldest is removed.
-    #[must_use]
-    pub fn with_history(mut self, checkpoints: usize) -> Self {
-        self.kept = checkpoints.max(1);
-        self
+    /// Sets how many checkpoints of a session are kept: 1,000 by default. Beyond that the oldest is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_history(mut self, checkpoints: usize) -> Result<Self, CheckpointError> {
+        self.kept = at_least_one("history", checkpoints)?;
+        Ok(self)
     }
 
     fn with<T: Send + 'static>(
@@ -67,7 +73,11 @@ impl MemoryCheckpoints {
 
 impl Default for MemoryCheckpoints {
     fn default() -> Self {
-        Self::with_limit(Self::DEFAULT_LIMIT)
+        Self {
+            limit: Self::DEFAULT_LIMIT,
+            kept: Self::DEFAULT_HISTORY,
+            sessions: Mutex::default(),
+        }
     }
 }
 

@@ -68,6 +68,14 @@ ubos_common::wire! {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
+    /// A setting of the store is out of its range. The store was not made.
+    #[error("{field} is {seen}, but a store needs at least 1")]
+    Setting {
+        /// The name of the setting.
+        field: &'static str,
+        /// Its value.
+        seen: usize,
+    },
     /// The store is full. Its contents are unchanged.
     #[error("the store has {limit} sessions and takes no more")]
     Full {
@@ -118,6 +126,14 @@ pub enum CheckpointError {
     /// The storage failed.
     #[error("the store failed: {0}")]
     Failed(Box<str>),
+}
+
+/// The value of a setting that must not be 0.
+const fn at_least_one(field: &'static str, seen: usize) -> Result<usize, CheckpointError> {
+    if seen == 0 {
+        return Err(CheckpointError::Setting { field, seen });
+    }
+    Ok(seen)
 }
 
 /// The future of a store operation.

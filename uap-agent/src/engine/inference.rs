@@ -185,7 +185,7 @@ impl Engine {
 
     fn on_response(&mut self, now: Now, inference: &Inference, mut response: Box<LlmResponse>) {
         self.added.cycles += 1;
-        self.added.usage.add_cycle(response.usage.clone());
+        self.added.usage += response.usage.clone();
         let again = match self.repair_output(inference, &mut response) {
             Ok(again) => again,
             Err(error) => {

@@ -205,7 +205,7 @@ impl Engine {
         );
         if !is_failing {
             debug!(step = self.step, "run aborted");
-            self.fail(now, UppError::cancelled("uap"));
+            self.fail(now, UppError::new(ErrorCode::Cancelled, "uap", "cancelled"));
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ubos_common::time::Now;
 use upp::{
-    ErrorCode, LlmResponse, Message, StreamEvent, ToolCall, ToolExecution, ToolResultMessage,
-    UppError,
+    ErrorCode, LlmResponse, Message, StreamEvent, ToolCall, ToolExecution, ToolResult,
+    ToolResultMessage, UppError,
 };
 
 use super::effects::{CallScope, EffectId, Output};
@@ -188,7 +188,7 @@ impl Engine {
 
     fn end_tools(&mut self, now: Now, round: ToolRound) {
         let executions: Arc<[ToolExecution]> = round.executions.into_iter().flatten().collect();
-        let results = executions.iter().map(ToolExecution::to_result).collect();
+        let results = executions.iter().map(ToolResult::from).collect();
         let mut messages = round.messages;
         messages.push(ToolResultMessage::new(self.stamp(now), results).into());
         self.append(messages);

@@ -70,12 +70,16 @@ impl FileJournal {
     /// Another process has the folder open; a record is damaged; the file system failed.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let folder = folder.into();
-        let config = || Config::default().segment_bytes(SEGMENT).kind(KIND);
+        let config = || {
+            Config::default()
+                .with_segment_bytes(SEGMENT)
+                .with_kind(KIND)
+        };
         let opened = match Log::open(&folder, config()) {
             Err(OpenError::NoId) => {
                 let mut id = [0; 16];
                 fill_random(&mut id).map_err(failed)?;
-                Log::open(&folder, config().log_id(LogId::from_bytes(id)))
+                Log::open(&folder, config().with_log_id(LogId::from_bytes(id)))
             }
             opened => opened,
         };

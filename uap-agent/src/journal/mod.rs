@@ -27,7 +27,7 @@
 //!
 //! # futures::executor::block_on(async {
 //! let model = ScriptedModel::new([
-//!     Reply::silent().calling("c1", "weather", object("{}")?),
+//!     Reply::default().calling("c1", "weather", object("{}")?),
 //!     Reply::text("Take an umbrella."),
 //! ]);
 //! let weather = FnTool::new("weather", "", object("{}")?, |_, _| async { Ok(json_text("rain")) });

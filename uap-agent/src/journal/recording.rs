@@ -167,7 +167,7 @@ impl Recording {
     /// // Calls a tool, and repeats its result.
     /// let model = ScriptedModel::with(|request| match request.messages.last() {
     ///     Some(Message::ToolResult(said)) => Some(Reply::text(said.results.first()?.text().to_string())),
-    ///     _ => Some(Reply::silent().calling("c1", "weather", object("{}").ok()?)),
+    ///     _ => Some(Reply::default().calling("c1", "weather", object("{}").ok()?)),
     /// });
     /// let weather = FnTool::new("weather", "", object("{}")?, |_, _| async { Ok(json_text("rain")) });
     /// let options = AgentOptions::new(Arc::new(model)).with_tools([Arc::new(weather) as Arc<dyn Tool>]);

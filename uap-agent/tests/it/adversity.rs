@@ -188,7 +188,7 @@ fn ten_thousand_calls_of_one_answer_are_put_in_order() {
             ("b", r#"{"dependsOn":["a"]}"#),
         ],
     ] {
-        let mut reply = Reply::silent();
+        let mut reply = Reply::default();
         for n in 0..CALLS {
             let name = if n % 2 == 0 { "b" } else { "a" };
             reply = reply.calling(n.to_string(), name, RawObject::empty());

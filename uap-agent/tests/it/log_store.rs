@@ -325,7 +325,8 @@ fn a_long_session_is_pruned_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let store = LogCheckpoints::open(folder.path())
         .unwrap()
-        .with_history(10);
+        .with_history(10)
+        .unwrap();
     let mut steps = Steps::new(1);
     for n in 1..=55 {
         steps.step(2_000);
@@ -355,8 +356,16 @@ fn what_is_too_large_is_not_written_and_not_read() {
     let (files, log) = (folder.path().join("files"), folder.path().join("log"));
     let open = |bytes| -> [Box<dyn CheckpointStore>; 2] {
         [
-            Box::new(FileCheckpoints::open(&files).unwrap().with_max_bytes(bytes)),
-            Box::new(LogCheckpoints::open(&log).unwrap().with_max_bytes(bytes)),
+            Box::new(
+                FileCheckpoints::open(&files)
+                    .and_then(|store| store.with_max_bytes(bytes))
+                    .unwrap(),
+            ),
+            Box::new(
+                LogCheckpoints::open(&log)
+                    .and_then(|store| store.with_max_bytes(bytes))
+                    .unwrap(),
+            ),
         ]
     };
     let mut steps = Steps::new(1);

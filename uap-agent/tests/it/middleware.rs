@@ -365,8 +365,11 @@ fn the_error_hook_is_not_told_of_layers_that_fail() {
 #[test]
 fn an_abort_passes_the_layers_too() {
     let notes = Notes::default();
-    let agent =
-        agent(options(&script([Reply::hang()])).with_middleware(stack(layers(&notes)))).unwrap();
+    let agent = agent(
+        options(&script([Reply::default().after(core::future::pending)]))
+            .with_middleware(stack(layers(&notes))),
+    )
+    .unwrap();
     let run = agent.stream("go", &agent.initial_state());
     let handle = run.abort_handle();
     let mut result = Box::pin(run.result());

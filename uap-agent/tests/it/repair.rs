@@ -15,7 +15,7 @@ use crate::support::{calling, echo, options, script};
 fn a_name_is_mended_where_one_tool_alone_can_be_meant() {
     let misspelt = || {
         [
-            Reply::silent().calling("c1", "Dirty Echo", object(r#"{"a":1}"#).unwrap()),
+            Reply::default().calling("c1", "Dirty Echo", object(r#"{"a":1}"#).unwrap()),
             Reply::text("ok"),
         ]
     };
@@ -242,7 +242,7 @@ mod with_schemas {
             Ok(upp::json_text("rain"))
         });
         let ask = |id: &str, arguments: &str| {
-            Reply::silent().calling(id, "weather", object(arguments).unwrap())
+            Reply::default().calling(id, "weather", object(arguments).unwrap())
         };
         let replies = [
             ask("c1", r#"{"city":7}"#),
@@ -295,7 +295,7 @@ fn a_tool_is_made_of_a_rust_type() {
     .unwrap();
     assert!(tool.parameters().as_str().contains("The first number."));
     let replies = [
-        Reply::silent().calling("c1", "add", object(r#"{"a":1,"b":2}"#).unwrap()),
+        Reply::default().calling("c1", "add", object(r#"{"a":1,"b":2}"#).unwrap()),
         Reply::text("3"),
     ];
     let options = options(&script(replies)).with_tools([Arc::new(tool) as Arc<dyn Tool>]);

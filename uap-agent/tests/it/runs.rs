@@ -7,8 +7,9 @@ use uap_agent::HookAnswer;
 use uap_agent::engine::{Engine, EngineConfig, Input, Output, RunStart};
 use uap_agent::strategy::{Command, ExecutionContext, Inference, Outcome, StrategyRun};
 use uap_agent::{
-    AgentOptions, AgentState, CheckpointStore, EventData, ExecutionStrategy, LoopOptions,
-    MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react, tool_loop,
+    AgentOptions, AgentState, CheckpointMetadata, CheckpointStore, EventData, ExecutionStrategy,
+    LoopOptions, MemoryCheckpoints, PlanOptions, PlanStepStatus, ReactOptions, agent, plan, react,
+    tool_loop,
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::{RawBuf, to_string};
@@ -499,11 +500,16 @@ fn each_step_is_saved_and_a_failing_store_is_told_of() {
         block_on(store.delete(&session)).unwrap();
         assert_eq!(block_on(store.load(&session)).unwrap(), None);
     }
+    let store = MemoryCheckpoints::default().with_limit(1).unwrap();
+    let ids = &mut IdSource::seeded(3);
+    let other =
+        CheckpointMetadata::new("other".into(), ids.uuid(), Timestamp::EPOCH, 0, "a".into());
+    block_on(store.save(other, AgentState::initial(ids))).unwrap();
     let told = Arc::new(std::sync::Mutex::new(0));
     let count = Arc::clone(&told);
     let full = options(&script([Reply::text("done")]))
         .with_session_id("mine")
-        .with_checkpoints(Arc::new(MemoryCheckpoints::with_limit(0)))
+        .with_checkpoints(Arc::new(store))
         .with_on_save_failed(move |_| *count.lock().unwrap() += 1);
     let full = agent(full).unwrap();
     assert!(block_on(full.generate("go", &full.initial_state())).is_ok());

@@ -232,9 +232,9 @@ fn what_is_sealed_belongs_to_its_session_and_its_place() {
     }
     records.swap(1, 2);
     fs::remove_dir_all(&whole).unwrap();
-    let config = ubos_common::log::Config::default().kind("uap-checkpoints");
+    let config = ubos_common::log::Config::default().with_kind("uap-checkpoints");
     let id = ubos_common::log::LogId::from_bytes([3; 16]);
-    let forged = ubos_common::log::Log::open(&whole, config.log_id(id)).unwrap();
+    let forged = ubos_common::log::Log::open(&whole, config.with_log_id(id)).unwrap();
     for record in records {
         forged.append(&record).unwrap();
     }

@@ -355,3 +355,23 @@ fn a_store_with_a_fault_is_found() {
     ));
     assert!(matches!(found, Err(StoreFault::Wrong(_))), "{found:?}");
 }
+
+#[test]
+fn a_setting_of_zero_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = || FileCheckpoints::open(folder.path().join("files")).unwrap();
+    let log = || LogCheckpoints::open(folder.path().join("log")).unwrap();
+    let memory = MemoryCheckpoints::default;
+    let refused = [
+        ("limit", memory().with_limit(0).err()),
+        ("history", memory().with_history(0).err()),
+        ("max_bytes", file().with_max_bytes(0).err()),
+        ("max_bytes", log().with_max_bytes(0).err()),
+        ("history", log().with_history(0).err()),
+    ];
+    for (field, error) in refused {
+        let error = error.map(|error| error.to_string());
+        let wanted = format!("{field} is 0, but a store needs at least 1");
+        assert_eq!(error.as_deref(), Some(&*wanted));
+    }
+}

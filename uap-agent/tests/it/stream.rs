@@ -114,7 +114,7 @@ fn a_stream_comes_to_the_same_state_as_generating() {
 #[test]
 fn an_abort_ends_the_model_and_the_tools() {
     for (replies, events) in [
-        (vec![Reply::hang()], 1),
+        (vec![Reply::default().after(core::future::pending)], 1),
         (vec![calling("x", "c1", r#"{"hang":1}"#)], 9),
     ] {
         let hooks = Arc::new(Noting::default());

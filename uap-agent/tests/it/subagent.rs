@@ -34,7 +34,7 @@ fn lead(tool: SubagentTool, replies: Vec<Reply>) -> Agent {
 }
 
 fn exploring(id: &str) -> Reply {
-    Reply::silent().calling(id, "explore", object(r#"{"at":1}"#).unwrap())
+    Reply::default().calling(id, "explore", object(r#"{"at":1}"#).unwrap())
 }
 
 fn subagent_events(events: &[AgentStreamEvent]) -> Vec<Value> {
@@ -266,7 +266,7 @@ fn ending_the_parent_ends_the_child_and_its_tools() {
             std::future::pending().await
         }
     });
-    let kid_options = options(&script([Reply::silent().calling(
+    let kid_options = options(&script([Reply::default().calling(
         "k1",
         "hang",
         RawObject::empty(),

@@ -233,7 +233,7 @@ fn a_run_with_an_agent_inside_reads_back_and_nests() {
         Ok("look".into())
     });
     let replies = [
-        Reply::silent().calling("c1", "ask", object("{}").unwrap()),
+        Reply::default().calling("c1", "ask", object("{}").unwrap()),
         Reply::text("done"),
     ];
     let options = options(&script(replies)).with_tools([Arc::new(ask) as Arc<dyn Tool>]);

@@ -28,7 +28,7 @@ use crate::{
 /// use ubos_common::log::{Config, LogId};
 /// use uap_hub_proto::store::{FileStore, JobStore};
 ///
-/// let store = FileStore::open(dir.path(), Config::default().log_id(LogId::from_bytes([7; 16])))?;
+/// let store = FileStore::open(dir.path(), Config::default().with_log_id(LogId::from_bytes([7; 16])))?;
 /// assert!(store.unfinished()?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -102,9 +102,9 @@ impl FileStore {
     /// As [`open`](Self::open).
     pub fn open_in(dir: Arc<dyn LogDir>, config: Config) -> Result<Self, FileStoreError> {
         let limits = Limits::default()
-            .max_record_bytes(Self::MAX_RECORD_BYTES)
-            .max_block_bytes(2 * Self::MAX_RECORD_BYTES);
-        let log = Log::open_in(dir, config.kind(KIND).limits(limits))?;
+            .with_max_record_bytes(Self::MAX_RECORD_BYTES)
+            .with_max_block_bytes(2 * Self::MAX_RECORD_BYTES);
+        let log = Log::open_in(dir, config.with_kind(KIND).with_limits(limits))?;
         let mut index = Index::default();
         let mut reader = log.reader();
         while let Some(entry) = reader.next()? {
@@ -236,7 +236,7 @@ mod tests {
     fn open(dir: &tempfile::TempDir) -> Result<FileStore, FileStoreError> {
         FileStore::open(
             dir.path(),
-            Config::default().log_id(LogId::from_bytes([7; 16])),
+            Config::default().with_log_id(LogId::from_bytes([7; 16])),
         )
     }
 
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn another_programs_log_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config::default().log_id(LogId::from_bytes([7; 16]));
+        let config = Config::default().with_log_id(LogId::from_bytes([7; 16]));
         let log = Log::open(dir.path(), config).unwrap();
         log.append(b"\xff something else").unwrap();
         log.close().unwrap();
@@ -281,8 +281,8 @@ mod tests {
             Err(FileStoreError::Open(OpenError::WrongKind { .. }))
         ));
         let dir = tempfile::tempdir().unwrap();
-        let config = Config::default().log_id(LogId::from_bytes([7; 16]));
-        let log = Log::open(dir.path(), config.kind(KIND)).unwrap();
+        let config = Config::default().with_log_id(LogId::from_bytes([7; 16]));
+        let log = Log::open(dir.path(), config.with_kind(KIND)).unwrap();
         log.append(b"\xff something else").unwrap();
         log.close().unwrap();
         assert!(matches!(open(&dir), Err(FileStoreError::Record(_))));

@@ -33,8 +33,8 @@ const KILLS: usize = 100;
 
 fn open(dir: &Path) -> FileStore {
     let config = Config::default()
-        .log_id(LogId::from_bytes([1; 16]))
-        .segment_bytes(256 << 10);
+        .with_log_id(LogId::from_bytes([1; 16]))
+        .with_segment_bytes(256 << 10);
     FileStore::open(dir, config).unwrap()
 }
 

@@ -72,7 +72,7 @@ pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, CanonError> {
 /// When the value is nested too deep: a parsed value has no other fault in this mode.
 pub fn value_to_vec(value: &Value) -> Result<Vec<u8>, CanonError> {
     let mut out = Vec::with_capacity(128);
-    write_value(&mut out, Mode::Jcs, value).map(|()| out)
+    append(&mut out, Mode::Jcs, |writer| value::write(writer, value)).map(|()| out)
 }
 
 /// Canonical form of JSON text, in [`Mode::Jcs`].
@@ -112,14 +112,6 @@ pub fn write<T: Serialize + ?Sized>(
     value: &T,
 ) -> Result<(), CanonError> {
     append(out, mode, |writer| value.serialize(writer))
-}
-
-/// Appends the canonical form of a parsed value. An error leaves `out` as it was.
-///
-/// # Errors
-/// When the value is nested too deep, or a number is refused by `mode`.
-pub fn write_value(out: &mut Vec<u8>, mode: Mode, value: &Value) -> Result<(), CanonError> {
-    append(out, mode, |writer| value::write(writer, value))
 }
 
 /// Appends the canonical form of JSON text. An error leaves `out` as it was.

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 pub struct Outbox<T> {
     queue: VecDeque<T>,
     bound: usize,
-    peak: usize,
 }
 
 impl<T> Outbox<T> {
@@ -21,14 +20,12 @@ impl<T> Outbox<T> {
         Self {
             queue: VecDeque::new(),
             bound,
-            peak: 0,
         }
     }
 
     /// Adds an output behind the others.
     pub fn push(&mut self, output: T) {
         self.queue.push_back(output);
-        self.peak = self.peak.max(self.queue.len());
     }
 
     /// Takes the oldest output.
@@ -53,12 +50,6 @@ impl<T> Outbox<T> {
     pub fn is_full(&self) -> bool {
         self.queue.len() >= self.bound
     }
-
-    /// The most outputs that ever waited at once.
-    #[must_use]
-    pub const fn peak(&self) -> usize {
-        self.peak
-    }
 }
 
 #[cfg(test)]
@@ -77,6 +68,5 @@ mod tests {
             [outbox.pop(), outbox.pop(), outbox.pop(), outbox.pop()],
             [Some(1), Some(2), Some(3), None]
         );
-        assert_eq!(outbox.peak(), 3);
     }
 }

@@ -20,7 +20,9 @@ use ubos_common::log::{Config, Log, LogDir, LogId, Reader, SimDisk, format::Limi
 const ID: LogId = LogId::from_bytes([7; 16]);
 
 fn config() -> Config {
-    Config::default().log_id(ID).segment_bytes(64 << 10)
+    Config::default()
+        .with_log_id(ID)
+        .with_segment_bytes(64 << 10)
 }
 
 fn open(disk: &SimDisk, config: &Config) -> Log {

@@ -9,6 +9,21 @@ use ubos_common::time::Mono;
 use super::{Failure, RetryStrategy};
 use crate::error::ErrorCode;
 
+/// Declares the setting that all strategies share.
+macro_rules! max_attempts {
+    ($($strategy:ty),*) => {
+        $(impl $strategy {
+            /// Sets the attempts after the first.
+            #[must_use]
+            pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
+                self.max_attempts = attempts;
+                self
+            }
+        })*
+    };
+}
+max_attempts!(ExponentialBackoff, LinearBackoff, RetryAfter, TokenBucket);
+
 /// Never retries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRetry;
@@ -47,13 +62,6 @@ impl Default for ExponentialBackoff {
 }
 
 impl ExponentialBackoff {
-    /// Sets the attempts after the first.
-    #[must_use]
-    pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = attempts;
-        self
-    }
-
     /// Sets the first delay and the longest.
     #[must_use]
     pub const fn with_delays(mut self, base: Duration, max: Duration) -> Self {
@@ -121,13 +129,6 @@ impl Default for LinearBackoff {
 }
 
 impl LinearBackoff {
-    /// Sets the attempts after the first.
-    #[must_use]
-    pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = attempts;
-        self
-    }
-
     /// Sets the first delay, and what each further one adds.
     #[must_use]
     pub const fn with_delay(mut self, delay: Duration) -> Self {
@@ -165,13 +166,6 @@ impl Default for RetryAfter {
 }
 
 impl RetryAfter {
-    /// Sets the attempts after the first.
-    #[must_use]
-    pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = attempts;
-        self
-    }
-
     /// Sets the delay where the vendor says none.
     #[must_use]
     pub const fn with_fallback_delay(mut self, delay: Duration) -> Self {
@@ -218,13 +212,6 @@ impl TokenBucket {
             max_attempts: 3,
             full_at: Mutex::new(Mono::ZERO),
         }
-    }
-
-    /// Sets the attempts after the first.
-    #[must_use]
-    pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = attempts;
-        self
     }
 }
 

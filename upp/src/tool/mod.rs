@@ -79,12 +79,12 @@ impl ToolResult {
     }
 }
 
-impl ToolExecution {
-    /// The result that is sent to the model.
-    #[must_use]
-    pub fn to_result(&self) -> ToolResult {
-        let mut result = ToolResult::new(Arc::clone(&self.tool_call_id), self.result.clone());
-        result.is_error = Some(self.is_error);
+/// The result that is sent to the model.
+impl From<&ToolExecution> for ToolResult {
+    fn from(execution: &ToolExecution) -> Self {
+        let call = Arc::clone(&execution.tool_call_id);
+        let mut result = Self::new(call, execution.result.clone());
+        result.is_error = Some(execution.is_error);
         result
     }
 }

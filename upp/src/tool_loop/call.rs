@@ -76,7 +76,7 @@ impl LlmInstance {
     /// use upp::{FnTool, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, json_text, llm, object};
     ///
     /// let model = ScriptedModel::new([
-    ///     Reply::silent().calling("call-1", "weather", object(r#"{"city":"Paris"}"#)?),
+    ///     Reply::default().calling("call-1", "weather", object(r#"{"city":"Paris"}"#)?),
     ///     Reply::text("Take an umbrella."),
     /// ]);
     /// let schema = object(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#)?;

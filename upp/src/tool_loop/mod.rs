@@ -38,7 +38,7 @@ use crate::message::{Message, Messages, Stamp, ToolResultMessage};
 use crate::model::{LlmCapabilities, LlmInstance, LlmRequest, ModelEvent};
 use crate::response::LlmResponse;
 use crate::stream::StreamEvent;
-use crate::tool::{ToolCall, ToolExecution};
+use crate::tool::{ToolCall, ToolExecution, ToolResult};
 use crate::trace::{debug, trace};
 use crate::turn::{TokenUsage, Turn};
 
@@ -342,7 +342,7 @@ impl ToolLoop {
 
     fn on_response(&mut self, now: Now, response: LlmResponse) {
         self.cycles += 1;
-        self.usage.add_cycle(response.usage);
+        self.usage += response.usage;
         let has_data = response.data.is_some();
         self.data = response.data.or_else(|| self.data.take());
         let mut message = response.message;
@@ -413,7 +413,7 @@ impl ToolLoop {
         }
         let executions = core::mem::take(&mut round.executions);
         let executions: Vec<_> = executions.into_iter().flatten().collect();
-        let results = executions.iter().map(ToolExecution::to_result).collect();
+        let results = executions.iter().map(ToolResult::from).collect();
         let stamp = Stamp::new(&mut self.ids, now.wall);
         self.append(ToolResultMessage::new(stamp, results).into());
         self.executions.extend(executions);

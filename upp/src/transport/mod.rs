@@ -19,23 +19,24 @@ mod http;
 mod sse;
 
 #[cfg(feature = "anthropic")]
-pub mod anthropic;
+mod anthropic;
 #[cfg(feature = "google")]
-pub mod google;
+mod google;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 #[cfg(feature = "openai")]
-pub mod openai;
+mod openai;
 
+#[cfg(feature = "anthropic")]
+pub use anthropic::AnthropicModel;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 pub use config::ProviderConfig;
-#[cfg(any(
-    feature = "openai",
-    feature = "anthropic",
-    feature = "google",
-    feature = "arbitrary"
-))]
-pub use sse::{SseError, SseReader};
+#[cfg(feature = "google")]
+pub use google::GoogleModel;
+#[cfg(feature = "openai")]
+pub use openai::{OpenAiModel, PRESETS, Preset, preset};
+#[cfg(feature = "arbitrary")]
+pub(crate) use sse::SseReader;
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 /// Declares the public model of a vendor.

@@ -9,19 +9,8 @@ const MAX_EVENT_BYTES: usize = 16 << 20;
 ///
 /// Lines end in LF, CR or CRLF; several data lines are joined by a newline; comments, other fields and a byte order
 /// mark at the beginning are passed over. What stands in the last, unfinished event is given by [`SseReader::finish`].
-///
-/// ```
-/// use upp::transport::SseReader;
-///
-/// let mut reader = SseReader::default();
-/// reader.feed(b"data: {\"a\"")?;
-/// assert_eq!(reader.next_data(), None);
-/// reader.feed(b":1}\n\n")?;
-/// assert_eq!(reader.next_data().as_deref(), Some("{\"a\":1}"));
-/// # Ok::<(), upp::transport::SseError>(())
-/// ```
 #[derive(Clone, Debug, Default)]
-pub struct SseReader {
+pub(crate) struct SseReader {
     line: Vec<u8>,
     after_cr: bool,
     /// Whether the first line has ended.
@@ -32,8 +21,7 @@ pub struct SseReader {
 
 /// An event is longer than 16 MiB, or no UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SseError {
+pub(crate) enum SseError {
     /// Longer than 16 MiB.
     #[error("an event of more than 16 MiB")]
     TooLong,
@@ -48,7 +36,7 @@ impl SseReader {
     /// # Errors
     ///
     /// See [`SseError`]; the reader is of no use after one.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), SseError> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), SseError> {
         for &byte in bytes {
             match byte {
                 b'\n' if mem::take(&mut self.after_cr) => {}
@@ -69,7 +57,7 @@ impl SseReader {
     }
 
     /// The data of the next complete event.
-    pub fn next_data(&mut self) -> Option<String> {
+    pub(crate) fn next_data(&mut self) -> Option<String> {
         self.ready.pop_front()
     }
 
@@ -78,7 +66,7 @@ impl SseReader {
     /// # Errors
     ///
     /// See [`SseError`].
-    pub fn finish(&mut self) -> Result<(), SseError> {
+    pub(crate) fn finish(&mut self) -> Result<(), SseError> {
         self.end_line()?;
         self.ready.extend(self.data.take());
         Ok(())

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use upp::transport::AnthropicModel;
 use upp::transport::ProviderConfig;
-use upp::transport::anthropic::AnthropicModel;
 use upp::{ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, object};
 
 use crate::vendor::{KEY, answer, drain, events, parts, request, serve, structured};

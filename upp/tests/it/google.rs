@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use upp::transport::GoogleModel;
 use upp::transport::ProviderConfig;
-use upp::transport::google::GoogleModel;
 use upp::{
     ContentBlock, ErrorCode, LlmModel, LlmResponse, Message, ToolResult, ToolResultMessage, object,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use upp::transport::ProviderConfig;
-use upp::transport::openai::{OpenAiModel, PRESETS, preset};
+use upp::transport::{OpenAiModel, PRESETS, preset};
 use upp::{ErrorCode, KeyError, LinearBackoff, LlmModel, ModelEvent, RetryAfter, RoundRobinKeys};
 
 use crate::vendor::{Pieces, answer, drain, events, parts, serve, serve_all, structured};

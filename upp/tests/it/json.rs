@@ -104,7 +104,8 @@ fn every_block_and_message_reads_back() {
     let answer = answer.with_metadata("vendor", object(r#"{ "k" : 1.50 }"#).unwrap());
     round(&answer);
     assert!(to_string(&answer).contains(r#"{ "k" : 1.50 }"#));
-    let results: Message = ToolResultMessage::new(stamp(3), vec![execution().to_result()]).into();
+    let results: Message =
+        ToolResultMessage::new(stamp(3), vec![upp::ToolResult::from(&execution())]).into();
     round(&results);
 
     let messages: List<Message> = List::from(vec![user, answer, results]);
@@ -186,7 +187,8 @@ fn errors_have_the_code_of_their_status_and_show_no_cause_in_debug() {
     ] {
         assert_eq!(ErrorCode::of_status(status).as_str(), code, "{status}");
     }
-    let error = UppError::wrap("p", std::io::Error::other("broken pipe"));
+    let error = std::io::Error::other("broken pipe");
+    let error = UppError::new(ErrorCode::ProviderError, "p", error.to_string()).with_cause(error);
     assert_eq!(
         to_string(&error),
         r#"{"name":"UPPError","message":"broken pipe","code":"PROVIDER_ERROR","provider":"p","modality":"llm","cause":"broken pipe"}"#
@@ -270,15 +272,13 @@ fn a_stream_that_does_not_add_up_is_refused() {
 
 // spec: UPP-11
 #[test]
-fn a_scripted_delay_waits_for_its_timer() {
+fn a_delayed_reply_waits_for_its_future() {
     let (open, opened) = futures::channel::oneshot::channel::<()>();
     let opened = std::sync::Mutex::new(Some(opened));
-    let model = ScriptedModel::new([Reply::text("late").after(std::time::Duration::from_secs(3))])
-        .with_timer(move |delay| {
-            assert_eq!(delay.as_secs(), 3);
-            let opened = opened.lock().unwrap().take().unwrap();
-            Box::pin(async move { opened.await.unwrap() })
-        });
+    let model = ScriptedModel::new([Reply::text("late").after(move || {
+        let opened = opened.lock().unwrap().take().unwrap();
+        async move { opened.await.unwrap() }
+    })]);
     let mut answer = model.complete(LlmRequest::new(List::default(), stamp(1)));
     assert!(futures::FutureExt::now_or_never(&mut answer).is_none());
     open.send(()).unwrap();

@@ -7,6 +7,15 @@
     clippy::indexing_slicing,
     reason = "a test that panics has failed, and says why"
 )]
+#![cfg_attr(
+    not(all(
+        feature = "driver",
+        feature = "openai",
+        feature = "anthropic",
+        feature = "google"
+    )),
+    allow(dead_code, reason = "not every helper is for every feature")
+)]
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
@@ -16,14 +25,15 @@ mod google;
 mod http;
 mod json;
 mod lab;
-#[cfg(feature = "mcp")]
+#[cfg(all(feature = "mcp", feature = "driver"))]
 mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
 mod retry;
+#[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;
-#[cfg(feature = "tracing")]
+#[cfg(all(feature = "tracing", feature = "driver"))]
 mod tracing;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod vendor;

@@ -139,7 +139,7 @@ async fn the_server_is_told_when_a_call_is_cancelled_or_dropped() {
 async fn a_model_calls_the_tools_of_a_server() {
     let client = connect(Server::default()).await;
     let model = ScriptedModel::new([
-        Reply::silent().calling("c", "data", object("{}").unwrap()),
+        Reply::default().calling("c", "data", object("{}").unwrap()),
         Reply::text("three"),
     ]);
     let options = LlmOptions::new(Arc::new(model));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ubos_common::json::RawObject;
 use ubos_common::time::Timestamp;
+use upp::transport::OpenAiModel;
 use upp::transport::ProviderConfig;
-use upp::transport::openai::OpenAiModel;
 use upp::{
     AssistantMessage, ContentBlock, ErrorCode, FnTool, List, LlmModel, LlmRequest, LlmResponse,
     MediaKind, Message, Metadata, Source, Stamp, Tool, ToolCall, ToolResult, ToolResultMessage,

@@ -303,7 +303,11 @@ fn an_abort_reaches_running_tools_and_ends_the_call_with_what_it_has_come_to() {
 // spec: UPP-6
 #[test]
 fn an_abort_ends_a_question_and_a_stream_says_so_once() {
-    let (instance, _) = instance([Reply::hang()], vec![], None);
+    let (instance, _) = instance(
+        [Reply::default().after(core::future::pending)],
+        vec![],
+        None,
+    );
     let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
     assert!(stream.next().now_or_never().is_none());
     stream.abort();

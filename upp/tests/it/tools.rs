@@ -253,7 +253,7 @@ fn one_call_goes_in_the_stated_order_whatever_fails() {
             (result, hooks),
             "{fails_at} {arguments}"
         );
-        assert_eq!(execution.to_result().is_error, Some(is_error));
+        assert_eq!(upp::ToolResult::from(&execution).is_error, Some(is_error));
     }
     let (rewritten, _) = play("echo", "rewrite", all);
     assert_eq!(

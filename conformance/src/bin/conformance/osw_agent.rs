@@ -20,7 +20,7 @@ pub(super) fn judge(program: &[OsString], expectations: &Expectations) -> Result
     command::is_there(program)?;
     let name = program.first().ok_or("no command")?;
     let launcher = Launcher::new(AGENT_ID, name);
-    let launcher = program.iter().skip(1).fold(launcher, Launcher::arg);
+    let launcher = launcher.args(program.iter().skip(1));
     let agent = AgentUnderTest::new(AGENT_ID, launcher);
     let mut time = Time::start();
     let expectations = with_floor(expectations, FLOOR);

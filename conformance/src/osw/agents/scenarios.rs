@@ -8,8 +8,8 @@ use crate::osw::agents::test_core::{
     hello_received, open, open_with, options, send_welcome, welcome,
 };
 use crate::osw::malformed::{self, Malformed};
-use crate::osw::test_peer::{TestPeer, head, ids, ms, object};
-use opensentience_wire::Head;
+use crate::osw::test_peer::{TestPeer, ids, ms, object};
+use crate::osw::writer::{Head, head};
 use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{MessageType, ToolCancel};
 use opensentience_wire::{ErrorCode, ErrorObject};

@@ -6,12 +6,13 @@ use ubos_common::json::RawObject;
 
 use crate::osw::agents::rules::DRAIN;
 use crate::osw::recording::{Line, SLACK};
-use crate::osw::test_peer::{TestPeer, head, ids, ms, object};
+use crate::osw::test_peer::{TestPeer, ids, ms, object};
+use crate::osw::writer::{Head, head};
+use opensentience_wire::Correlation;
 use opensentience_wire::MAX_FRAME_BYTES;
 use opensentience_wire::message::{
     Goodbye, Message, MessageType, Registered, Server, Side, ToolCall, ToolCancel, Welcome,
 };
-use opensentience_wire::{Correlation, Head};
 
 /// How long a judge waits for what must come before it counts as missing.
 pub(super) const PATIENCE: Duration = SLACK.saturating_add(Duration::from_millis(100));

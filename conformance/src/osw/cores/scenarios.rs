@@ -9,8 +9,8 @@ use crate::osw::cores::test_agent::{
 };
 use crate::osw::malformed::{self, Malformed};
 use crate::osw::recording::Line;
-use crate::osw::test_peer::{Responder, TestPeer, head, ids, ms, object};
-use opensentience_wire::Head;
+use crate::osw::test_peer::{Responder, TestPeer, ids, ms, object};
+use crate::osw::writer::{Head, head};
 use opensentience_wire::SessionToken;
 use opensentience_wire::message::{
     CancelAck, Health, Heartbeat, Message, MessageType, Side, ToolSpec, Unregister,

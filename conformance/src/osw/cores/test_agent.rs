@@ -5,12 +5,13 @@ use core::time::Duration;
 use ubos_common::json::RawObject;
 
 use crate::osw::recording::{Line, SLACK};
-use crate::osw::test_peer::{TestPeer, head, ms, object};
+use crate::osw::test_peer::{TestPeer, ms, object};
+use crate::osw::writer::{Head, head};
+use opensentience_wire::Correlation;
 use opensentience_wire::message::{
     CancelAck, Channel, ChunkData, Health, Heartbeat, Hello, Message, MessageType, ProtocolOffer,
     SemVer, Side, Status, ToolCall, ToolOutcome, ToolSpec, ToolStream,
 };
-use opensentience_wire::{Correlation, Head};
 use opensentience_wire::{ErrorCode, ErrorObject};
 
 /// How long a judge waits for what must come before it counts as missing.

@@ -78,12 +78,12 @@ pub(super) fn all() -> [Script<'static>; 6] {
         }),
         Script::new("calls side by side", move |request, actions| {
             if offers(request) && actions == 1 {
-                call(call(Reply::silent(), "echo", 1), "fail", 2)
+                call(call(Reply::default(), "echo", 1), "fail", 2)
             } else {
                 Reply::text(PLAN)
             }
         }),
-        Script::new("nothing said", |_, _| Reply::silent()),
+        Script::new("nothing said", |_, _| Reply::default()),
         Script::new("calls without tools", |_, actions| {
             call(Reply::text(PLAN), "echo", actions)
         })
@@ -91,7 +91,7 @@ pub(super) fn all() -> [Script<'static>; 6] {
         // A strategy may stay in its step until no tool is called: the calls come to an end.
         Script::new("twelve calls and a stop", move |request, actions| {
             if offers(request) && actions <= 12 {
-                call(Reply::silent(), "echo", actions)
+                call(Reply::default(), "echo", actions)
             } else {
                 Reply::text(PLAN)
             }

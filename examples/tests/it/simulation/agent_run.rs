@@ -40,7 +40,7 @@ impl Process {
             Some(if answered {
                 Reply::text("It will rain.")
             } else {
-                Reply::silent().calling("c1", "lookup", object("{}").ok()?)
+                Reply::default().calling("c1", "lookup", object("{}").ok()?)
             })
         }));
         let world = World {

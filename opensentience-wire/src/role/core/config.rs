@@ -5,60 +5,40 @@ use core::time::Duration;
 use crate::error::{ConfigError, require};
 use crate::limits::{self, Limits};
 
-/// Settings of a [`CoreConnection`](super::CoreConnection).
-///
-/// | setting | default |
-/// |---|---|
-/// | `heartbeat_interval` | 5 s |
-/// | `missed_heartbeats` | 3 intervals without one mean unhealthy |
-/// | `handshake_timeout` | 10 s |
-/// | `agent_grants` | none: no agent may call a tool |
-/// | `closing_on_unknown_types` | off: a message of an unknown type that wants no answer is ignored |
-///
-/// A tool that requires a directive needs a `causation_id`. These spans are fixed: 1 s more than `timeout_ms` before
-/// a call ends without a result, 5 s from a cancel to the end, 5 s from a goodbye to the end.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub(crate) limits: Limits,
-    pub(crate) heartbeat_interval: Duration,
-    pub(crate) missed_heartbeats: u32,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) agent_grants: Vec<String>,
-    pub(crate) directives: bool,
-    pub(crate) closing_on_unknown_types: bool,
-    pub(crate) core_version: String,
-    pub(crate) instance_id: String,
+ubos_common::config! {
+    /// Settings of a [`CoreConnection`](super::CoreConnection).
+    ///
+    /// | setting | default |
+    /// |---|---|
+    /// | `heartbeat_interval` | 5 s |
+    /// | `missed_heartbeats` | 3 intervals without one mean unhealthy |
+    /// | `handshake_timeout` | 10 s |
+    /// | `agent_grants` | none: no agent may call a tool |
+    /// | `closing_on_unknown_types` | off: a message of an unknown type that wants no answer is ignored |
+    ///
+    /// A tool that requires a directive needs a `causation_id`. These spans are fixed: 1 s more than `timeout_ms` before
+    /// a call ends without a result, 5 s from a cancel to the end, 5 s from a goodbye to the end.
+    Config {
+        /// Sets the bounds.
+        with_limits: limits: Limits = Limits::default(),
+        /// Sets how often the agent sends a heartbeat; at least a millisecond.
+        with_heartbeat_interval: heartbeat_interval: Duration = limits::HEARTBEAT_INTERVAL,
+        /// Sets how many intervals of silence mean bad health; at least one.
+        with_missed_heartbeats: missed_heartbeats: u32 = 3,
+        /// Sets how long to wait for the hello.
+        with_handshake_timeout: handshake_timeout: Duration = limits::HANDSHAKE_TIMEOUT,
+        /// Sets whether a message of an unknown type that wants no answer closes the connection.
+        with_closing_on_unknown_types: closing_on_unknown_types: bool = false,
+    }
+    also {
+        agent_grants: Vec<String> = Vec::new(),
+        directives: bool = true,
+        core_version: String = env!("CARGO_PKG_VERSION").into(),
+        instance_id: String = "core".into(),
+    }
 }
 
 impl Config {
-    /// Sets the bounds.
-    #[must_use]
-    pub const fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how often the agent sends a heartbeat; at least a millisecond.
-    #[must_use]
-    pub const fn with_heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.heartbeat_interval = interval;
-        self
-    }
-
-    /// Sets how many intervals of silence mean bad health; at least one.
-    #[must_use]
-    pub const fn with_missed_heartbeats(mut self, intervals: u32) -> Self {
-        self.missed_heartbeats = intervals;
-        self
-    }
-
-    /// Sets how long to wait for the hello.
-    #[must_use]
-    pub const fn with_handshake_timeout(mut self, span: Duration) -> Self {
-        self.handshake_timeout = span;
-        self
-    }
-
     /// Permits callers of kind agent the tools that `permission` names: `tool:invoke:` and a tool id in
     /// which `*` stands for any characters.
     #[must_use]
@@ -71,13 +51,6 @@ impl Config {
     #[cfg(feature = "tokio")]
     pub(crate) const fn with_directives(mut self, required: bool) -> Self {
         self.directives = required;
-        self
-    }
-
-    /// Closes the connection on a message of an unknown type that wants no answer.
-    #[must_use]
-    pub const fn with_closing_on_unknown_types(mut self) -> Self {
-        self.closing_on_unknown_types = true;
         self
     }
 
@@ -111,22 +84,6 @@ impl Config {
         self.agent_grants
             .iter()
             .any(|grant| permits(grant, tool_id))
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            heartbeat_interval: limits::HEARTBEAT_INTERVAL,
-            missed_heartbeats: 3,
-            handshake_timeout: limits::HANDSHAKE_TIMEOUT,
-            agent_grants: Vec::new(),
-            directives: true,
-            closing_on_unknown_types: false,
-            core_version: env!("CARGO_PKG_VERSION").into(),
-            instance_id: "core".into(),
-        }
     }
 }
 

@@ -6,58 +6,59 @@ use std::collections::BTreeMap;
 use super::RestartPolicy;
 use crate::error::{ConfigError, require};
 
-/// Settings of a [`Router`](super::Router).
-///
-/// | setting | default | at the bound |
-/// |---|---|---|
-/// | `max_agents` | 1,024 | another agent is not taken in, and audited |
-/// | `max_calls` | 4,096 | [`Refused::Busy`](super::Refused::Busy) |
-/// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results are forgotten |
-/// | `grants` | none: no caller of kind agent may call a tool | |
-/// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
-/// | `restart` | never | |
-///
-/// A tool that requires a directive needs a `causation_id`.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub(crate) max_agents: usize,
-    pub(crate) max_calls: usize,
-    pub(crate) max_remembered_calls: usize,
-    pub(crate) max_remembered_bytes: usize,
-    pub(crate) grants: BTreeMap<String, Vec<String>>,
-    pub(crate) agent_quota: Quota,
-    pub(crate) tool_quotas: BTreeMap<String, Quota>,
-    pub(crate) restart: RestartPolicy,
+ubos_common::config! {
+    /// Settings of a [`Router`](super::Router).
+    ///
+    /// | setting | default | at the bound |
+    /// |---|---|---|
+    /// | `max_agents` | 1,024 | another agent is not taken in, and audited |
+    /// | `max_calls` | 4,096 | [`Refused::Busy`](super::Refused::Busy) |
+    /// | `max_remembered_calls`, `max_remembered_bytes` | 1,024, 16 MiB | the oldest results are forgotten |
+    /// | `grants` | none: no caller of kind agent may call a tool | |
+    /// | `agent_quota`, `tool_quotas` | no bound beyond those of the connection | refused, retryable |
+    /// | `restart` | never | |
+    ///
+    /// A tool that requires a directive needs a `causation_id`.
+    Config {
+        /// Sets how many agents there may be at once: 1,024 by default.
+        with_max_agents: max_agents: usize = 1_024,
+        /// Sets how many calls may run at once: 4,096 by default.
+        with_max_calls: max_calls: usize = 4_096,
+        /// Sets what each agent gets.
+        with_agent_quota: agent_quota: Quota = Quota::default(),
+        /// Sets whether agents are launched again.
+        with_restart: restart: RestartPolicy = RestartPolicy::Never,
+    }
+    also {
+        max_remembered_calls: usize = 1_024,
+        max_remembered_bytes: usize = 16 << 20,
+        grants: BTreeMap<String, Vec<String>> = BTreeMap::new(),
+        tool_quotas: BTreeMap<String, Quota> = BTreeMap::new(),
+    }
 }
 
-/// How much of an agent or a tool may be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
-    pub(super) rate: Option<(u32, Duration)>,
-    pub(super) concurrent: Option<usize>,
-    pub(super) max_input_bytes: Option<usize>,
-    pub(super) max_output_bytes: Option<usize>,
+ubos_common::config! {
+    /// How much of an agent or a tool may be used: no bound by default.
+    #[derive(Copy, PartialEq, Eq)]
+    Quota {}
+    into {
+        /// Sets how many calls may run at once.
+        with_concurrent: concurrent: Option<usize> = None,
+        /// Sets the bytes of one input.
+        with_max_input_bytes: max_input_bytes: Option<usize> = None,
+        /// Sets the bytes of one output.
+        with_max_output_bytes: max_output_bytes: Option<usize> = None,
+    }
+    also {
+        rate: Option<(u32, Duration)> = None,
+    }
 }
 
 impl Quota {
-    /// So many calls in a span of time.
+    /// Sets how many calls may begin in a span of time.
     #[must_use]
     pub const fn with_rate(mut self, calls: u32, span: Duration) -> Self {
         self.rate = Some((calls, span));
-        self
-    }
-
-    /// So many calls at once.
-    #[must_use]
-    pub const fn with_concurrent(mut self, calls: usize) -> Self {
-        self.concurrent = Some(calls);
-        self
-    }
-
-    /// Bytes of one input, and of one output.
-    #[must_use]
-    pub const fn with_bytes(mut self, input: usize, output: usize) -> Self {
-        (self.max_input_bytes, self.max_output_bytes) = (Some(input), Some(output));
         self
     }
 
@@ -84,31 +85,10 @@ impl Config {
         self
     }
 
-    /// Sets what each agent gets.
-    #[must_use]
-    pub const fn with_agent_quota(mut self, quota: Quota) -> Self {
-        self.agent_quota = quota;
-        self
-    }
-
     /// Sets what a tool gets.
     #[must_use]
     pub fn with_tool_quota(mut self, tool_id: &str, quota: Quota) -> Self {
         self.tool_quotas.insert(tool_id.to_owned(), quota);
-        self
-    }
-
-    /// Sets whether agents are launched again.
-    #[must_use]
-    pub const fn with_restart(mut self, policy: RestartPolicy) -> Self {
-        self.restart = policy;
-        self
-    }
-
-    /// Sets how many agents and calls there may be at once.
-    #[must_use]
-    pub const fn with_bounds(mut self, agents: usize, calls: usize) -> Self {
-        (self.max_agents, self.max_calls) = (agents, calls);
         self
     }
 
@@ -140,20 +120,5 @@ impl Config {
             .chain(self.grants.get("*"));
         own.flatten()
             .any(|grant| crate::role::core::permits(grant, tool_id))
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_agents: 1_024,
-            max_calls: 4_096,
-            max_remembered_calls: 1_024,
-            max_remembered_bytes: 16 << 20,
-            grants: BTreeMap::new(),
-            agent_quota: Quota::default(),
-            tool_quotas: BTreeMap::new(),
-            restart: RestartPolicy::Never,
-        }
     }
 }

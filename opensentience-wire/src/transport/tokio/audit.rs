@@ -6,16 +6,17 @@ use super::trace;
 use crate::audit::AuditEvent;
 use crate::role::core::Event;
 
-/// Takes every record as it happens; it must not block.
+/// Takes every audit record as it happens; it must not block. A function is one by `From`.
 #[derive(Clone)]
 pub struct AuditSink(Arc<dyn Fn(AuditEvent) + Send + Sync>);
 
-impl AuditSink {
-    /// A sink that calls a function.
-    pub fn new(take: impl Fn(AuditEvent) + Send + Sync + 'static) -> Self {
+impl<F: Fn(AuditEvent) + Send + Sync + 'static> From<F> for AuditSink {
+    fn from(take: F) -> Self {
         Self(Arc::new(take))
     }
+}
 
+impl AuditSink {
     pub(super) fn take(&self, event: AuditEvent) {
         trace::audit(&event);
         (self.0)(event);
@@ -25,7 +26,7 @@ impl AuditSink {
 impl Default for AuditSink {
     /// Drops every record.
     fn default() -> Self {
-        Self::new(drop)
+        Self::from(drop)
     }
 }
 
@@ -35,25 +36,26 @@ impl core::fmt::Debug for AuditSink {
     }
 }
 
-/// Hears every event of a connection as it happens; it must not block.
+/// Observes every event of a connection as it happens; it must not block. A function is one by `From`.
 #[derive(Clone)]
 pub struct Observer(Arc<dyn Fn(&Event) + Send + Sync>);
 
-impl Observer {
-    /// An observer that calls a function.
-    pub fn new(hear: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+impl<F: Fn(&Event) + Send + Sync + 'static> From<F> for Observer {
+    fn from(observe: F) -> Self {
+        Self(Arc::new(observe))
     }
+}
 
-    pub(super) fn hear(&self, event: &Event) {
+impl Observer {
+    pub(super) fn observe(&self, event: &Event) {
         (self.0)(event);
     }
 }
 
 impl Default for Observer {
-    /// Hears nothing.
+    /// Drops every event.
     fn default() -> Self {
-        Self::new(|_| {})
+        Self::from(|_: &Event| {})
     }
 }
 

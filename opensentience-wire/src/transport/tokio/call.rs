@@ -1,5 +1,6 @@
 //! One call of an agent's tool.
 
+use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,27 +24,29 @@ pub(super) struct CallWaiter {
 }
 
 /// A call that was taken.
-pub(super) struct Started {
-    pub(super) id: CallId,
+pub(super) struct Started<I> {
+    pub(super) id: I,
     pub(super) chunks: mpsc::Receiver<Box<ToolStream>>,
     pub(super) outcome: oneshot::Receiver<Outcome>,
 }
 
 /// A call that runs. Dropping it before its result cancels it.
-#[derive(Debug)]
-pub struct RunningCall {
-    started: Started,
-    cancels: mpsc::UnboundedSender<CallId>,
-    capacity_freed: Arc<Notify>,
+///
+/// A connection names it by its [`CallId`], a router by a [`RouteId`](crate::role::router::RouteId).
+pub struct RunningCall<I: Clone = CallId> {
+    started: Started<I>,
+    cancels: mpsc::UnboundedSender<I>,
+    /// Told when there is room for more output; a router's calls have nobody who waits for it.
+    capacity_freed: Option<Arc<Notify>>,
     /// Nothing is left to cancel: it ended, or was asked to.
     settled: AtomicBool,
 }
 
-impl RunningCall {
+impl<I: Clone> RunningCall<I> {
     pub(super) const fn new(
-        started: Started,
-        cancels: mpsc::UnboundedSender<CallId>,
-        capacity_freed: Arc<Notify>,
+        started: Started<I>,
+        cancels: mpsc::UnboundedSender<I>,
+        capacity_freed: Option<Arc<Notify>>,
     ) -> Self {
         Self {
             started,
@@ -55,16 +58,17 @@ impl RunningCall {
 
     /// The call's id.
     #[must_use]
-    pub const fn id(&self) -> &CallId {
+    pub const fn id(&self) -> &I {
         &self.started.id
     }
 
-    /// The next piece of output, or `None` when no more come. May be dropped at any time.
+    /// The next piece of output, or `None` when no more come. Cancel safe. A call that waits for another with its
+    /// idempotency key has none.
     ///
     /// Take them, or take the result: an agent whose output nobody takes is not read from.
     pub async fn next_chunk(&mut self) -> Option<ToolStream> {
         let chunk = self.started.chunks.recv().await;
-        self.capacity_freed.notify_one();
+        self.free_capacity();
         chunk.map(|chunk| *chunk)
     }
 
@@ -78,9 +82,7 @@ impl RunningCall {
 
     /// How the call ended. Output that was not taken is dropped.
     pub async fn result(mut self) -> Outcome {
-        self.started.chunks.close();
-        while self.started.chunks.try_recv().is_ok() {}
-        self.capacity_freed.notify_one();
+        self.drop_output();
         let outcome = (&mut self.started.outcome).await;
         *self.settled.get_mut() = true;
         outcome.unwrap_or_else(|_| {
@@ -88,19 +90,29 @@ impl RunningCall {
             Outcome::failed(error)
         })
     }
-}
 
-impl Drop for RunningCall {
-    fn drop(&mut self) {
+    fn drop_output(&mut self) {
         self.started.chunks.close();
         while self.started.chunks.try_recv().is_ok() {}
-        self.cancel();
-        self.capacity_freed.notify_one();
+        self.free_capacity();
+    }
+
+    fn free_capacity(&self) {
+        if let Some(freed) = &self.capacity_freed {
+            freed.notify_one();
+        }
     }
 }
 
-impl core::fmt::Debug for Started {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}", self.id)
+impl<I: Clone> Drop for RunningCall<I> {
+    fn drop(&mut self) {
+        self.drop_output();
+        self.cancel();
+    }
+}
+
+impl<I: Clone + fmt::Debug> fmt::Debug for RunningCall<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunningCall({:?})", self.started.id)
     }
 }

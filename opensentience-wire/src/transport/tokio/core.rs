@@ -211,8 +211,13 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
         let Command::Call(request, waiter) = command;
         let span = trace::call(&request);
         let started = self.conn.call_tool(now, *request);
-        let call = started
-            .map(|id| RunningCall::new(self.slot(id, span), waiter.cancels, waiter.capacity_freed));
+        let call = started.map(|id| {
+            RunningCall::new(
+                self.slot(id, span),
+                waiter.cancels,
+                Some(waiter.capacity_freed),
+            )
+        });
         // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
         drop(waiter.reply.send(call));
     }
@@ -227,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
         drop(self.conn.goodbye(self.wire.now(), reason, None));
     }
 
-    fn slot(&mut self, id: CallId, span: Span) -> Started {
+    fn slot(&mut self, id: CallId, span: Span) -> Started<CallId> {
         trace::taken(&span, &id, self.conn.pending_calls(), self.conn.max_calls());
         let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
         let (outcome_tx, outcome) = oneshot::channel();
@@ -261,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
     }
 
     fn on_event(&mut self, event: Event) {
-        self.observer.hear(&event);
+        self.observer.observe(&event);
         match event {
             Event::Stream(id, chunk) => {
                 if let Some(slot) = self.slots.get_mut(&id) {

@@ -24,5 +24,5 @@ pub use handle::{AttachError, CoreHandle, attach};
 pub use launch::{AgentProcess, Captured, LaunchError, Launcher};
 pub use manifest::{manifest_hash, permissions_hash, read_manifest};
 #[cfg(unix)]
-pub use router::{RoutedCall, ToolRouter, ToolRouterBuilder, View};
+pub use router::{ToolRouter, ToolRouterBuilder, View};
 pub use tcp::Loopback;

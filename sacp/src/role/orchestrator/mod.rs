@@ -10,8 +10,9 @@ use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 
+use crate::ConfigError;
 use crate::check::{Gap, gaps};
-use crate::error::{Code, ConfigError};
+use crate::error::Code;
 use crate::graph::Scope;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};

@@ -21,7 +21,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::{CORRELATION, JSON, LINES};
-use crate::error::{ConfigError, ErrorCode, require};
+use crate::ConfigError;
+use crate::error::ErrorCode;
 use crate::ident::CorrelationId;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
@@ -80,13 +81,13 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         // The router panics on a path that it cannot read.
         let is_plain = self.path.starts_with('/') && !self.path.contains(['{', '}', '*', ':']);
-        require(
+        ConfigError::require(
             is_plain,
             "path",
             &self.path,
             "a path begins with / and has none of { } * :",
         )?;
-        require(
+        ConfigError::require(
             self.max_body_bytes > 0,
             "max_body_bytes",
             self.max_body_bytes,

@@ -33,7 +33,7 @@ use async_nats::jetstream::stream::{
 use async_nats::jetstream::{self, Context};
 use ubos_common::canon::Digest;
 
-use crate::error::{ConfigError, require};
+use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
 
 /// Settings of a queue; all who open it should have the same.
@@ -102,19 +102,19 @@ impl Config {
 
     fn check(&self) -> Result<(), ConfigError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        require(
+        ConfigError::require(
             !self.name.is_empty() && self.name.chars().all(is_plain),
             "name",
             &self.name,
             "a queue is named with letters, digits, '-' and '_'",
         )?;
-        require(
+        ConfigError::require(
             self.ack_wait >= Duration::from_millis(1),
             "ack_wait",
             self.ack_wait,
             "a worker needs at least 1 ms",
         )?;
-        require(
+        ConfigError::require(
             self.max_attempts > 0,
             "max_attempts",
             self.max_attempts,

@@ -73,8 +73,8 @@ pub(super) fn write(
     clean(session)?;
     let mut ids =
         IdSource::from_os().map_err(|error| CheckpointError::Failed(error.to_string().into()))?;
-    let config = config(options).log_id(LogId::from(ids.uuid()));
-    let log = Log::open(session.join(NEW), config.sync(Sync::None)).map_err(unopened)?;
+    let config = config(options).with_log_id(LogId::from(ids.uuid()));
+    let log = Log::open(session.join(NEW), config.with_sync(Sync::None)).map_err(unopened)?;
     while let Some(record) = next()? {
         append(&log, name, options, &record)?;
     }
@@ -121,9 +121,9 @@ pub(super) fn append(
 
 fn config(options: &Options) -> Config {
     Config::default()
-        .kind(KIND)
-        .segment_bytes(SEGMENT)
-        .limits(options.log_limits())
+        .with_kind(KIND)
+        .with_segment_bytes(SEGMENT)
+        .with_limits(options.log_limits())
 }
 
 fn unopened(error: OpenError) -> CheckpointError {

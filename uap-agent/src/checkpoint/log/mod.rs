@@ -8,20 +8,22 @@ mod session;
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ubos_common::id::Uuid;
 
-use super::disk::failed;
+use super::disk::create_folders;
 use super::files::list;
 use super::held::{OpenSessions, SessionLock};
 use super::name;
 use super::seal::Seal;
 use super::seal::sealing::Sealing;
 use super::worker::Worker;
-use super::{CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture};
+use super::{
+    CheckpointError, CheckpointHistory, CheckpointMetadata, CheckpointStore, StoreFuture,
+    at_least_one,
+};
 use crate::state::AgentState;
 use options::Options;
 use past::Past;
@@ -106,7 +108,7 @@ impl LogCheckpoints {
             told: None,
             held: OpenSessions::new(),
         };
-        fs::create_dir_all(&folder.path).map_err(failed)?;
+        create_folders(&folder.path)?;
         let worker = Worker::start(folder)?;
         Ok(Self { worker })
     }
@@ -124,15 +126,23 @@ impl LogCheckpoints {
     }
 
     /// Sets the maximum size of a state as JSON, for saving and reading: 256 MiB by default.
-    #[must_use]
-    pub fn with_max_bytes(self, bytes: usize) -> Self {
-        self.set(move |folder| folder.options.max_bytes = bytes)
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_max_bytes(self, bytes: usize) -> Result<Self, CheckpointError> {
+        let bytes = at_least_one("max_bytes", bytes)?;
+        Ok(self.set(move |folder| folder.options.max_bytes = bytes))
     }
 
     /// Sets how many checkpoints of a session are kept: 100,000 by default. At twice as many the older ones are pruned.
-    #[must_use]
-    pub fn with_history(self, checkpoints: usize) -> Self {
-        self.set(move |folder| folder.options.history = checkpoints.max(1))
+    ///
+    /// # Errors
+    ///
+    /// [`CheckpointError::Setting`] where it is 0.
+    pub fn with_history(self, checkpoints: usize) -> Result<Self, CheckpointError> {
+        let checkpoints = at_least_one("history", checkpoints)?;
+        Ok(self.set(move |folder| folder.options.history = checkpoints))
     }
 
     /// Applies a setting before all later calls.

@@ -18,7 +18,7 @@ impl Options {
         const MORE: usize = 1 << 20;
         let bytes = self.max_bytes.saturating_add(MORE);
         Limits::default()
-            .max_record_bytes(bytes)
-            .max_block_bytes(bytes.saturating_add(MORE))
+            .with_max_record_bytes(bytes)
+            .with_max_block_bytes(bytes.saturating_add(MORE))
     }
 }

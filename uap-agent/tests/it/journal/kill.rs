@@ -200,7 +200,11 @@ fn a_power_cut_at_any_write_is_gone_on_from() {
     let wanted = uncut(0);
     let folder = tempfile::tempdir().unwrap();
     let id = LogId::from_bytes([7; 16]);
-    let config = || Config::default().log_id(id).segment_bytes(1 << 14);
+    let config = || {
+        Config::default()
+            .with_log_id(id)
+            .with_segment_bytes(1 << 14)
+    };
     let (mut cuts, mut resumed) = (0, 0);
     for seed in 0.. {
         let disk = SimDisk::new();

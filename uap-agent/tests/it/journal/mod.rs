@@ -581,7 +581,7 @@ fn an_abort_is_recorded_like_an_answer() {
         llm.with_model(Arc::new(ScriptedModel::with(|request| {
             match request.messages.len() {
                 0..3 => by_request(request),
-                _ => Some(Reply::hang()),
+                _ => Some(Reply::default().after(core::future::pending)),
             }
         })))
     });
@@ -663,8 +663,11 @@ fn an_abort_whose_end_cannot_be_written_is_an_abort() {
     let aborted = |most: usize| {
         let journal = Arc::new(MemoryJournal::with_max_bytes(most));
         let mut options = asking(&looped);
-        options = options
-            .map_llm(|llm| llm.with_model(Arc::new(ScriptedModel::with(|_| Some(Reply::hang())))));
+        options = options.map_llm(|llm| {
+            llm.with_model(Arc::new(ScriptedModel::with(|_| {
+                Some(Reply::default().after(core::future::pending))
+            })))
+        });
         let agent = agent(options).unwrap();
         let state = agent.initial_state();
         let error = block_on(async {

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{
-    config::{ConfigError, config},
-    wire::Capability,
-};
+use crate::{config::ConfigError, wire::Capability};
 
-config! {
+ubos_common::config! {
     /// How a [`FleetAgent`](super::FleetAgent) works.
     ///
     /// [`FleetAgent::new`](super::FleetAgent::new) checks the values.

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::policy::{LeastLoaded, Placement};
-use crate::config::{ConfigError, config};
+use crate::config::ConfigError;
 
-config! {
+ubos_common::config! {
     /// How a [`Hub`](super::Hub) works; the defaults suit a hub of some thousand agents.
     ///
     /// [`Hub::new`](super::Hub::new) checks the values.

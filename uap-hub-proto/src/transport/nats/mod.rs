@@ -31,13 +31,13 @@ use async_nats::jetstream::{
 use bytes::Bytes;
 
 use crate::{
-    config::{ConfigError, config},
+    config::ConfigError,
     id::JobId,
     role::hub::{Job, Outcome, Record},
     store::{decode, encode},
 };
 
-config! {
+ubos_common::config! {
     /// How a queue works. All hubs of a queue should use the same values.
     ///
     /// [`JobQueue::open`] checks them.

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::{authorize::Authorize, prepare::Prepare};
 use crate::{
-    config::{ConfigError, config},
+    config::ConfigError,
     role::hub,
     store::JobStore,
     transport::{KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE},
 };
 
-config! {
+ubos_common::config! {
     /// How a hub on a port works.
     ///
     /// [`serve`](super::serve) checks the values.

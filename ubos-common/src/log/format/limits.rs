@@ -2,12 +2,9 @@
 
 /// Bounds of one log. A writer refuses what exceeds them; a reader names it as damage before allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Limits {
-    /// Longest record, in bytes. Default 16 MiB.
-    pub max_record_bytes: usize,
-    /// Longest block body (all records of one commit with their frames), in bytes. Default 32 MiB, at most 4 GiB.
-    pub max_block_bytes: usize,
+    pub(crate) max_record_bytes: usize,
+    pub(crate) max_block_bytes: usize,
 }
 
 impl Default for Limits {
@@ -20,17 +17,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the longest record, in bytes.
+    /// Sets the longest record, in bytes. Default 16 MiB, at least 1.
     #[must_use]
-    pub fn max_record_bytes(mut self, bytes: usize) -> Self {
+    pub fn with_max_record_bytes(mut self, bytes: usize) -> Self {
         self.max_record_bytes = bytes;
         self
     }
 
-    /// Sets the longest block body, in bytes; it is clamped to what the format can say (4 GiB less one).
+    /// Sets the longest block body (all records of one commit with their frames of 20 bytes), in bytes. Default 32 MiB,
+    /// less than 4 GiB.
     #[must_use]
-    pub fn max_block_bytes(mut self, bytes: usize) -> Self {
-        self.max_block_bytes = bytes.min(u32::MAX as usize);
+    pub fn with_max_block_bytes(mut self, bytes: usize) -> Self {
+        self.max_block_bytes = bytes;
         self
     }
 }

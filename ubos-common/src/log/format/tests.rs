@@ -61,7 +61,7 @@ proptest! {
 #[test]
 fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
     let bytes = block(&[vec![1; 50], vec![2; 60]]);
-    let small = chain(Limits::default().max_block_bytes(100));
+    let small = chain(Limits::default().with_max_block_bytes(100));
     assert_eq!(
         small.extent(&bytes).unwrap_err(),
         Fault::TooLarge {
@@ -70,7 +70,7 @@ fn lengths_beyond_the_limits_are_named_before_anything_is_allocated() {
             limit: 100
         }
     );
-    let small = chain(Limits::default().max_record_bytes(55));
+    let small = chain(Limits::default().with_max_record_bytes(55));
     assert_eq!(
         small.decode(&bytes).unwrap_err(),
         Fault::TooLarge {
@@ -103,4 +103,51 @@ fn a_block_of_another_log_or_place_is_refused() {
         elsewhere.decode(&bytes).unwrap_err(),
         Fault::Chain { sequence: 5 }
     );
+}
+
+/// The block as a hostile writer makes it: with other bytes in a header whose checksum holds.
+fn with_header(mut block: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
+    let checksum = keys().header_checksum(&block[..64]);
+    block[64..72].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
+#[test]
+fn records_beyond_the_count_of_their_block_are_never_named() {
+    let mut bytes = with_header(block(&[vec![1; 50], vec![2; 60]]), 4, &[1]);
+    let chain = chain(Limits::default());
+    let whole = Fault::BlockDigest { first: 5, end: 6 };
+    assert_eq!(chain.decode(&bytes).unwrap_err(), whole);
+    // The record that is too many is damaged, too: it is record 6, and the block has record 5 alone.
+    let second = bytes.len() - 32 - 1;
+    bytes[second] ^= 1;
+    assert_eq!(chain.decode(&bytes).unwrap_err(), whole);
+    let end = bytes.len() - 32;
+    let digest = keys().block_digest(&bytes[..end]);
+    bytes[end..].copy_from_slice(digest.as_bytes());
+    assert_eq!(
+        chain.decode(&bytes).unwrap_err(),
+        Fault::BlockHeader { sequence: 5 }
+    );
+}
+
+#[test]
+fn a_header_is_refused_for_each_of_its_parts() {
+    let sound = block(&[vec![1; 50]]);
+    let refused = |bytes: &[u8]| {
+        assert_eq!(
+            chain(Limits::default()).extent(bytes),
+            Err(Fault::BlockHeader { sequence: 5 })
+        );
+    };
+    for bit in 0..72 * 8 {
+        let mut bytes = sound.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        refused(&bytes);
+    }
+    // Wrong though the checksum holds: magic, flags, a count that leads beyond the last sequence.
+    refused(&with_header(sound.clone(), 0, b"ubox"));
+    refused(&with_header(sound.clone(), 12, &[2]));
+    refused(&with_header(sound, 16, &[0xff; 8]));
 }

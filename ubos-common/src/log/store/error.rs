@@ -1,5 +1,6 @@
 //! What can go wrong with a log on disk, one enum an operation.
 
+use crate::ConfigError;
 use crate::log::format::{EncodeError, Fault};
 use crate::log::{Kind, KindError, LogId};
 use std::io;
@@ -53,6 +54,9 @@ pub enum OpenError {
         /// The kind of the log.
         found: Kind,
     },
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The settings name no kind.
     #[error(transparent)]
     Kind(#[from] KindError),

@@ -127,6 +127,14 @@ impl fmt::Debug for DirLock {
     }
 }
 
+/// At most `length` bytes from `offset` on: fewer where the file ends before.
+pub(crate) fn read_up_to(file: &dyn LogFile, length: usize, offset: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let read = read_full(file, &mut bytes, offset)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
 /// Reads until `buffer` is full or the file ends; tells how much.
 pub(crate) fn read_full(file: &dyn LogFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;

@@ -6,7 +6,7 @@
 //! its digest does; one that was there in full and fails was changed. And a later block that was written after
 //! this one had been synced proves that no crash tore it.
 
-use super::file::{LogFile, read_full};
+use super::file::{LogFile, read_full, read_up_to};
 use super::search::{Search, Stray};
 use crate::log::format::{BLOCK_HEADER_BYTES, Chain, Extent, Fault};
 use std::io;
@@ -115,11 +115,11 @@ impl Judge {
             .get_or_insert_with(|| Search::new(Arc::clone(&self.file), from, end));
         search.pass(from);
         // What was passed before proved nothing of an earlier record, and so nothing of this one.
-        while !self.found.as_ref().is_some_and(|found| {
-            found.offset >= from
-                && found.first >= chain.next_sequence()
-                && found.durable > chain.next_sequence()
-        }) {
+        while !self
+            .found
+            .as_ref()
+            .is_some_and(|found| found.offset >= from && found.durable > chain.next_sequence())
+        {
             self.found = search.next(chain)?;
             if self.found.is_none() {
                 return Ok(false);
@@ -154,10 +154,8 @@ impl Judge {
         }
         let into = usize::try_from(offset % SECTOR as u64).unwrap_or(0);
         let length = (into + BLOCK_HEADER_BYTES).next_multiple_of(SECTOR) - into;
-        let mut bytes = vec![0; length];
-        let read = read_full(self.file.as_ref(), &mut bytes, offset)?;
-        bytes.truncate(read);
-        Ok(sectors(offset, read).any(|sector| is_blank(bytes.get(sector))))
+        let bytes = read_up_to(self.file.as_ref(), length, offset)?;
+        Ok(sectors(offset, bytes.len()).any(|sector| is_blank(bytes.get(sector))))
     }
 }
 

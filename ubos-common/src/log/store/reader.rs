@@ -2,7 +2,7 @@
 
 use super::catalog::{Segment, gap, has_segment, segment_name, with_segments};
 use super::error::{Damage, ReadError};
-use super::file::{LogDir, LogFile, read_full};
+use super::file::{LogDir, LogFile, read_full, read_up_to};
 use super::fs::FsDir;
 use super::judge::{Judge, Tail};
 use super::scan::{Look, Next, Scanner};
@@ -160,14 +160,12 @@ impl Reader {
         let sequence = position.sequence;
         let missing = ReadError::NoRecord { sequence };
         if self.visible().is_some_and(|end| sequence >= end)
-            || position.offset < SEGMENT_HEADER_BYTES as u64
+            || position.offset < (SEGMENT_HEADER_BYTES + BLOCK_HEADER_BYTES) as u64
         {
             return Err(missing);
         }
         let file = self.segment_at(position)?;
-        let mut first = vec![0; FIRST_READ_BYTES];
-        let read = read_full(file.as_ref(), &mut first, position.offset)?;
-        first.truncate(read);
+        let first = read_up_to(file.as_ref(), FIRST_READ_BYTES, position.offset)?;
         let Some((raw, rest)) = first.split_first_chunk::<RECORD_HEADER_BYTES>() else {
             return Err(missing);
         };

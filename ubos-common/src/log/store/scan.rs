@@ -1,7 +1,7 @@
 //! Walking the blocks of one segment in large reads.
 
 use super::ahead::{HEADROOM, ReadAhead};
-use super::file::{LogFile, read_full};
+use super::file::{LogFile, read_full, read_up_to};
 use crate::log::format::{BLOCK_HEADER_BYTES, Chain, Extent, Fault, Summary};
 use std::io;
 use std::sync::Arc;
@@ -98,14 +98,10 @@ impl Scanner {
     /// Looks at the next place of the file as it is now. What was read ahead stays, unless a block is there now
     /// that holds; [`next`](Self::next) takes it.
     pub(crate) fn look(&mut self) -> io::Result<Look> {
-        let mut bytes = vec![0; BLOCK_HEADER_BYTES];
-        let read = read_full(self.file.as_ref(), &mut bytes, self.offset)?;
-        bytes.truncate(read);
+        let mut bytes = read_up_to(self.file.as_ref(), BLOCK_HEADER_BYTES, self.offset)?;
         match self.chain.extent(&bytes) {
             Ok(Extent::Whole(length)) => {
-                bytes.resize(length, 0);
-                let read = read_full(self.file.as_ref(), &mut bytes, self.offset)?;
-                bytes.truncate(read);
+                bytes = read_up_to(self.file.as_ref(), length, self.offset)?;
             }
             Ok(Extent::Short(_)) if bytes.iter().any(|byte| *byte != 0) => {}
             Ok(_) => return Ok(Look::End),

@@ -1,6 +1,6 @@
 //! Searching a file for blocks where nothing tells where one begins.
 
-use super::file::{LogFile, read_full};
+use super::file::{LogFile, read_full, read_up_to};
 use crate::log::format::{BLOCK_HEADER_BYTES, Chain};
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,6 @@ pub(crate) struct Search {
 #[derive(Clone, Debug)]
 pub(crate) struct Stray {
     pub(crate) offset: u64,
-    pub(crate) first: u64,
     pub(crate) durable: u64,
     /// The chain as it stands before the block; absent when the budget did not allow to prove the block.
     pub(crate) before: Option<Chain>,
@@ -67,8 +66,7 @@ impl Search {
                 .stray_header(self.ahead())
                 .filter(|header| header.first >= chain.next_sequence());
             if let Some(header) = stray
-                && let Some(stray) =
-                    self.prove(chain, header.first, header.durable, header.bytes)?
+                && let Some(stray) = self.prove(chain, header.durable, header.bytes)?
             {
                 return Ok(Some(stray));
             }
@@ -78,13 +76,7 @@ impl Search {
     }
 
     /// Asks for the digest of the block, too: a record may hold what looks like a header.
-    fn prove(
-        &mut self,
-        chain: &Chain,
-        first: u64,
-        durable: u64,
-        bytes: u64,
-    ) -> io::Result<Option<Stray>> {
+    fn prove(&mut self, chain: &Chain, durable: u64, bytes: u64) -> io::Result<Option<Stray>> {
         let offset = self.at;
         let Some(length) = usize::try_from(bytes)
             .ok()
@@ -94,7 +86,6 @@ impl Search {
         };
         let mut stray = Stray {
             offset,
-            first,
             durable,
             before: None,
         };
@@ -107,9 +98,7 @@ impl Search {
         let before = if length <= self.ahead().len() {
             chain.before_stray(self.ahead())
         } else {
-            let mut block = vec![0; length];
-            let read = read_full(self.file.as_ref(), &mut block, offset)?;
-            chain.before_stray(block.get(..read).unwrap_or_default())
+            chain.before_stray(&read_up_to(self.file.as_ref(), length, offset)?)
         };
         if before.is_none() {
             return Ok(None);

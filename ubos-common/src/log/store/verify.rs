@@ -18,7 +18,7 @@ use crate::log::{Head, Kind};
 /// use ubos_common::log::{Config, FsDir, Log, LogId, Verify};
 ///
 /// let folder = tempfile::tempdir()?;
-/// let log = Log::open(folder.path(), Config::default().log_id(LogId::from_bytes([9; 16])))?;
+/// let log = Log::open(folder.path(), Config::default().with_log_id(LogId::from_bytes([9; 16])))?;
 /// log.append(b"a record")?;
 /// let kept = log.close()?;
 /// let proven = Verify::default().kept(kept).run(&FsDir::new(folder.path()))?;

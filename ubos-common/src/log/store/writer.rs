@@ -10,7 +10,7 @@ use super::open::{OpenReport, open};
 use super::reader::Reader;
 use super::repair::{Repaired, cut, finish};
 use super::ticket::{Batch, Ticket};
-use crate::log::format::{BlockBuilder, EncodeError, LogKeys, RECORD_HEADER_BYTES};
+use crate::log::format::{BlockBuilder, LogKeys, RECORD_HEADER_BYTES};
 use crate::log::{Digest, Head, Position};
 use std::io;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// use ubos_common::log::{Config, Log, LogId};
 ///
 /// let folder = tempfile::tempdir()?;
-/// let log = Log::open(folder.path(), Config::default().log_id(LogId::from_bytes([9; 16])))?;
+/// let log = Log::open(folder.path(), Config::default().with_log_id(LogId::from_bytes([9; 16])))?;
 /// let position = log.append(b"a record")?;
 /// let tickets = [log.submit(b"two in")?, log.submit(b"flight")?];
 /// for ticket in tickets {
@@ -77,6 +77,7 @@ impl Log {
     /// # Errors
     /// [`OpenError`]; damage is named and left as it is.
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, OpenError> {
+        config.check()?;
         Self::open_in(Arc::new(FsDir::create(path)?), config)
     }
 
@@ -85,6 +86,7 @@ impl Log {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_in(dir: Arc<dyn LogDir>, config: Config) -> Result<Self, OpenError> {
+        config.check()?;
         let lock = dir.lock()?.ok_or(OpenError::Locked)?;
         Self::open_locked(dir, config, lock)
     }
@@ -96,6 +98,7 @@ impl Log {
     /// # Errors
     /// [`OpenError`]; calling again goes on where an attempt stopped.
     pub fn repair(dir: Arc<dyn LogDir>, config: Config) -> Result<Repaired, OpenError> {
+        config.check()?;
         let lock = dir.lock()?.ok_or(OpenError::Locked)?;
         let cuts = cut(dir.as_ref(), &config)?;
         let log = Self::open_locked(Arc::clone(&dir), config, lock)?;
@@ -322,7 +325,6 @@ impl Log {
                 {
                     return Ok(state);
                 }
-                Err(error @ EncodeError::RecordTooLarge { .. }) => return Err(error.into()),
                 Err(error) if alone => return Err(error.into()),
                 _ => {}
             }

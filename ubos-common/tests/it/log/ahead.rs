@@ -8,7 +8,7 @@ use ubos_common::log::{ReadError, SimDisk, Verify};
 /// one whose rest is more than the room before a piece.
 fn large_log() -> SimDisk {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(64 << 20));
+    let log = open(&disk, &config().with_segment_bytes(64 << 20));
     for n in 0..24_u8 {
         let size = match n % 6 {
             0 => 3_000_000,

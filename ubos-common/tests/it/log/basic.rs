@@ -44,7 +44,7 @@ fn records_come_back_in_order_and_by_position() {
 #[test]
 fn a_reader_goes_on_where_it_stopped() {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(2000));
+    let log = open(&disk, &config().with_segment_bytes(2000));
     let mut inside = log.reader();
     let mut outside = Reader::open_in(disk.dir(), Limits::default());
     for n in 0..50 {
@@ -73,7 +73,7 @@ fn a_reader_goes_on_where_it_stopped() {
 #[test]
 fn the_last_record_is_found_wherever_it_lies() {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(2000));
+    let log = open(&disk, &config().with_segment_bytes(2000));
     let mut reader = Reader::open_in(disk.dir(), Limits::default());
     assert!(!reader.seek_last().unwrap());
     assert!(reader.next().unwrap().is_none());
@@ -141,7 +141,7 @@ fn the_id_is_needed_to_create_and_compared_when_opening() {
     ));
     drop(open(&disk, &config()));
     let other = LogId::from_bytes([8; 16]);
-    let answer = Log::open_in(disk.dir(), config().log_id(other));
+    let answer = Log::open_in(disk.dir(), config().with_log_id(other));
     assert!(
         matches!(answer, Err(OpenError::WrongLog { wanted, found }) if wanted == other && found == ID)
     );
@@ -162,7 +162,7 @@ fn what_waits_together_shares_one_write_and_one_sync() {
     assert_eq!(disk.operations() - before, 2);
     let log = {
         drop(log);
-        open(&disk, &config().sync(Sync::Each))
+        open(&disk, &config().with_sync(Sync::Each))
     };
     let before = disk.operations();
     for n in 0..5 {
@@ -170,7 +170,7 @@ fn what_waits_together_shares_one_write_and_one_sync() {
     }
     assert_eq!(disk.operations() - before, 10);
     drop(log);
-    let log = open(&disk, &config().sync(Sync::None));
+    let log = open(&disk, &config().with_sync(Sync::None));
     let before = disk.operations();
     log.append(b"unsynced").unwrap();
     assert_eq!(disk.operations() - before, 1);
@@ -182,7 +182,7 @@ fn what_waits_together_shares_one_write_and_one_sync() {
 #[test]
 fn the_bound_of_pending_bytes_commits_first() {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().max_pending_bytes(1000));
+    let log = open(&disk, &config().with_max_pending_bytes(1000));
     for n in 0..10 {
         let _ = log.submit(&payload(n, 300)).unwrap();
     }
@@ -191,10 +191,35 @@ fn the_bound_of_pending_bytes_commits_first() {
 }
 
 #[test]
+fn settings_that_cannot_work_are_named_and_make_no_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("log");
+    let refused = |config: Config| match Log::open(&folder, config) {
+        Err(OpenError::Config(error)) => error.setting,
+        other => panic!("{other:?}"),
+    };
+    let limits = Limits::default();
+    assert_eq!(refused(config().with_segment_bytes(0)), "segment_bytes");
+    let none = limits.with_max_record_bytes(0);
+    assert_eq!(refused(config().with_limits(none)), "max_record_bytes");
+    for (record, block) in [(100, 119), (100, 1 << 32)] {
+        let limits = limits.with_max_record_bytes(record);
+        let limits = limits.with_max_block_bytes(block);
+        assert_eq!(refused(config().with_limits(limits)), "max_block_bytes");
+    }
+    assert!(!folder.exists());
+    let limits = limits.with_max_record_bytes(100).with_max_block_bytes(120);
+    let log = Log::open(&folder, config().with_limits(limits)).unwrap();
+    assert_eq!(log.append(&[1; 100]).unwrap().sequence, 0);
+}
+
+#[test]
 fn too_large_a_record_changes_nothing() {
     let disk = SimDisk::new();
-    let limits = Limits::default().max_record_bytes(100).max_block_bytes(300);
-    let log = open(&disk, &config().limits(limits));
+    let limits = Limits::default()
+        .with_max_record_bytes(100)
+        .with_max_block_bytes(300);
+    let log = open(&disk, &config().with_limits(limits));
     let refused = AppendError::Encode(EncodeError::RecordTooLarge {
         bytes: 101,
         limit: 100,
@@ -264,7 +289,7 @@ fn readers_and_proofs_write_nothing() {
 fn archived_segments_and_the_rest_prove_each_other() {
     let (folder, vault) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let vault = FsDir::new(vault.path());
-    let log = Log::open(folder.path(), config().segment_bytes(4000)).unwrap();
+    let log = Log::open(folder.path(), config().with_segment_bytes(4000)).unwrap();
     let here = FsDir::new(folder.path());
     for n in 0..40 {
         log.append(&payload(n, 500)).unwrap();
@@ -311,7 +336,7 @@ fn archived_segments_and_the_rest_prove_each_other() {
 #[test]
 fn an_interrupted_archive_is_completed_later() {
     let fill = |disk: &SimDisk| {
-        let log = open(disk, &config().segment_bytes(2000));
+        let log = open(disk, &config().with_segment_bytes(2000));
         for n in 0..20 {
             log.append(&payload(n, 300)).unwrap();
         }

@@ -55,7 +55,7 @@ fn check(disk: &SimDisk, config: &Config, acknowledged: u64, context: &str) -> u
 }
 
 fn cut_everywhere(sync: Sync, seeds: u64) {
-    let config = config().segment_bytes(6000).sync(sync);
+    let config = config().with_segment_bytes(6000).with_sync(sync);
     let whole = SimDisk::new();
     append_some(&open(&whole, &config), 0, 12);
     for cut in 0..whole.operations() + 3 {
@@ -124,7 +124,7 @@ fn a_batch_is_there_whole_or_not_at_all() {
 
 #[test]
 fn a_full_disk_loses_nothing_acknowledged() {
-    let config = config().segment_bytes(6000);
+    let config = config().with_segment_bytes(6000);
     for capacity in (5000..40_000).step_by(487) {
         let disk = SimDisk::new();
         disk.set_capacity(Some(capacity));
@@ -145,7 +145,7 @@ fn a_full_disk_loses_nothing_acknowledged() {
 
 #[test]
 fn a_failing_disk_loses_nothing_acknowledged() {
-    let config = config().segment_bytes(6000);
+    let config = config().with_segment_bytes(6000);
     let whole = SimDisk::new();
     append_some(&open(&whole, &config), 0, 12);
     for at in 0..whole.operations() {

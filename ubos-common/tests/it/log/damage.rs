@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use ubos_common::log::format::{BlockBuilder, Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
 use ubos_common::log::{
-    Digest, DirLock, Head, Log, LogDir, LogFile, OpenError, ReadError, SimDisk, Sync, Verify,
+    Digest, DirLock, Head, Log, LogDir, LogFile, OpenError, ReadError, Reader, SimDisk, Sync,
+    Verify,
 };
 
 /// Three segments of two blocks with two records each, closed; their bytes.
 fn small_log() -> (SimDisk, Vec<Vec<u8>>, Head) {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(500));
+    let log = open(&disk, &config().with_segment_bytes(500));
     for n in 0..6 {
         log.append_batch(&[&payload(2 * n, 45), &payload(2 * n + 1, 60)])
             .unwrap();
@@ -244,6 +245,83 @@ fn a_hole_in_synced_blocks_is_damage_though_it_looks_torn() {
 }
 
 #[test]
+fn a_block_behind_a_large_gap_is_found_wherever_a_reading_ends() {
+    // The lost block is longer than what is read at once; the next one begins at any place around the end of a
+    // reading.
+    for length in (256 << 10) - 120..(256 << 10) + 20 {
+        let disk = SimDisk::new();
+        let log = open(&disk, &config().with_segment_bytes(4 << 20));
+        for record in [payload(0, 40), payload(1, length), payload(2, 40)] {
+            log.append(&record).unwrap();
+        }
+        log.close().unwrap();
+        let mut bytes = disk.contents(&segment(0)).unwrap();
+        let lost = SEGMENT_HEADER_BYTES + 72 + 20 + 40 + 32;
+        bytes[lost + 8] ^= 1;
+        disk.put(&segment(0), bytes);
+        let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+        let found = report.findings.first().map(|it| (it.lost_from, it.lost_to));
+        assert_eq!(found, Some((1, Some(2))), "a record of {length} bytes");
+        assert_eq!(report.verified.records, 2, "a record of {length} bytes");
+    }
+}
+
+#[test]
+fn readers_are_told_of_damage_in_the_last_segment() {
+    let (disk, files, _) = small_log();
+    let mut bytes = files[2].clone();
+    bytes[SEGMENT_HEADER_BYTES + 80] ^= 1;
+    let log = open(&disk, &config());
+    disk.put(&segment(2), bytes);
+    let outside = Reader::open_in(disk.dir(), Limits::default());
+    for mut reader in [outside, log.reader()] {
+        reader.seek(8);
+        assert_eq!(
+            fault(reader.next().map(drop)),
+            Fault::Record { sequence: 8 }
+        );
+    }
+    // The writer knows that it wrote the last block; who looks from outside sees a log that ends before.
+    let mut bytes = files[2].clone();
+    // Both blocks of the segment have one length.
+    bytes.truncate(SEGMENT_HEADER_BYTES + (bytes.len() - SEGMENT_HEADER_BYTES) / 2);
+    disk.put(&segment(2), bytes);
+    let mut outside = Reader::open_in(disk.dir(), Limits::default());
+    outside.seek(10);
+    assert!(outside.next().unwrap().is_none());
+    let mut inside = log.reader();
+    inside.seek(10);
+    assert_eq!(
+        fault(inside.next().map(drop)),
+        Fault::CutShort { sequence: 10 }
+    );
+}
+
+#[test]
+fn readers_do_not_go_on_in_a_segment_of_another_life() {
+    let (disk, ..) = small_log();
+    // The same log, begun again with other records, up to the same numbers.
+    let other = SimDisk::new();
+    let log = open(&other, &config().with_segment_bytes(500));
+    for n in 0..6 {
+        log.append_batch(&[&payload(n, 45), &payload(n, 60)])
+            .unwrap();
+    }
+    log.close().unwrap();
+    disk.put(&segment(1), other.contents(&segment(1)).unwrap());
+    let chain = |sequence| Fault::Chain { sequence };
+    assert_eq!(fault(Verify::default().run(disk.dir().as_ref())), chain(4));
+    let report = Verify::default().fsck(disk.dir().as_ref()).unwrap();
+    let faults: Vec<_> = report.findings.iter().map(|it| it.damage.fault).collect();
+    assert_eq!(faults, [chain(4), chain(8)]);
+    let mut reader = Reader::open_in(disk.dir(), Limits::default());
+    for _ in 0..4 {
+        assert!(reader.next().unwrap().is_some());
+    }
+    assert_eq!(fault(reader.next().map(drop)), chain(4));
+}
+
+#[test]
 fn a_head_of_another_log_proves_nothing() {
     let (disk, _, mut head) = small_log();
     head.log = ubos_common::log::LogId::from_bytes([1; 16]);
@@ -357,7 +435,10 @@ fn readings(bytes: &[u8], act: impl FnOnce(Arc<dyn LogDir>)) -> u64 {
 #[test]
 fn a_damaged_log_is_read_a_bounded_number_of_times() {
     let disk = SimDisk::new();
-    let log = open(&disk, &config().segment_bytes(64 << 20).sync(Sync::None));
+    let log = open(
+        &disk,
+        &config().with_segment_bytes(64 << 20).with_sync(Sync::None),
+    );
     let mut lie = forged(LogKeys::new(ID).genesis(), &payload(1, 4000));
     lie.truncate(72);
     for n in 0..5000 {
@@ -390,4 +471,22 @@ fn a_damaged_log_is_read_a_bounded_number_of_times() {
         assert!(opened(bytes) <= 12, "opened: {} times", opened(bytes));
         assert!(checked(bytes) <= 12, "checked: {} times", checked(bytes));
     }
+}
+
+#[test]
+fn the_last_record_costs_one_segment_however_long_the_log_is() {
+    let disk = SimDisk::new();
+    let log = open(&disk, &config().with_segment_bytes(20_000));
+    for n in 0..1000 {
+        log.append(&payload(n, 300)).unwrap();
+    }
+    log.close().unwrap();
+    let read = Arc::new(AtomicU64::new(0));
+    let counting = Arc::new(Counting(disk.dir(), Arc::clone(&read)));
+    let mut reader = Reader::open_in(counting, Limits::default());
+    assert!(reader.seek_last().unwrap());
+    assert_eq!(reader.next().unwrap().unwrap().position.sequence, 999);
+    // The headers of segments that a search by halves opens, and the last segment, for the reader and the record.
+    let bytes = read.load(Ordering::Relaxed);
+    assert!(bytes < 60_000, "{bytes} bytes of 400,000");
 }

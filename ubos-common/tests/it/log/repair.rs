@@ -14,7 +14,7 @@ fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_log_of_another_kind_is_refused_and_not_touched() {
     let disk = SimDisk::new();
-    let of_kind = |kind| config().kind(kind);
+    let of_kind = |kind| config().with_kind(kind);
     let log = open(&disk, &of_kind("one"));
     log.append(b"a record").unwrap();
     log.close().unwrap();
@@ -49,7 +49,10 @@ fn a_kind_is_a_short_plain_name() {
     for name in ["", "Upper", "a b", "more-than-16-chars", "a\0b", "\u{e9}"] {
         assert!(name.parse::<Kind>().is_err(), "{name:?}");
         if !name.is_empty() {
-            let opened = Log::open_in(SimDisk::new().dir(), config().kind(name.to_owned().leak()));
+            let opened = Log::open_in(
+                SimDisk::new().dir(),
+                config().with_kind(name.to_owned().leak()),
+            );
             assert!(matches!(opened, Err(OpenError::Kind(_))));
         }
     }
@@ -114,7 +117,7 @@ fn repaired(disk: &SimDisk, config: &Config, kept: u64, what: &str) {
 
 #[test]
 fn what_cannot_be_opened_is_repaired_and_nothing_is_lost() {
-    let config = config().segment_bytes(2000).kind("repaired");
+    let config = config().with_segment_bytes(2000).with_kind("repaired");
     let last = |disk: &SimDisk| {
         (0..)
             .take_while(|index| disk.contents(&segment(*index)).is_some())
@@ -185,7 +188,7 @@ fn a_sound_log_is_left_alone_and_an_empty_folder_refused() {
 
 #[test]
 fn a_repair_that_is_cut_off_is_ended_by_the_next() {
-    let config = config().segment_bytes(2000);
+    let config = config().with_segment_bytes(2000);
     let mut cut_at = 0;
     loop {
         let disk = log(&config);

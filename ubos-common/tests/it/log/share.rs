@@ -9,7 +9,7 @@ use ubos_common::log::{FsDir, Log, Reader, SimDisk, Verify};
 fn readers_beside_a_writer_see_whole_records_in_order() {
     const COUNT: u64 = 400;
     let folder = tempfile::tempdir().unwrap();
-    let log = Log::open(folder.path(), config().segment_bytes(20_000)).unwrap();
+    let log = Log::open(folder.path(), config().with_segment_bytes(20_000)).unwrap();
     let follow = |mut reader: Reader| {
         let mut next = 0;
         while next < COUNT {

@@ -21,7 +21,7 @@ super::vendor_model! {
     /// ```
     /// use upp::LlmModel;
     /// use upp::transport::ProviderConfig;
-    /// use upp::transport::anthropic::AnthropicModel;
+    /// use upp::transport::AnthropicModel;
     ///
     /// let config = ProviderConfig::default().with_key("from a vault".to_owned());
     /// let model = AnthropicModel::new("claude-sonnet-4-5", config)?;

@@ -20,7 +20,7 @@ super::vendor_model! {
     /// ```
     /// use upp::LlmModel;
     /// use upp::transport::ProviderConfig;
-    /// use upp::transport::google::GoogleModel;
+    /// use upp::transport::GoogleModel;
     ///
     /// let config = ProviderConfig::default().with_key("from a vault".to_owned());
     /// let model = GoogleModel::new("gemini-2.5-flash", config)?;

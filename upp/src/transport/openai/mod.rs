@@ -19,7 +19,7 @@ super::vendor_model! {
     ///
     /// ```
     /// use upp::transport::ProviderConfig;
-    /// use upp::transport::openai::OpenAiModel;
+    /// use upp::transport::OpenAiModel;
     ///
     /// let config = ProviderConfig::default().with_base_url("http://127.0.0.1:11434/v1");
     /// let model = OpenAiModel::new("llama3", config)?;

@@ -34,7 +34,7 @@ impl Preset {
 ///
 /// ```
 /// use upp::LlmModel;
-/// use upp::transport::openai::{OpenAiModel, preset};
+/// use upp::transport::{OpenAiModel, preset};
 ///
 /// let groq = preset("groq").expect("it is in the table");
 /// let model = OpenAiModel::new("llama-3.3-70b-versatile", groq.config().with_key("secret".to_owned()))?;

@@ -50,17 +50,12 @@ impl Launcher {
         }
     }
 
-    /// Adds an argument. Arguments are visible to everybody on the machine: no secrets.
+    /// Adds arguments. Everybody on the machine can read them: no secrets.
     #[must_use]
-    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
-        self.args.push(arg.as_ref().into());
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        let args = args.into_iter().map(|arg| arg.as_ref().into());
+        self.args.extend(args);
         self
-    }
-
-    /// Adds arguments, as [`Launcher::arg`].
-    #[must_use]
-    pub fn args(self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        args.into_iter().fold(self, Self::arg)
     }
 
     /// Adds a variable to the agent's environment, of which nothing is inherited but `PATH`.
@@ -91,15 +86,15 @@ impl Launcher {
 
     /// Sets where audit records go.
     #[must_use]
-    pub fn with_audit(mut self, sink: AuditSink) -> Self {
-        self.audit = sink;
+    pub fn with_audit(mut self, sink: impl Into<AuditSink>) -> Self {
+        self.audit = sink.into();
         self
     }
 
-    /// Sets who hears the connection's events.
+    /// Sets what observes the connection's events.
     #[must_use]
-    pub fn with_observer(mut self, observer: Observer) -> Self {
-        self.observer = observer;
+    pub fn with_observer(mut self, observer: impl Into<Observer>) -> Self {
+        self.observer = observer.into();
         self
     }
 

@@ -31,7 +31,7 @@ pub(super) struct RunningAgent {
 
 pub(super) async fn launch(agent: Arc<str>, launcher: Launcher) -> AgentEvent {
     let (health_tx, health) = watch::channel(Health::Ok);
-    let observer = Observer::new(move |event| {
+    let observer = Observer::from(move |event: &Event| {
         if let Event::Health(health) = event {
             health_tx.send_replace(health.clone());
         }
@@ -91,7 +91,7 @@ pub(super) async fn call(
     route: RouteId,
     caller: Caller,
     request: CallRequest,
-    chunks: mpsc::Sender<ToolStream>,
+    chunks: mpsc::Sender<Box<ToolStream>>,
     cancel: Arc<Notify>,
 ) -> AgentEvent {
     let patience = request.timeout;
@@ -122,7 +122,7 @@ pub(super) async fn call(
                 let Some(chunk) = chunk else { break };
                 tokio::select! {
                     // Who does not listen waits for the result alone.
-                    _ = chunks.send(chunk) => {}
+                    _ = chunks.send(Box::new(chunk)) => {}
                     () = cancel.notified() => call.cancel(),
                 }
             }

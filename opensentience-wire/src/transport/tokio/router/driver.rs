@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 use ubos_common::os::Clock;
 
 use super::super::audit::AuditSink;
+use super::super::call::{RunningCall, Started};
 use super::super::core::CHUNKS;
 use super::super::handle::Caller;
 use super::super::io::Alarm;
 use super::agents::{self, AgentEvent, RunningAgent};
-use super::call::{RoutedCall, Started};
 use super::state::{MakeLauncher, ToolRouterBuilder, View};
 use crate::error::ConfigError;
 use crate::message::ToolStream;
@@ -24,7 +24,7 @@ pub(super) enum Command {
     Call(
         Box<CallRequest>,
         mpsc::UnboundedSender<RouteId>,
-        oneshot::Sender<Result<RoutedCall, Refused>>,
+        oneshot::Sender<Result<RunningCall<RouteId>, Refused>>,
     ),
     Stop(Box<str>),
     Shutdown,
@@ -38,7 +38,7 @@ struct Live {
 
 /// A call whose caller waits for its end.
 struct Slot {
-    chunks: mpsc::Sender<ToolStream>,
+    chunks: mpsc::Sender<Box<ToolStream>>,
     outcome: oneshot::Sender<Outcome>,
 }
 
@@ -132,11 +132,7 @@ impl Driver {
         match command {
             Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
-                let call = taken.map(|route| RoutedCall {
-                    started: self.slot(route),
-                    cancels,
-                    settled: false,
-                });
+                let call = taken.map(|route| RunningCall::new(self.slot(route), cancels, None));
                 // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
                 drop(reply.send(call));
             }
@@ -153,7 +149,7 @@ impl Driver {
         }
     }
 
-    fn slot(&mut self, route: RouteId) -> Started {
+    fn slot(&mut self, route: RouteId) -> Started<RouteId> {
         let (chunks_tx, chunks) = mpsc::channel(CHUNKS);
         let (outcome_tx, outcome) = oneshot::channel();
         let slot = Slot {
@@ -162,7 +158,7 @@ impl Driver {
         };
         self.slots.insert(route, slot);
         Started {
-            route,
+            id: route,
             chunks,
             outcome,
         }

@@ -1,7 +1,6 @@
 //! Many agents behind one handle: launched, watched, launched again, called by the id of a tool.
 
 mod agents;
-mod call;
 mod driver;
 mod state;
 
@@ -13,11 +12,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::audit::AuditSink;
+use super::call::RunningCall;
 use super::launch::Launcher;
 use crate::error::ConfigError;
 use crate::role::core::CallRequest;
 use crate::role::router::{Config, Refused, RouteId};
-pub use call::RoutedCall;
 use driver::{Command, Driver};
 pub use state::{ToolRouterBuilder, View};
 
@@ -70,7 +69,7 @@ impl ToolRouter {
     /// # Errors
     ///
     /// The call is refused, and nothing was sent: see [`Refused`].
-    pub async fn call(&self, request: CallRequest) -> Result<RoutedCall, Refused> {
+    pub async fn call(&self, request: CallRequest) -> Result<RunningCall<RouteId>, Refused> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Call(Box::new(request), self.cancels.clone(), reply);
         let sent = self.commands.send(command).await;
@@ -119,8 +118,8 @@ impl ToolRouterBuilder {
 
     /// Sets where audit records go: those of the router, of the launches and of the connections.
     #[must_use]
-    pub fn with_audit(mut self, sink: AuditSink) -> Self {
-        self.audit = sink;
+    pub fn with_audit(mut self, sink: impl Into<AuditSink>) -> Self {
+        self.audit = sink.into();
         self
     }
 

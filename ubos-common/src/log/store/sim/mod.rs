@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// use ubos_common::log::{Config, Log, LogId, SimDisk};
 ///
 /// let disk = SimDisk::new();
-/// let config = Config::default().log_id(LogId::from_bytes([1; 16]));
+/// let config = Config::default().with_log_id(LogId::from_bytes([1; 16]));
 /// let log = Log::open_in(disk.dir(), config.clone())?;
 /// log.append(b"acknowledged")?;
 /// disk.cut_power_after(0);
