@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::policy::{LeastLoaded, Placement};
+use super::policy::{Placement, Spread};
 use crate::config::ConfigError;
 
 ubos_common::config! {
@@ -65,25 +65,21 @@ ubos_common::config! {
         /// has ended, and not that it is unknown: 4,096 by default.
         with_max_remembered: max_remembered: usize = 4096,
     }
+    into {
+        /// Sets how long a session may send nothing before it counts as stuck and its stream is ended with `CANCELLED`.
+        /// No limit by default, because agents may be silent for good reason.
+        with_stall_limit: stall_limit: Option<Duration> = None,
+    }
     also {
-        placement: Arc<dyn Placement> = Arc::new(LeastLoaded),
-        stall_limit: Option<Duration> = None,
+        placement: Arc<dyn Placement> = Arc::new(Spread::default()),
     }
 }
 
 impl Config {
-    /// Sets which of the capable agents is asked first: [`LeastLoaded`] by default.
+    /// Sets which of the capable agents is asked first: [`Spread::LeastLoaded`] by default.
     #[must_use]
     pub fn with_placement(mut self, placement: impl Placement + 'static) -> Self {
         self.placement = Arc::new(placement);
-        self
-    }
-
-    /// Sets how long a session may send nothing before it counts as stuck and its stream is ended with `CANCELLED`. No
-    /// limit by default, because agents may be silent for good reason.
-    #[must_use]
-    pub const fn with_stall_limit(mut self, limit: Duration) -> Self {
-        self.stall_limit = Some(limit);
         self
     }
 

@@ -2,9 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{authorize::Authorize, prepare::Prepare};
+use super::{
+    authorize::{Applicant, Authorize, Denied},
+    prepare::Prepare,
+};
+#[cfg(feature = "tls")]
+use crate::transport::Tls;
 use crate::{
     config::ConfigError,
+    id::{JobId, SessionId},
     role::hub,
     store::JobStore,
     transport::{KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE},
@@ -43,6 +49,8 @@ ubos_common::config! {
         store: Option<Arc<dyn JobStore>> = None,
         prepare: Option<Prepare> = None,
         authorize: Option<Authorize> = None,
+        #[cfg(feature = "tls")]
+        tls: Option<Tls> = None,
     }
 }
 
@@ -54,17 +62,50 @@ impl ServerConfig {
         self
     }
 
-    /// Sets what is done between an agent's acceptance and its session being ready. Nothing by default.
+    /// Sets what is done between an agent's acceptance and its session being ready; it may fail with a reason. Nothing by
+    /// default.
+    ///
+    /// Spec: UAP hub 3
     #[must_use]
-    pub fn with_prepare(mut self, prepare: Prepare) -> Self {
-        self.prepare = Some(prepare);
+    pub fn with_prepare<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(JobId, SessionId) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.prepare = Some(Prepare::new(hook));
         self
     }
 
-    /// Sets who may register. Anybody by default.
+    /// Sets a hook that decides about each registration. A denied agent learns the reason. Anybody may register by default.
+    ///
+    /// ```
+    /// use uap_hub_proto::transport::server::{Denied, ServerConfig};
+    ///
+    /// let config = ServerConfig::default().with_authorize(|applicant| async move {
+    ///     match applicant.bearer_token() {
+    ///         Some("sesame") => Ok(()),
+    ///         Some(_) => Err(Denied::Forbidden("this token may not register".into())),
+    ///         None => Err(Denied::Unauthenticated("send a bearer token".into())),
+    ///     }
+    /// });
+    /// ```
+    ///
+    /// Spec: UAP hub 2
     #[must_use]
-    pub fn with_authorize(mut self, authorize: Authorize) -> Self {
-        self.authorize = Some(authorize);
+    pub fn with_authorize<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Applicant) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Denied>> + Send + 'static,
+    {
+        self.authorize = Some(Authorize::new(hook));
+        self
+    }
+
+    /// Serves over TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 

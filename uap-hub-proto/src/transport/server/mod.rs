@@ -30,10 +30,9 @@ use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
 pub use self::{
-    authorize::{Applicant, Authorize, Denied},
+    authorize::{Applicant, Denied},
     config::ServerConfig,
     handle::{HubHandle, JobHandle},
-    prepare::Prepare,
 };
 use self::{
     calls::{Calls, SERVICE},
@@ -42,7 +41,6 @@ use self::{
     shared::Shared,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
-use crate::ConfigError;
 
 /// Starts a hub on a port (0 for any), on the current tokio runtime.
 ///
@@ -57,35 +55,30 @@ pub async fn serve(addr: SocketAddr, config: ServerConfig) -> io::Result<HubHand
 ///
 /// # Errors
 ///
-/// The configuration cannot work, the listener has no address, or the operating system gave no randomness.
+/// The configuration cannot work, a certificate or key cannot be read, the listener has no address, or the operating system
+/// gave no randomness.
 pub async fn serve_on(listener: TcpListener, config: ServerConfig) -> io::Result<HubHandle> {
-    start(listener, config, Server::builder(), "http").await
+    start(listener, config).await
 }
 
-/// As [`serve_on`], over TLS.
-///
-/// # Errors
-///
-/// As [`serve_on`], or a certificate or key that cannot be read.
-#[cfg(feature = "tls")]
-pub async fn serve_tls(
-    listener: TcpListener,
-    config: ServerConfig,
-    tls: &super::tls::ServerTls,
-) -> io::Result<HubHandle> {
-    let builder = Server::builder().tls_config(tls.to_tonic());
-    let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-    start(listener, config, builder.map_err(wrong)?, "https").await
+/// A server without TLS or, where it is configured, with it; and the scheme of its URL.
+fn builder(config: &ServerConfig) -> io::Result<(Server, &'static str)> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &config.tls {
+        let builder = Server::builder().tls_config(tls.of_hub().map_err(invalid)?);
+        return Ok((builder.map_err(invalid)?, "https"));
+    }
+    let _ = config;
+    Ok((Server::builder(), "http"))
 }
 
-async fn start(
-    listener: TcpListener,
-    mut config: ServerConfig,
-    builder: Server,
-    scheme: &'static str,
-) -> io::Result<HubHandle> {
-    let wrong = |error: ConfigError| io::Error::new(io::ErrorKind::InvalidInput, error);
-    config.check().map_err(wrong)?;
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<HubHandle> {
+    config.check().map_err(invalid)?;
+    let (builder, scheme) = builder(&config)?;
     let ids = IdSource::from_os().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
     config.hub.durable = config.store.is_some();
@@ -108,7 +101,7 @@ async fn start(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(config.max_streams);
     let authorize = config.authorize.take();
-    let (shared, records) = Shared::new(config, ids).map_err(wrong)?;
+    let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
