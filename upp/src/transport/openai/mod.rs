@@ -1,5 +1,6 @@
 //! Chat completions in OpenAI's shape: OpenAI itself and everybody who speaks like it, by base URL.
 
+mod chunk;
 mod preset;
 mod request;
 mod response;

@@ -212,6 +212,11 @@ fn call(call: &crate::tool::ToolCall) -> String {
         r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
         to_string(&*call.tool_call_id),
         to_string(&*call.tool_name),
-        to_string(call.arguments.as_str())
+        // What the model wrote goes back, even where it is not JSON.
+        to_string(
+            &call
+                .malformed_arguments()
+                .unwrap_or_else(|| call.arguments.as_str().to_owned())
+        )
     )
 }
