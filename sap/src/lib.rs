@@ -140,7 +140,10 @@
 //! | one message | [`Limits`](ubos_common::json::Limits) | refused |
 //! | results a lifecycle remembers | 1,024 | the oldest is forgotten |
 //! | tasks that run in a processor | 1,024 | Nack `RATE_LIMIT` |
-//! | ended tasks it remembers | 10,000 | the oldest is forgotten |
+//! | ended tasks it remembers, bytes of their results | 10,000, 64 MiB | the oldest is forgotten |
+//! | time of a task without a deadline | 1 hour | FAILED `TIMEOUT` |
+//! | calls that wait for a store in files | 4,096 | refused |
+//! | silence of an HTTP server towards its client | 300 s | no answer |
 //! | reports of a handler that wait | 16 | the handler waits |
 //! | messages that wait for a slow caller or endpoint | 64 | the handler waits |
 //! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits; the endpoint is unreachable |

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::canon::Digest;
 
+use super::config::MAX_FINISHED;
 use super::stop::{Stop, StopReason};
 use crate::ident::TaskId;
 use crate::result::TaskResult;
@@ -17,6 +18,8 @@ pub(super) struct Ledger(Mutex<Tasks>);
 struct Tasks {
     held: BTreeMap<TaskId, Held>,
     finished: VecDeque<TaskId>,
+    /// Of the latest results.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -28,6 +31,13 @@ struct Held {
     latest: Option<Box<[u8]>>,
     /// While it runs.
     stop: Option<Stop>,
+}
+
+impl Tasks {
+    fn remove(&mut self, task_id: &TaskId) {
+        let latest = self.held.remove(task_id).and_then(|held| held.latest);
+        self.bytes -= latest.map_or(0, |latest| latest.len());
+    }
 }
 
 /// What a task of the same id is compared with.
@@ -81,21 +91,23 @@ impl Ledger {
         }
     }
 
-    /// Keeps the latest result; a terminal one ends the run, and the oldest ended one above the bound is forgotten.
-    pub(super) fn update(&self, result: &TaskResult, encoded: Vec<u8>, max_finished: usize) {
-        let mut tasks = self.tasks();
+    /// Keeps the latest result; a terminal one ends the run. The oldest ended ones above the bounds are forgotten.
+    pub(super) fn update(&self, result: &TaskResult, encoded: Vec<u8>, max_bytes: usize) {
+        let mut held_tasks = self.tasks();
+        let tasks = &mut *held_tasks;
         let Some(held) = tasks.held.get_mut(&result.task_id) else {
             return;
         };
-        held.latest = Some(encoded.into_boxed_slice());
-        if !result.status.is_terminal() || held.stop.take().is_none() {
-            return;
+        tasks.bytes += encoded.len();
+        let before = held.latest.replace(encoded.into_boxed_slice());
+        tasks.bytes -= before.map_or(0, |before| before.len());
+        if result.status.is_terminal() && held.stop.take().is_some() {
+            tasks.finished.push_back(result.task_id);
         }
-        tasks.finished.push_back(result.task_id);
-        if tasks.finished.len() > max_finished
+        while (tasks.finished.len() > MAX_FINISHED || tasks.bytes > max_bytes)
             && let Some(oldest) = tasks.finished.pop_front()
         {
-            tasks.held.remove(&oldest);
+            tasks.remove(&oldest);
         }
     }
 
@@ -107,7 +119,7 @@ impl Ledger {
             .get(task_id)
             .is_some_and(|held| held.stop.is_some())
         {
-            tasks.held.remove(task_id);
+            tasks.remove(task_id);
         }
     }
 

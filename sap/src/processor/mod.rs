@@ -75,7 +75,6 @@ pub use hooks::{
 pub use state::Processor;
 pub use stop::StopReason;
 
-use config::MAX_FINISHED;
 use flight::{Flight, SingleFlight};
 use hooks::Unchecked;
 use ledger::{Before, Entered, Ledger};
@@ -284,7 +283,7 @@ impl Processor {
             processor: self,
             clock,
             run,
-            limits: TimeLimits::of(&task, now),
+            limits: TimeLimits::of(&task, now, self.config.default_time),
             stop,
             status: None,
             handed_over: None,
@@ -421,6 +420,12 @@ impl Processor {
         })
     }
 
+    /// Keeps a result, to answer the same task again.
+    fn remember(&self, result: &TaskResult, encoded: Vec<u8>) {
+        let max_bytes = self.config.max_remembered_bytes;
+        self.ledger.update(result, encoded, max_bytes);
+    }
+
     /// Answers a task that came before.
     // impl: SAP-5-10
     async fn answer_again(
@@ -467,21 +472,21 @@ impl Processor {
         if let Some(result) = active.run.look_up(now, sink).await {
             return Ok(result);
         }
-        let leader_guard = match active.run.flight() {
-            Some(Flight::Follow(completion)) => {
-                let task = Arc::clone(&active.run.task);
-                if let Some(ended) = race::wait(active.clock, &task, &active.stop, completion).await
-                {
-                    return Ok(active.run.end(active.clock.now(), ended, sink).await);
-                }
-                let now = active.clock.now();
-                if let Some(result) = active.run.look_up(now, sink).await {
-                    return Ok(result);
-                }
-                None
+        let leader_guard = loop {
+            let completion = match active.run.flight() {
+                Some(Flight::Follow(completion)) => completion,
+                Some(Flight::Lead(leader_guard)) => break Some(leader_guard),
+                None => break None,
+            };
+            let waited = race::wait(active.clock, &active.limits, &active.stop, completion);
+            if let Some(ended) = waited.await {
+                return Ok(active.run.end(active.clock.now(), ended, sink).await);
             }
-            Some(Flight::Lead(leader_guard)) => Some(leader_guard),
-            None => None,
+            // Where the leader came to nothing, those who waited form one new flight.
+            let now = active.clock.now();
+            if let Some(result) = active.run.look_up(now, sink).await {
+                return Ok(result);
+            }
         };
         // On the heap, so that what is answered without it stays small.
         let result = Box::pin(self.run(active, route, sink)).await;
@@ -500,7 +505,7 @@ impl Processor {
         let running = active.emit(running, sink).await?;
         sink(Delivery::Result(&running));
         let task = Arc::clone(&active.run.task);
-        active.limits = TimeLimits::of(&task, active.clock.now());
+        active.limits = active.limits.beginning(active.clock.now());
         let (handler, stop) = (route.handler.as_ref(), active.stop.clone());
         let mut race = Race::new(active.clock, handler, &task, stop, active.limits);
         loop {
@@ -647,7 +652,7 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
         recorded?;
         self.status = Some(result.status.clone());
         if let Some((result, encoded)) = handed_over {
-            processor.ledger.update(&result, encoded, MAX_FINISHED);
+            processor.remember(&result, encoded);
         }
         self.signal(&result, sink);
         Ok(result)
@@ -684,7 +689,7 @@ impl<S: Sleep + Sync + ?Sized> Drop for ActiveTask<'_, S> {
         if let Some((result, encoded)) = self.handed_over.take()
             && result.status.is_terminal()
         {
-            return ledger.update(&result, encoded, MAX_FINISHED);
+            return self.processor.remember(&result, encoded);
         }
         let now = self.clock.now();
         let why = "processing was given up before its end";
@@ -694,7 +699,7 @@ impl<S: Sleep + Sync + ?Sized> Drop for ActiveTask<'_, S> {
         let recorded = guarded(async { self.processor.transcript.record(&entry).await });
         match recorded.now_or_never() {
             Some(Ok(Err(_)) | Err(Panicked)) => ledger.forget(task_id),
-            Some(Ok(Ok(_))) | None => ledger.update(&result, encoded, MAX_FINISHED),
+            Some(Ok(Ok(_))) | None => self.processor.remember(&result, encoded),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::processor::{
 use crate::samples::{task, with};
 use futures::executor::block_on;
 use sap::OutputContract;
-use sap::alignment::Rules;
+use sap::alignment::{Assessment, Policy, Rules, Subject};
 use sap::learning::{Signal, SignalSink};
 use sap::processor::{
     AllowAll, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome,
@@ -429,4 +429,91 @@ fn each_partial_or_last_result_is_one_signal() {
     );
     // One a principle, and one a constraint.
     assert_eq!(one.policy_checks.as_ref().unwrap().len(), 3 + 2);
+}
+
+// spec: SAP-6-11
+#[test]
+fn those_who_waited_for_one_that_failed_form_one_new_flight() {
+    let (log, clock, calls) = (
+        Log::default(),
+        Jumping::new(),
+        Arc::<AtomicUsize>::default(),
+    );
+    let counter = Arc::clone(&calls);
+    let processor = processor(&log)
+        .handle("consult.align".parse().unwrap(), move |_: Context| {
+            let call = counter.fetch_add(1, Ordering::SeqCst);
+            async move {
+                yield_now().await;
+                if call == 0 {
+                    return Err(HandlerError::unprocessable("not today"));
+                }
+                Ok(Outcome::new(text("1")))
+            }
+        })
+        .cache(Arc::new(MemoryCache::default()));
+    let ask = |number: u8| {
+        let bytes = cached(number, "prefer").to_string();
+        let (processor, clock) = (&processor, &clock);
+        async move {
+            let mut sink = |_: Delivery<'_>| {};
+            let answer = processor.process(clock, bytes.as_bytes(), &mut sink).await;
+            result(answer.unwrap()).status
+        }
+    };
+    let ends = block_on(futures::future::join_all((0..50).map(ask)));
+    let failed = ends.iter().filter(|status| **status == Status::Failed);
+    assert_eq!((failed.count(), calls.load(Ordering::SeqCst)), (1, 2));
+}
+
+/// Escalates whatever is proposed, and proposes nothing.
+#[derive(Debug)]
+struct Escalating;
+
+impl Policy for Escalating {
+    fn assess(&self, subject: &Subject<'_>) -> Assessment {
+        let mut assessment = Assessment::valid(subject.context);
+        if subject.output.is_some() {
+            assessment.alignment = sap::Alignment::Escalate;
+        }
+        assessment
+    }
+}
+
+// spec: SAP-4.2-9
+#[test]
+fn an_escalation_without_a_path_asks_for_a_review() {
+    let processor = answering(&Log::default(), "1", &Arc::default()).policy(Arc::new(Escalating));
+    let escalated = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    assert_eq!(escalated.status, Status::Escalated);
+    let [action] = &escalated.next_actions.unwrap()[..] else {
+        panic!("one action")
+    };
+    let action: Value = action.deserialize().unwrap();
+    assert_eq!(action, json!({"action": "review", "principles": []}));
+}
+
+// spec: SAP-6-3
+#[test]
+fn a_hit_is_said_by_the_processor_that_answers() {
+    let (clock, calls) = (Jumping::new(), Arc::default());
+    let cache = Arc::new(MemoryCache::default());
+    let first = answering(&Log::default(), "1", &calls).cache(cache.clone());
+    run(&first, &clock, &cached(1, "prefer"));
+    let id = "A-other".parse().unwrap();
+    let other = Producer::new(id, ProducerKind::Agent);
+    let second = Processor::new(
+        other.clone(),
+        Arc::new(AllowAll),
+        Log::default(),
+        Config::default(),
+    )
+    .unwrap()
+    .handle("consult.align".parse().unwrap(), |_: Context| async {
+        Ok(Outcome::new(text("2")))
+    })
+    .cache(cache);
+    let task = with(cached(2, "only"), "/target/agentId", None);
+    let hit = result(run(&second, &clock, &task).1);
+    assert_eq!((hit.output.unwrap().as_str(), hit.producer), ("1", other));
 }

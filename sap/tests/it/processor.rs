@@ -571,3 +571,52 @@ fn a_lenient_processor_takes_a_task_without_a_pressure_level() {
         assert_eq!(matches!(answer, Answer::Result(_)), is_taken);
     }
 }
+
+// spec: SAP-5-8
+#[test]
+fn a_task_without_a_deadline_has_the_time_of_the_settings() {
+    let forever = with(no_cache(), "/telemetry", None);
+    let (clock, log) = (Jumping::new(), Log::default());
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = Config::default().with_default_time(Duration::from_secs(7));
+    let processor = Processor::new(producer, Arc::new(AllowAll), log, config)
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), |_: Context| {
+            std::future::pending()
+        });
+    let ended = result(run(&processor, &clock, &forever).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    assert_eq!(clock.now().mono, Mono::from_nanos(7_000_000_001));
+}
+
+// spec: SAP-5-10
+#[test]
+fn results_are_remembered_up_to_a_bound_of_bytes() {
+    let (clock, log, calls) = (
+        Jumping::new(),
+        Log::default(),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = Config::default().with_max_remembered_bytes(25_000);
+    let counter = Arc::clone(&calls);
+    let processor = Processor::new(producer, Arc::new(AllowAll), log, config)
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), move |_: Context| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Outcome::new(text(&format!("\"{}\"", "x".repeat(10_000))))) }
+        });
+    let ask = |number: u8| {
+        let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
+        run(
+            &processor,
+            &clock,
+            &with(no_cache(), "/taskId", Some(json!(id))),
+        );
+        calls.load(Ordering::SeqCst)
+    };
+    // Two have room; the third takes the place of the first.
+    let first: Vec<usize> = (1..4).map(ask).collect();
+    let again: Vec<usize> = [3, 2, 1].map(ask).into();
+    assert_eq!((first, again), (vec![1, 2, 3], vec![3, 3, 4]));
+}

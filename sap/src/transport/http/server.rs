@@ -171,10 +171,9 @@ pub async fn serve(
         }
         tokio::time::sleep(grace).await;
         closed.store(true, Ordering::SeqCst);
-        processor.cancel_all();
-        tokio::time::sleep(grace).await;
+        let leave = tokio::time::Instant::now() + grace;
         // The server itself holds one; more are tasks, the last of which came in as the door was closed.
-        while tasks.strong_count() > 1 {
+        while tasks.strong_count() > 1 || tokio::time::Instant::now() < leave {
             processor.cancel_all();
             tokio::time::sleep(POLL).await;
         }
