@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use sap::processor::{Config, Context, Outcome, Processor};
+//! use sap::processor::{AllowAll, Config, Context, Outcome, Processor};
 //! use sap::store::MemoryTranscript;
 //! use sap::transport::{Message, bus::{self, Bus}};
 //! use sap::*;
@@ -18,7 +18,7 @@
 //!
 //! let transcript = Arc::new(MemoryTranscript::default());
 //! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//! let processor = Processor::new(producer, transcript.clone(), Config::default())?
+//! let processor = Processor::new(producer, Arc::new(AllowAll), transcript.clone(), Config::default())?
 //!     .handle("text.upper".parse()?, |_: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
 //! let bus = Bus::new(clock, transcript, bus::Config::default())?;
 //! bus.attach(processor, |warning| eprintln!("{warning}"));
@@ -177,7 +177,7 @@ impl Bus {
         let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
         let Some(_place) = self.0.places.try_take() else {
             let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
-            let message = self.turn_away(nack, &bytes)?;
+            let message = self.turn_away(nack, &bytes).await?;
             on_message(&message);
             return Ok(Some(message));
         };
@@ -215,7 +215,7 @@ impl Bus {
         let decoded = decode_task(bytes, options);
         let Ok((task, _)) = decoded else {
             let nack = processor::invalid(&findings(&decoded), bytes, options);
-            caller.tell(self.turn_away(nack, bytes)?).await;
+            caller.tell(self.turn_away(nack, bytes).await?).await;
             return Ok(());
         };
         self.pass(task, Given::Wire(bytes), caller).await
@@ -230,16 +230,18 @@ impl Bus {
         let Some(service) = self.0.find(&task) else {
             let why = "no such capability or agent here";
             let nack = processor::nack(&task, ErrorCode::NotFound, why);
-            caller.tell(self.turn_away(nack, given.bytes())?).await;
+            caller
+                .tell(self.turn_away(nack, given.bytes()).await?)
+                .await;
             return Ok(());
         };
         let span = trace::carry("bus", Some(&task.correlation_id));
         trace::within(span, service.serve_task(task, given, caller)).await
     }
 
-    fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
+    async fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
         let entry = Entry::nack(self.0.clock.now().wall, &nack, bytes)?;
-        self.0.transcript.record(&entry)?;
+        self.0.transcript.record(&entry).await?;
         Ok(Message::Nack(nack))
     }
 }

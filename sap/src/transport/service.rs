@@ -101,7 +101,10 @@ impl Service {
         match self.processor.read(bytes) {
             Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
             Err(nack) => {
-                let answer = self.processor.turn_away(self.clock.now(), *nack, bytes)?;
+                let answer = self
+                    .processor
+                    .turn_away(self.clock.now(), *nack, bytes)
+                    .await?;
                 caller.tell(answer.into()).await;
                 Ok(())
             }
@@ -110,17 +113,20 @@ impl Service {
 
     /// Turns a task away before the processor sees it.
     #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-    pub(super) fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
+    pub(super) async fn turn_away(
+        &self,
+        nack: Nack,
+        bytes: &[u8],
+    ) -> Result<Message, ProcessError> {
         let now = self.clock.now();
-        self.processor
-            .turn_away(now, nack, bytes)
-            .map(Message::from)
+        let answer = self.processor.turn_away(now, nack, bytes).await;
+        answer.map(Message::from)
     }
 
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
-    pub(super) fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
-        self.processor.abandon(self.clock.now(), nack)
+    pub(super) async fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+        self.processor.abandon(self.clock.now(), nack).await
     }
 
     /// Answers a task that was read from these bytes.

@@ -83,7 +83,7 @@ impl Queue {
         let Some(task_id) = task_id else {
             // Nobody can be told; it is written down, and kept for somebody to look at.
             let nack = malformed("no task, or none whose id can be read");
-            if service.turn_away(nack, &delivery.payload).is_err() {
+            if service.turn_away(nack, &delivery.payload).await.is_err() {
                 return self.give_back(&delivery).await;
             }
             self.bury(&delivery, "no task id").await?;
@@ -242,7 +242,7 @@ impl Job<'_> {
         let mut nack = malformed(why);
         nack.message_id = Some(self.task_id);
         nack.correlation_id = self.correlation_id;
-        let Ok(message) = self.service.turn_away(nack, &self.delivery.payload) else {
+        let Ok(message) = self.service.turn_away(nack, &self.delivery.payload).await else {
             return self.queue.give_back(self.delivery).await;
         };
         self.say("nack", message.encode()).await?;
@@ -255,7 +255,7 @@ impl Job<'_> {
         nack.code = ErrorCode::Internal;
         nack.message_id = Some(self.task_id);
         nack.correlation_id = self.correlation_id;
-        let Ok(result) = self.service.abandon(nack) else {
+        let Ok(result) = self.service.abandon(nack).await else {
             return self.queue.give_back(self.delivery).await;
         };
         self.queue
