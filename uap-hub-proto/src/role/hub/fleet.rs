@@ -86,6 +86,8 @@ pub(super) struct Fleet {
     rankings: BTreeMap<Skill, BTreeMap<Shape, Ranking>>,
     /// How often a ranking was used.
     uses: u64,
+    /// The agents that have not listened yet, oldest first.
+    pending: BTreeMap<u64, ClientId>,
     placement: Arc<dyn Placement>,
     max_load: usize,
     registered: u64,
@@ -99,6 +101,7 @@ impl Fleet {
             by_skill: BTreeMap::new(),
             rankings: BTreeMap::new(),
             uses: 0,
+            pending: BTreeMap::new(),
             placement,
             max_load,
             registered: 0,
@@ -137,7 +140,14 @@ impl Fleet {
             is_indexed: false,
             order: self.registered,
         };
+        self.pending.insert(agent.order, id.clone());
         self.agents.insert(id, agent);
+    }
+
+    /// The oldest agent that has not listened yet, if there are `most` or more of them.
+    pub(super) fn oldest_pending(&self, most: usize) -> Option<&ClientId> {
+        let (_, oldest) = self.pending.first_key_value()?;
+        (self.pending.len() >= most).then_some(oldest)
     }
 
     /// Sets the control stream; returns the one that it replaces.
@@ -212,6 +222,7 @@ impl Fleet {
     pub(super) fn remove(&mut self, id: &ClientId) -> Option<Agent> {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
+        self.pending.remove(&agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {
                 continue;
@@ -237,6 +248,7 @@ impl Fleet {
         if std::mem::replace(&mut agent.is_indexed, true) {
             return;
         }
+        self.pending.remove(&agent.order);
         for (skill, requirements) in &agent.skills {
             let ids = self.by_skill.entry(skill.clone()).or_default();
             ids.insert(id.clone());

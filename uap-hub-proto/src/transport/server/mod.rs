@@ -100,13 +100,14 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(config.max_streams);
-    let authorize = config.authorize.take();
+    let (authorize, register_timeout) = (config.authorize.take(), config.register_timeout);
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let calls = Calls::new(Service::new(shared.clone(), authorize), most_control, most);
+    let service = Service::new(shared.clone(), authorize);
+    let calls = Calls::new(service, most_control, most, register_timeout);
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = { builder }
         .add_service(calls)
