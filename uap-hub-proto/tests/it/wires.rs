@@ -72,6 +72,31 @@ async fn a_registration_that_never_ends_is_given_up() {
     panic!("{refused:?}");
 }
 
+// spec: HUB-4-6
+#[tokio::test]
+async fn connections_are_bounded_and_their_places_come_back() {
+    let config = ServerConfig::default().with_max_connections(1);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let first = TcpStream::connect(hub.local_addr()).await.unwrap();
+    let mut second = TcpStream::connect(hub.local_addr()).await.unwrap();
+    let read = within(second.read(&mut [0; 64])).await;
+    assert!(
+        matches!(read, Ok(0) | Err(_)),
+        "closed without a word: {read:?}"
+    );
+    drop(first);
+    let registered = async {
+        loop {
+            if let Ok(mut client) = AgentHubClient::connect(hub.url()).await
+                && client.register(AgentRegistration::default()).await.is_ok()
+            {
+                return;
+            }
+        }
+    };
+    within(registered).await;
+}
+
 /// A wire that can be cut in the middle without either end noticing.
 async fn wire(to: std::net::SocketAddr) -> (String, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

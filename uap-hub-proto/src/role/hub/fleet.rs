@@ -340,11 +340,6 @@ impl Fleet {
         }
     }
 
-    /// Whether any agent that has listened has a skill.
-    pub(super) fn has_skill(&self, skill: &Skill) -> bool {
-        self.by_skill.contains_key(skill)
-    }
-
     /// Whether any registered agent can do this work.
     pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
         self.rank(skill, shape);
@@ -355,6 +350,28 @@ impl Fleet {
                 let requirements = agent.skills.get(skill).filter(|_| !agent.is_indexed);
                 requirements.is_some_and(|requirements| requirements.are_met_by(shape))
             })
+    }
+
+    /// Why a job that waited was offered to no agent, in words for people.
+    pub(super) fn why_unplaced(&mut self, skill: &Skill, shape: &Shape) -> String {
+        self.rank(skill, shape);
+        let Some(ids) = self.by_skill.get(skill) else {
+            return format!("no agent offers {skill}");
+        };
+        let capable = self
+            .ranking(skill, shape)
+            .map_or(0, |ranking| ranking.members.len());
+        let agent = ids.first().and_then(|id| self.agents.get(id));
+        let requirements = agent.and_then(|agent| agent.skills.get(skill));
+        let reason = match requirements.and_then(|requirements| requirements.unmet_by(shape)) {
+            // What one of them misses stands for all.
+            Some(unmet) if capable == 0 => unmet.to_string(),
+            _ => "none had room".to_owned(),
+        };
+        let offering = ids.len();
+        format!(
+            "agents that offer {skill}: {offering}, of which {capable} take these payloads: {reason}"
+        )
     }
 
     /// How many agents are there, with room or without, that can do this work. It must be [ranked](Self::rank).
@@ -499,7 +516,7 @@ mod tests {
         assert_eq!(order(&mut fleet), "bac");
         fleet.remove(&"b".into());
         assert_eq!(order(&mut fleet), "ac");
-        assert!(!fleet.has_skill(&Skill::translation(SKILL)));
+        assert!(!fleet.by_skill.contains_key(&Skill::translation(SKILL)));
         fleet.remove(&"a".into());
         fleet.remove(&"c".into());
         assert!(fleet.by_skill.is_empty() && fleet.rankings.is_empty() && fleet.listening == 0);
