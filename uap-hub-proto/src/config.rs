@@ -44,7 +44,7 @@ impl ConfigError {
     }
 
     /// A setting that a side cannot do without.
-    #[cfg(feature = "tls")]
+    #[cfg(all(feature = "tls", any(feature = "client", feature = "server")))]
     pub(crate) fn present(is_present: bool, setting: &'static str, side: &str) -> Result<(), Self> {
         let wanted = format!("{side} needs it");
         let seen = format_args!("missing");
