@@ -195,6 +195,7 @@ impl<'de> Deserialize<'de> for Count {
 pub(super) struct Piece(pub(super) Vec<u8>);
 
 impl Piece {
+    #[cfg(any(feature = "openai", feature = "anthropic"))]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -302,24 +303,6 @@ fn paired(high: [u8; 2], low: [u8; 2]) -> char {
     char::from_u32(0x1_0000 + (bits(high) << 10) + bits(low)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// Arguments of a call: a text, or the object itself.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Arguments(pub(super) Piece);
-
-impl<'de> Deserialize<'de> for Arguments {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let json = Json::deserialize(deserializer)?;
-        match json.text() {
-            "null" => Ok(Self::default()),
-            text if text.starts_with('"') => {
-                let piece = json.read().map(Self);
-                piece.ok_or_else(|| D::Error::custom("expected a string"))
-            }
-            text => Ok(Self(text.into())),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_arguments_are_read_as_vendors_write_them() {
+    fn counts_are_read_as_vendors_write_them() {
         let count = |text| {
             serde_json::from_str::<Count>(text)
                 .ok()
@@ -384,9 +367,5 @@ mod tests {
             [count("1.5"), count("-1"), count("\"1\""), count("1e300")],
             [None; 4]
         );
-        let arguments = |text| serde_json::from_str::<Arguments>(text).unwrap().0.0;
-        assert_eq!(arguments(r#"{"a": 1}"#), br#"{"a": 1}"#);
-        assert_eq!(arguments(r#""{\"a\":1}""#), br#"{"a":1}"#);
-        assert_eq!(arguments("null"), b"");
     }
 }

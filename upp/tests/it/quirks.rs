@@ -465,3 +465,141 @@ async fn cached_tokens_are_a_part_of_the_input() {
         (6_005, 5_000, 7)
     );
 }
+
+/// The turn of a call with a tool, and what the server was asked.
+#[cfg(feature = "driver")]
+async fn turn(vendor: Vendor, bodies: &[&str]) -> (Result<upp::Turn, UppError>, Vec<String>) {
+    use ubos_common::time::{Mono, Now, Timestamp};
+
+    let answers = bodies.iter().map(|body| answer("200 OK", body)).collect();
+    let (url, server) = crate::vendor::serve_all(answers).await;
+    let options = upp::LlmOptions::new(model(vendor, &url)).with_tools([crate::vendor::add()]);
+    let ids = ubos_common::id::IdSource::seeded(1);
+    let call = upp::LlmCall::new(ids, || Now::new(Mono::ZERO, Timestamp::EPOCH));
+    let instance = upp::llm(options).unwrap();
+    let turn = instance.generate(&List::default(), ["?"], call).await;
+    (turn, server.await.unwrap())
+}
+
+// spec: UPP-4, UPP-10
+#[cfg(feature = "driver")]
+#[tokio::test]
+async fn a_malformed_call_is_answered_by_an_error_and_goes_back_as_it_came() {
+    for arguments in [r#"{"a":1,}"#, r#"{"a":"#, "[1]", r#"{"a":1,"a":2}"#] {
+        let first = format!(
+            r#"{{"choices":[{{"message":{{"tool_calls":[{{"id":"c","function":{{"name":"add","arguments":{}}}}}]}},"finish_reason":"tool_calls"}}]}}"#,
+            to_string(arguments)
+        );
+        let last = r#"{"choices":[{"message":{"content":"sorry"},"finish_reason":"stop"}]}"#;
+        let (turn, asked) = turn(OpenAi, &[&first, last]).await;
+        let turn = turn.unwrap();
+        assert_eq!(turn.response.text(), "sorry");
+        let execution = turn.tool_executions.get(0).unwrap();
+        assert!(execution.is_error && execution.result.as_str().contains("not a JSON object"));
+        let sent = format!(r#""arguments":{}"#, to_string(arguments));
+        assert!(asked[1].contains(&sent), "{}", asked[1]);
+    }
+}
+
+// spec: UPP-10
+#[cfg(feature = "driver")]
+#[tokio::test]
+async fn a_turn_says_why_its_response_ended() {
+    use upp::Stop;
+
+    let openai = |word: &str| {
+        format!(r#"{{"choices":[{{"message":{{"content":"x"}},"finish_reason":"{word}"}}]}}"#)
+    };
+    let anthropic = |word: &str| format!(r#"{{"content":[],"stop_reason":"{word}"}}"#);
+    let google = |word: &str| format!(r#"{{"candidates":[{{"finishReason":"{word}"}}]}}"#);
+    for (vendor, body, stop) in [
+        (OpenAi, openai("stop"), Stop::End),
+        (OpenAi, openai("length"), Stop::Length),
+        (OpenAi, openai("odd"), Stop::Other("odd".into())),
+        (Anthropic, anthropic("end_turn"), Stop::End),
+        (Anthropic, anthropic("max_tokens"), Stop::Length),
+        (
+            Anthropic,
+            anthropic("model_context_window_exceeded"),
+            Stop::Length,
+        ),
+        (Google, google("STOP"), Stop::End),
+        (Google, google("MAX_TOKENS"), Stop::Length),
+    ] {
+        let (turn, _) = turn(vendor, &[&body]).await;
+        assert_eq!(turn.unwrap().stop(), Some(stop), "{body}");
+    }
+}
+
+// spec: UPP-10
+#[cfg(feature = "driver")]
+#[tokio::test]
+async fn a_paused_message_goes_on() {
+    let used = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{"q":"x"}}"#;
+    let paused = format!(r#"{{"content":[{used}],"stop_reason":"pause_turn"}}"#);
+    let last = r#"{"content":[{"type":"text","text":"done"}],"stop_reason":"end_turn"}"#;
+    let (result, asked) = turn(Anthropic, &[&paused, last]).await;
+    let result = result.unwrap();
+    assert_eq!(
+        (result.response.text().as_str(), result.cycles),
+        ("done", 2)
+    );
+    assert!(asked[1].contains(&format!(r#"{{"role":"assistant","content":[{used}]}}"#)));
+    // Not without end: after the last round the message stays paused.
+    let (result, asked) = turn(Anthropic, &[paused.as_str(); 11]).await;
+    assert_eq!(
+        (result.unwrap().stop(), asked.len()),
+        (Some(upp::Stop::Pause), 11)
+    );
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn what_compatible_vendors_send_beside_a_message_goes_back() {
+    let details = r#"[{"type":"reasoning.encrypted","data":"c2ln"}]"#;
+    let extra = r#"{"google":{"thought_signature":"c2lnMg=="}}"#;
+    for name in ["reasoning", "reasoning_content"] {
+        let chunks = [
+            format!(r#"{{"choices":[{{"delta":{{"{name}":"hm, ","reasoning_details":{details}}}}}]}}"#),
+            format!(r#"{{"choices":[{{"delta":{{"{name}":"so","content":"x","annotations":[{{"a":1}}]}},"logprobs":{{"content":[{{"t":1}}]}}}}]}}"#),
+            format!(r#"{{"choices":[{{"delta":{{"annotations":[{{"a":2}}],"audio":{{"id":"au","data":"QUJD"}},"tool_calls":[{{"id":"c","function":{{"name":"add","arguments":"{{}}"}},"extra_content":{extra}}}]}},"logprobs":{{"content":[{{"t":2}}]}}}}]}}"#),
+            r#"{"choices":[{"delta":{"audio":{"data":"REVG","transcript":"x"}},"finish_reason":"tool_calls"}]}"#.to_owned(),
+        ];
+        let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+        let message = streamed(OpenAi, &chunks).await.unwrap().message;
+        let kept = message.metadata.as_ref().unwrap().get("openai").unwrap();
+        let kept: serde_json::Value = kept.deserialize().unwrap();
+        assert_eq!(kept["annotations"], serde_json::json!([{"a":1},{"a":2}]));
+        assert_eq!(kept["logprobs"], serde_json::json!([{"t":1},{"t":2}]));
+        assert_eq!(
+            kept["audio"],
+            serde_json::json!({"id":"au","data":"QUJDREVG","transcript":"x"})
+        );
+
+        let sent = sent_back(OpenAi, Message::Assistant(Arc::clone(&message))).await;
+        let wanted = format!(
+            r#""content":"x","{name}":"hm, so","reasoning_details":{details},"audio":{{"id":"au"}},"tool_calls":[{{"id":"c","type":"function","function":{{"name":"add","arguments":"{{}}"}},"extra_content":{extra}}}]"#
+        );
+        assert!(sent.contains(&wanted), "{sent}");
+        // Another vendor gets nothing of it, and neither does this one where the application took the thoughts out.
+        let sent = sent_back(Anthropic, Message::Assistant(Arc::clone(&message))).await;
+        assert!(!sent.contains("hm, so") && !sent.contains("c2ln"), "{sent}");
+        let mut changed = (*message).clone();
+        changed
+            .content
+            .retain(|block| !matches!(block, ContentBlock::Reasoning(_)));
+        let sent = sent_back(OpenAi, changed.into()).await;
+        assert!(
+            !sent.contains("hm, so") && !sent.contains("reasoning_details"),
+            "{sent}"
+        );
+    }
+    let body =
+        r#"{"choices":[{"message":{"content":null,"refusal":"No."},"finish_reason":"stop"}]}"#;
+    let message = whole(OpenAi, body).await.unwrap().message;
+    let sent = sent_back(OpenAi, Message::Assistant(message)).await;
+    assert!(
+        sent.contains(r#"{"role":"assistant","content":null,"refusal":"No."}"#),
+        "{sent}"
+    );
+}

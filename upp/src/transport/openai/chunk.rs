@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use crate::transport::vendor_json::{Arguments, Count, Json, Piece, Spare};
+use crate::transport::vendor_json::{Count, Json, Piece, Spare};
 
 /// A completion, or a chunk of one.
 #[derive(Deserialize)]
@@ -35,6 +35,9 @@ pub(super) struct Choice {
     pub(super) delta: Option<ChatDelta>,
     /// Why the model stopped.
     pub(super) finish_reason: Option<Box<str>>,
+    /// The probabilities of the tokens.
+    #[serde(default)]
+    pub(super) logprobs: Spare<Logprobs>,
     /// An error of this choice.
     pub(super) error: Option<Json>,
 }
@@ -49,6 +52,14 @@ pub(super) struct ChatDelta {
     pub(super) reasoning: Option<Piece>,
     /// The model's refusal.
     pub(super) refusal: Option<Piece>,
+    /// Parts of the reasoning, some of them signed, as OpenRouter sends them.
+    #[serde(default)]
+    pub(super) reasoning_details: Spare<Vec<Json>>,
+    /// Citations.
+    #[serde(default)]
+    pub(super) annotations: Spare<Vec<Json>>,
+    #[serde(default)]
+    pub(super) audio: Spare<Audio>,
     /// Tool calls, or deltas of them.
     pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
 }
@@ -63,6 +74,25 @@ pub(super) struct ToolCallDelta {
     pub(super) id: Option<Arc<str>>,
     /// The function to call.
     pub(super) function: Option<FunctionDelta>,
+    /// What compatible vendors send beside it, such as the signatures of Google.
+    pub(super) extra_content: Option<Json>,
+}
+
+/// A spoken answer, or a delta of one.
+#[derive(Clone, Deserialize)]
+pub(super) struct Audio {
+    pub(super) id: Option<Json>,
+    pub(super) expires_at: Option<Json>,
+    /// Base64.
+    pub(super) data: Option<String>,
+    pub(super) transcript: Option<Piece>,
+}
+
+/// The probabilities of tokens.
+#[derive(Default, Deserialize)]
+pub(super) struct Logprobs {
+    pub(super) content: Option<Vec<Json>>,
+    pub(super) refusal: Option<Vec<Json>>,
 }
 
 /// The called function.
@@ -140,5 +170,36 @@ impl<'de> Deserialize<'de> for Content {
             }
         }
         Ok(content)
+    }
+}
+
+/// Arguments of a call: a text, or the object itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arguments(pub(super) Piece);
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Json::deserialize(deserializer)?;
+        match json.text() {
+            "null" => Ok(Self::default()),
+            text if text.starts_with('"') => {
+                let piece = json.read().map(Self);
+                piece.ok_or_else(|| D::Error::custom("expected a string"))
+            }
+            text => Ok(Self(text.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_a_text_or_the_object() {
+        let arguments = |text| serde_json::from_str::<Arguments>(text).unwrap().0.0;
+        assert_eq!(arguments(r#"{"a": 1}"#), br#"{"a": 1}"#);
+        assert_eq!(arguments(r#""{\"a\":1}""#), br#"{"a":1}"#);
+        assert_eq!(arguments("null"), b"");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::chunk::{ChatDelta, Choice, Completion, CompletionUsage, ToolCallDelta};
+use super::extras::{Extras, REASONING_NAMES};
 use crate::error::{ErrorCode, UppError};
 use crate::model::LlmRequest;
 use crate::stream::StreamEventType;
@@ -152,6 +153,7 @@ fn is_error(error: &Json) -> bool {
 struct ChoiceReader {
     answer: ResponseBuilder,
     calls: Vec<OpenCall>,
+    extras: Extras,
 }
 
 /// A call as its deltas name it.
@@ -161,10 +163,11 @@ struct OpenCall {
 }
 
 impl ChoiceReader {
-    const fn new(answer: ResponseBuilder) -> Self {
+    fn new(answer: ResponseBuilder) -> Self {
         Self {
             answer,
             calls: Vec::new(),
+            extras: Extras::default(),
         }
     }
 
@@ -175,24 +178,39 @@ impl ChoiceReader {
         }
         let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
         self.answer.stop_reason = reason.or_else(|| self.answer.stop_reason.take());
+        if let Spare(Some(logprobs)) = choice.logprobs {
+            let taken = self.extras.take_logprobs(logprobs);
+            taken.ok_or_else(|| self.too_large())?;
+        }
         match if whole { choice.message } else { choice.delta } {
             Some(delta) => self.delta(delta, whole),
             None => Ok(()),
         }
     }
 
-    fn delta(&mut self, delta: ChatDelta, whole: bool) -> Result<(), UppError> {
+    fn too_large(&self) -> UppError {
+        let text = "the response has more than 64 MiB";
+        self.answer.error(ErrorCode::InvalidResponse, text)
+    }
+
+    fn delta(&mut self, mut delta: ChatDelta, whole: bool) -> Result<(), UppError> {
+        let taken = self.extras.take(&mut delta);
+        taken.ok_or_else(|| self.too_large())?;
         let answer = &mut self.answer;
         let content = delta.content.unwrap_or_default();
         // Some vendors send the reasoning under both names.
-        let reasoning = delta.reasoning_content.filter(|text| !text.is_empty());
-        let reasoning = reasoning.or(delta.reasoning).unwrap_or_default();
+        let names = REASONING_NAMES.into_iter();
+        let mut named = names.zip([delta.reasoning_content, delta.reasoning]);
+        let named = named.find_map(|(name, text)| Some((name, text.filter(|t| !t.is_empty())?)));
+        let reasoning = named.map_or_else(Piece::default, |(name, text)| {
+            self.extras.reasoning_name = Some(name);
+            text
+        });
         for more in [reasoning, content.reasoning] {
             answer.text(StreamEventType::ReasoningDelta, REASONING, more)?;
         }
         answer.text(answer.text_kind(), TEXT, content.text)?;
         if let Some(more) = delta.refusal.filter(|more| !more.is_empty()) {
-            answer.set_metadata("refusal", Some(&true));
             answer.text(StreamEventType::TextDelta, TEXT, more)?;
         }
         for call in delta.tool_calls.unwrap_or_default() {
@@ -217,6 +235,8 @@ impl ChoiceReader {
             self.calls.push(OpenCall { index, id: None });
             self.calls.len() - 1
         });
+        let taken = self.extras.take_call(place, delta.extra_content);
+        taken.ok_or_else(|| self.too_large())?;
         if let (Some(call), Some(id)) = (self.calls.get_mut(place), &id) {
             call.id = Some(Arc::clone(id));
         }
@@ -241,14 +261,18 @@ impl ChoiceReader {
 
     /// Calls without an id get the id of the message and their place.
     fn end(&mut self) -> Result<(), UppError> {
-        for place in 0..self.calls.len() {
-            if self.calls.get(place).is_some_and(|call| call.id.is_none()) {
-                let id = format!("{}-call-{place}", self.answer.stamp.id);
-                let index = event_index(place);
-                self.answer
-                    .call(index, Some(id.into()), None, Piece::default())?;
+        let mut ids = Vec::with_capacity(self.calls.len());
+        for (place, call) in self.calls.iter().enumerate() {
+            if let Some(id) = &call.id {
+                ids.push(Arc::clone(id));
+                continue;
             }
+            let id: Arc<str> = format!("{}-call-{place}", self.answer.stamp.id).into();
+            ids.push(Arc::clone(&id));
+            let index = event_index(place);
+            self.answer.call(index, Some(id), None, Piece::default())?;
         }
+        self.extras.end(&mut self.answer, &ids);
         Ok(())
     }
 }
