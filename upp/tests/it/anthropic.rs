@@ -99,14 +99,17 @@ fn check(response: &LlmResponse) {
             usage.cache_read_tokens,
             usage.cache_write_tokens
         ),
-        (11, 7, 4, 3)
+        // Cached tokens are a part of the input.
+        (18, 7, 4, 3)
     );
     let said = message.metadata.as_ref().unwrap().get("anthropic").unwrap();
     assert_eq!(
         said.to_owned().as_str(),
         concat!(
-            r#"{"id":"msg_1","model":"claude-x-1","thinking":[{"signature":"c2lnbmVk"},{"redacted":"aGlkZGVu"}],"#,
-            r#""blocks":[{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":"x"}}]}"#
+            r#"{"id":"msg_1","model":"claude-x-1","content":[{"type":"thinking","thinking":"Let me see.","signature":"c2lnbmVk"},"#,
+            r#"{"type":"redacted_thinking","data":"aGlkZGVu"},{"type":"text","text":"Grüß dich"},"#,
+            r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":"x"}},"#,
+            r#"{"type":"tool_use","id":"toolu_1","name":"add","input":{"a":2}}],"stop_reason":"tool_use"}"#
         )
     );
 }
@@ -194,7 +197,8 @@ async fn signed_thoughts_go_back_as_they_came() {
     let asked = server.await.unwrap();
     let sent = concat!(
         r#""content":[{"type":"thinking","thinking":"Let me see.","signature":"c2lnbmVk"},"#,
-        r#"{"type":"redacted_thinking","data":"aGlkZGVu"},{"type":"text","text":"Grüß dich"},{"type":"tool_use""#
+        r#"{"type":"redacted_thinking","data":"aGlkZGVu"},{"type":"text","text":"Grüß dich"},"#,
+        r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":"x"}},{"type":"tool_use""#
     );
     assert!(asked[0].contains(sent), "{}", asked[0]);
     // To a vendor of another name they do not go.

@@ -262,9 +262,14 @@ fn a_stream_that_does_not_add_up_is_refused() {
         "[1]",
     ))
     .unwrap();
+    let (message, _) = sum.clone().finish(stamp(1)).unwrap();
+    let call = &message.calls()[0];
     assert_eq!(
-        sum.clone().finish(stamp(1)).unwrap_err().code,
-        ErrorCode::InvalidResponse
+        (
+            call.malformed_arguments().as_deref(),
+            call.arguments.as_str()
+        ),
+        (Some("[1]"), "{}")
     );
     let text = StreamEvent::text(upp::StreamEventType::TextDelta, 0, "x");
     assert_eq!(sum.add(&text).unwrap_err().code, ErrorCode::InvalidResponse);

@@ -317,7 +317,10 @@ async fn media_structure_and_a_tools_own_words_go_out_in_the_vendors_shape() {
         .unwrap()
         .get("openai")
         .unwrap();
-    assert_eq!(said.to_owned().as_str(), r#"{"id":"c-1","model":"m-1-1"}"#);
+    assert_eq!(
+        said.to_owned().as_str(),
+        r#"{"id":"c-1","model":"m-1-1","stop_reason":"stop"}"#
+    );
     let asked = server.await.unwrap();
     assert_eq!(
         parts(&asked[0]).1,

@@ -3,9 +3,10 @@
 //! The vendor wants `max_tokens` with every request: give it among the parameters, for no default is added here.
 //! Structured output is a tool that the model must call in the end; its input is the answer, and no call of it is seen.
 
+mod event;
+mod raw;
 mod request;
 mod response;
-mod thinking;
 
 use std::sync::Arc;
 

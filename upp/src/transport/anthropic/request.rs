@@ -2,7 +2,7 @@
 
 use ubos_common::json::{MemberWriter, to_string};
 
-use super::thinking::ThinkingBlock;
+use super::raw::blocks_of;
 use crate::content::{ContentBlock, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
@@ -156,29 +156,13 @@ fn media(
     }))
 }
 
-/// Thoughts go back to the vendor that signed them, and to no other; they stand first, as the vendor wants.
+/// An answer of this vendor goes back as it came. Of any other, and of one that was changed, go the texts and the calls:
+/// thoughts go to no vendor but the one that signed them.
 fn assistant_blocks(answer: &AssistantMessage, provider: &str) -> Vec<String> {
-    let mut reasoning = answer.content.iter().filter_map(|block| match block {
-        ContentBlock::Reasoning(text) => Some(text),
-        _ => None,
-    });
-    let mut blocks = Vec::new();
-    for thought in ThinkingBlock::of(answer, provider) {
-        match thought {
-            ThinkingBlock::Signed(signature) => blocks.extend(reasoning.next().map(|thinking| {
-                object_text(|object| {
-                    object.member("type", "thinking");
-                    object.member("thinking", &**thinking);
-                    object.member("signature", &*signature);
-                })
-            })),
-            ThinkingBlock::Unsigned => drop(reasoning.next()),
-            ThinkingBlock::Redacted(data) => blocks.push(object_text(|object| {
-                object.member("type", "redacted_thinking");
-                object.member("data", &*data);
-            })),
-        }
+    if let Some(blocks) = blocks_of(answer, provider) {
+        return blocks;
     }
+    let mut blocks = Vec::new();
     let texts = answer.content.iter().filter_map(ContentBlock::as_text);
     blocks.extend(texts.filter_map(text));
     blocks.extend(answer.calls().iter().map(|call| {
