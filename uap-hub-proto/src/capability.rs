@@ -257,8 +257,7 @@ impl Requirement {
         if payloads.repeat && !self.is_repeatable {
             return Some(Fault::Repeated);
         }
-        let accepts =
-            |mime: &Box<str>| self.mime_types.is_empty() || self.mime_types.contains(mime);
+        let accepts = |mime: &str| self.mime_types.is_empty() || self.mime_types.contains(mime);
         payloads.mime_types.iter().find_map(|mime| match mime {
             Some(mime) => (!accepts(mime)).then_some(Fault::MimeType(mime)),
             None => (!self.mime_types.is_empty()).then_some(Fault::NoMimeType),
