@@ -114,7 +114,8 @@
 //!
 //! # The transcript
 //!
-//! Every task and every result is in the [`Transcript`](transcript::Transcript) before anybody is told. It is chained:
+//! Every task and every result is in the [`Transcript`](transcript::Transcript) before anybody is told. Nacks are noted
+//! [apart](processor::Processor::refusals), for anybody can cause them. It is chained:
 //! a byte that was changed is found, and with a head that was kept elsewhere so is an end that was cut. Keep it in
 //! files (`store::FileTranscript`, feature `log`), archive whole segments of it, and look through it with
 //! `store::fsck`; [`Redacting`](store::Redacting) keeps secrets out of it.
@@ -140,6 +141,7 @@
 //! | one message | [`Limits`](ubos_common::json::Limits) | refused |
 //! | results a lifecycle remembers | 1,024 | the oldest is forgotten |
 //! | tasks that run in a processor | 1,024 | Nack `RATE_LIMIT` |
+//! | Nacks it notes | 1,000; 100 at once, 10 a second | counted |
 //! | ended tasks it remembers, bytes of their results | 10,000, 64 MiB | the oldest is forgotten |
 //! | time of a task without a deadline | 1 hour | FAILED `TIMEOUT` |
 //! | calls that wait for a store in files | 4,096 | refused |

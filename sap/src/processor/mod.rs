@@ -41,16 +41,17 @@ mod config;
 #[cfg(feature = "schema")]
 mod contract;
 mod flight;
+mod guard;
 mod handler;
 mod hooks;
 mod ledger;
 mod race;
+mod refusals;
 mod results;
 mod state;
 mod stop;
 
 use core::fmt;
-use core::future::Future;
 use core::ops::ControlFlow;
 use core::panic::AssertUnwindSafe;
 use std::borrow::Cow;
@@ -76,9 +77,12 @@ pub use state::Processor;
 pub use stop::StopReason;
 
 use flight::{Flight, SingleFlight};
+use guard::{Panicked, guarded};
 use hooks::Unchecked;
 use ledger::{Before, Entered, Ledger};
 use race::{Race, Step, TimeLimits};
+use refusals::MAX_REFUSALS;
+pub(crate) use refusals::Refusals;
 use results::Run;
 use state::Route;
 use stop::Stop;
@@ -94,6 +98,7 @@ use crate::lifecycle::{LifecycleError, body_digest};
 use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
+use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
@@ -121,6 +126,7 @@ impl Processor {
             contract: Arc::new(Unchecked),
             cache: None,
             signals: None,
+            refusals: Refusals::new(Arc::new(MemoryTranscript::new(MAX_REFUSALS))),
             transcript,
             config,
             ledger: Ledger::default(),
@@ -182,6 +188,19 @@ impl Processor {
         self
     }
 
+    /// Sets where Nacks are noted: a transcript of their own, for anybody can fill it. Where none is set they are
+    /// noted in memory, 1,000 of them. At most 100 are noted at once, and 10 a second after that.
+    #[must_use]
+    pub fn refusals(mut self, log: Arc<dyn Transcript>) -> Self {
+        self.refusals = Refusals::new(log);
+        self
+    }
+
+    /// Nacks that were told and not noted, because of their rate or because the log took no more.
+    pub fn unlogged_refusals(&self) -> u64 {
+        self.refusals.unlogged()
+    }
+
     /// Who answers.
     pub(crate) const fn producer(&self) -> &Producer {
         &self.producer
@@ -228,7 +247,7 @@ impl Processor {
     ) -> Result<Answer, ProcessError> {
         match self.read(task) {
             Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
-            Err(nack) => self.turn_away(clock.now(), *nack, task).await,
+            Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
         }
     }
 
@@ -262,7 +281,7 @@ impl Processor {
             Some(nack(&task, ErrorCode::Internal, why))
         });
         if let Some(nack) = refused {
-            return self.turn_away(now, nack, bytes).await;
+            return Ok(self.turn_away(now, nack, bytes).await);
         }
         let task = Arc::new(task);
         let Some(route) = self.route(&task) else {
@@ -271,7 +290,7 @@ impl Processor {
                 ErrorCode::NotFound,
                 "no such capability or agent here",
             );
-            return self.turn_away(now, nack, bytes).await;
+            return Ok(self.turn_away(now, nack, bytes).await);
         };
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
@@ -325,12 +344,12 @@ impl Processor {
                     self.answer_again(now, run, latest.as_deref()).await
                 } else {
                     let why = "another task of this id came before";
-                    refused(ErrorCode::InvalidTask, why).await
+                    Ok(refused(ErrorCode::InvalidTask, why).await)
                 }
             }
             Entered::Full => {
                 let why = "too many tasks run at the same time";
-                refused(ErrorCode::RateLimit, why).await
+                Ok(refused(ErrorCode::RateLimit, why).await)
             }
         };
         answer.map(ControlFlow::Break)
@@ -374,15 +393,10 @@ impl Processor {
         self.routes.get(&task.target.capability)
     }
 
-    /// Writes a Nack down; only then may it be told.
-    pub(crate) async fn turn_away(
-        &self,
-        now: Now,
-        nack: Nack,
-        bytes: &[u8],
-    ) -> Result<Answer, ProcessError> {
-        self.record(&Entry::nack(now.wall, &nack, bytes)?).await?;
-        Ok(Answer::Nack(nack))
+    /// Notes a Nack, and gives it to be told.
+    pub(crate) async fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Answer {
+        self.refusals.note(now, &nack, bytes).await;
+        Answer::Nack(nack)
     }
 
     /// Ends a task as FAILED that a transport gives up; `None` where an id is not known.
@@ -536,17 +550,6 @@ impl fmt::Debug for Processor {
             .field("capabilities", &self.routes.keys())
             .finish_non_exhaustive()
     }
-}
-
-/// Code of somebody else panicked; what it said then is not kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a hook, a handler or a store panicked")]
-struct Panicked;
-
-/// What somebody else's code answers.
-async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
-    let answer = AssertUnwindSafe(work).catch_unwind().await;
-    answer.map_err(|_payload| Panicked)
 }
 
 /// The bytes of a task, by where they are from.

@@ -8,6 +8,7 @@ use super::flight::SingleFlight;
 use super::handler::Handler;
 use super::hooks::{Authorize, ContractCheck, Judge};
 use super::ledger::Ledger;
+use super::refusals::Refusals;
 use crate::cache::{CacheStore, Essence};
 use crate::ident::Capability;
 use crate::learning::SignalSink;
@@ -23,6 +24,7 @@ pub struct Processor {
     pub(super) contract: Arc<dyn ContractCheck>,
     pub(super) cache: Option<Arc<dyn CacheStore>>,
     pub(super) signals: Option<Arc<dyn SignalSink>>,
+    pub(super) refusals: Refusals,
     pub(super) transcript: Arc<dyn Transcript>,
     pub(super) config: Config,
     pub(super) ledger: Ledger,

@@ -101,10 +101,8 @@ impl Service {
         match self.processor.read(bytes) {
             Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
             Err(nack) => {
-                let answer = self
-                    .processor
-                    .turn_away(self.clock.now(), *nack, bytes)
-                    .await?;
+                let now = self.clock.now();
+                let answer = self.processor.turn_away(now, *nack, bytes).await;
                 caller.tell(answer.into()).await;
                 Ok(())
             }
@@ -113,14 +111,9 @@ impl Service {
 
     /// Turns a task away before the processor sees it.
     #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-    pub(super) async fn turn_away(
-        &self,
-        nack: Nack,
-        bytes: &[u8],
-    ) -> Result<Message, ProcessError> {
+    pub(super) async fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Message {
         let now = self.clock.now();
-        let answer = self.processor.turn_away(now, nack, bytes).await;
-        answer.map(Message::from)
+        self.processor.turn_away(now, nack, bytes).await.into()
     }
 
     /// Ends a task that is not processed any more.

@@ -83,6 +83,7 @@ pub(crate) fn processor(log: &Log) -> Processor {
         Config::default(),
     )
     .unwrap()
+    .refusals(log.clone())
 }
 
 pub(crate) fn text(text: &str) -> RawBuf {
@@ -421,6 +422,7 @@ fn at_the_bound_tasks_are_turned_away_and_given_up_ones_end() {
     let config = Config::default().with_max_running(1);
     let processor = Processor::new(producer, Arc::new(AllowAll), log.clone(), config)
         .unwrap()
+        .refusals(log.clone())
         .handle("consult.align".parse().unwrap(), |_: Context| {
             std::future::pending()
         });
@@ -619,4 +621,49 @@ fn results_are_remembered_up_to_a_bound_of_bytes() {
     let first: Vec<usize> = (1..4).map(ask).collect();
     let again: Vec<usize> = [3, 2, 1].map(ask).into();
     assert_eq!((first, again), (vec![1, 2, 3], vec![3, 3, 4]));
+}
+
+// spec: SAP-10-1, SAP-5-2
+#[test]
+fn what_is_turned_away_fills_no_transcript() {
+    let (clock, log, calls) = (Jumping::new(), Log::default(), Arc::default());
+    let small = Arc::new(MemoryTranscript::new(3));
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let processor = Processor::new(
+        producer,
+        Arc::new(AllowAll),
+        small.clone(),
+        Config::default(),
+    );
+    let counter: Arc<AtomicUsize> = Arc::clone(&calls);
+    let processor = processor.unwrap().refusals(log.clone()).handle(
+        "consult.align".parse().unwrap(),
+        move |_: Context| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Outcome::new(text("1"))) }
+        },
+    );
+    let garbage = |times: usize| {
+        for _ in 0..times {
+            let mut sink = |_: Delivery<'_>| {};
+            let answer = block_on(processor.process(&clock, b"x", &mut sink));
+            assert_eq!(nack(answer.unwrap()).code, ErrorCode::InvalidTask);
+        }
+        (
+            log.verify(None).unwrap().records,
+            processor.unlogged_refusals(),
+        )
+    };
+    // A hundred at once, and ten a second.
+    assert_eq!(garbage(150), (100, 50));
+    clock.go_on(Duration::from_secs(1));
+    assert_eq!(garbage(15), (110, 55));
+    clock.go_on(Duration::from_secs(1_000));
+    assert_eq!(garbage(101), (210, 56));
+    // Who may have something done still has it done.
+    let done = result(run(&processor, &clock, &no_cache()).1);
+    assert_eq!(
+        (done.status, calls.load(Ordering::SeqCst)),
+        (Status::Succeeded, 1)
+    );
 }

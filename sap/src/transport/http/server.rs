@@ -254,10 +254,7 @@ impl Server {
     }
 
     async fn turn_away(&self, nack: Nack, bytes: &[u8], status: StatusCode) -> Response {
-        match self.service.turn_away(nack, bytes).await {
-            Ok(message) => whole(status, &message),
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
+        whole(status, &self.service.turn_away(nack, bytes).await)
     }
 }
 

@@ -99,6 +99,7 @@ impl Seen {
         }
         Processor::new(producer, Arc::new(table), self.log.clone(), config)
             .unwrap()
+            .refusals(self.log.clone())
             .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
             .handle("test.echo".parse().unwrap(), move |cx: Context| {
                 calls.fetch_add(1, Ordering::SeqCst);
