@@ -41,10 +41,12 @@ use uap_hub_proto::{
         server::{ServerConfig, serve},
     },
     wire::{
-        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, Payload,
-        TestInit, TestResponse, TestResult, TranslationInit, TranslationResponse,
+        AgentRegistration, AgentRegistrationResponse, Capability, ListenRequest, ListenResponse,
+        Payload, PayloadRequirement, TestCapability, TestInit, TestResponse, TestResult,
+        TranslationInit, TranslationResponse,
         agent_hub_client::AgentHubClient,
         agent_hub_server::{AgentHub, AgentHubServer},
+        capability::Format,
         test_response,
     },
 };
@@ -88,8 +90,25 @@ fn median(mut all: Vec<Duration>) -> Duration {
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
-/// A job from submission to its proposal, among agents that all can take it.
+/// A job from submission to its proposal, among agents that all can take it and are equal or all different.
 fn place() {
+    place_among("equal", |_| Skill::test("t").into());
+    place_among("different", |n| {
+        let script = PayloadRequirement {
+            r#type: "p".into(),
+            is_required: true,
+            is_repeatable: false,
+            accepted_mime_types: vec![format!("application/x-{n}"), "text/plain".into()],
+        };
+        let format = Some(Format::Test(TestCapability {
+            r#type: "t".into(),
+            payloads: vec![script],
+        }));
+        Capability { format }
+    });
+}
+
+fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
     let config = Config::default()
         .with_max_agents(AGENTS)
         .with_max_jobs(AGENTS);
@@ -99,7 +118,7 @@ fn place() {
     for n in 0..AGENTS {
         let registration = AgentRegistration {
             display_name: "a".into(),
-            capabilities: vec![Skill::test("t").into()],
+            capabilities: vec![capability(n)],
         };
         let id = hub
             .register(now, registration)
@@ -117,7 +136,7 @@ fn place() {
     let (mut placed, mut looked_up) = (Vec::new(), Vec::new());
     let keys: Vec<String> = agents.keys().cloned().collect();
     for key in keys.iter().cycle().take(50_000) {
-        let job = Job::test("t", vec![Payload::new("p")]);
+        let job = Job::test("t", vec![Payload::file("p", "f", "text/plain", "x")]);
         let begun = Instant::now();
         let job = hub.submit(now, job).expect("is taken");
         placed.push(begun.elapsed());
@@ -131,7 +150,9 @@ fn place() {
         looked_up.push(begun.elapsed() / 10);
     }
     let (placed, looked_up) = (median(placed), median(looked_up));
-    println!("place: a job among {AGENTS} agents {placed:?}, a hash map's lookup {looked_up:?}");
+    println!(
+        "place: a job among {AGENTS} {kind} agents {placed:?}, a hash map's lookup {looked_up:?}"
+    );
 }
 
 /// Sessions from submission to result, against streams that are opened, exchanged over, and closed.
@@ -158,7 +179,7 @@ async fn negotiated() -> Duration {
         .await
         .expect("a port");
     let _agent = AgentBuilder::new("a")
-        .with_max_sessions(FLIGHT)
+        .configure(|config| config.with_max_sessions(FLIGHT))
         .on_test("t", |_, _| async { Ok(TestResult::completed("done")) })
         .start(&hub.url())
         .expect("starts");

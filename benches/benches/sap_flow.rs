@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use sap::processor::{Answer, Config, Context, Delivery, Outcome, Processor};
+use sap::processor::{AllowAll, Answer, Config, Context, Delivery, Outcome, Processor};
 use sap::store::{MemoryCache, MemoryTranscript};
 use sap::transport::Message;
 use sap::transport::bus::{self, Bus};
@@ -61,6 +61,7 @@ fn processor() -> Processor {
     let producer = Producer::new("A-ml-001".parse().expect("an id"), ProducerKind::Agent);
     Processor::new(
         producer,
+        Arc::new(AllowAll),
         Arc::new(MemoryTranscript::default()),
         Config::default(),
     )

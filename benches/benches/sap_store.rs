@@ -11,6 +11,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use futures::executor::block_on;
 use sap::Alignment;
 use sap::cache::{CacheKey, CacheRecord, CacheStore as _};
 use sap::store::FileCache;
@@ -51,7 +52,7 @@ fn main() {
     let start = Instant::now();
     let cache = FileCache::open(folder.path(), config()).expect("a cache");
     for number in 0..records {
-        cache.put(&record(number)).expect("kept");
+        block_on(cache.put(&record(number))).expect("kept");
     }
     drop(cache);
     println!("{records} records written in {:?}", start.elapsed());
@@ -62,7 +63,7 @@ fn main() {
     let keys: Vec<CacheKey> = (0..lookups).map(|n| key(n * 7_919 % records)).collect();
     let start = Instant::now();
     for key in &keys {
-        let found = cache.find(key).expect("read");
+        let found = block_on(cache.find(key)).expect("read");
         assert!(black_box(found).record.is_some());
     }
     println!(

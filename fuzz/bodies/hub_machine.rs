@@ -246,8 +246,8 @@ impl World {
             self.jobs.values().all(|has_ended| *has_ended),
             "a job was lost"
         );
-        assert_eq!(self.hub.job_count(), 0);
-        let mut agents = self.hub.agents();
+        assert_eq!(self.hub.view().counts().jobs, 0);
+        let mut agents = self.hub.view().agents();
         assert!(agents.all(|agent| agent.load == 0 && !agent.is_available));
     }
 }

@@ -45,7 +45,7 @@
 #![cfg_attr(not(feature = "driver"), doc = "```ignore")]
 //! use std::sync::Arc;
 //! use sap::alignment::Rules;
-//! use sap::processor::{Config, Context, HandlerError, Outcome, Processor};
+//! use sap::processor::{AllowAll, Config, Context, HandlerError, Outcome, Processor};
 //! use sap::store::{MemoryCache, MemoryTranscript};
 //! use sap::transport::bus::{self, Bus};
 //! use sap::{Producer, ProducerKind};
@@ -63,7 +63,7 @@
 //!     let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
 //!     let bus = Bus::new(clock, transcript.clone(), bus::Config::default())?;
 //!     bus.attach(
-//!         Processor::new(producer, transcript, Config::default())?
+//!         Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())?
 //!             .handle("consult.align".parse()?, consult)
 //!             .policy(Arc::new(Rules::default().forbid("privacy", "home address").cite("honesty")))
 //!             .cache(Arc::new(MemoryCache::default())),
@@ -114,7 +114,8 @@
 //!
 //! # The transcript
 //!
-//! Every task and every result is in the [`Transcript`](transcript::Transcript) before anybody is told. It is chained:
+//! Every task and every result is in the [`Transcript`](transcript::Transcript) before anybody is told. Nacks are noted
+//! [apart](processor::Processor::refusals), for anybody can cause them. It is chained:
 //! a byte that was changed is found, and with a head that was kept elsewhere so is an end that was cut. Keep it in
 //! files (`store::FileTranscript`, feature `log`), archive whole segments of it, and look through it with
 //! `store::fsck`; [`Redacting`](store::Redacting) keeps secrets out of it.
@@ -140,7 +141,11 @@
 //! | one message | [`Limits`](ubos_common::json::Limits) | refused |
 //! | results a lifecycle remembers | 1,024 | the oldest is forgotten |
 //! | tasks that run in a processor | 1,024 | Nack `RATE_LIMIT` |
-//! | ended tasks it remembers | 10,000 | the oldest is forgotten |
+//! | Nacks it notes | 1,000; 100 at once, 10 a second | counted |
+//! | ended tasks it remembers, bytes of their results | 10,000, 64 MiB | the oldest is forgotten |
+//! | time of a task without a deadline | 1 hour | FAILED `TIMEOUT` |
+//! | calls that wait for a store in files | 4,096 | refused |
+//! | silence of an HTTP server towards its client | 300 s | no answer |
 //! | reports of a handler that wait | 16 | the handler waits |
 //! | messages that wait for a slow caller or endpoint | 64 | the handler waits |
 //! | tasks on a bus, results in a mailbox | 1,024 | `try_send` Nacks, `send` waits; the endpoint is unreachable |
@@ -165,6 +170,7 @@ mod context;
 mod dispatch;
 mod error;
 mod evidence;
+mod future;
 mod ident;
 pub mod learning;
 mod lifecycle;
@@ -195,6 +201,7 @@ pub use evidence::{
     Alignment, BodyDigest, CacheEvidence, CacheKey, ConstitutionalEvidence, Fingerprint,
     PolicyCheck, PolicyViolation,
 };
+pub use future::BoxFuture;
 pub use ident::{AgentId, Capability, CorrelationId, NameError, Reason, TaskId, Version};
 pub use lifecycle::{Accepted, Lifecycle, LifecycleError};
 pub use number::{Amount, Number, Psi, Whole};

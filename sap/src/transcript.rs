@@ -7,6 +7,7 @@ use ubos_common::time::{Timestamp, WholeSecond};
 use ubos_common::violation::Profile;
 
 use crate::evidence::BodyDigest;
+use crate::future::BoxFuture;
 #[cfg(feature = "driver")]
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
@@ -95,23 +96,28 @@ fn written(bytes: &[u8]) -> RawObject {
 
 /// Where a transcript is kept. Entries are added and never changed.
 ///
-/// The calls may block for as long as the disk takes.
+/// The calls that a processor makes are asynchronous and must not block: one that waits for a disk does so on a
+/// thread of its own, as `FileTranscript` does.
 pub trait Transcript: fmt::Debug + Send + Sync {
-    /// Adds an entry and returns its number, from 0, once it is kept.
+    /// Adds an entry; ready with its number, from 0, once it is kept.
+    ///
+    /// The call hands the entry over, before the future is polled. A processor whose run is dropped makes the
+    /// call and drops the future, and the entry must be kept all the same.
     ///
     /// # Errors
     ///
     /// It is not kept: what it holds must not be delivered.
-    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError>;
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>>;
 
     /// Up to `max` entries from number `from` on.
     ///
     /// # Errors
     ///
     /// The transcript cannot be read, or an entry does not hold.
-    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError>;
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>>;
 
-    /// Proves the whole chain, and that it once ended with `kept`.
+    /// Proves the whole chain, and that it once ended with `kept`. For audits: it may block for as long as that
+    /// takes, and no processor calls it.
     ///
     /// # Errors
     ///

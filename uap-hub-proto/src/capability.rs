@@ -1,6 +1,10 @@
 //! Capabilities: kinds, skills, and whether a job meets the requirements of a skill.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use crate::wire::{AgentRegistration, Payload, PayloadRequirement, capability::Format};
 
@@ -71,7 +75,7 @@ impl fmt::Debug for Skill {
 }
 
 /// Skills with what each requires of a job's payloads.
-pub(crate) type Skills = BTreeMap<Skill, Vec<PayloadRequirement>>;
+pub(crate) type Skills = BTreeMap<Skill, Arc<Requirements>>;
 
 /// Bytes of a display name, a type or a MIME type.
 pub(crate) const MAX_NAME_BYTES: usize = 1024;
@@ -129,7 +133,9 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
                 .iter()
                 .try_for_each(|mime| short(&field(path), mime))?;
         }
-        skills.entry(skill).or_insert(requirements);
+        skills
+            .entry(skill)
+            .or_insert_with(|| Arc::new(Requirements::new(requirements)));
     }
     Ok(skills)
 }
@@ -194,41 +200,144 @@ pub enum RegistrationError {
     },
 }
 
-/// Whether a job's payloads meet all requirements; other payload types are ignored.
+/// What a skill requires of a job's payloads, with MIME types as they are compared.
 ///
 /// Spec: UAP hub 3
-#[must_use]
-pub fn meets(requirements: &[PayloadRequirement], payloads: &[Payload]) -> bool {
-    requirements.iter().all(|requirement| {
-        let mut count = 0;
-        for payload in payloads
-            .iter()
-            .filter(|payload| payload.r#type == requirement.r#type)
-        {
-            count += 1;
-            if !accepts_mime(requirement, payload) {
-                return false;
-            }
-        }
-        (count > 0 || !requirement.is_required) && (count < 2 || requirement.is_repeatable)
-    })
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Requirements(Box<[Requirement]>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Requirement {
+    kind: Box<str>,
+    is_required: bool,
+    is_repeatable: bool,
+    /// Every type where it is empty.
+    mime_types: BTreeSet<Box<str>>,
 }
 
-// choice: HUB-3-2 a payload without an attachment has no MIME type, so no list accepts it
-fn accepts_mime(requirement: &PayloadRequirement, payload: &Payload) -> bool {
-    let accepted = &requirement.accepted_mime_types;
-    let seen = payload
-        .attachment
-        .as_ref()
-        .map(|attachment| essence(&attachment.mime_type));
-    accepted.is_empty()
-        || seen.is_some_and(|seen| accepted.iter().any(|mime| essence(mime) == seen))
+impl Requirements {
+    fn new(wire: Vec<PayloadRequirement>) -> Self {
+        let requirement = |wire: PayloadRequirement| Requirement {
+            kind: wire.r#type.into(),
+            is_required: wire.is_required,
+            is_repeatable: wire.is_repeatable,
+            mime_types: wire
+                .accepted_mime_types
+                .iter()
+                .map(|mime| essence(mime))
+                .collect(),
+        };
+        Self(wire.into_iter().map(requirement).collect())
+    }
+
+    /// Whether a job's payloads meet all requirements; other payload types are ignored.
+    pub(crate) fn are_met_by(&self, shape: &Shape) -> bool {
+        self.unmet_by(shape).is_none()
+    }
+
+    /// The first requirement that a job's payloads do not meet.
+    pub(crate) fn unmet_by<'a>(&'a self, shape: &'a Shape) -> Option<Unmet<'a>> {
+        #[cfg(test)]
+        checks::CHECKS.set(checks::CHECKS.get() + 1);
+        let unmet = |requirement: &'a Requirement| {
+            let fault = requirement.fault_of(shape.0.get(&requirement.kind))?;
+            let kind = &requirement.kind;
+            Some(Unmet { kind, fault })
+        };
+        self.0.iter().find_map(unmet)
+    }
+}
+
+impl Requirement {
+    // choice: HUB-3-2 a payload without an attachment has no MIME type, so no list accepts it
+    fn fault_of<'a>(&self, payloads: Option<&'a SameType>) -> Option<Fault<'a>> {
+        let Some(payloads) = payloads else {
+            return self.is_required.then_some(Fault::Missing);
+        };
+        if payloads.repeat && !self.is_repeatable {
+            return Some(Fault::Repeated);
+        }
+        let accepts = |mime: &str| self.mime_types.is_empty() || self.mime_types.contains(mime);
+        payloads.mime_types.iter().find_map(|mime| match mime {
+            Some(mime) => (!accepts(mime)).then_some(Fault::MimeType(mime)),
+            None => (!self.mime_types.is_empty()).then_some(Fault::NoMimeType),
+        })
+    }
+}
+
+/// A requirement that a job's payloads do not meet, in words for people.
+pub(crate) struct Unmet<'a> {
+    kind: &'a str,
+    fault: Fault<'a>,
+}
+
+enum Fault<'a> {
+    Missing,
+    Repeated,
+    NoMimeType,
+    MimeType(&'a str),
+}
+
+impl fmt::Display for Unmet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind;
+        match self.fault {
+            Fault::Missing => write!(f, "a payload of type {kind:?} is missing"),
+            Fault::Repeated => write!(f, "more than one payload has the type {kind:?}"),
+            Fault::NoMimeType => write!(f, "a payload of type {kind:?} has no MIME type"),
+            Fault::MimeType(mime) => write!(f, "payload type {kind:?} does not take {mime:?}"),
+        }
+    }
+}
+
+/// What the payloads of a job are to requirements: jobs of one shape can be done by the same agents.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Shape(Arc<BTreeMap<Box<str>, SameType>>);
+
+/// The payloads of one type.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct SameType {
+    repeat: bool,
+    /// `None` for a payload without an attachment.
+    mime_types: BTreeSet<Option<Box<str>>>,
+}
+
+impl Shape {
+    pub(crate) fn of(payloads: &[Payload]) -> Self {
+        let mut types: BTreeMap<Box<str>, SameType> = BTreeMap::new();
+        for payload in payloads {
+            let mime = payload.attachment.as_ref();
+            let mime = mime.map(|attachment| essence(&attachment.mime_type));
+            match types.get_mut(&*payload.r#type) {
+                Some(same) => {
+                    same.repeat = true;
+                    same.mime_types.insert(mime);
+                }
+                None => {
+                    let (repeat, mime_types) = (false, [mime].into());
+                    types.insert(
+                        payload.r#type.as_str().into(),
+                        SameType { repeat, mime_types },
+                    );
+                }
+            }
+        }
+        Self(Arc::new(types))
+    }
+}
+
+/// How often requirements were held against a job.
+#[cfg(test)]
+pub(crate) mod checks {
+    thread_local! {
+        pub(crate) static CHECKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
 }
 
 /// A MIME type without its parameters, in lower case.
-pub(crate) fn essence(mime: &str) -> String {
+fn essence(mime: &str) -> Box<str> {
     let essence = mime.split(';').next().unwrap_or_default();
-    essence.trim().to_ascii_lowercase()
+    essence.trim().to_ascii_lowercase().into()
 }
 
 #[cfg(test)]
@@ -299,7 +408,7 @@ mod tests {
             (true, requirement(true, true, &[]), vec![bare]),
         ] {
             assert_eq!(
-                meets(std::slice::from_ref(&requirement), &payloads),
+                Requirements::new(vec![requirement.clone()]).are_met_by(&Shape::of(&payloads)),
                 wanted,
                 "{requirement:?} {payloads:?}"
             );
@@ -328,7 +437,7 @@ mod tests {
             capability(test("a", vec![])),
         ];
         let found = register(twice).unwrap();
-        assert_eq!((found.len(), found[&Skill::test("a")].len()), (1, 1));
+        assert_eq!((found.len(), found[&Skill::test("a")].0.len()), (1, 1));
         let refused = |capabilities| register(capabilities).unwrap_err().to_string();
         assert!(refused(vec![capability(None)]).contains("capabilities[0].format"));
         assert!(
@@ -351,5 +460,22 @@ mod tests {
             ))])
             .contains("[0].test")
         );
+    }
+
+    // spec: HUB-3-2
+    #[test]
+    fn jobs_that_ask_the_same_have_one_shape() {
+        let file = |kind, mime| Payload::file(kind, "n", mime, "x");
+        let same = [file("a", "Text/Plain; x=y"), file("b", "")];
+        let too = [file("b", ""), file("a", "text/plain")];
+        assert_eq!(Shape::of(&same), Shape::of(&too));
+        for other in [
+            vec![file("a", "text/plain")],
+            vec![file("a", "text/plain"), file("b", ""), file("b", "")],
+            vec![file("a", "text/html"), file("b", "")],
+            vec![file("a", "text/plain"), Payload::new("b")],
+        ] {
+            assert_ne!(Shape::of(&same), Shape::of(&other));
+        }
     }
 }

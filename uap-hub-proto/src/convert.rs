@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use ubos_common::time::Timestamp;
 
 /// The depth of values, the value itself included.
-pub const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// The largest integer below which a double holds every integer.
 const MAX_EXACT: u64 = 1 << 53;
@@ -29,7 +29,7 @@ const MAX_EXACT: u64 = 1 << 53;
 ///
 /// # Errors
 ///
-/// An integer beyond 2^53 either way, or nesting beyond [`MAX_DEPTH`]; with a JSON pointer to it.
+/// An integer beyond 2^53 either way, or nesting beyond 64 levels; with a JSON pointer to it.
 pub fn to_struct(object: &Map<String, Value>) -> Result<Struct, ConvertError> {
     object_to_struct(object, &mut Path::default())
 }
@@ -38,7 +38,7 @@ pub fn to_struct(object: &Map<String, Value>) -> Result<Struct, ConvertError> {
 ///
 /// # Errors
 ///
-/// A NaN, an infinity, a value with no kind, or nesting beyond [`MAX_DEPTH`]; with a JSON pointer to it.
+/// A NaN, an infinity, a value with no kind, or nesting beyond 64 levels; with a JSON pointer to it.
 pub fn from_struct(object: &Struct) -> Result<Map<String, Value>, ConvertError> {
     struct_to_object(object, &mut Path::default())
 }
@@ -63,33 +63,6 @@ pub fn from_timestamp(at: &prost_types::Timestamp) -> Result<Timestamp, ConvertE
         .ok()
         .and_then(|nanos| Timestamp::new(at.seconds, nanos))
         .ok_or(ConvertError::TimeRange)
-}
-
-/// Writes a protobuf timestamp as RFC 3339, with milliseconds at least.
-///
-/// ```
-/// use uap_hub_proto::convert::{from_rfc3339, to_rfc3339};
-///
-/// let at = from_rfc3339("2025-10-01T12:00:00.250+02:00")?;
-/// assert_eq!(to_rfc3339(&at)?, "2025-10-01T10:00:00.250Z");
-/// # Ok::<(), uap_hub_proto::convert::ConvertError>(())
-/// ```
-///
-/// # Errors
-///
-/// As [`from_timestamp`].
-pub fn to_rfc3339(at: &prost_types::Timestamp) -> Result<String, ConvertError> {
-    from_timestamp(at).map(|at| at.to_string())
-}
-
-/// Reads RFC 3339 into a protobuf timestamp.
-///
-/// # Errors
-///
-/// Another form, or a moment outside the years 0000 to 9999.
-pub fn from_rfc3339(text: &str) -> Result<prost_types::Timestamp, ConvertError> {
-    let at = ubos_common::time::rfc3339(text).map_err(|_| ConvertError::TimeRange)?;
-    Ok(to_timestamp(at))
 }
 
 /// Makes a protobuf duration of a span.
@@ -154,9 +127,7 @@ pub enum ConvertError {
         pointer: String,
     },
     /// The time is outside the calendar.
-    #[error(
-        "no RFC 3339 time, or one outside the years 0000 to 9999 or its nanoseconds outside one second"
-    )]
+    #[error("a time outside the years 0000 to 9999, or with nanoseconds outside one second")]
     TimeRange,
     /// The duration is outside its range.
     #[error("a duration that is negative, too long, or has nanoseconds outside one second")]
@@ -394,9 +365,9 @@ mod tests {
             "9999-12-31T23:59:59.999999999Z",
             "2025-01-02T03:04:05.010Z",
         ] {
-            assert_eq!(to_rfc3339(&from_rfc3339(text).unwrap()).unwrap(), text);
+            let at = to_timestamp(ubos_common::time::rfc3339(text).unwrap());
+            assert_eq!(from_timestamp(&at).unwrap().to_string(), text);
         }
-        assert_eq!(from_rfc3339("yesterday"), Err(ConvertError::TimeRange));
         let longest = Duration::new(315_576_000_000, 999_999_999);
         for span in [Duration::ZERO, Duration::from_nanos(1_000_000_001), longest] {
             assert_eq!(from_duration(&to_duration(span).unwrap()), Ok(span));

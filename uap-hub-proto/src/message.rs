@@ -171,19 +171,32 @@ impl Summary {
 impl From<Skill> for Capability {
     /// The capability without requirements.
     fn from(skill: Skill) -> Self {
-        let r#type = skill.name().to_owned();
         let format = match skill.kind() {
-            Kind::Test => Format::Test(TestCapability {
-                r#type,
-                payloads: Vec::new(),
-            }),
-            Kind::Translation => Format::Translation(TranslationCapability {
-                r#type,
-                ..TranslationCapability::default()
-            }),
+            Kind::Test => Format::Test(skill.name().into()),
+            Kind::Translation => Format::Translation(skill.name().into()),
         };
         Self {
             format: Some(format),
+        }
+    }
+}
+
+/// Tests of a type, without requirements.
+impl From<&str> for TestCapability {
+    fn from(name: &str) -> Self {
+        Self {
+            r#type: name.to_owned(),
+            payloads: Vec::new(),
+        }
+    }
+}
+
+/// Translations to a format, without requirements.
+impl From<&str> for TranslationCapability {
+    fn from(name: &str) -> Self {
+        Self {
+            r#type: name.to_owned(),
+            ..Self::default()
         }
     }
 }

@@ -31,14 +31,14 @@ macro_rules! config {
             $($(#[$doc:meta])* $setter:ident: $field:ident: $type:ty = $default:expr,)*
         }
         $(into { $($(#[$into_doc:meta])* $into:ident: $into_field:ident: $into_type:ty = $into_default:expr,)* })?
-        $(also { $($other:ident: $other_type:ty = $other_default:expr,)* })?
+        $(also { $($(#[$cfg:meta])* $other:ident: $other_type:ty = $other_default:expr,)* })?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub struct $name {
             $(pub(crate) $field: $type,)*
             $($(pub(crate) $into_field: $into_type,)*)?
-            $($(pub(crate) $other: $other_type,)*)?
+            $($($(#[$cfg])* pub(crate) $other: $other_type,)*)?
         }
 
         impl $name {
@@ -65,7 +65,7 @@ macro_rules! config {
                 Self {
                     $($field: $default,)*
                     $($($into_field: $into_default,)*)?
-                    $($($other: $other_default,)*)?
+                    $($($(#[$cfg])* $other: $other_default,)*)?
                 }
             }
         }

@@ -7,6 +7,7 @@ use ubos_common::json::{RawBuf, RawObject};
 
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
+use crate::kept::value_of;
 use crate::message::{AssistantMessage, Stamp};
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::tool::ToolCall;
@@ -77,13 +78,13 @@ impl Accumulator {
         self.bytes = self.bytes.saturating_add(more.len());
         let is_new = !self.parts.contains_key(&event.index);
         if self.bytes > MAX_BYTES || is_new && self.parts.len() >= MAX_PARTS {
-            return Err(self.refuse("the answer is too large"));
+            return Err(self.refuse("the response has more than 64 MiB or 4,096 parts"));
         }
         let fresh = empty(String::new());
         let kind = core::mem::discriminant(&fresh);
         let part = self.parts.entry(event.index).or_insert(fresh);
         if core::mem::discriminant(part) != kind {
-            return Err(self.refuse("one part of the answer has two kinds"));
+            return Err(self.refuse("one part of the response has two kinds"));
         }
         match part {
             Part::Text(text) | Part::Reasoning(text) | Part::Object(text) => text.push_str(more),
@@ -104,7 +105,8 @@ impl Accumulator {
     ///
     /// # Errors
     ///
-    /// A tool call lacks its id or name, its arguments are not an object, or the structured output is not JSON.
+    /// A tool call lacks its id or name, or the structured output is not JSON. Arguments that are not an object are no
+    /// error: see [`ToolCall::malformed_arguments`].
     pub fn finish(self, stamp: Stamp) -> Result<(AssistantMessage, Option<RawBuf>), UppError> {
         let refuse = |what: &str| {
             UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what)
@@ -116,8 +118,8 @@ impl Accumulator {
                 Part::Reasoning(text) => content.push(ContentBlock::Reasoning(text.into())),
                 Part::Object(text) => {
                     data = Some(
-                        RawBuf::parse(&text)
-                            .map_err(|_| refuse("structured output that is no JSON"))?,
+                        value_of(&text)
+                            .ok_or_else(|| refuse("the structured output is not JSON"))?,
                     );
                     content.push(ContentBlock::text(text));
                 }
@@ -127,11 +129,9 @@ impl Accumulator {
                     arguments,
                 } => {
                     let (Some(id), Some(name)) = (id, name) else {
-                        return Err(refuse("a tool call without id or name"));
+                        return Err(refuse("a tool call has no id or no name"));
                     };
-                    let arguments = arguments_of(&arguments)
-                        .ok_or_else(|| refuse("tool arguments that are no JSON object"))?;
-                    calls.push(ToolCall::new(id, name, arguments));
+                    calls.push(call_of(id, name, &arguments));
                 }
             }
         }
@@ -154,10 +154,14 @@ impl Part {
     }
 }
 
-/// Parses arguments as models write them: an empty text is the empty object.
-pub(crate) fn arguments_of(text: &str) -> Option<RawObject> {
+/// A call with arguments as models write them. An empty text is the empty object; a text that is not an object is kept
+/// beside the call, so that the call is answered by an error and the model can correct it.
+fn call_of(id: Arc<str>, name: Arc<str>, text: &str) -> ToolCall {
     if text.trim().is_empty() {
-        return Some(RawObject::empty());
+        return ToolCall::new(id, name, RawObject::empty());
     }
-    RawObject::new(RawBuf::parse(text).ok()?)
+    match value_of(text).and_then(RawObject::new) {
+        Some(arguments) => ToolCall::new(id, name, arguments),
+        None => ToolCall::malformed(id, name, text),
+    }
 }

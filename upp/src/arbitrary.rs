@@ -42,13 +42,13 @@ pub fn server_sent_events<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> (Vec
     let (mut reader, mut events) = (SseReader::default(), Vec::new());
     for part in parts {
         let fed = reader.feed(part);
-        events.extend(core::iter::from_fn(|| reader.next_data()));
+        events.extend(core::iter::from_fn(|| reader.next_event()).map(|event| event.data));
         if fed.is_err() {
             return (events, false);
         }
     }
     let finished = reader.finish();
-    events.extend(core::iter::from_fn(|| reader.next_data()));
+    events.extend(core::iter::from_fn(|| reader.next_event()).map(|event| event.data));
     (events, finished.is_ok())
 }
 

@@ -46,6 +46,7 @@ mod blob;
 mod cancel;
 mod content;
 mod error;
+mod kept;
 mod key;
 mod list;
 mod message;
@@ -101,6 +102,6 @@ pub use tool::{
 pub use tool_loop::LlmInput;
 #[cfg(feature = "driver")]
 pub use tool_loop::{LlmCall, StreamResult};
-pub use turn::{CycleUsage, NoResponse, TokenUsage, Turn};
+pub use turn::{CycleUsage, NoResponse, Stop, TokenUsage, Turn};
 /// The shared foundation: ids, time, JSON and the machine interface that this crate's API uses.
 pub use ubos_common;

@@ -15,6 +15,11 @@ impl Metadata {
         self.0.value(name)
     }
 
+    /// The objects of all vendors and protocols.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Raw<'_>> {
+        self.0.iter().map(|(_, object)| object)
+    }
+
     /// Sets the object of a vendor or protocol.
     pub fn set(&mut self, name: impl Into<Cow<'static, str>>, value: RawObject) {
         self.0.insert(name, value.into());

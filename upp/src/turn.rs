@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::{Fault, MemberWriter, RawBuf, Read, Reader, Write};
+use ubos_common::json::{Fault, MemberWriter, RawBuf, Read, Reader, Write, decode};
+use ubos_common::violation::Profile;
 
 use crate::list::List;
 use crate::message::{AssistantMessage, Message, Messages};
@@ -73,6 +74,8 @@ impl From<CycleUsage> for TokenUsage {
 
 /// The result of one call. A clone shares its lists.
 ///
+/// [`Turn::stop`] tells a whole response from one that was cut.
+///
 /// Spec: UPP-1.3 Turn
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -115,6 +118,63 @@ impl Turn {
             cycles,
             data: None,
         })
+    }
+
+    /// Why the model ended its response, as the adapter kept it in the metadata. `None` where no adapter did.
+    #[must_use]
+    pub fn stop(&self) -> Option<Stop> {
+        #[derive(Default)]
+        struct Word(Option<String>);
+        impl<'a> Read<'a> for Word {
+            fn read(reader: &mut Reader<'a>) -> Result<Self, Fault> {
+                let mut word = Self::default();
+                reader.object(|reader, name| {
+                    let value = RawBuf::read(reader)?;
+                    if name == "stop_reason" {
+                        word.0 = value.deserialize().ok();
+                    }
+                    Ok(())
+                })?;
+                Ok(word)
+            }
+        }
+        let mut objects = self.response.metadata.as_ref()?.objects();
+        objects.find_map(|object| {
+            let limits = crate::kept::kept_limits();
+            let read = decode::<Word>(object.as_str().as_bytes(), &limits, Profile::Strict);
+            Some(Stop::of_word(&read.ok()?.0.0?))
+        })
+    }
+}
+
+ubos_common::words! {
+    /// Why a model ended its message. A vendor's word that is none of these is kept.
+    open pub enum Stop {
+        /// The model had finished, or reached a stop sequence.
+        End = "end",
+        /// The limit of tokens, or of the context, cut the message.
+        Length = "length",
+        /// The model calls tools.
+        ToolCalls = "tool_calls",
+        /// The vendor's filter cut the message.
+        Filter = "filter",
+        /// The vendor paused a long message, which it continues in the next response.
+        Pause = "pause",
+    }
+}
+
+impl Stop {
+    fn of_word(word: &str) -> Self {
+        match word {
+            "stop" | "end_turn" | "stop_sequence" | "STOP" => Self::End,
+            "length" | "max_tokens" | "MAX_TOKENS" | "model_context_window_exceeded" => {
+                Self::Length
+            }
+            "tool_calls" | "tool_use" | "function_call" => Self::ToolCalls,
+            "content_filter" => Self::Filter,
+            "pause_turn" => Self::Pause,
+            other => Self::Other(other.into()),
+        }
     }
 }
 

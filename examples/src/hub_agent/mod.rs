@@ -56,7 +56,8 @@ pub fn main() -> ExitCode {
 }
 
 fn built(args: &Args) -> Result<AgentBuilder, String> {
-    let agent = work::agent(&args.name).with_max_sessions(args.max_sessions);
+    let agent =
+        work::agent(&args.name).configure(|config| config.with_max_sessions(args.max_sessions));
     match &args.token_file {
         Some(file) => Ok(agent.with_bearer_token(token(file)?)),
         None => Ok(agent),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uap_hub_proto::transport::client::{AgentBuilder, Context, HandlerError};
 use uap_hub_proto::wire::{
-    Payload, PayloadRequirement, Severity, StepReport, StepStatus, TestResult,
+    Payload, PayloadRequirement, Severity, StepReport, StepStatus, TestCapability, TestResult,
     TranslationCapability, TranslationResult,
 };
 
@@ -23,10 +23,17 @@ pub fn agent(name: &str) -> AgentBuilder {
         target_payloads: vec![texts(true)],
     };
     AgentBuilder::new(name)
-        .on_test_requiring("echo", vec![texts(true)], echo)
-        .on_test_requiring("sleep", vec![texts(false)], sleep)
-        .on_test_requiring("fail", vec![texts(false)], fail)
-        .on_translation_as(upper_takes, upper)
+        .on_test(takes("echo", true), echo)
+        .on_test(takes("sleep", false), sleep)
+        .on_test(takes("fail", false), fail)
+        .on_translation(upper_takes, upper)
+}
+
+fn takes(name: &str, is_required: bool) -> TestCapability {
+    TestCapability {
+        r#type: name.to_owned(),
+        payloads: vec![texts(is_required)],
+    }
 }
 
 fn texts(is_required: bool) -> PayloadRequirement {

@@ -129,12 +129,17 @@ impl<W: Send + Sync + 'static> Handlers<W> {
     /// Handlers that work on a world, which lives longer than any task.
     pub fn new(stores: &Stores, world: Weak<W>) -> Result<Self, String> {
         let producer = Producer::new(PRODUCER.parse().map_err(in_words)?, ProducerKind::System);
-        let processor = Processor::new(producer, stores.transcript.clone(), Config::default())
-            .map_err(in_words)?
-            .cache(stores.cache.clone())
-            .policy(Arc::new(
-                Rules::default().forbid("secrecy", "PRIVATE KEY-----"),
-            ));
+        let processor = Processor::new(
+            producer,
+            Arc::new(Table::default()),
+            stores.transcript.clone(),
+            Config::default(),
+        )
+        .map_err(in_words)?
+        .cache(stores.cache.clone())
+        .policy(Arc::new(
+            Rules::default().forbid("secrecy", "PRIVATE KEY-----"),
+        ));
         Ok(Self {
             processor,
             table: Table::default(),

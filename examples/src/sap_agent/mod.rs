@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sap::alignment::Rules;
 use sap::cache::CacheStore;
-use sap::processor::{Config, Processor, Schemas, Table};
+use sap::processor::{AllowAll, Config, Processor, Schemas, Table};
 use sap::store::{
     FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
 };
@@ -146,6 +146,7 @@ fn processor(args: &Args) -> Result<Processor, Problem> {
     }
     let mut processor = Processor::new(
         Producer::new(agent, ProducerKind::Agent),
+        Arc::new(AllowAll),
         transcript,
         Config::default(),
     )

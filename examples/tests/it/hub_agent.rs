@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use uap_hub_proto::capability::Skill;
 use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::hub::{Job, Outcome, Verdict};
-use uap_hub_proto::transport::server::{Authorize, Denied, HubHandle, ServerConfig, serve};
+use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use uap_hub_proto::wire::Payload;
 
 /// The program, killed when it is dropped.
@@ -141,13 +141,12 @@ fn it_shows_its_token_and_comes_back() {
     let file = dir.path().join("token");
     std::fs::write(&file, "sesame\n").unwrap();
     let config = || {
-        let hook = Authorize::new(|applicant| async move {
+        ServerConfig::default().with_authorize(|applicant| async move {
             match applicant.bearer_token() {
                 Some("sesame") => Ok(()),
-                _ => Err(Denied::unauthenticated("who?")),
+                _ => Err(Denied::Unauthenticated("who?".into())),
             }
-        });
-        ServerConfig::default().with_authorize(hook)
+        })
     };
     let hub = a_hub(&runtime, config());
     let (url, addr) = (hub.url(), hub.local_addr());

@@ -8,6 +8,7 @@ use ubos_common::time::{Timestamp, WholeSecond};
 use super::{CacheKey, Fingerprint};
 use crate::error::StoreError;
 use crate::evidence::Alignment;
+use crate::future::BoxFuture;
 use crate::ident::AgentId;
 
 /// The version of the protocol as records carry it.
@@ -56,23 +57,24 @@ pub struct Lookup {
 
 /// Where records are kept. There is no way to change or remove one.
 ///
-/// The calls may block for as long as the disk takes.
+/// The calls that a processor makes are asynchronous and must not block.
 pub trait CacheStore: fmt::Debug + Send + Sync {
     /// The newest intact record of a key.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    fn find(&self, key: &CacheKey) -> Result<Lookup, StoreError>;
+    fn find(&self, key: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>>;
 
-    /// Adds a record; those of the same key stay.
+    /// Adds a record; those of the same key stay. The call hands it over, before the future is polled.
     ///
     /// # Errors
     ///
     /// [`StoreError::Full`] at the store's bound, or the store cannot be written.
-    fn put(&self, record: &CacheRecord) -> Result<(), StoreError>;
+    fn put(&self, record: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Every intact record of a key, of every version of the protocol, oldest first: for audit.
+    /// Every intact record of a key, of every version of the protocol, oldest first. For audits: it may
+    /// block for as long as the disk takes, and no processor calls it.
     ///
     /// # Errors
     ///

@@ -11,6 +11,8 @@ use crate::validate::Options;
 /// |---|---|---|
 /// | how tasks are read | strictly | Nack |
 /// | tasks that run at the same time | 1,024 | Nack `RATE_LIMIT` |
+/// | time of a task that names no deadline, from its arrival | 1 hour | FAILED `TIMEOUT` |
+/// | bytes of results that are remembered | 64 MiB | the oldest ended task is forgotten |
 ///
 /// These limits are fixed:
 ///
@@ -23,6 +25,8 @@ use crate::validate::Options;
 pub struct Config {
     pub(super) options: Options,
     pub(super) max_running: usize,
+    pub(super) default_time: Duration,
+    pub(super) max_remembered_bytes: usize,
 }
 
 impl Default for Config {
@@ -30,6 +34,8 @@ impl Default for Config {
         Self {
             options: Options::default(),
             max_running: 1_024,
+            default_time: Duration::from_secs(3_600),
+            max_remembered_bytes: 64 << 20,
         }
     }
 }
@@ -46,6 +52,21 @@ impl Config {
     #[must_use]
     pub const fn with_max_running(mut self, tasks: usize) -> Self {
         self.max_running = tasks;
+        self
+    }
+
+    /// Sets the time of a task that names no deadline, from its arrival; more than none.
+    #[must_use]
+    pub const fn with_default_time(mut self, time: Duration) -> Self {
+        self.default_time = time;
+        self
+    }
+
+    /// Sets how many bytes of results are remembered, to answer tasks again without running them. Results of
+    /// tasks that run are always remembered, and count.
+    #[must_use]
+    pub const fn with_max_remembered_bytes(mut self, bytes: usize) -> Self {
+        self.max_remembered_bytes = bytes;
         self
     }
 

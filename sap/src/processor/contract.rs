@@ -8,6 +8,7 @@ use ubos_common::json::Raw;
 use ubos_common::schema::{Schema, SchemaError};
 
 use super::hooks::{ContractCheck, ContractFinding, NotEnforced};
+use crate::future::{BoxFuture, ready};
 use crate::task::OutputContract;
 
 /// Holds outputs against JSON Schemas, draft 2020-12 where a schema names none. Formats are asserted, patterns
@@ -32,7 +33,10 @@ use crate::task::OutputContract;
 /// let mut contract = OutputContract::new();
 /// contract.schema = RawObject::new(RawBuf::parse(r#"{"properties":{"n":{"type":"integer"}}}"#)?);
 /// let schemas = Schemas::default();
-/// let found = |output: &str| schemas.check(&contract, RawBuf::parse(output).unwrap().as_raw());
+/// let found = |output: &str| {
+///     let output = RawBuf::parse(output).unwrap();
+///     futures::executor::block_on(schemas.check(&contract, output.as_raw()))
+/// };
 /// assert_eq!(found(r#"{"n":1}"#), ContractFinding::Kept);
 /// assert_eq!(found(r#"{"n":"1"}"#), ContractFinding::Broken(vec!["/n".into()]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -48,7 +52,17 @@ struct Compiled {
 
 impl ContractCheck for Schemas {
     // impl: SAP-4.1-10, SAP-4.2-7
-    fn check(&self, contract: &OutputContract, output: Raw<'_>) -> ContractFinding {
+    fn check<'a>(
+        &'a self,
+        contract: &'a OutputContract,
+        output: Raw<'a>,
+    ) -> BoxFuture<'a, ContractFinding> {
+        ready(self.finding(contract, output))
+    }
+}
+
+impl Schemas {
+    fn finding(&self, contract: &OutputContract, output: Raw<'_>) -> ContractFinding {
         let Some(schema) = &contract.schema else {
             return ContractFinding::Kept;
         };
@@ -71,9 +85,7 @@ impl ContractCheck for Schemas {
             ContractFinding::Broken(pointers)
         }
     }
-}
 
-impl Schemas {
     fn compiled(&self, schema: &str) -> Result<Schema, NotEnforced> {
         // A long one is not even kept by its digest.
         if schema.len() > ubos_common::schema::MAX_BYTES {
@@ -151,7 +163,7 @@ mod tests {
         let mut contract = OutputContract::new();
         contract.schema = RawObject::new(RawBuf::parse(&schema).unwrap());
         let output = RawBuf::parse(&format!("[{}[]]", "[-1],".repeat(2_000))).unwrap();
-        let found = Schemas::default().check(&contract, output.as_raw());
+        let found = Schemas::default().finding(&contract, output.as_raw());
         assert_eq!(
             found,
             ContractFinding::NotEnforced(NotEnforced::TooExpensive)

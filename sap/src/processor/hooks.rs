@@ -5,13 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ubos_common::json::Raw;
 
+use crate::alignment::{Assessment, Policy, Subject};
+use crate::future::{BoxFuture, ready};
 use crate::ident::{AgentId, Capability};
 use crate::task::{Issuer, OutputContract};
 
 /// Whether an issuer may have a capability done. Asked before any handler. Spec: SAP 11
 pub trait Authorize: fmt::Debug + Send + Sync {
     /// The decision.
-    fn authorize(&self, issuer: &Issuer, capability: &Capability) -> Access;
+    fn authorize<'a>(
+        &'a self,
+        issuer: &'a Issuer,
+        capability: &'a Capability,
+    ) -> BoxFuture<'a, Access>;
 }
 
 /// What is decided about an issuer.
@@ -26,27 +32,30 @@ pub enum Access {
     Unknown,
 }
 
-/// Everybody may do everything: the default.
+/// Everybody may do everything. For agents of one owner, which nobody else can reach.
+// exhaustive: it has nothing to set
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AllowAll;
+#[expect(clippy::exhaustive_structs, reason = "it has nothing to set")]
+pub struct AllowAll;
 
 impl Authorize for AllowAll {
-    fn authorize(&self, _: &Issuer, _: &Capability) -> Access {
-        Access::Allowed
+    fn authorize<'a>(&'a self, _: &'a Issuer, _: &'a Capability) -> BoxFuture<'a, Access> {
+        ready(Access::Allowed)
     }
 }
 
 /// What is not in the table is denied.
 ///
 /// ```
+/// # use futures::executor::block_on;
 /// use sap::processor::{Access, Authorize as _, Table};
 /// use sap::{AgentKind, Issuer};
 ///
 /// let table = Table::default().allow("A-prime".parse()?, "consult.align".parse()?);
 /// let issuer = |id: &str| Issuer::new(id.parse().unwrap(), AgentKind::Agent);
-/// assert_eq!(table.authorize(&issuer("A-prime"), &"consult.align".parse()?), Access::Allowed);
-/// assert_eq!(table.authorize(&issuer("A-prime"), &"consult.burn".parse()?), Access::Forbidden);
-/// assert_eq!(table.authorize(&issuer("A-other"), &"consult.align".parse()?), Access::Unknown);
+/// assert_eq!(block_on(table.authorize(&issuer("A-prime"), &"consult.align".parse()?)), Access::Allowed);
+/// assert_eq!(block_on(table.authorize(&issuer("A-prime"), &"consult.burn".parse()?)), Access::Forbidden);
+/// assert_eq!(block_on(table.authorize(&issuer("A-other"), &"consult.align".parse()?)), Access::Unknown);
 /// # Ok::<(), sap::NameError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -62,19 +71,40 @@ impl Table {
 }
 
 impl Authorize for Table {
-    fn authorize(&self, issuer: &Issuer, capability: &Capability) -> Access {
-        match self.0.get(&issuer.agent_id) {
+    fn authorize<'a>(
+        &'a self,
+        issuer: &'a Issuer,
+        capability: &'a Capability,
+    ) -> BoxFuture<'a, Access> {
+        ready(match self.0.get(&issuer.agent_id) {
             Some(allowed) if allowed.contains(capability) => Access::Allowed,
             Some(_) => Access::Forbidden,
             None => Access::Unknown,
-        }
+        })
+    }
+}
+
+/// Gives the verdicts of a processor. Each [`Policy`] is a judge that answers at once; one that asks a model or a
+/// server implements this trait.
+pub trait Judge: fmt::Debug + Send + Sync {
+    /// The verdict.
+    fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment>;
+}
+
+impl<P: Policy> Judge for P {
+    fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        ready(self.assess(&subject))
     }
 }
 
 /// Whether an output keeps the task's contract. `Schemas` (feature `schema`) is one.
 pub trait ContractCheck: fmt::Debug + Send + Sync {
     /// The finding.
-    fn check(&self, contract: &OutputContract, output: Raw<'_>) -> ContractFinding;
+    fn check<'a>(
+        &'a self,
+        contract: &'a OutputContract,
+        output: Raw<'a>,
+    ) -> BoxFuture<'a, ContractFinding>;
 }
 
 /// What was found about an output and its contract.
@@ -115,7 +145,7 @@ pub enum NotEnforced {
 pub(crate) struct Unchecked;
 
 impl ContractCheck for Unchecked {
-    fn check(&self, _: &OutputContract, _: Raw<'_>) -> ContractFinding {
-        ContractFinding::Kept
+    fn check<'a>(&'a self, _: &'a OutputContract, _: Raw<'a>) -> BoxFuture<'a, ContractFinding> {
+        ready(ContractFinding::Kept)
     }
 }

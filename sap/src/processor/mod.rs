@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use sap::processor::{Answer, Config, Context, Outcome, Processor};
+//! use sap::processor::{AllowAll, Answer, Config, Context, Outcome, Processor};
 //! use sap::store::MemoryTranscript;
 //! use sap::{Producer, ProducerKind, Status};
 //! # use sap::*;
@@ -24,7 +24,8 @@
 //! #     Target::new("text.upper".parse()?), ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 //!
 //! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//! let processor = Processor::new(producer, Arc::new(MemoryTranscript::default()), Config::default())?
+//! let transcript = Arc::new(MemoryTranscript::default());
+//! let processor = Processor::new(producer, Arc::new(AllowAll), transcript, Config::default())?
 //!     .handle("text.upper".parse()?, |_cx: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
 //! let mut seen = Vec::new();
 //! let answer = futures::executor::block_on(processor.process(&Still, &task.encode(), &mut |delivery: sap::processor::Delivery<'_>| {
@@ -40,20 +41,25 @@ mod config;
 #[cfg(feature = "schema")]
 mod contract;
 mod flight;
+mod guard;
 mod handler;
 mod hooks;
 mod ledger;
 mod race;
+mod refusals;
 mod results;
 mod state;
 mod stop;
 
 use core::fmt;
 use core::ops::ControlFlow;
+use core::panic::AssertUnwindSafe;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
@@ -64,23 +70,27 @@ pub use config::Config;
 #[cfg(feature = "schema")]
 pub use contract::Schemas;
 pub use handler::{Context, Handler, HandlerError, Outcome, Progress};
-pub use hooks::{Access, Authorize, ContractCheck, ContractFinding, NotEnforced, Table};
+pub use hooks::{
+    Access, AllowAll, Authorize, ContractCheck, ContractFinding, Judge, NotEnforced, Table,
+};
 pub use state::Processor;
 pub use stop::StopReason;
 
-use config::MAX_FINISHED;
 use flight::{Flight, SingleFlight};
-use hooks::{AllowAll, Unchecked};
-use ledger::{Entered, Ledger};
+use guard::{Panicked, guarded};
+use hooks::Unchecked;
+use ledger::{Before, Entered, Ledger};
 use race::{Race, Step, TimeLimits};
+use refusals::MAX_REFUSALS;
+pub(crate) use refusals::Refusals;
 use results::Run;
 use state::Route;
 use stop::Stop;
 
 use crate::ConfigError;
-use crate::alignment::{AlwaysValid, Policy};
+use crate::alignment::AlwaysValid;
 use crate::cache::{CacheStore, Essence, WholePayload};
-use crate::error::ErrorCode;
+use crate::error::{ErrorCode, StoreError};
 use crate::evidence::Alignment;
 use crate::ident::{Capability, Reason, TaskId};
 use crate::learning::{Signal, SignalSink};
@@ -88,19 +98,22 @@ use crate::lifecycle::{LifecycleError, body_digest};
 use crate::receipt::{Ack, Nack, ReceiptStatus};
 use crate::result::{Producer, TaskResult};
 use crate::status::Status;
+use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
-use crate::transcript::{Entry, EntryKind, Transcript};
+use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
 use crate::validate::{Options, decode_result, decode_task, findings, ids_of};
 
 impl Processor {
-    /// A processor without handlers: everybody is authorized, everything aligned, no contract checked, no cache.
+    /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
+    /// do what has no default: [`AllowAll`] is a word that one writes.
     ///
     /// # Errors
     ///
     /// A setting is out of its range.
     pub fn new(
         producer: Producer,
+        authorize: Arc<dyn Authorize>,
         transcript: Arc<dyn Transcript>,
         config: Config,
     ) -> Result<Self, ConfigError> {
@@ -108,11 +121,12 @@ impl Processor {
         Ok(Self {
             producer,
             routes: BTreeMap::new(),
-            authorize: Arc::new(AllowAll),
+            authorize,
             policy: Arc::new(AlwaysValid),
             contract: Arc::new(Unchecked),
             cache: None,
             signals: None,
+            refusals: Refusals::new(Arc::new(MemoryTranscript::new(MAX_REFUSALS))),
             transcript,
             config,
             ledger: Ledger::default(),
@@ -139,7 +153,7 @@ impl Processor {
         self
     }
 
-    /// Sets who may do what.
+    /// Sets who may do what, in the place of what the processor was made with.
     #[must_use]
     pub fn authorize(mut self, authorize: Arc<dyn Authorize>) -> Self {
         self.authorize = authorize;
@@ -148,7 +162,7 @@ impl Processor {
 
     /// Sets what is aligned.
     #[must_use]
-    pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
+    pub fn policy(mut self, policy: Arc<dyn Judge>) -> Self {
         self.policy = policy;
         self
     }
@@ -172,6 +186,19 @@ impl Processor {
     pub fn signals(mut self, signals: Arc<dyn SignalSink>) -> Self {
         self.signals = Some(signals);
         self
+    }
+
+    /// Sets where Nacks are noted: a transcript of their own, for anybody can fill it. Where none is set they are
+    /// noted in memory, 1,000 of them. At most 100 are noted at once, and 10 a second after that.
+    #[must_use]
+    pub fn refusals(mut self, log: Arc<dyn Transcript>) -> Self {
+        self.refusals = Refusals::new(log);
+        self
+    }
+
+    /// Nacks that were told and not noted, because of their rate or because the log took no more.
+    pub fn unlogged_refusals(&self) -> u64 {
+        self.refusals.unlogged()
     }
 
     /// Who answers.
@@ -207,7 +234,7 @@ impl Processor {
     /// Answers one task, given as its bytes.
     ///
     /// Every task ends in a Nack or a terminal result. Dropping the future ends the task as FAILED/`INTERNAL` in
-    /// the transcript. Calls of the transcript and the cache may block for as long as the disk takes.
+    /// the transcript. A hook or a handler that panics ends its own task as FAILED/`INTERNAL`, and no other.
     ///
     /// # Errors
     ///
@@ -220,7 +247,7 @@ impl Processor {
     ) -> Result<Answer, ProcessError> {
         match self.read(task) {
             Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
-            Err(nack) => self.turn_away(clock.now(), *nack, task),
+            Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
         }
     }
 
@@ -233,7 +260,7 @@ impl Processor {
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
-        let answer = self.answer_once(clock, task, given, sink);
+        let answer = Box::pin(self.answer_once(clock, task, given, sink));
         let answer = trace::within(span.clone(), answer).await;
         trace::ended(&span, &answer, self.running());
         answer
@@ -248,8 +275,13 @@ impl Processor {
     ) -> Result<Answer, ProcessError> {
         let bytes = given.bytes();
         let now = clock.now();
-        if let Some(nack) = self.refuse(&task) {
-            return self.turn_away(now, nack, bytes);
+        let refused = guarded(self.refuse(&task)).await;
+        let refused = refused.unwrap_or_else(|Panicked| {
+            let why = "whether the issuer may have this done is not known";
+            Some(nack(&task, ErrorCode::Internal, why))
+        });
+        if let Some(nack) = refused {
+            return Ok(self.turn_away(now, nack, bytes).await);
         }
         let task = Arc::new(task);
         let Some(route) = self.route(&task) else {
@@ -258,11 +290,11 @@ impl Processor {
                 ErrorCode::NotFound,
                 "no such capability or agent here",
             );
-            return self.turn_away(now, nack, bytes);
+            return Ok(self.turn_away(now, nack, bytes).await);
         };
         let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
-        let stop = match self.enter(now, &run, bytes, &encoded)? {
+        let stop = match self.enter(now, &run, bytes, &encoded).await? {
             ControlFlow::Continue(stop) => stop,
             ControlFlow::Break(answer) => return Ok(answer),
         };
@@ -270,20 +302,29 @@ impl Processor {
             processor: self,
             clock,
             run,
+            limits: TimeLimits::of(&task, now, self.config.default_time),
+            stop,
             status: None,
+            handed_over: None,
         };
+        active.begin(&encoded).await?;
         if task.expects_ack() {
             sink(Delivery::Ack(Ack::from(&*task)));
         }
-        let result = self.work(&mut active, route, stop, sink).await?;
-        active
-            .emit(result, sink)
-            .map(|result| Answer::Result(Box::new(result)))
+        let worked = guarded(Box::pin(self.work(&mut active, route, sink))).await;
+        let result = match worked {
+            Ok(result) => active.judged_by_time(result?),
+            Err(Panicked) => {
+                let why = "the processor was stopped by a panic";
+                active.run.failed(clock.now(), ErrorCode::Internal, why)
+            }
+        };
+        let result = active.emit(result, sink).await?;
+        Ok(Answer::Result(Box::new(result)))
     }
 
-    /// Takes the place of a task that is new, and writes the task down. `Break` answers one that is not new, or for
-    /// which there is no place.
-    fn enter(
+    /// Takes the place of a task that is new. `Break` answers one that is not new, or for which there is no place.
+    async fn enter(
         &self,
         now: Now,
         run: &Run<'_>,
@@ -294,27 +335,24 @@ impl Processor {
         let body = Digest::of_bytes(encoded);
         let max_running = self.config.max_running;
         let refused = |code, why| self.turn_away(now, nack(task, code, why), bytes);
-        let answer = match self.ledger.enter(task.task_id, body, max_running) {
-            Entered::New(stop) => {
-                let entry = Entry::encoded(EntryKind::Task, now.wall, encoded);
-                let entry = self.transcript.record(&entry).inspect_err(|_| {
-                    self.ledger.forget(&task.task_id);
-                })?;
-                self.ledger.written(&task.task_id, entry);
-                return Ok(ControlFlow::Continue(stop));
-            }
-            Entered::Known(latest) => self.answer_again(now, run, latest.as_deref())?,
+        let answer = match self.ledger.enter(task, body, max_running) {
+            Entered::New(stop) => return Ok(ControlFlow::Continue(stop)),
+            Entered::Known(latest) => self.answer_again(now, run, latest.as_deref()).await,
             // The same task may be written otherwise, which its bytes do not show.
-            Entered::Other(entry, latest) if self.is_equal(entry, encoded) => {
-                self.answer_again(now, run, latest.as_deref())?
+            Entered::Other(before, latest) => {
+                if self.is_equal(before, encoded).await {
+                    self.answer_again(now, run, latest.as_deref()).await
+                } else {
+                    let why = "another task of this id came before";
+                    Ok(refused(ErrorCode::InvalidTask, why).await)
+                }
             }
-            Entered::Other(..) => refused(
-                ErrorCode::InvalidTask,
-                "another task of this id came before",
-            )?,
-            Entered::Full => refused(ErrorCode::RateLimit, "too many tasks run at the same time")?,
+            Entered::Full => {
+                let why = "too many tasks run at the same time";
+                Ok(refused(ErrorCode::RateLimit, why).await)
+            }
         };
-        Ok(ControlFlow::Break(answer))
+        answer.map(ControlFlow::Break)
     }
 
     /// Reads a task, or says why it is turned away.
@@ -331,9 +369,9 @@ impl Processor {
     }
 
     // impl: SAP-11-2
-    fn refuse(&self, task: &Task) -> Option<Nack> {
+    async fn refuse(&self, task: &Task) -> Option<Nack> {
         let capability = &task.target.capability;
-        match self.authorize.authorize(&task.issuer, capability) {
+        match self.authorize.authorize(&task.issuer, capability).await {
             Access::Allowed => None,
             Access::Forbidden => {
                 let why = "the issuer may not have this done";
@@ -355,41 +393,56 @@ impl Processor {
         self.routes.get(&task.target.capability)
     }
 
-    /// Writes a Nack down; only then may it be told.
-    pub(crate) fn turn_away(
-        &self,
-        now: Now,
-        nack: Nack,
-        bytes: &[u8],
-    ) -> Result<Answer, ProcessError> {
-        self.transcript
-            .record(&Entry::nack(now.wall, &nack, bytes)?)?;
-        Ok(Answer::Nack(nack))
+    /// Notes a Nack, and gives it to be told.
+    pub(crate) async fn turn_away(&self, now: Now, nack: Nack, bytes: &[u8]) -> Answer {
+        self.refusals.note(now, &nack, bytes).await;
+        Answer::Nack(nack)
     }
 
     /// Ends a task as FAILED that a transport gives up; `None` where an id is not known.
     #[cfg(feature = "nats")]
-    pub(crate) fn abandon(&self, now: Now, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+    pub(crate) async fn abandon(
+        &self,
+        now: Now,
+        nack: Nack,
+    ) -> Result<Option<TaskResult>, ProcessError> {
         let Some(result) = nack.into_result(now.wall, self.producer.clone()) else {
             return Ok(None);
         };
-        self.transcript
-            .record(&Entry::of(EntryKind::Result, now.wall, &result)?)?;
+        self.record(&Entry::of(EntryKind::Result, now.wall, &result)?)
+            .await?;
         Ok(Some(result))
     }
 
-    /// Whether a task is the one of an entry, written otherwise: in another order, or with other white space.
-    fn is_equal(&self, entry: Option<u64>, encoded: &[u8]) -> bool {
-        let entries = entry.and_then(|entry| self.transcript.read(entry, 1).ok());
+    /// Writes an entry down. A transcript that panics has failed.
+    async fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+        let recorded = guarded(async { self.transcript.record(entry).await }).await;
+        recorded.unwrap_or_else(|Panicked| Err(TranscriptError::Store(Box::new(Panicked))))
+    }
+
+    /// Whether a task is the one that came before, written otherwise: in another order, or with other white space.
+    async fn is_equal(&self, before: Before, encoded: &[u8]) -> bool {
+        let entry = match before {
+            Before::Unwritten(task) => return body_digest(&task.encode()) == body_digest(encoded),
+            Before::Written(entry) => entry,
+        };
+        let entries = guarded(async { self.transcript.read(entry, 1).await }).await;
+        let entries = entries.ok().and_then(Result::ok);
         let there = entries.as_deref().and_then(<[Entry]>::first);
         there.is_some_and(|entry| {
             body_digest(entry.body.as_str().as_bytes()) == body_digest(encoded)
         })
     }
 
+    /// Keeps a result, to answer the same task again.
+    fn remember(&self, result: &TaskResult, encoded: Vec<u8>) {
+        let max_bytes = self.config.max_remembered_bytes;
+        self.ledger.update(result, encoded, max_bytes);
+    }
+
     /// Answers a task that came before.
     // impl: SAP-5-10
-    fn answer_again(
+    async fn answer_again(
         &self,
         now: Now,
         run: &Run<'_>,
@@ -404,8 +457,8 @@ impl Processor {
             // That it waits was not said yet, so it is not yet written down.
             None => {
                 let queued = run.interim(now, Status::Queued);
-                self.transcript
-                    .record(&Entry::of(EntryKind::Result, now.wall, &queued)?)?;
+                self.record(&Entry::of(EntryKind::Result, now.wall, &queued)?)
+                    .await?;
                 queued
             }
         };
@@ -417,38 +470,40 @@ impl Processor {
         &self,
         active: &mut ActiveTask<'_, S>,
         route: &Route,
-        stop: Stop,
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<TaskResult, ProcessError> {
         let now = active.clock.now();
-        if let Some(why) = TimeLimits::of(&active.run.task, now).over(now) {
+        if let Some(why) = active.limits.over(now) {
             return Ok(active.run.failed(now, ErrorCode::Timeout, why));
         }
-        let admission = self.policy.assess(&active.run.subject());
+        let admission = self.policy.judge(active.run.subject()).await;
+        let now = active.clock.now();
         active.run.admission = admission;
         if active.run.admission.alignment != Alignment::Valid {
             let assessment = active.run.admission.clone();
             return Ok(active.run.by_verdict(now, assessment, Outcome::default()));
         }
-        if let Some(result) = active.run.look_up(now, sink) {
+        if let Some(result) = active.run.look_up(now, sink).await {
             return Ok(result);
         }
-        let leader_guard = match active.run.flight() {
-            Some(Flight::Follow(completion)) => {
-                let task = Arc::clone(&active.run.task);
-                if let Some(ended) = race::wait(active.clock, &task, &stop, completion).await {
-                    return Ok(active.run.end(active.clock.now(), ended, sink));
-                }
-                let now = active.clock.now();
-                if let Some(result) = active.run.look_up(now, sink) {
-                    return Ok(result);
-                }
-                None
+        let leader_guard = loop {
+            let completion = match active.run.flight() {
+                Some(Flight::Follow(completion)) => completion,
+                Some(Flight::Lead(leader_guard)) => break Some(leader_guard),
+                None => break None,
+            };
+            let waited = race::wait(active.clock, &active.limits, &active.stop, completion);
+            if let Some(ended) = waited.await {
+                return Ok(active.run.end(active.clock.now(), ended, sink).await);
             }
-            Some(Flight::Lead(leader_guard)) => Some(leader_guard),
-            None => None,
+            // Where the leader came to nothing, those who waited form one new flight.
+            let now = active.clock.now();
+            if let Some(result) = active.run.look_up(now, sink).await {
+                return Ok(result);
+            }
         };
-        let result = self.run(active, route, stop, sink).await;
+        // On the heap, so that what is answered without it stays small.
+        let result = Box::pin(self.run(active, route, sink)).await;
         drop(leader_guard);
         result
     }
@@ -458,29 +513,31 @@ impl Processor {
         &self,
         active: &mut ActiveTask<'_, S>,
         route: &Route,
-        stop: Stop,
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Result<TaskResult, ProcessError> {
         let running = active.run.interim(active.clock.now(), Status::Running);
-        let running = active.emit(running, sink)?;
+        let running = active.emit(running, sink).await?;
         sink(Delivery::Result(&running));
         let task = Arc::clone(&active.run.task);
-        let mut race = Race::new(active.clock, route.handler.as_ref(), &task, stop);
+        active.limits = active.limits.beginning(active.clock.now());
+        let (handler, stop) = (route.handler.as_ref(), active.stop.clone());
+        let mut race = Race::new(active.clock, handler, &task, stop, active.limits);
         loop {
             match race.next().await {
                 Step::Progress(progress) => {
                     let now = active.clock.now();
-                    let validated = active
-                        .run
-                        .validated(now, active.run.progress(now, progress));
+                    let result = active.run.progress(now, progress).await;
+                    let validated = active.run.validated(active.clock.now(), result);
                     // A part that breaks a principle, or is no valid result.
                     if validated.0.status.is_terminal() {
                         return Ok(validated.0);
                     }
-                    let result = active.emit_validated(validated, sink)?;
+                    let result = active.emit_validated(validated, sink).await?;
                     sink(Delivery::Result(&result));
                 }
-                Step::Ended(ended) => return Ok(active.run.end(active.clock.now(), ended, sink)),
+                Step::Ended(ended) => {
+                    return Ok(active.run.end(active.clock.now(), ended, sink).await);
+                }
             }
         }
     }
@@ -525,23 +582,58 @@ struct ActiveTask<'p, S: Sleep + Sync + ?Sized> {
     processor: &'p Processor,
     clock: &'p S,
     run: Run<'p>,
+    limits: TimeLimits,
+    stop: Stop,
     /// Of the last result that was written down.
     status: Option<Status>,
+    /// What the transcript is writing down.
+    handed_over: Option<(TaskResult, Vec<u8>)>,
 }
 
 impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
-    /// Writes a result down; only then may it be told.
-    // impl: SAP-10-1
-    fn emit(
-        &mut self,
-        result: TaskResult,
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
-    ) -> Result<TaskResult, ProcessError> {
-        let validated = self.run.validated(self.clock.now(), result);
-        self.emit_validated(validated, sink)
+    /// Writes the task down.
+    async fn begin(&self, encoded: &[u8]) -> Result<(), TranscriptError> {
+        let task_id = &self.run.task.task_id;
+        let entry = Entry::encoded(EntryKind::Task, self.clock.now().wall, encoded);
+        match self.processor.record(&entry).await {
+            Ok(entry) => self.processor.ledger.written(task_id, entry),
+            Err(lost) => {
+                // What is not in the transcript was never here, and has no end there either.
+                self.processor.ledger.forget(task_id);
+                return Err(lost);
+            }
+        }
+        Ok(())
     }
 
-    fn emit_validated(
+    /// The last result as it may be told now: contract check and alignment take their time.
+    // impl: SAP-5-8
+    fn judged_by_time(&self, result: TaskResult) -> TaskResult {
+        let counts = matches!(result.status, Status::Succeeded | Status::Escalated);
+        let now = self.clock.now();
+        if counts && self.stop.reason() == Some(StopReason::Cancelled) {
+            return self.run.interim(now, Status::Cancelled);
+        }
+        match self.limits.over(now).filter(|_| counts) {
+            Some(why) => self.run.failed(now, ErrorCode::Timeout, why),
+            None => result,
+        }
+    }
+
+    /// Writes a result down, as of now; only then may it be told.
+    // impl: SAP-10-1
+    async fn emit(
+        &mut self,
+        mut result: TaskResult,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) -> Result<TaskResult, ProcessError> {
+        let now = self.clock.now();
+        result.reported_at = now.wall.into();
+        let validated = self.run.validated(now, result);
+        self.emit_validated(validated, sink).await
+    }
+
+    async fn emit_validated(
         &mut self,
         (result, encoded): (TaskResult, Vec<u8>),
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
@@ -556,9 +648,15 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
         }
         let processor = self.processor;
         let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
-        processor.transcript.record(&entry)?;
+        // Dropped while it is written, the run has ended with it all the same.
+        self.handed_over = Some((result.clone(), encoded));
+        let recorded = processor.record(&entry).await;
+        let handed_over = self.handed_over.take();
+        recorded?;
         self.status = Some(result.status.clone());
-        processor.ledger.update(&result, encoded, MAX_FINISHED);
+        if let Some((result, encoded)) = handed_over {
+            processor.remember(&result, encoded);
+        }
         self.signal(&result, sink);
         Ok(result)
     }
@@ -571,25 +669,40 @@ impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
         if !result.status.is_terminal() && result.status != Status::Partial {
             return;
         }
-        let fingerprint = self.run.fingerprint();
-        let signal = Signal::of_result(&self.run.task, fingerprint, result);
-        if let Some(Err(error)) = signal.map(|signal| signals.emit(signal)) {
+        let kept = catch_unwind(AssertUnwindSafe(|| {
+            let fingerprint = self.run.fingerprint();
+            let signal = Signal::of_result(&self.run.task, fingerprint, result);
+            signal.map_or(Ok(()), |signal| signals.emit(signal))
+        }));
+        if let Err(error) = kept.unwrap_or_else(|_| Err(StoreError::Failed(Box::new(Panicked)))) {
             sink(Delivery::Warning(Warning::Signal(error)));
         }
     }
 }
 
 impl<S: Sleep + Sync + ?Sized> Drop for ActiveTask<'_, S> {
-    /// Ends a task whose processing was given up, or whose transcript failed.
+    /// Ends a task whose processing was given up, or whose transcript failed. The transcript is handed the end,
+    /// and nobody waits for it.
     fn drop(&mut self) {
-        if self.status.as_ref().is_some_and(Status::is_terminal) {
+        let ledger = &self.processor.ledger;
+        let task_id = &self.run.task.task_id;
+        if self.status.as_ref().is_some_and(Status::is_terminal) || !ledger.runs(task_id) {
             return;
+        }
+        if let Some((result, encoded)) = self.handed_over.take()
+            && result.status.is_terminal()
+        {
+            return self.processor.remember(&result, encoded);
         }
         let now = self.clock.now();
         let why = "processing was given up before its end";
         let result = self.run.failed(now, ErrorCode::Internal, why);
-        if self.emit(result, &mut |_: Delivery<'_>| {}).is_err() {
-            self.processor.ledger.forget(&self.run.task.task_id);
+        let (result, encoded) = self.run.validated(now, result);
+        let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
+        let recorded = guarded(async { self.processor.transcript.record(&entry).await });
+        match recorded.now_or_never() {
+            Some(Ok(Err(_)) | Err(Panicked)) => ledger.forget(task_id),
+            Some(Ok(Ok(_))) | None => self.processor.remember(&result, encoded),
         }
     }
 }

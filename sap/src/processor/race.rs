@@ -57,6 +57,7 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
         handler: &'a dyn Handler,
         task: &Arc<Task>,
         stop: Stop,
+        limits: TimeLimits,
     ) -> Self {
         let (sender, reports) = mpsc::channel(MAX_REPORTS);
         let spending = Arc::new(Spending::default());
@@ -68,7 +69,7 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
         };
         Self {
             clock,
-            limits: TimeLimits::of(task, clock.now()),
+            limits,
             stopped: stop.stopped().boxed(),
             stop,
             reports,
@@ -153,11 +154,10 @@ impl<'a, S: Sleep + Sync + ?Sized> Race<'a, S> {
 /// Waits for somebody else's outcome; gives the end where the task's own comes first.
 pub(super) async fn wait<S: Sleep + Sync + ?Sized>(
     clock: &S,
-    task: &Task,
+    limits: &TimeLimits,
     stop: &Stop,
     mut completion: Completion,
 ) -> Option<Ended> {
-    let limits = TimeLimits::of(task, clock.now());
     let mut stopped = stop.stopped().boxed();
     loop {
         let now = clock.now();
@@ -198,20 +198,36 @@ fn work(handler: &dyn Handler, context: Context) -> Work<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeLimits {
     deadline: Option<Timestamp>,
+    /// The end of a task that names no deadline.
+    default: Option<Mono>,
+    seconds: Option<Duration>,
     last: Option<Mono>,
 }
 
 // impl: SAP-5-8
 impl TimeLimits {
-    pub(super) fn of(task: &Task, start: Now) -> Self {
+    /// The limits of a task that has just come. `default` is the time of one without a deadline.
+    pub(super) fn of(task: &Task, now: Now, default: Duration) -> Self {
         let seconds = task.budget().and_then(|budget| budget.seconds.as_ref());
-        let span = seconds.map(|seconds| {
+        let seconds = seconds.map(|seconds| {
             Duration::try_from_secs_f64(Amount::value(seconds)).unwrap_or(Duration::MAX)
         });
-        Self {
-            deadline: task.deadline(),
-            last: span.map(|span| start.mono.saturating_add(span)),
-        }
+        let deadline = task.deadline();
+        let default = deadline.is_none().then(|| now.mono.saturating_add(default));
+        let limits = Self {
+            deadline,
+            default,
+            seconds,
+            last: None,
+        };
+        limits.beginning(now)
+    }
+
+    /// The same limits with the budget of seconds counted from now.
+    pub(super) fn beginning(mut self, now: Now) -> Self {
+        let last = |seconds| now.mono.saturating_add(seconds);
+        self.last = self.seconds.map(last);
+        self
     }
 
     /// Why the time is over; equal is within.
@@ -221,6 +237,9 @@ impl TimeLimits {
             .is_some_and(|deadline| now.wall.truncated_to_second() > deadline)
         {
             return Some("the deadline is over");
+        }
+        if self.default.is_some_and(|end| now.mono > end) {
+            return Some("the time of a task without a deadline is over");
         }
         let is_over = self.last.is_some_and(|last| now.mono > last);
         is_over.then_some("the budget of seconds is used up")
@@ -234,9 +253,8 @@ impl TimeLimits {
             let left = over.saturating_since(now.wall);
             now.mono.saturating_add(left)
         });
-        let last = self
-            .last
-            .map(|last| last.saturating_add(Duration::from_nanos(1)));
-        [deadline, last].into_iter().flatten().min()
+        let behind = |last: Mono| last.saturating_add(Duration::from_nanos(1));
+        let ends = [deadline, self.default.map(behind), self.last.map(behind)];
+        ends.into_iter().flatten().min()
     }
 }

@@ -83,7 +83,7 @@ impl<'p> Run<'p> {
 
     /// Asks the cache; gives the result where the run ends here.
     // impl: SAP-6-3, SAP-6-5, SAP-6-6
-    pub(super) fn look_up(
+    pub(super) async fn look_up(
         &mut self,
         now: Now,
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
@@ -96,21 +96,30 @@ impl<'p> Run<'p> {
             .keys
             .or_else(|| Keys::of(&self.task, self.essence.as_ref()).ok());
         let keys = self.keys;
-        let record = keys.and_then(|keys| self.find(&keys, sink));
+        let record = match &keys {
+            Some(keys) => self.find(keys, sink).await,
+            None => None,
+        };
         let found = match (&keys, &record) {
             (None, _) => Found::NoKey,
             (_, None) => Found::Nothing,
             (_, Some(record)) => Found::Record(record),
         };
-        let mut rechecked = None;
-        let decision = cache::decide(policy.as_ref(), found, now.wall, |record| {
-            let proposed = (record.output.as_raw(), record.citations.as_slice());
-            let subject = self.subject().proposing(Some(proposed.0), proposed.1);
-            let assessment = self.processor.policy.assess(&subject);
-            let verdict = assessment.alignment.clone();
-            rechecked = Some(assessment);
-            verdict
+        // Whether it must be checked again is asked first: the answer takes its time.
+        let mut to_recheck = None;
+        let mut decision = cache::decide(policy.as_ref(), found, now.wall, |record| {
+            to_recheck = Some(record.clone());
+            Alignment::Valid
         });
+        let mut rechecked = None;
+        if let Some(record) = to_recheck {
+            let output = record.output.as_raw();
+            let subject = self.subject().proposing(Some(output), &record.citations);
+            let assessment = self.processor.policy.judge(subject).await;
+            let verdict = assessment.alignment.clone();
+            decision = cache::decide(policy.as_ref(), found, now.wall, |_| verdict);
+            rechecked = Some(assessment);
+        }
         self.cache = Some(cache_evidence(false, keys.as_ref(), None));
         match (decision, record) {
             (Decision::Hit { age_sec }, Some(record)) => {
@@ -149,12 +158,12 @@ impl<'p> Run<'p> {
         (!never).then(|| self.processor.flights.join(keys.key))
     }
 
-    fn find(
+    async fn find(
         &self,
         keys: &Keys,
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> Option<CacheRecord> {
-        match self.processor.cache.as_ref()?.find(&keys.key) {
+        match self.processor.cache.as_ref()?.find(&keys.key).await {
             Ok(lookup) => {
                 if lookup.damaged > 0 {
                     let records = lookup.damaged;
@@ -178,14 +187,14 @@ impl<'p> Run<'p> {
     }
 
     /// A report of the handler as a result. A part that breaks a principle ends the run.
-    pub(super) fn progress(&self, now: Now, progress: Progress) -> TaskResult {
+    pub(super) async fn progress(&self, now: Now, progress: Progress) -> TaskResult {
         let output = progress.output.as_ref().map(RawBuf::as_raw);
         let assessment = match output {
             None => self.admission.clone(),
-            Some(_) => self
-                .processor
-                .policy
-                .assess(&self.subject().proposing(output, &progress.citations)),
+            Some(_) => {
+                let subject = self.subject().proposing(output, &progress.citations);
+                self.processor.policy.judge(subject).await
+            }
         };
         if assessment.alignment != Alignment::Valid {
             let outcome = Outcome {
@@ -208,14 +217,14 @@ impl<'p> Run<'p> {
     }
 
     /// The last result of a run.
-    pub(super) fn end(
+    pub(super) async fn end(
         &mut self,
         now: Now,
         ended: Ended,
         sink: &mut (dyn FnMut(Delivery<'_>) + Send),
     ) -> TaskResult {
         match ended {
-            Ended::Outcome(outcome) => self.judge(now, *outcome, sink),
+            Ended::Outcome(outcome) => self.judge(now, *outcome, sink).await,
             Ended::Error(error) => self.by_error(now, error),
             Ended::Panicked => self.failed(now, ErrorCode::Internal, "the handler panicked"),
             Ended::Cancelled => self.interim(now, Status::Cancelled),
@@ -254,7 +263,7 @@ impl<'p> Run<'p> {
     }
 
     /// An outcome is held against its contract and its principles, and kept if it is good.
-    fn judge(
+    async fn judge(
         &mut self,
         now: Now,
         outcome: Outcome,
@@ -263,7 +272,7 @@ impl<'p> Run<'p> {
         let output = outcome.output.as_ref().map(RawBuf::as_raw);
         // impl: SAP-4.2-7
         if let (Some(contract), Some(output)) = (&self.task.output_contract, output) {
-            match self.processor.contract.check(contract, output) {
+            match self.processor.contract.check(contract, output).await {
                 ContractFinding::Kept => {}
                 ContractFinding::Broken(pointers) => {
                     let why = format!("the output breaks its contract at {}", pointers.join(", "));
@@ -275,7 +284,7 @@ impl<'p> Run<'p> {
             }
         }
         let subject = self.subject().proposing(output, &outcome.citations);
-        let assessment = self.processor.policy.assess(&subject);
+        let assessment = self.processor.policy.judge(subject).await;
         if assessment.alignment != Alignment::Valid {
             return self.by_verdict(now, assessment, outcome);
         }
@@ -287,7 +296,7 @@ impl<'p> Run<'p> {
         result.metrics = outcome.metrics;
         result.next_actions = outcome.next_actions;
         result.meta = outcome.meta;
-        self.keep(now, &result, sink);
+        self.keep(now, &result, sink).await;
         result
     }
 
@@ -326,7 +335,12 @@ impl<'p> Run<'p> {
     }
 
     // impl: SAP-6-7
-    fn keep(&mut self, now: Now, result: &TaskResult, sink: &mut (dyn FnMut(Delivery<'_>) + Send)) {
+    async fn keep(
+        &mut self,
+        now: Now,
+        result: &TaskResult,
+        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+    ) {
         let (Some((keys, store)), Some(output)) = (self.write.take(), &result.output) else {
             return;
         };
@@ -348,7 +362,7 @@ impl<'p> Run<'p> {
             keys.fingerprint,
             SAP_VERSION.into(),
         );
-        if let Err(error) = store.put(&record) {
+        if let Err(error) = store.put(&record).await {
             sink(Delivery::Warning(Warning::Cache(error)));
         }
     }

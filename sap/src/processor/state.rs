@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::config::Config;
 use super::flight::SingleFlight;
 use super::handler::Handler;
-use super::hooks::{Authorize, ContractCheck};
+use super::hooks::{Authorize, ContractCheck, Judge};
 use super::ledger::Ledger;
-use crate::alignment::Policy;
+use super::refusals::Refusals;
 use crate::cache::{CacheStore, Essence};
 use crate::ident::Capability;
 use crate::learning::SignalSink;
@@ -20,10 +20,11 @@ pub struct Processor {
     pub(super) producer: Producer,
     pub(super) routes: BTreeMap<Capability, Route>,
     pub(super) authorize: Arc<dyn Authorize>,
-    pub(super) policy: Arc<dyn Policy>,
+    pub(super) policy: Arc<dyn Judge>,
     pub(super) contract: Arc<dyn ContractCheck>,
     pub(super) cache: Option<Arc<dyn CacheStore>>,
     pub(super) signals: Option<Arc<dyn SignalSink>>,
+    pub(super) refusals: Refusals,
     pub(super) transcript: Arc<dyn Transcript>,
     pub(super) config: Config,
     pub(super) ledger: Ledger,

@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ubos_common::json::{self, Fault, Read, Reader};
-use ubos_common::log::{Config, Log, OpenError, Position, ReadError};
+use ubos_common::log::{AppendError, Config, Log, OpenError, Position, ReadError};
 use ubos_common::violation::{Level, Profile};
 
+use super::thread::StoreThread;
 use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
 use crate::error::StoreError;
+use crate::future::{BoxFuture, ready};
 use crate::limits::unbounded;
 
 /// A cache in the files of a folder. One process at a time holds it.
 ///
-/// The index is made anew from the records when it is opened; each record is proven again when it is read.
+/// It has a thread of its own, as [`FileTranscript`](super::FileTranscript) has. The index is made anew from the records when it is opened; each record is proven again when it is read.
 #[derive(Debug)]
 pub struct FileCache {
-    log: Log,
+    store: StoreThread,
     max_records: usize,
-    index: Mutex<Index>,
+    index: Arc<Mutex<Index>>,
 }
 
 #[derive(Debug, Default)]
@@ -79,29 +81,27 @@ impl FileCache {
             }
             // A record of a later version of this crate is kept and never answers.
             if let Some(key) = key_of(entry.bytes) {
+                index.records += 1;
                 index.add(key, entry.position);
             }
         }
+        let store = StoreThread::start(log).map_err(OpenError::Io)?;
         Ok(Self {
-            log,
+            store,
             max_records: Self::MAX_RECORDS,
-            index: Mutex::new(index),
+            index: Arc::new(Mutex::new(index)),
         })
     }
 
     /// The log beneath: for its report, its head and for archiving.
     #[must_use]
-    pub const fn log(&self) -> &Log {
-        &self.log
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn log(&self) -> &Log {
+        self.store.log()
     }
 
     /// Oldest first.
     fn places(&self, key: &CacheKey) -> Vec<Position> {
-        let Some(places) = self.index().places.get(key).cloned() else {
+        let Some(places) = locked(&self.index).places.get(key).cloned() else {
             return Vec::new();
         };
         let mut all = places.older;
@@ -111,8 +111,8 @@ impl FileCache {
 }
 
 impl Index {
+    /// Notes where a record is that was counted.
     fn add(&mut self, key: CacheKey, place: Position) {
-        self.records += 1;
         match self.places.entry(key) {
             Entry::Vacant(vacant) => {
                 vacant.insert(Places {
@@ -130,55 +130,110 @@ impl Index {
     }
 }
 
-impl CacheStore for FileCache {
-    // impl: SAP-6-8
-    fn find(&self, key: &CacheKey) -> Result<Lookup, StoreError> {
-        let mut reader = self.log.reader();
-        let mut damaged = 0;
-        for place in self.places(key).into_iter().rev() {
-            match reader.read(place) {
-                Ok(bytes) => {
-                    let record = decode(&bytes).filter(|record| record.sap_version == SAP_VERSION);
-                    if record.is_some() {
-                        return Ok(Lookup { record, damaged });
-                    }
-                }
-                Err(ReadError::Io(error)) => return Err(StoreError::Failed(Box::new(error))),
-                Err(_) => damaged += 1,
-            }
+/// A record that counts before it is written, so that the bound holds for those that wait. What is not written
+/// counts no more.
+struct Counted {
+    index: Arc<Mutex<Index>>,
+    is_written: bool,
+}
+
+impl Counted {
+    fn new(index: &Arc<Mutex<Index>>, limit: usize) -> Result<Self, StoreError> {
+        let mut held = locked(index);
+        if held.records >= limit {
+            let what = "records of a cache";
+            return Err(StoreError::Full { what, limit });
         }
-        Ok(Lookup {
-            record: None,
-            damaged,
+        held.records += 1;
+        Ok(Self {
+            index: Arc::clone(index),
+            is_written: false,
         })
     }
 
-    fn put(&self, record: &CacheRecord) -> Result<(), StoreError> {
-        if self.index().records >= self.max_records {
-            return Err(StoreError::Full {
-                what: "records of a cache",
-                limit: self.max_records,
-            });
+    fn note(mut self, key: CacheKey, place: Position) {
+        self.is_written = true;
+        locked(&self.index).add(key, place);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if !self.is_written {
+            locked(&self.index).records -= 1;
         }
-        let bytes = json::to_vec(record);
-        let place = self.log.append(&bytes);
-        let place = place.map_err(|error| StoreError::Failed(Box::new(error)))?;
-        self.index().add(record.cache_key, place);
-        Ok(())
+    }
+}
+
+impl CacheStore for FileCache {
+    // impl: SAP-6-8
+    fn find(&self, key: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>> {
+        let places = self.places(key);
+        if places.is_empty() {
+            return ready(Ok(Lookup::default()));
+        }
+        let lookup = self.store.call(move |log| newest(log, places));
+        Box::pin(async { lookup.await.map_err(failed)? })
+    }
+
+    fn put(&self, record: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
+        let counted = match Counted::new(&self.index, self.max_records) {
+            Ok(counted) => counted,
+            Err(full) => return ready(Err(full)),
+        };
+        let key = record.cache_key;
+        let put = self.store.append(json::to_vec(record), move |place| {
+            counted.note(key, place?);
+            Ok(())
+        });
+        Box::pin(async {
+            let kept: Result<(), AppendError> = put.await.map_err(failed)?;
+            kept.map_err(failed)
+        })
     }
 
     fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
-        let mut reader = self.log.reader();
+        let mut reader = self.log().reader();
         let mut records = Vec::new();
         for place in self.places(key) {
             match reader.read(place) {
                 Ok(bytes) => records.extend(decode(&bytes)),
-                Err(ReadError::Io(error)) => return Err(StoreError::Failed(Box::new(error))),
+                Err(ReadError::Io(error)) => return Err(failed(error)),
                 Err(_) => {}
             }
         }
         Ok(records)
     }
+}
+
+/// The newest record that holds and is of this version of the protocol.
+fn newest(log: &Log, places: Vec<Position>) -> Result<Lookup, StoreError> {
+    let mut reader = log.reader();
+    let mut damaged = 0;
+    for place in places.into_iter().rev() {
+        match reader.read(place) {
+            Ok(bytes) => {
+                let record = decode(&bytes).filter(|record| record.sap_version == SAP_VERSION);
+                if record.is_some() {
+                    return Ok(Lookup { record, damaged });
+                }
+            }
+            Err(ReadError::Io(error)) => return Err(failed(error)),
+            Err(_) => damaged += 1,
+        }
+    }
+    Ok(Lookup {
+        record: None,
+        damaged,
+    })
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Failed(Box::new(error))
+}
+
+fn locked(index: &Mutex<Index>) -> MutexGuard<'_, Index> {
+    index.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Option<CacheRecord> {

@@ -6,13 +6,18 @@ use std::sync::Arc;
 use ubos_common::json;
 use ubos_common::log::{Config, FsDir, Log, OpenError, ReadError, Verify};
 
+use super::thread::StoreThread;
+use crate::future::BoxFuture;
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
 /// A transcript in the files of a folder. One process writes it; anybody can verify it.
+///
+/// It has a thread of its own, so that the disk holds up no executor. At most 4,096 calls wait for it; one more is
+/// refused. Dropping it waits until what was handed over is written.
 #[derive(Debug)]
 pub struct FileTranscript {
     dir: FsDir,
-    log: Log,
+    store: StoreThread,
 }
 
 /// The kind of a transcript's log.
@@ -40,7 +45,8 @@ impl FileTranscript {
     pub fn open(path: impl Into<PathBuf>, config: Config) -> Result<Self, OpenError> {
         let dir = FsDir::create(path)?;
         let log = Log::open_in(Arc::new(dir.clone()), config.with_kind(KIND))?;
-        Ok(Self { dir, log })
+        let store = StoreThread::start(log)?;
+        Ok(Self { dir, store })
     }
 
     /// The log beneath: for what opening found, for syncing, and for archiving.
@@ -48,8 +54,8 @@ impl FileTranscript {
     /// [`Log::archive`] moves whole segments into another folder. The chain holds over both folders: the head of
     /// what was moved is where this one goes on, which [`Verify::after`] proves.
     #[must_use]
-    pub const fn log(&self) -> &Log {
-        &self.log
+    pub fn log(&self) -> &Log {
+        self.store.log()
     }
 
     fn prove(&self, verify: &Verify) -> Result<Proof, TranscriptError> {
@@ -60,7 +66,7 @@ impl FileTranscript {
                 verdict: Verdict::Intact,
             }),
             Err(ReadError::Damaged(damage)) => {
-                let head = self.log.head();
+                let head = self.log().head();
                 Ok(Proof {
                     records: head.next_sequence,
                     head: Head::from(head.to_string()),
@@ -76,21 +82,14 @@ impl FileTranscript {
 }
 
 impl Transcript for FileTranscript {
-    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
-        let position = self.log.append(&json::to_vec(entry)).map_err(store)?;
-        Ok(position.sequence)
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        let position = self.store.append(json::to_vec(entry), |position| position);
+        Box::pin(async { Ok(position.await.map_err(store)?.map_err(store)?.sequence) })
     }
 
-    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
-        let mut reader = self.log.reader();
-        reader.seek(from);
-        let mut entries = Vec::new();
-        while entries.len() < max
-            && let Some(entry) = reader.next().map_err(store)?
-        {
-            entries.push(Entry::decode(entry.bytes)?);
-        }
-        Ok(entries)
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        let entries = self.store.call(move |log| entries(log, from, max));
+        Box::pin(async { entries.await.map_err(store)? })
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
@@ -100,6 +99,18 @@ impl Transcript for FileTranscript {
         }
         self.prove(&verify)
     }
+}
+
+fn entries(log: &Log, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
+    let mut reader = log.reader();
+    reader.seek(from);
+    let mut entries = Vec::new();
+    while entries.len() < max
+        && let Some(entry) = reader.next().map_err(store)?
+    {
+        entries.push(Entry::decode(entry.bytes)?);
+    }
+    Ok(entries)
 }
 
 fn store(error: impl std::error::Error + Send + Sync + 'static) -> TranscriptError {

@@ -8,6 +8,7 @@ use ubos_common::json;
 
 use crate::cache::{CacheKey, CacheRecord, CacheStore, Lookup, SAP_VERSION};
 use crate::error::StoreError;
+use crate::future::{BoxFuture, ready};
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError, Verdict};
 
 /// A cache in memory, bounded: at the bound nothing more is kept.
@@ -36,29 +37,29 @@ impl Default for MemoryCache {
 }
 
 impl CacheStore for MemoryCache {
-    fn find(&self, key: &CacheKey) -> Result<Lookup, StoreError> {
+    fn find(&self, key: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>> {
         let records = lock(&self.records);
         let versions = records.1.get(key).map_or(&[][..], Vec::as_slice);
         let newest = versions.iter().rev();
         let mut answering = newest.filter(|record| record.sap_version == SAP_VERSION);
-        Ok(Lookup {
+        ready(Ok(Lookup {
             record: answering.next().cloned(),
             damaged: 0,
-        })
+        }))
     }
 
-    fn put(&self, record: &CacheRecord) -> Result<(), StoreError> {
+    fn put(&self, record: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
         let mut records = lock(&self.records);
         if records.0 >= self.max_records {
-            return Err(StoreError::Full {
+            return ready(Err(StoreError::Full {
                 what: "records of a cache",
                 limit: self.max_records,
-            });
+            }));
         }
         records.0 += 1;
         let versions = records.1.entry(record.cache_key).or_default();
         versions.push(record.clone());
-        Ok(())
+        ready(Ok(()))
     }
 
     fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
@@ -116,26 +117,25 @@ impl Default for MemoryTranscript {
 }
 
 impl Transcript for MemoryTranscript {
-    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
         let mut bytes = Self::linked(entry);
         let mut entries = lock(&self.entries);
         if entries.len() >= self.max_entries {
-            return Err(TranscriptError::Full {
+            return ready(Err(TranscriptError::Full {
                 limit: self.max_entries,
-            });
+            }));
         }
         let digest = self.link(entries.last().map(|(_, digest)| digest), &mut bytes);
         entries.push((bytes, digest));
-        Ok(entries.len() as u64 - 1)
+        ready(Ok(entries.len() as u64 - 1))
     }
 
-    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
         let entries = lock(&self.entries);
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         let wanted = entries.iter().skip(from).take(max);
-        wanted
-            .map(|(bytes, _)| Entry::decode(bytes.get(LINK..).unwrap_or_default()))
-            .collect()
+        let read = wanted.map(|(bytes, _)| Entry::decode(bytes.get(LINK..).unwrap_or_default()));
+        ready(read.collect())
     }
 
     fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {

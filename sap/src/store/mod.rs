@@ -8,6 +8,8 @@ mod file_transcript;
 mod fsck;
 mod memory;
 mod redacting;
+#[cfg(feature = "log")]
+mod thread;
 
 #[cfg(feature = "log")]
 pub use file_cache::{FileCache, FileCacheError};

@@ -3,6 +3,7 @@
 use ubos_common::json::RawObject;
 use ubos_common::secret::{Bounds, redact_json};
 
+use crate::future::BoxFuture;
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript that keeps no secret: values shaped like one, or named like one, are replaced before they are
@@ -15,8 +16,9 @@ use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 ///
 /// let transcript = Redacting(MemoryTranscript::default());
 /// let body = RawObject::new(RawBuf::parse(r#"{"n":1.50,"password":"hunter2"}"#)?).unwrap();
-/// transcript.record(&Entry::new(EntryKind::Task, Timestamp::EPOCH.into(), body))?;
-/// assert_eq!(transcript.read(0, 1)?[0].body.as_str(), r#"{"n":1.50,"password":"[REDACTED]"}"#);
+/// # use futures::executor::block_on;
+/// block_on(transcript.record(&Entry::new(EntryKind::Task, Timestamp::EPOCH.into(), body)))?;
+/// assert_eq!(block_on(transcript.read(0, 1))?[0].body.as_str(), r#"{"n":1.50,"password":"[REDACTED]"}"#);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 // exhaustive: it is made of the transcript beneath
@@ -31,7 +33,7 @@ pub struct Redacting<T>(
 );
 
 impl<T: Transcript> Transcript for Redacting<T> {
-    fn record(&self, entry: &Entry) -> Result<u64, TranscriptError> {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
         let shown = redact_json(entry.body.as_raw(), &whole());
         let Some(body) = RawObject::new(shown) else {
             return self.0.record(entry);
@@ -41,7 +43,7 @@ impl<T: Transcript> Transcript for Redacting<T> {
         self.0.record(&entry)
     }
 
-    fn read(&self, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptError> {
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
         self.0.read(from, max)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use sap::processor::{Config, Context, Outcome, Processor};
+//! use sap::processor::{AllowAll, Config, Context, Outcome, Processor};
 //! use sap::store::MemoryTranscript;
 //! use sap::transport::{Message, bus::{self, Bus}};
 //! use sap::*;
@@ -18,7 +18,7 @@
 //!
 //! let transcript = Arc::new(MemoryTranscript::default());
 //! let producer = Producer::new("A-ml-001".parse()?, ProducerKind::Agent);
-//! let processor = Processor::new(producer, transcript.clone(), Config::default())?
+//! let processor = Processor::new(producer, Arc::new(AllowAll), transcript.clone(), Config::default())?
 //!     .handle("text.upper".parse()?, |_: Context| async { Ok(Outcome::new(RawBuf::parse("\"DONE\"").unwrap())) });
 //! let bus = Bus::new(clock, transcript, bus::Config::default())?;
 //! bus.attach(processor, |warning| eprintln!("{warning}"));
@@ -47,13 +47,13 @@ use super::{Caller, Message, Replies, SendError, Service};
 use crate::ConfigError;
 use crate::dispatch::dispatch;
 use crate::error::ErrorCode;
-use crate::processor::{self, Given, ProcessError, Processor, Unreachable, Warning};
+use crate::processor::{self, Given, ProcessError, Processor, Refusals, Unreachable, Warning};
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
 use crate::trace;
-use crate::transcript::{Entry, Transcript};
+use crate::transcript::Transcript;
 use crate::validate::{Options, decode_task, findings};
 
 /// Agents of one process. Clones are one bus.
@@ -62,7 +62,7 @@ pub struct Bus(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Sleep + Send + Sync>,
-    transcript: Arc<dyn Transcript>,
+    refusals: Refusals,
     agents: Mutex<BTreeMap<String, Service>>,
     mailboxes: Mutex<BTreeMap<String, mpsc::Sender<TaskResult>>>,
     places: Arc<Places>,
@@ -95,14 +95,15 @@ impl Config {
 }
 
 impl Bus {
-    /// A bus without agents. What it turns away itself goes into the transcript.
+    /// A bus without agents. What it turns away itself is noted in the log `refusals`, as a processor's Nacks are:
+    /// at most 100 at once, and 10 a second after that.
     ///
     /// # Errors
     ///
     /// A setting is out of its range.
     pub fn new(
         clock: Arc<dyn Sleep + Send + Sync>,
-        transcript: Arc<dyn Transcript>,
+        refusals: Arc<dyn Transcript>,
         config: Config,
     ) -> Result<Self, ConfigError> {
         ConfigError::require(
@@ -113,7 +114,7 @@ impl Bus {
         )?;
         Ok(Self(Arc::new(Inner {
             clock,
-            transcript,
+            refusals: Refusals::new(refusals),
             places: Places::new(config.max_tasks),
             agents: Mutex::default(),
             mailboxes: Mutex::default(),
@@ -177,7 +178,7 @@ impl Bus {
         let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
         let Some(_place) = self.0.places.try_take() else {
             let nack = processor::nack(task, ErrorCode::RateLimit, "the bus is full");
-            let message = self.turn_away(nack, &bytes)?;
+            let message = self.turn_away(nack, &bytes).await;
             on_message(&message);
             return Ok(Some(message));
         };
@@ -215,7 +216,7 @@ impl Bus {
         let decoded = decode_task(bytes, options);
         let Ok((task, _)) = decoded else {
             let nack = processor::invalid(&findings(&decoded), bytes, options);
-            caller.tell(self.turn_away(nack, bytes)?).await;
+            caller.tell(self.turn_away(nack, bytes).await).await;
             return Ok(());
         };
         self.pass(task, Given::Wire(bytes), caller).await
@@ -230,17 +231,17 @@ impl Bus {
         let Some(service) = self.0.find(&task) else {
             let why = "no such capability or agent here";
             let nack = processor::nack(&task, ErrorCode::NotFound, why);
-            caller.tell(self.turn_away(nack, given.bytes())?).await;
+            caller.tell(self.turn_away(nack, given.bytes()).await).await;
             return Ok(());
         };
         let span = trace::carry("bus", Some(&task.correlation_id));
         trace::within(span, service.serve_task(task, given, caller)).await
     }
 
-    fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
-        let entry = Entry::nack(self.0.clock.now().wall, &nack, bytes)?;
-        self.0.transcript.record(&entry)?;
-        Ok(Message::Nack(nack))
+    async fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Message {
+        let now = self.0.clock.now();
+        self.0.refusals.note(now, &nack, bytes).await;
+        Message::Nack(nack)
     }
 }
 

@@ -68,7 +68,7 @@ impl Server {
         let lost = |_| ErrorData::internal_error("the answer could not be written down", None);
         if let Some(why) = refusal {
             let nack = malformed(why, &bytes);
-            return self.service.turn_away(nack, &bytes).map(Some).map_err(lost);
+            return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
         let mut last = Last::default();
         let (task_id, correlation_id) = ids_of(&bytes, &Options::default().limits);

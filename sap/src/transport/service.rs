@@ -101,7 +101,8 @@ impl Service {
         match self.processor.read(bytes) {
             Ok(task) => self.serve_task(task, Given::Wire(bytes), caller).await,
             Err(nack) => {
-                let answer = self.processor.turn_away(self.clock.now(), *nack, bytes)?;
+                let now = self.clock.now();
+                let answer = self.processor.turn_away(now, *nack, bytes).await;
                 caller.tell(answer.into()).await;
                 Ok(())
             }
@@ -110,17 +111,15 @@ impl Service {
 
     /// Turns a task away before the processor sees it.
     #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
-    pub(super) fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Result<Message, ProcessError> {
+    pub(super) async fn turn_away(&self, nack: Nack, bytes: &[u8]) -> Message {
         let now = self.clock.now();
-        self.processor
-            .turn_away(now, nack, bytes)
-            .map(Message::from)
+        self.processor.turn_away(now, nack, bytes).await.into()
     }
 
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
-    pub(super) fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
-        self.processor.abandon(self.clock.now(), nack)
+    pub(super) async fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
+        self.processor.abandon(self.clock.now(), nack).await
     }
 
     /// Answers a task that was read from these bytes.

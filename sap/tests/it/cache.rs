@@ -1,5 +1,6 @@
 //! Keys, decisions, stores.
 
+use futures::executor::block_on;
 use sap::Whole;
 use sap::cache::{
     CacheRecord, CacheStore, Decision, DropMembers, Essence, Found, KeyError, Keys, MissReason,
@@ -299,11 +300,14 @@ pub(crate) fn keeps_versions(store: &dyn CacheStore) {
         .collect();
     records[2].sap_version = "3.0".into();
     let key = records[0].cache_key;
-    assert_eq!(store.find(&key).unwrap().record, None);
+    assert_eq!(block_on(store.find(&key)).unwrap().record, None);
     for record in &records {
-        store.put(record).unwrap();
+        block_on(store.put(record)).unwrap();
     }
-    assert_eq!(store.find(&key).unwrap().record.as_ref(), Some(&records[1]));
+    assert_eq!(
+        block_on(store.find(&key)).unwrap().record.as_ref(),
+        Some(&records[1])
+    );
     assert_eq!(store.versions(&key).unwrap(), records);
 }
 
@@ -313,6 +317,6 @@ fn a_cache_in_memory_keeps_every_version_up_to_its_bound() {
     let cache = MemoryCache::new(3);
     keeps_versions(&cache);
     let record = record(&typed(&task()), at(9), "9");
-    assert!(cache.put(&record).is_err());
+    assert!(block_on(cache.put(&record)).is_err());
     assert_eq!(cache.versions(&record.cache_key).unwrap().len(), 3);
 }

@@ -1,5 +1,6 @@
 //! Stores in files: what stays, and how tampering shows.
 
+use futures::executor::block_on;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -60,10 +61,13 @@ fn cut(folder: &Path, needle: &str) {
 
 fn reads_back_and_proves(transcript: &dyn Transcript) -> Head {
     for (number, entry) in entries().iter().enumerate() {
-        assert_eq!(transcript.record(entry).unwrap(), number as u64);
+        assert_eq!(block_on(transcript.record(entry)).unwrap(), number as u64);
     }
-    assert_eq!(transcript.read(0, 10).unwrap(), entries());
-    assert_eq!(transcript.read(1, 1).unwrap()[0].kind, EntryKind::Result);
+    assert_eq!(block_on(transcript.read(0, 10)).unwrap(), entries());
+    assert_eq!(
+        block_on(transcript.read(1, 1)).unwrap()[0].kind,
+        EntryKind::Result
+    );
     let proof = transcript.verify(None).unwrap();
     assert_eq!((proof.records, proof.verdict), (2, Verdict::Intact));
     proof.head
@@ -108,7 +112,7 @@ fn a_transcript_goes_on_where_it_ended() {
     let folder = tempfile::tempdir().unwrap();
     let head = reads_back_and_proves(&FileTranscript::open(folder.path(), config()).unwrap());
     let again = FileTranscript::open(folder.path(), config()).unwrap();
-    assert_eq!(again.record(&entries()[0]).unwrap(), 2);
+    assert_eq!(block_on(again.record(&entries()[0])).unwrap(), 2);
     let proof = again.verify(Some(&head)).unwrap();
     assert_eq!((proof.records, proof.verdict), (3, Verdict::Intact));
     assert_eq!(
@@ -125,7 +129,7 @@ fn a_last_entry_cut_short_is_dropped_and_reported() {
     cut(folder.path(), "SUCCEEDED");
     let again = FileTranscript::open(folder.path(), config()).unwrap();
     assert_eq!(again.log().report().torn.as_ref().unwrap().sequence, 1);
-    assert_eq!(again.read(0, 10).unwrap(), entries()[..1]);
+    assert_eq!(block_on(again.read(0, 10)).unwrap(), entries()[..1]);
     assert_eq!(again.verify(None).unwrap().verdict, Verdict::Intact);
 }
 
@@ -133,7 +137,7 @@ fn a_last_entry_cut_short_is_dropped_and_reported() {
 fn a_transcript_in_memory_is_chained_and_bounded() {
     let transcript = MemoryTranscript::new(2);
     let head = reads_back_and_proves(&transcript);
-    assert!(transcript.record(&entries()[0]).is_err());
+    assert!(block_on(transcript.record(&entries()[0])).is_err());
     assert_eq!(
         transcript.verify(Some(&head)).unwrap().verdict,
         Verdict::Intact
@@ -156,14 +160,17 @@ fn a_cache_in_files_stays_and_shows_a_changed_byte() {
     let (task, _) = read_task(&task(), &Options::default()).unwrap();
     let newest = crate::cache::record(&task, Timestamp::EPOCH, "\"newest\"");
     let cache = FileCache::open(folder.path(), config()).unwrap();
-    cache.put(&newest).unwrap();
+    block_on(cache.put(&newest)).unwrap();
     assert_eq!(cache.versions(&newest.cache_key).unwrap().len(), 4);
     assert_eq!(
-        cache.find(&newest.cache_key).unwrap().record.as_ref(),
+        block_on(cache.find(&newest.cache_key))
+            .unwrap()
+            .record
+            .as_ref(),
         Some(&newest)
     );
     tamper(folder.path(), "newest");
-    let lookup = cache.find(&newest.cache_key).unwrap();
+    let lookup = block_on(cache.find(&newest.cache_key)).unwrap();
     assert_eq!(lookup.damaged, 1);
     assert_eq!(lookup.record.unwrap().output.as_str(), "2");
     assert_eq!(cache.versions(&newest.cache_key).unwrap().len(), 3);
@@ -177,7 +184,7 @@ fn whole_segments_are_archived_and_the_chain_holds_over_both_folders() {
     let entries = entries();
     for number in 0..200 {
         assert_eq!(
-            transcript.record(&entries[number % 2]).unwrap(),
+            block_on(transcript.record(&entries[number % 2])).unwrap(),
             number as u64
         );
     }
@@ -205,16 +212,11 @@ fn whole_segments_are_archived_and_the_chain_holds_over_both_folders() {
     assert_eq!((moved.records + left.records, moved.head), (200, head));
     assert!(moved.records <= 100);
     // The rest is read by its numbers, and goes on.
-    assert_eq!(transcript.read(199, 10).unwrap(), entries[1..]);
-    assert_eq!(transcript.record(&entries[0]).unwrap(), 200);
+    assert_eq!(block_on(transcript.read(199, 10)).unwrap(), entries[1..]);
+    assert_eq!(block_on(transcript.record(&entries[0])).unwrap(), 200);
     drop(transcript);
-    assert_eq!(
-        FileTranscript::open(folder.path(), config())
-            .unwrap()
-            .record(&entries[0])
-            .unwrap(),
-        201
-    );
+    let again = FileTranscript::open(folder.path(), config()).unwrap();
+    assert_eq!(block_on(again.record(&entries[0])).unwrap(), 201);
 }
 
 // spec: SAP-11-3, SAP-6-8
@@ -224,7 +226,7 @@ fn fsck_names_all_that_is_wrong_with_a_store() {
     let transcript = FileTranscript::open(folder.path(), config()).unwrap();
     let head = reads_back_and_proves(&transcript);
     for entry in entries() {
-        transcript.record(&entry).unwrap();
+        block_on(transcript.record(&entry)).unwrap();
     }
     drop(transcript);
     let report = |kept: &[Head]| fsck(folder.path(), StoreKind::Transcript, kept).unwrap();

@@ -4,17 +4,20 @@ use crate::processor::{
     Jumping, Log, answering, cached, kinds, no_cache, processor, result, run, text, yield_now,
 };
 use crate::samples::{task, with};
+use futures::executor::block_on;
 use sap::OutputContract;
-use sap::alignment::Rules;
+use sap::alignment::{Assessment, Policy, Rules, Subject};
 use sap::learning::{Signal, SignalSink};
 use sap::processor::{
-    Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome, Processor,
-    Progress,
+    AllowAll, Config, Context, ContractCheck, ContractFinding, Delivery, HandlerError, Outcome,
+    Processor, Progress,
 };
 use sap::store::MemoryCache;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 use sap::validate::{Options, decode_result};
-use sap::{ErrorCode, PressureLevel, Producer, ProducerKind, Status, StoreError, TaskResult};
+use sap::{
+    BoxFuture, ErrorCode, PressureLevel, Producer, ProducerKind, Status, StoreError, TaskResult,
+};
 use serde_json::{Value, json};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,7 +132,7 @@ fn a_part_cites_where_a_policy_demands_it() {
         );
         run(&processor, &Jumping::new(), &task);
         assert_eq!(kinds(&log)[2], wanted);
-        let part = log.read(2, 1).unwrap()[0].clone();
+        let part = block_on(log.read(2, 1)).unwrap()[0].clone();
         let (part, _) = decode_result(part.body.as_str().as_bytes(), &Options::default()).unwrap();
         let said = part.constitutional_evidence.citations.unwrap_or_default();
         assert_eq!(said.len(), usize::from(cited));
@@ -161,8 +164,8 @@ fn a_part_that_is_no_valid_result_ends_the_task() {
 struct Never;
 
 impl ContractCheck for Never {
-    fn check(&self, _: &OutputContract, _: Raw<'_>) -> ContractFinding {
-        ContractFinding::Broken(vec!["/n".into()])
+    fn check<'a>(&'a self, _: &'a OutputContract, _: Raw<'a>) -> BoxFuture<'a, ContractFinding> {
+        Box::pin(async { ContractFinding::Broken(vec!["/n".into()]) })
     }
 }
 
@@ -182,16 +185,18 @@ struct Failing {
 }
 
 impl Transcript for Failing {
-    fn record(&self, _: &Entry) -> Result<u64, TranscriptError> {
+    fn record(&self, _: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
         let room = self
             .room
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
-        room.map(|n| n as u64)
-            .map_err(|_| TranscriptError::Full { limit: 0 })
+        let kept = room
+            .map(|n| n as u64)
+            .map_err(|_| TranscriptError::Full { limit: 0 });
+        Box::pin(std::future::ready(kept))
     }
 
-    fn read(&self, _: u64, _: usize) -> Result<Vec<Entry>, TranscriptError> {
-        Ok(Vec::new())
+    fn read(&self, _: u64, _: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn verify(&self, _: Option<&Head>) -> Result<Proof, TranscriptError> {
@@ -207,11 +212,16 @@ fn what_cannot_be_written_down_is_not_told() {
             room: AtomicUsize::new(room),
         });
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
-        let processor = Processor::new(producer, transcript.clone(), Config::default())
-            .unwrap()
-            .handle("consult.align".parse().unwrap(), |_: Context| async {
-                Ok(Outcome::new(text("1")))
-            });
+        let processor = Processor::new(
+            producer,
+            Arc::new(AllowAll),
+            transcript.clone(),
+            Config::default(),
+        )
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), |_: Context| async {
+            Ok(Outcome::new(text("1")))
+        });
         let mut told = Vec::new();
         let mut sink = |delivery: Delivery<'_>| {
             told.push(if matches!(delivery, Delivery::Ack(_)) {
@@ -221,11 +231,7 @@ fn what_cannot_be_written_down_is_not_told() {
             });
         };
         let bytes = no_cache().to_string();
-        let answer = futures::executor::block_on(processor.process(
-            &Jumping::new(),
-            bytes.as_bytes(),
-            &mut sink,
-        ));
+        let answer = block_on(processor.process(&Jumping::new(), bytes.as_bytes(), &mut sink));
         assert!(answer.is_err());
         assert_eq!(told, wanted);
         // It may come again, as if it had never been there.
@@ -303,7 +309,7 @@ fn equal_tasks_at_the_same_time_are_computed_once() {
             )
         }
     };
-    let (one, two) = futures::executor::block_on(futures::future::join(ask(1, None), ask(2, None)));
+    let (one, two) = block_on(futures::future::join(ask(1, None), ask(2, None)));
     assert_eq!(
         (&one.status, &two.status),
         (&Status::Failed, &Status::Succeeded)
@@ -313,7 +319,7 @@ fn equal_tasks_at_the_same_time_are_computed_once() {
     clock.go_on(Duration::from_secs(100));
     let wanting = [(3, Some(50)), (4, Some(50)), (5, None), (6, Some(0))];
     let all = futures::future::join_all(wanting.map(|(number, age)| ask(number, age)));
-    let all = futures::executor::block_on(all);
+    let all = block_on(all);
     // The record is too old for two, who share one outcome; the last one takes nobody else's.
     let hits: Vec<_> = all.iter().map(|result| hit(result).unwrap()).collect();
     assert_eq!(hits, [false, true, true, false]);
@@ -343,7 +349,7 @@ fn who_waits_for_an_equal_task_keeps_its_own_time_and_may_be_cancelled() {
     let timed = ask(2, Some("2025-09-28T10:16:00Z"));
     let mut sink = |_: Delivery<'_>| {};
     let late = processor.process(&clock, timed.as_bytes(), &mut sink);
-    let late = result(futures::executor::block_on(late).unwrap());
+    let late = result(block_on(late).unwrap());
     assert_eq!(late.error_code(), Some(&ErrorCode::Timeout));
     let waiting = ask(3, None);
     let mut sink = |_: Delivery<'_>| {};
@@ -423,4 +429,91 @@ fn each_partial_or_last_result_is_one_signal() {
     );
     // One a principle, and one a constraint.
     assert_eq!(one.policy_checks.as_ref().unwrap().len(), 3 + 2);
+}
+
+// spec: SAP-6-11
+#[test]
+fn those_who_waited_for_one_that_failed_form_one_new_flight() {
+    let (log, clock, calls) = (
+        Log::default(),
+        Jumping::new(),
+        Arc::<AtomicUsize>::default(),
+    );
+    let counter = Arc::clone(&calls);
+    let processor = processor(&log)
+        .handle("consult.align".parse().unwrap(), move |_: Context| {
+            let call = counter.fetch_add(1, Ordering::SeqCst);
+            async move {
+                yield_now().await;
+                if call == 0 {
+                    return Err(HandlerError::unprocessable("not today"));
+                }
+                Ok(Outcome::new(text("1")))
+            }
+        })
+        .cache(Arc::new(MemoryCache::default()));
+    let ask = |number: u8| {
+        let bytes = cached(number, "prefer").to_string();
+        let (processor, clock) = (&processor, &clock);
+        async move {
+            let mut sink = |_: Delivery<'_>| {};
+            let answer = processor.process(clock, bytes.as_bytes(), &mut sink).await;
+            result(answer.unwrap()).status
+        }
+    };
+    let ends = block_on(futures::future::join_all((0..50).map(ask)));
+    let failed = ends.iter().filter(|status| **status == Status::Failed);
+    assert_eq!((failed.count(), calls.load(Ordering::SeqCst)), (1, 2));
+}
+
+/// Escalates whatever is proposed, and proposes nothing.
+#[derive(Debug)]
+struct Escalating;
+
+impl Policy for Escalating {
+    fn assess(&self, subject: &Subject<'_>) -> Assessment {
+        let mut assessment = Assessment::valid(subject.context);
+        if subject.output.is_some() {
+            assessment.alignment = sap::Alignment::Escalate;
+        }
+        assessment
+    }
+}
+
+// spec: SAP-4.2-9
+#[test]
+fn an_escalation_without_a_path_asks_for_a_review() {
+    let processor = answering(&Log::default(), "1", &Arc::default()).policy(Arc::new(Escalating));
+    let escalated = result(run(&processor, &Jumping::new(), &no_cache()).1);
+    assert_eq!(escalated.status, Status::Escalated);
+    let [action] = &escalated.next_actions.unwrap()[..] else {
+        panic!("one action")
+    };
+    let action: Value = action.deserialize().unwrap();
+    assert_eq!(action, json!({"action": "review", "principles": []}));
+}
+
+// spec: SAP-6-3
+#[test]
+fn a_hit_is_said_by_the_processor_that_answers() {
+    let (clock, calls) = (Jumping::new(), Arc::default());
+    let cache = Arc::new(MemoryCache::default());
+    let first = answering(&Log::default(), "1", &calls).cache(cache.clone());
+    run(&first, &clock, &cached(1, "prefer"));
+    let id = "A-other".parse().unwrap();
+    let other = Producer::new(id, ProducerKind::Agent);
+    let second = Processor::new(
+        other.clone(),
+        Arc::new(AllowAll),
+        Log::default(),
+        Config::default(),
+    )
+    .unwrap()
+    .handle("consult.align".parse().unwrap(), |_: Context| async {
+        Ok(Outcome::new(text("2")))
+    })
+    .cache(cache);
+    let task = with(cached(2, "only"), "/target/agentId", None);
+    let hit = result(run(&second, &clock, &task).1);
+    assert_eq!((hit.output.unwrap().as_str(), hit.producer), ("1", other));
 }

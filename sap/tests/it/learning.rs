@@ -1,5 +1,6 @@
 //! Signals, what they teach, and what they leave alone.
 
+use futures::executor::block_on;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -422,7 +423,7 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
             keys.fingerprint,
             "2.0".into(),
         );
-        cache.put(&record).unwrap();
+        block_on(cache.put(&record)).unwrap();
         record
     };
     // What was written: behind it the log reserves room, which is zeros.
@@ -442,9 +443,8 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
             json!({"q": n % 2, "askedAt": n / 2, "trace": 0}),
         );
         let (task, result) = pair(n, &[payload], &[("/output", json!(n % 2))]);
-        transcript
-            .record(&Entry::of(EntryKind::Task, Timestamp::EPOCH, &task).unwrap())
-            .unwrap();
+        let entry = Entry::of(EntryKind::Task, Timestamp::EPOCH, &task).unwrap();
+        block_on(transcript.record(&entry)).unwrap();
         let keys = Keys::of(&task, &WholePayload).unwrap();
         records.push(store(n, keys));
         learner
@@ -469,7 +469,10 @@ fn learning_leaves_the_cache_file_a_prefix_of_itself() {
     let after = bytes();
     assert!(after.starts_with(&before) && after.len() > before.len());
     for record in records {
-        assert_eq!(cache.find(&record.cache_key).unwrap().record, Some(record));
+        assert_eq!(
+            block_on(cache.find(&record.cache_key)).unwrap().record,
+            Some(record)
+        );
     }
     assert_eq!(
         transcript.verify(Some(&proof.head)).unwrap().verdict,

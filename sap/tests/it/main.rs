@@ -16,6 +16,8 @@ mod files;
 #[cfg(feature = "arbitrary")]
 mod generated;
 #[cfg(feature = "driver")]
+mod hooks;
+#[cfg(feature = "driver")]
 mod judged;
 mod lab;
 mod learning;

@@ -1,5 +1,6 @@
 //! Tasks through the processor: every way in which one can end.
 
+use futures::executor::block_on;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,8 +10,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use sap::alignment::Rules;
 use sap::processor::{
-    Answer, Config, Context, Delivery, HandlerError, Outcome, Processor, Progress, StopReason,
-    Table,
+    AllowAll, Answer, Config, Context, Delivery, HandlerError, Outcome, Processor, Progress,
+    StopReason, Table,
 };
 use sap::store::{MemoryCache, MemoryTranscript};
 use sap::transcript::{Entry, EntryKind, Transcript};
@@ -77,10 +78,12 @@ pub(crate) fn processor(log: &Log) -> Processor {
     let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
     Processor::new(
         producer,
+        Arc::new(AllowAll),
         Arc::clone(log) as Arc<dyn Transcript>,
         Config::default(),
     )
     .unwrap()
+    .refusals(log.clone())
 }
 
 pub(crate) fn text(text: &str) -> RawBuf {
@@ -106,7 +109,7 @@ pub(crate) fn run(processor: &Processor, clock: &Jumping, task: &Value) -> (Vec<
             other => format!("{other:?}"),
         });
     };
-    let answer = futures::executor::block_on(processor.process(clock, bytes.as_bytes(), &mut sink));
+    let answer = block_on(processor.process(clock, bytes.as_bytes(), &mut sink));
     (told, answer.unwrap())
 }
 
@@ -126,7 +129,7 @@ pub(crate) fn nack(answer: Answer) -> Nack {
 }
 
 pub(crate) fn kinds(log: &Log) -> Vec<String> {
-    let entries = log.read(0, 100).unwrap();
+    let entries = block_on(log.read(0, 100)).unwrap();
     let kind = |entry: &Entry| match entry.kind {
         EntryKind::Result => {
             let (result, _) =
@@ -213,7 +216,7 @@ fn what_cannot_be_taken_is_turned_away_before_any_handler() {
     );
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert_eq!(kinds(&log), ["nack"; 5]);
-    let entry = &log.read(0, 1).unwrap()[0];
+    let entry = &block_on(log.read(0, 1)).unwrap()[0];
     assert!(entry.digest.is_some() && !entry.body.as_str().contains("systems_over_willpower"));
 }
 
@@ -375,9 +378,7 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
         }
     };
     let bytes = no_cache().to_string();
-    let answer =
-        futures::executor::block_on(processor.process(&clock, bytes.as_bytes(), &mut sink))
-            .unwrap();
+    let answer = block_on(processor.process(&clock, bytes.as_bytes(), &mut sink)).unwrap();
     assert_eq!(result(answer).status, Status::Cancelled);
     assert_eq!(told, ["RUNNING", "RUNNING", "PARTIAL"]);
     assert_eq!(*stopped.lock().unwrap(), Some(StopReason::Cancelled));
@@ -403,7 +404,7 @@ fn a_task_that_came_before_is_answered_and_not_run_again() {
     assert_ne!(turned, ordered);
     let mut sink = |_: Delivery<'_>| {};
     let again = processor.process(&clock, turned.as_bytes(), &mut sink);
-    assert_eq!(result(futures::executor::block_on(again).unwrap()), first);
+    assert_eq!(result(block_on(again).unwrap()), first);
     let other = with(no_cache(), "/tags", Some(json!(["other"])));
     assert_eq!(
         nack(run(&processor, &clock, &other).1).code,
@@ -419,8 +420,9 @@ fn at_the_bound_tasks_are_turned_away_and_given_up_ones_end() {
     let (log, clock) = (Log::default(), Jumping::new());
     let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
     let config = Config::default().with_max_running(1);
-    let processor = Processor::new(producer, log.clone(), config)
+    let processor = Processor::new(producer, Arc::new(AllowAll), log.clone(), config)
         .unwrap()
+        .refusals(log.clone())
         .handle("consult.align".parse().unwrap(), |_: Context| {
             std::future::pending()
         });
@@ -543,7 +545,7 @@ fn the_cache_answers_as_the_policy_says() {
 fn a_processor_refuses_settings_out_of_range() {
     let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
     let config = Config::default().with_max_running(0);
-    let refused = Processor::new(producer, Log::default(), config).unwrap_err();
+    let refused = Processor::new(producer, Arc::new(AllowAll), Log::default(), config).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "max_running is 0, but a processor needs room for at least 1 task"
@@ -559,7 +561,7 @@ fn a_lenient_processor_takes_a_task_without_a_pressure_level() {
     ] {
         let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
         let config = Config::default().with_options(options);
-        let processor = Processor::new(producer, Log::default(), config)
+        let processor = Processor::new(producer, Arc::new(AllowAll), Log::default(), config)
             .unwrap()
             .handle("consult.align".parse().unwrap(), |_: Context| async {
                 Ok(Outcome::new(text("1")))
@@ -567,7 +569,101 @@ fn a_lenient_processor_takes_a_task_without_a_pressure_level() {
         let mut ignored = |_: Delivery<'_>| {};
         let clock = Jumping::new();
         let answer = processor.process(&clock, task.as_bytes(), &mut ignored);
-        let answer = futures::executor::block_on(answer).unwrap();
+        let answer = block_on(answer).unwrap();
         assert_eq!(matches!(answer, Answer::Result(_)), is_taken);
     }
+}
+
+// spec: SAP-5-8
+#[test]
+fn a_task_without_a_deadline_has_the_time_of_the_settings() {
+    let forever = with(no_cache(), "/telemetry", None);
+    let (clock, log) = (Jumping::new(), Log::default());
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = Config::default().with_default_time(Duration::from_secs(7));
+    let processor = Processor::new(producer, Arc::new(AllowAll), log, config)
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), |_: Context| {
+            std::future::pending()
+        });
+    let ended = result(run(&processor, &clock, &forever).1);
+    assert_eq!(ended.error_code(), Some(&ErrorCode::Timeout));
+    assert_eq!(clock.now().mono, Mono::from_nanos(7_000_000_001));
+}
+
+// spec: SAP-5-10
+#[test]
+fn results_are_remembered_up_to_a_bound_of_bytes() {
+    let (clock, log, calls) = (
+        Jumping::new(),
+        Log::default(),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = Config::default().with_max_remembered_bytes(25_000);
+    let counter = Arc::clone(&calls);
+    let processor = Processor::new(producer, Arc::new(AllowAll), log, config)
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), move |_: Context| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Outcome::new(text(&format!("\"{}\"", "x".repeat(10_000))))) }
+        });
+    let ask = |number: u8| {
+        let id = format!("00000000-0000-0000-0000-0000000000{number:02}");
+        run(
+            &processor,
+            &clock,
+            &with(no_cache(), "/taskId", Some(json!(id))),
+        );
+        calls.load(Ordering::SeqCst)
+    };
+    // Two have room; the third takes the place of the first.
+    let first: Vec<usize> = (1..4).map(ask).collect();
+    let again: Vec<usize> = [3, 2, 1].map(ask).into();
+    assert_eq!((first, again), (vec![1, 2, 3], vec![3, 3, 4]));
+}
+
+// spec: SAP-10-1, SAP-5-2
+#[test]
+fn what_is_turned_away_fills_no_transcript() {
+    let (clock, log, calls) = (Jumping::new(), Log::default(), Arc::default());
+    let small = Arc::new(MemoryTranscript::new(3));
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let processor = Processor::new(
+        producer,
+        Arc::new(AllowAll),
+        small.clone(),
+        Config::default(),
+    );
+    let counter: Arc<AtomicUsize> = Arc::clone(&calls);
+    let processor = processor.unwrap().refusals(log.clone()).handle(
+        "consult.align".parse().unwrap(),
+        move |_: Context| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Outcome::new(text("1"))) }
+        },
+    );
+    let garbage = |times: usize| {
+        for _ in 0..times {
+            let mut sink = |_: Delivery<'_>| {};
+            let answer = block_on(processor.process(&clock, b"x", &mut sink));
+            assert_eq!(nack(answer.unwrap()).code, ErrorCode::InvalidTask);
+        }
+        (
+            log.verify(None).unwrap().records,
+            processor.unlogged_refusals(),
+        )
+    };
+    // A hundred at once, and ten a second.
+    assert_eq!(garbage(150), (100, 50));
+    clock.go_on(Duration::from_secs(1));
+    assert_eq!(garbage(15), (110, 55));
+    clock.go_on(Duration::from_secs(1_000));
+    assert_eq!(garbage(101), (210, 56));
+    // Who may have something done still has it done.
+    let done = result(run(&processor, &clock, &no_cache()).1);
+    assert_eq!(
+        (done.status, calls.load(Ordering::SeqCst)),
+        (Status::Succeeded, 1)
+    );
 }

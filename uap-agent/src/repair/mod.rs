@@ -15,6 +15,11 @@ use upp::{LlmResponse, ToolCall, ToolSet};
 pub trait RepairPolicy: Send + Sync {
     /// Judges a call of the model.
     fn call(&self, call: &ToolCall, tools: &ToolSet) -> CallVerdict {
+        // A call with another name would lose what the model wrote.
+        if call.malformed_arguments().is_some() {
+            let text = "the call was not run: its arguments are not a JSON object";
+            return CallVerdict::Answer(text.into());
+        }
         let _ = (call, tools);
         CallVerdict::Run
     }

@@ -2,7 +2,12 @@
 
 pub mod agent;
 pub mod hub;
+mod machine;
 pub(crate) mod report;
+
+use crate::wire::{
+    ListenRequest, ListenResponse, TestInit, TestResponse, TranslationInit, TranslationResponse,
+};
 
 /// Metadata key that names the agent on `Listen`.
 ///
@@ -23,4 +28,28 @@ pub enum Rpc {
     Execute,
     /// The stream of a translation.
     Translate,
+}
+
+/// A message from the hub to an agent.
+#[derive(Clone, Debug, PartialEq)]
+// exhaustive: one for each call
+pub enum HubMessage {
+    /// On `Listen`.
+    Listen(ListenResponse),
+    /// On `Execute`.
+    Test(TestInit),
+    /// On `Translate`.
+    Translation(TranslationInit),
+}
+
+/// A message from an agent to the hub.
+#[derive(Clone, Debug, PartialEq)]
+// exhaustive: one for each call
+pub enum AgentMessage {
+    /// On `Listen`.
+    Listen(ListenRequest),
+    /// On `Execute`.
+    Test(TestResponse),
+    /// On `Translate`.
+    Translation(TranslationResponse),
 }

@@ -79,7 +79,7 @@ const KIND: &str = "hub-jobs";
 
 impl FileStore {
     /// Jobs that are kept, ended ones included; at the limit none is accepted. An entry takes about 150 bytes.
-    pub const MAX_JOBS: usize = 1_000_000;
+    const MAX_JOBS: usize = 1_000_000;
 
     /// Bytes of one record: a job of 64 MiB, and what is said about it.
     const MAX_RECORD_BYTES: usize = 65 << 20;

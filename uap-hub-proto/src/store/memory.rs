@@ -25,7 +25,7 @@ struct Kept {
 
 impl MemoryStore {
     /// Jobs that are kept, ended ones included; at the limit none is accepted.
-    pub const MAX_JOBS: usize = 100_000;
+    const MAX_JOBS: usize = 100_000;
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -9,7 +9,7 @@ pub mod nats;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "tls")]
-pub mod tls;
+mod tls;
 mod trace;
 
 use std::{
@@ -18,6 +18,8 @@ use std::{
 };
 
 use crate::status::{Code, Status};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 
 /// The shortest keep-alive interval: peers close connections that ping more often.
 ///

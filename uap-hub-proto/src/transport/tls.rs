@@ -3,105 +3,68 @@
 use tonic::transport::{Certificate, Identity};
 use ubos_common::secret::Secret;
 
-/// A certificate chain with its private key, both as PEM text. Nothing shows the key.
-#[derive(Clone, Debug)]
-pub struct TlsIdentity {
-    chain: String,
-    key: Secret<String>,
-}
+use crate::ConfigError;
 
-impl TlsIdentity {
-    /// The chain, this side's certificate first, and the key.
-    pub fn new(chain: impl Into<String>, key: impl Into<Secret<String>>) -> Self {
-        Self {
-            chain: chain.into(),
-            key: key.into(),
-        }
+ubos_common::config! {
+    /// The TLS settings of one side. Nothing shows the key.
+    ///
+    /// A hub needs an identity. An agent needs an authority; with an identity as well it can prove itself to a hub that has
+    /// an authority (mutual TLS).
+    Tls {}
+    into {
+        /// Sets the authority, as PEM text, that must have signed the peer's certificate.
+        with_authority: authority: Option<String> = None,
+        /// Sets the name in the hub's certificate, for an agent: that of the hub's address by default.
+        with_domain: domain: Option<String> = None,
     }
-
-    fn to_tonic(&self) -> Identity {
-        Identity::from_pem(&self.chain, self.key.expose())
+    also {
+        identity: Option<(String, Secret<String>)> = None,
     }
 }
 
-/// The TLS settings of a hub.
-#[cfg(feature = "server")]
-#[derive(Clone, Debug)]
-pub struct ServerTls {
-    identity: TlsIdentity,
-    client_authority: Option<String>,
-}
-
-#[cfg(feature = "server")]
-impl ServerTls {
-    /// A hub with this certificate; agents need none.
+impl Tls {
+    /// Sets the certificate chain of this side, its own certificate first, and its private key, both as PEM text.
     #[must_use]
-    pub const fn new(identity: TlsIdentity) -> Self {
-        Self {
-            identity,
-            client_authority: None,
-        }
-    }
-
-    /// Mutual TLS: only agents with a certificate of this authority (PEM) get a connection.
-    #[must_use]
-    pub fn require_clients_of(mut self, authority: impl Into<String>) -> Self {
-        self.client_authority = Some(authority.into());
+    pub fn with_identity(
+        mut self,
+        chain: impl Into<String>,
+        key: impl Into<Secret<String>>,
+    ) -> Self {
+        self.identity = Some((chain.into(), key.into()));
         self
     }
 
-    pub(super) fn to_tonic(&self) -> tonic::transport::ServerTlsConfig {
-        let config = tonic::transport::ServerTlsConfig::new().identity(self.identity.to_tonic());
-        match &self.client_authority {
+    fn identity(&self) -> Option<Identity> {
+        let (chain, key) = self.identity.as_ref()?;
+        Some(Identity::from_pem(chain, key.expose()))
+    }
+
+    #[cfg(feature = "server")]
+    pub(super) fn of_hub(&self) -> Result<tonic::transport::ServerTlsConfig, ConfigError> {
+        ConfigError::present(self.identity.is_some(), "tls.identity", "a hub")?;
+        let mut config = tonic::transport::ServerTlsConfig::new();
+        if let Some(identity) = self.identity() {
+            config = config.identity(identity);
+        }
+        Ok(match &self.authority {
             Some(authority) => config.client_ca_root(Certificate::from_pem(authority)),
             None => config,
+        })
+    }
+
+    #[cfg(feature = "client")]
+    pub(super) fn of_agent(&self) -> Result<tonic::transport::ClientTlsConfig, ConfigError> {
+        ConfigError::present(self.authority.is_some(), "tls.authority", "an agent")?;
+        let mut config = tonic::transport::ClientTlsConfig::new();
+        if let Some(authority) = &self.authority {
+            config = config.ca_certificate(Certificate::from_pem(authority));
         }
-    }
-}
-
-/// The TLS settings of an agent.
-#[cfg(feature = "client")]
-#[derive(Clone, Debug)]
-pub struct ClientTls {
-    authority: String,
-    domain: Option<String>,
-    identity: Option<TlsIdentity>,
-}
-
-#[cfg(feature = "client")]
-impl ClientTls {
-    /// Trusts hubs with a certificate of this authority (PEM).
-    pub fn new(authority: impl Into<String>) -> Self {
-        Self {
-            authority: authority.into(),
-            domain: None,
-            identity: None,
-        }
-    }
-
-    /// The name that the hub's certificate must carry; that of its address by default.
-    #[must_use]
-    pub fn domain(mut self, name: impl Into<String>) -> Self {
-        self.domain = Some(name.into());
-        self
-    }
-
-    /// Mutual TLS: the certificate of the agent.
-    #[must_use]
-    pub fn identity(mut self, identity: TlsIdentity) -> Self {
-        self.identity = Some(identity);
-        self
-    }
-
-    pub(super) fn to_tonic(&self) -> tonic::transport::ClientTlsConfig {
-        let authority = Certificate::from_pem(&self.authority);
-        let mut config = tonic::transport::ClientTlsConfig::new().ca_certificate(authority);
         if let Some(name) = &self.domain {
             config = config.domain_name(name);
         }
-        if let Some(identity) = &self.identity {
-            config = config.identity(identity.to_tonic());
+        if let Some(identity) = self.identity() {
+            config = config.identity(identity);
         }
-        config
+        Ok(config)
     }
 }

@@ -14,7 +14,7 @@ use uap_hub_proto::{
     state::State,
     transport::{
         client::{AgentBuilder, AgentHandle, HandlerError},
-        server::{HubHandle, Prepare, ServerConfig, serve},
+        server::{HubHandle, ServerConfig, serve},
     },
     wire::{
         AgentRegistration, ListenRequest, Payload, Severity, StepReport, StepStatus, TestResponse,
@@ -203,7 +203,7 @@ async fn a_handler_that_fails_fails_its_job_alone() {
 async fn a_refused_job_goes_to_another_agent() {
     let hub = hub().await;
     let _busy = worker("busy")
-        .with_max_sessions(0)
+        .configure(|config| config.with_max_sessions(0))
         .start(&hub.url())
         .unwrap();
     within(hub.wait_for_agents(1)).await;
@@ -387,19 +387,14 @@ async fn a_hub_that_is_dropped_lets_its_agents_and_jobs_go() {
 // spec: HUB-3-1
 #[tokio::test]
 async fn the_prepare_hook_comes_before_the_session_is_ready() {
-    let hook = Prepare::new(|_, session| async move {
+    let config = ServerConfig::default().with_prepare(|_, session| async move {
         if session.as_str().starts_with("TRN-") {
             Err("no room".to_owned())
         } else {
             Ok(())
         }
     });
-    let hub = serve(
-        ([127, 0, 0, 1], 0).into(),
-        ServerConfig::default().with_prepare(hook),
-    )
-    .await
-    .unwrap();
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let _agent = worker("one").start(&hub.url()).unwrap();
     let outcome = within(
         hub.submit(Job::test("sum", figures("2")))

@@ -13,9 +13,9 @@ use tonic_reflection::pb::v1::{
 use uap_hub_proto::{
     role::{agent::Event, hub::Job},
     transport::{
+        Tls,
         client::{AgentBuilder, AgentHandle, StartError},
-        server::{Authorize, Denied, HubHandle, ServerConfig, serve, serve_on, serve_tls},
-        tls::{ClientTls, ServerTls, TlsIdentity},
+        server::{Denied, HubHandle, ServerConfig, serve, serve_on},
     },
     wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient},
 };
@@ -36,11 +36,11 @@ impl Authority {
         self.0.pem()
     }
 
-    fn sign(&self, name: &str) -> TlsIdentity {
+    fn sign(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        TlsIdentity::new(certificate.pem(), key.serialize_pem())
+        (certificate.pem(), key.serialize_pem())
     }
 }
 
@@ -61,6 +61,10 @@ async fn does_a_job(hub: &HubHandle) {
     assert_eq!(within(job.outcome()).await.message, "done");
 }
 
+fn identified((chain, key): (String, String)) -> Tls {
+    Tls::default().with_identity(chain, key)
+}
+
 /// Why an agent's first try came to nothing.
 async fn refused(agent: &AgentHandle) -> String {
     let mut news = agent.events();
@@ -77,23 +81,25 @@ async fn refused(agent: &AgentHandle) -> String {
 #[tokio::test]
 async fn tls_proves_the_hub_to_its_agents() {
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let tls = ServerTls::new(authority.sign("127.0.0.1"));
-    let hub = serve_tls(listener().await, ServerConfig::default(), &tls)
-        .await
-        .unwrap();
+    let config = ServerConfig::default().with_tls(identified(authority.sign("127.0.0.1")));
+    let hub = serve_on(listener().await, config).await.unwrap();
     assert!(hub.url().starts_with("https://"));
     let _agent = idle()
-        .with_tls(ClientTls::new(authority.pem()))
+        .with_tls(Tls::default().with_authority(authority.pem()))
         .start(&hub.url())
         .unwrap();
     does_a_job(&hub).await;
     let fooled = idle()
-        .with_tls(ClientTls::new(stranger.pem()))
+        .with_tls(Tls::default().with_authority(stranger.pem()))
         .start(&hub.url())
         .unwrap();
     assert!(refused(&fooled).await.contains("certificate"));
     let misled = idle()
-        .with_tls(ClientTls::new(authority.pem()).domain("example.org"))
+        .with_tls(
+            Tls::default()
+                .with_authority(authority.pem())
+                .with_domain("example.org".to_owned()),
+        )
         .start(&hub.url())
         .unwrap();
     assert!(refused(&misled).await.contains("certificate"));
@@ -104,22 +110,24 @@ async fn tls_proves_the_hub_to_its_agents() {
 #[tokio::test]
 async fn mutual_tls_proves_the_agents_to_their_hub() {
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let tls = ServerTls::new(authority.sign("127.0.0.1")).require_clients_of(authority.pem());
-    let hook = Authorize::new(|applicant| async move {
-        match applicant.certificates.len() {
-            1 => Ok(()),
-            n => Err(Denied::permission(format!("{n} certificates"))),
-        }
-    });
-    let config = ServerConfig::default().with_authorize(hook);
-    let hub = serve_tls(listener().await, config, &tls).await.unwrap();
-    let believes = || ClientTls::new(authority.pem());
+    let tls = identified(authority.sign("127.0.0.1")).with_authority(authority.pem());
+    let config = ServerConfig::default()
+        .with_tls(tls)
+        .with_authorize(|applicant| async move {
+            match applicant.certificates.len() {
+                1 => Ok(()),
+                n => Err(Denied::Forbidden(format!("{n} certificates"))),
+            }
+        });
+    let hub = serve_on(listener().await, config).await.unwrap();
+    let believes = || Tls::default().with_authority(authority.pem());
     let _agent = idle()
-        .with_tls(believes().identity(authority.sign("agent")))
+        .with_tls(identified(authority.sign("agent")).with_authority(authority.pem()))
         .start(&hub.url())
         .unwrap();
     does_a_job(&hub).await;
-    for tls in [believes(), believes().identity(stranger.sign("agent"))] {
+    let (chain, key) = stranger.sign("agent");
+    for tls in [believes(), believes().with_identity(chain, key)] {
         let agent = idle().with_tls(tls).start(&hub.url()).unwrap();
         refused(&agent).await;
     }
@@ -131,13 +139,13 @@ async fn mutual_tls_proves_the_agents_to_their_hub() {
 async fn what_is_wrong_with_tls_is_said_at_once() {
     let authority = Authority::new();
     let start = |agent: AgentBuilder, url| agent.start(url).map(drop).unwrap_err();
-    let tls = || ClientTls::new(authority.pem());
+    let tls = || Tls::default().with_authority(authority.pem());
     assert_eq!(start(idle(), "https://127.0.0.1:1"), StartError::Scheme);
     assert_eq!(
         start(idle().with_tls(tls()), "http://127.0.0.1:1"),
         StartError::Scheme
     );
-    let broken = tls().identity(TlsIdentity::new("no PEM", String::from("no key")));
+    let broken = tls().with_identity("no PEM", String::from("no key"));
     assert_eq!(
         start(idle().with_tls(broken), "https://127.0.0.1:1"),
         StartError::Tls
@@ -149,26 +157,35 @@ async fn what_is_wrong_with_tls_is_said_at_once() {
         ),
         StartError::Token
     );
-    let broken = ServerTls::new(TlsIdentity::new("no PEM", String::from("the key")));
-    let served = serve_tls(listener().await, ServerConfig::default(), &broken).await;
-    assert!(served.is_err());
+    let broken = Tls::default().with_identity("no PEM", String::from("the key"));
     assert!(!format!("{broken:?}").contains("the key"));
+    let served = |tls| async move {
+        let config = ServerConfig::default().with_tls(tls);
+        serve_on(listener().await, config)
+            .await
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(!served(broken).await.contains("the key"));
+    let nobody = served(Tls::default()).await;
+    assert_eq!(nobody, "tls.identity is missing, but a hub needs it");
+    let blind = start(idle().with_tls(Tls::default()), "https://127.0.0.1:1").to_string();
+    assert_eq!(blind, "tls.authority is missing, but an agent needs it");
 }
 
 // spec: HUB-6-3
 #[tokio::test]
 async fn only_the_authorized_register() {
-    let hook = Authorize::new(|applicant| async move {
+    let config = ServerConfig::default().with_authorize(|applicant| async move {
         assert!(applicant.addr.is_some());
         assert!(!format!("{applicant:?}").contains("sesame"));
         match applicant.bearer_token() {
             Some("sesame") => Ok(()),
             Some("panic") => panic!("on purpose"),
-            Some(_) => Err(Denied::permission("that token is nobody's")),
-            None => Err(Denied::unauthenticated("a token is wanted")),
+            Some(_) => Err(Denied::Forbidden("that token is nobody's".into())),
+            None => Err(Denied::Unauthenticated("a token is wanted".into())),
         }
     });
-    let config = ServerConfig::default().with_authorize(hook);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
     for (token, code, words) in [

@@ -310,10 +310,11 @@ fn a_fleet_does_all_jobs_and_both_sides_agree_at_rest() {
         assert!(
             world
                 .hub
+                .view()
                 .agents()
                 .all(|agent| agent.is_available && agent.load == 0)
         );
-        assert!(world.handlers.is_empty() && world.hub.job_count() == 0);
+        assert!(world.handlers.is_empty() && world.hub.view().counts().jobs == 0);
     }
 }
 
@@ -336,7 +337,7 @@ fn agents_killed_at_any_moment_lose_only_what_they_ran() {
             failed <= 2,
             "no more than the killed agent could run: {failed}"
         );
-        assert_eq!(world.hub.agents().count(), 2);
+        assert_eq!(world.hub.view().agents().count(), 2);
     }
 }
 
@@ -353,7 +354,7 @@ fn agents_come_back_to_a_hub_that_was_away() {
     world.hub = Hub::new(hub::Config::default(), IdSource::seeded(7)).unwrap();
     world.is_up = true;
     world.run(Duration::from_secs(60));
-    assert_eq!(world.hub.available_count(), 2);
+    assert_eq!(world.hub.view().counts().available_agents, 2);
     let job = world.submit();
     world.run(Duration::from_secs(10));
     assert_eq!(world.ends()[&job], Verdict::Completed);
@@ -405,7 +406,7 @@ fn no_order_of_inputs_panics_or_loses_a_job() {
         }
         world.run(Duration::from_secs(1000));
         assert_eq!(world.ends().len(), jobs.len());
-        assert_eq!(world.hub.job_count(), 0);
-        assert!(world.hub.agents().all(|agent| agent.load == 0));
+        assert_eq!(world.hub.view().counts().jobs, 0);
+        assert!(world.hub.view().agents().all(|agent| agent.load == 0));
     }
 }

@@ -13,7 +13,7 @@ use ubos_common::time::Mono;
 pub use model::{RetryModel, RetryWorld};
 pub use policy::{ExponentialBackoff, LinearBackoff, NoRetry, RetryAfter, TokenBucket};
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
-pub(crate) use retry_after::retry_after;
+pub(crate) use retry_after::{retry_after, seconds};
 
 use crate::error::{ErrorCode, UppError};
 use crate::trace::debug;
@@ -44,15 +44,17 @@ impl<'a> Failure<'a> {
         }
     }
 
-    /// Whether the failure may be temporary: a rate limit, a network error, a timeout, or an error of the vendor.
+    /// Whether the failure may be temporary: a rate limit, a network error, a timeout, an error of the vendor, or a
+    /// conflict with another request (status 409).
     pub(crate) const fn is_passing(&self) -> bool {
-        matches!(
-            self.error.code,
-            ErrorCode::RateLimited
-                | ErrorCode::NetworkError
-                | ErrorCode::Timeout
-                | ErrorCode::ProviderError
-        )
+        matches!(self.error.status_code, Some(409))
+            || matches!(
+                self.error.code,
+                ErrorCode::RateLimited
+                    | ErrorCode::NetworkError
+                    | ErrorCode::Timeout
+                    | ErrorCode::ProviderError
+            )
     }
 }
 

@@ -4,17 +4,32 @@ use core::time::Duration;
 
 use ubos_common::time::Timestamp;
 
-/// How long a `Retry-After` header asks to wait: seconds, or the date in the form that HTTP/1.1 writes. At most `max`;
+/// How long a `Retry-After` header asks to wait: seconds with or without a fraction, or the date in the form that HTTP/1.1 writes. At most `max`;
 /// a date that is past asks for nothing.
 pub(crate) fn retry_after(now: Timestamp, value: &str, max: Duration) -> Option<Duration> {
     let value = value.trim();
-    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    let delay = if is_number {
-        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
-    } else {
-        date(value)?.saturating_since(now)
+    let delay = match seconds(value) {
+        Some(delay) => delay,
+        None => date(value)?.saturating_since(now),
     };
     Some(delay.min(max))
+}
+
+/// Seconds with or without a fraction, `7` or `0.25`; more than fit are as many as fit.
+pub(crate) fn seconds(value: &str) -> Option<Duration> {
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    let are_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) {
+        return None;
+    }
+    let nanos: String = fraction
+        .chars()
+        .chain("000000000".chars())
+        .take(9)
+        .collect();
+    let nanos = nanos.parse().unwrap_or(0);
+    Some(Duration::new(whole.parse().unwrap_or(u64::MAX), nanos))
 }
 
 /// A date as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT`; nobody checks the name of the day.
@@ -53,7 +68,11 @@ mod tests {
             ("", None),
             ("-1", None),
             ("+1", None),
-            ("1.5", None),
+            ("1.5", Some(1)),
+            (".5", None),
+            ("1.", None),
+            ("1.5.5", None),
+            ("99999999999999999999.5", Some(3600)),
             ("Sun, 01 Feb 2026 00:00:30 CET", None),
             ("Sun, 30 Feb 2026 00:00:30 GMT", None),
             ("Sun, 01 Feb 2026 00:00:30 GMT x", None),

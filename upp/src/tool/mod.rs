@@ -79,6 +79,25 @@ impl ToolResult {
     }
 }
 
+impl ToolCall {
+    /// The member with the text of arguments that are not an object.
+    const MALFORMED: &'static str = "malformedArguments";
+
+    /// A call whose arguments are not a JSON object.
+    pub(crate) fn malformed(id: Arc<str>, name: Arc<str>, text: &str) -> Self {
+        let mut call = Self::new(id, name, RawObject::empty());
+        call.extra.insert(Self::MALFORMED, json_text(text));
+        call
+    }
+
+    /// The arguments as the model wrote them, where they are not a JSON object. [`ToolCall::arguments`] is empty then, and
+    /// [`run_call`] answers with an error result instead of running the tool.
+    #[must_use]
+    pub fn malformed_arguments(&self) -> Option<String> {
+        self.extra.value(Self::MALFORMED)?.deserialize().ok()
+    }
+}
+
 /// The result that is sent to the model.
 impl From<&ToolExecution> for ToolResult {
     fn from(execution: &ToolExecution) -> Self {

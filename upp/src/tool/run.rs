@@ -66,6 +66,10 @@ pub async fn run_call(
         let text = format!("tool {} not found", call.tool_name);
         return record(call, call.arguments.clone(), Err(text.into()), 0, None);
     };
+    if call.malformed_arguments().is_some() {
+        let error = "the arguments are not a JSON object: send the call again with one".into();
+        return record(call, call.arguments.clone(), Err(error), 0, None);
+    }
     let mut course = Course {
         tool: tool.as_ref(),
         strategy: set.strategy.as_deref(),

@@ -344,6 +344,7 @@ impl ToolLoop {
         self.cycles += 1;
         self.usage += response.usage;
         let has_data = response.data.is_some();
+        let is_paused = &*response.stop_reason == "pause_turn";
         self.data = response.data.or_else(|| self.data.take());
         let mut message = response.message;
         // A message is dated when it is complete, not when it was requested.
@@ -357,13 +358,18 @@ impl ToolLoop {
         );
         // Structured output that is sent as a call is the final response. Without tools there is nothing to run.
         let tools = self.instance.options().tools();
+        let strategy = tools.strategy.as_ref();
+        let limit = strategy.and_then(|strategy| strategy.max_iterations());
+        let limit = limit.unwrap_or(MAX_ITERATIONS);
+        // The vendor continues a message that it paused when it gets it back. A pause counts as a round.
+        if is_paused && calls.is_empty() && self.rounds < limit {
+            self.rounds += 1;
+            return self.infer(now);
+        }
         if calls.is_empty() || has_data || tools.tools.is_empty() {
             let result = self.turn().map(Box::new);
             return self.close(result);
         }
-        let strategy = tools.strategy.as_ref();
-        let limit = strategy.and_then(|strategy| strategy.max_iterations());
-        let limit = limit.unwrap_or(MAX_ITERATIONS);
         if self.rounds >= limit {
             debug!(limit, "tool loop reached its limit of rounds");
             let id = self.next_effect();

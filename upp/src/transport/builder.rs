@@ -1,16 +1,18 @@
 //! Builds an [`LlmResponse`] and its stream events from what a vendor sends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-use ubos_common::json::{Limits, MemberWriter, Raw, RawBuf, RawObject, Write, decode};
-use ubos_common::violation::Profile;
+use ubos_common::json::{MemberWriter, RawBuf, RawObject, Write, to_string};
 
+use super::failure::http_error;
+use super::sse::SseEvent;
+use super::vendor_json::{Joiner, Piece, Unreadable};
 use crate::accumulate::Accumulator;
 use crate::content::ContentBlock;
 use crate::error::{ErrorCode, UppError};
+#[cfg(any(feature = "openai", feature = "google"))]
+use crate::message::Message;
 use crate::message::Stamp;
 use crate::model::LlmRequest;
 use crate::response::LlmResponse;
@@ -28,6 +30,10 @@ pub(super) const TEXT: u32 = 1;
 #[cfg(any(feature = "openai", feature = "google"))]
 pub(super) const FIRST_CALL: u32 = 2;
 
+/// Alternatives of one response.
+#[cfg(any(feature = "openai", feature = "google"))]
+const MAX_ALTERNATIVES: usize = 128;
+
 /// The response received so far, and the events that were not taken yet.
 pub(super) struct ResponseBuilder {
     pub(super) provider: Arc<str>,
@@ -42,6 +48,8 @@ pub(super) struct ResponseBuilder {
     blocks: Vec<ContentBlock>,
     events: Vec<StreamEvent>,
     sum: Accumulator,
+    /// Texts that may go on in the next event, by index.
+    joiners: BTreeMap<u32, (StreamEventType, Joiner)>,
     begun: bool,
     /// Whether the vendor has sent its end marker.
     pub(super) ended: bool,
@@ -49,8 +57,8 @@ pub(super) struct ResponseBuilder {
 
 /// Reads the response of one vendor into a [`ResponseBuilder`].
 pub(super) trait ResponseReader: Send {
-    /// Reads the data of one server-sent event.
-    fn read_event(&mut self, data: &str) -> Result<(), UppError>;
+    /// Reads one server-sent event.
+    fn read_event(&mut self, event: &SseEvent) -> Result<(), UppError>;
 
     /// Reads the body of a response that was not streamed.
     fn read_body(&mut self, body: &[u8]) -> Result<(), UppError>;
@@ -75,10 +83,42 @@ impl ResponseBuilder {
             blocks: Vec::new(),
             events: Vec::new(),
             sum: Accumulator::new(Arc::clone(&provider)),
+            joiners: BTreeMap::new(),
             begun: false,
             ended: false,
             provider,
         }
+    }
+
+    /// An empty response to the same request, for an alternative.
+    #[cfg(any(feature = "openai", feature = "google"))]
+    pub(super) fn alternative(&self) -> Self {
+        let sum = Accumulator::new(Arc::clone(&self.provider));
+        Self {
+            provider: Arc::clone(&self.provider),
+            stamp: self.stamp.clone(),
+            // Only the answer gives structured output.
+            structured: false,
+            usage: CycleUsage::new(0, 0, 0, 0),
+            stop_reason: None,
+            metadata: Vec::new(),
+            blocks: Vec::new(),
+            events: Vec::new(),
+            sum,
+            joiners: BTreeMap::new(),
+            begun: true,
+            ended: true,
+        }
+    }
+
+    /// Checks that there is room for one more alternative.
+    #[cfg(any(feature = "openai", feature = "google"))]
+    pub(super) fn check_alternatives(&self, others: usize) -> Result<(), UppError> {
+        if others + 1 < MAX_ALTERNATIVES {
+            return Ok(());
+        }
+        let text = "the response has more than 128 alternatives";
+        Err(self.error(ErrorCode::InvalidResponse, text))
     }
 
     /// Emits the start of the message, once.
@@ -101,12 +141,52 @@ impl ResponseBuilder {
         &mut self,
         kind: StreamEventType,
         index: u32,
-        text: Arc<str>,
+        piece: Piece,
     ) -> Result<(), UppError> {
+        let text = self.join(&kind, index, piece);
         if text.is_empty() {
             return Ok(());
         }
         self.push(StreamEvent::text(kind, index, text))
+    }
+
+    /// Appends to a tool call.
+    pub(super) fn call(
+        &mut self,
+        index: u32,
+        id: Option<Arc<str>>,
+        name: Option<Arc<str>>,
+        arguments: Piece,
+    ) -> Result<(), UppError> {
+        let arguments = self.join(&StreamEventType::ToolCallDelta, index, arguments);
+        self.push(StreamEvent::tool_call(index, id, name, arguments))
+    }
+
+    fn join(&mut self, kind: &StreamEventType, index: u32, piece: Piece) -> String {
+        if let Some((_, joiner)) = self.joiners.get_mut(&index) {
+            return joiner.join(piece);
+        }
+        let mut joiner = Joiner::default();
+        let text = joiner.join(piece);
+        if joiner.holds() {
+            self.joiners.insert(index, (kind.clone(), joiner));
+        }
+        text
+    }
+
+    /// Ends the texts: half a surrogate pair that was held back gets no other half.
+    fn end_texts(&mut self) -> Result<(), UppError> {
+        for (index, (kind, mut joiner)) in core::mem::take(&mut self.joiners) {
+            let rest = joiner.finish();
+            if rest.is_empty() {
+                continue;
+            }
+            self.push(match kind {
+                StreamEventType::ToolCallDelta => StreamEvent::tool_call(index, None, None, rest),
+                _ => StreamEvent::text(kind, index, rest),
+            })?;
+        }
+        Ok(())
     }
 
     /// The event type of plain text: an object delta where structured output was requested.
@@ -129,7 +209,7 @@ impl ResponseBuilder {
     /// Sets a member of the vendor's metadata.
     pub(super) fn set_metadata<T: Write>(&mut self, name: &'static str, value: Option<&T>) {
         if let Some(value) = value {
-            let text = ubos_common::json::to_string(value);
+            let text = to_string(value);
             self.metadata.retain(|(n, _)| *n != name);
             self.metadata.push((name, RawBuf::assume_sound(text)));
         }
@@ -141,6 +221,19 @@ impl ResponseBuilder {
 
     pub(super) fn error(&self, code: ErrorCode, text: &str) -> UppError {
         UppError::new(code, Arc::clone(&self.provider), text)
+    }
+
+    /// The error for a part of a response that cannot be read.
+    pub(super) fn unreadable(&self, what: &str, place: &Unreadable) -> UppError {
+        let text = format!("{what} cannot be read at {:?}", place.pointer);
+        self.error(ErrorCode::InvalidResponse, &text)
+    }
+
+    /// The error that a vendor reports where the status was 200.
+    pub(super) fn reported(&self, data: &str) -> UppError {
+        let mut error = http_error(200, data.as_bytes(), &self.provider);
+        error.status_code = None;
+        error
     }
 
     pub(super) fn content_filtered(&self) -> UppError {
@@ -158,6 +251,8 @@ impl ResponseBuilder {
                 "the response ended without a stop reason",
             ));
         };
+        self.end_texts()?;
+        self.set_metadata("stop_reason", Some(&stop));
         let sum = core::mem::replace(&mut self.sum, Accumulator::new(""));
         let (mut message, data) = sum.finish(self.stamp.clone())?;
         message.content.append(&mut self.blocks);
@@ -186,23 +281,35 @@ impl ResponseBuilder {
     }
 }
 
-/// Parses a vendor's JSON. Size, depth and duplicate members are checked before anything is built; unknown members
-/// are ignored. `None` where the text is not JSON, exceeds a limit, or does not have the expected shape.
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    let limits = Limits::default()
-        .with_max_bytes(MAX_BODY_BYTES)
-        .with_max_string_bytes(MAX_BODY_BYTES);
-    let (raw, _) = decode::<Raw<'_>>(bytes, &limits, Profile::Lenient).ok()?;
-    raw.deserialize().ok()
+/// An alternative to the answer, as the metadata keeps it.
+#[cfg(any(feature = "openai", feature = "google"))]
+pub(super) struct Alternative {
+    index: u64,
+    stop_reason: Option<Box<str>>,
+    message: RawBuf,
 }
 
-/// A JSON value kept as text, inside of a document that [`parse`] has checked.
-pub(super) struct Json(pub(super) RawBuf);
+#[cfg(any(feature = "openai", feature = "google"))]
+impl Alternative {
+    pub(super) fn of(index: u64, mut answer: ResponseBuilder) -> Result<Self, UppError> {
+        let stop_reason = answer.stop_reason.clone();
+        answer.stop_reason.get_or_insert_default();
+        let message = Message::Assistant(answer.finish()?.message);
+        Ok(Self {
+            index,
+            stop_reason,
+            message: RawBuf::assume_sound(to_string(&message)),
+        })
+    }
+}
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        // The limits hold for the whole document, so the value need not be checked again.
-        Ok(Self(RawBuf::assume_sound(raw.get().to_owned())))
+#[cfg(any(feature = "openai", feature = "google"))]
+impl Write for Alternative {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = MemberWriter::begin(out);
+        object.member("index", &self.index);
+        object.optional("stop_reason", self.stop_reason.as_ref());
+        object.member("message", &self.message);
+        object.end();
     }
 }

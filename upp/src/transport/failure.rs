@@ -1,20 +1,21 @@
 //! Maps a vendor's error responses to [`UppError`].
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ubos_common::json::Kind;
-use ubos_common::secret::redact_text;
-
-use super::builder::{Json, parse};
+use super::vendor_json::{Json, parse};
 use crate::error::{ErrorCode, UppError};
+use crate::retry::seconds;
 
 type Object = BTreeMap<String, Json>;
 
-/// The error of a response with this status and body.
+/// The error of a response with this status and body. The message is the vendor's: it may hold secrets.
 // impl: UPP-3
 pub(super) fn http_error(status: u16, body: &[u8], provider: &Arc<str>) -> UppError {
-    let body_object = parse::<Object>(body).unwrap_or_default();
+    // Some vendors send a list of one error.
+    let list = || parse::<Vec<Object>>(body).ok()?.into_iter().next();
+    let body_object = parse::<Object>(body).ok().or_else(list).unwrap_or_default();
     let error = body_object.get("error").and_then(object);
     let message = error
         .as_ref()
@@ -22,21 +23,22 @@ pub(super) fn http_error(status: u16, body: &[u8], provider: &Arc<str>) -> UppEr
         .or_else(|| text(&body_object, "message"))
         .or_else(|| text(&body_object, "error"))
         .or_else(|| text(&body_object, "detail"));
-    // A vendor may repeat the key, or a part of it, in its message.
-    let message = match &message {
-        Some(message) => redact_text(message, 500).into_owned(),
-        None => format!("HTTP status {status}"),
-    };
+    let message = message.unwrap_or_else(|| format!("HTTP status {status}"));
     let error_object = error.as_ref().unwrap_or(&body_object);
     let code = code(status, error_object, body);
-    UppError::new(code, Arc::clone(provider), message).with_status(status)
+    let mut error = UppError::new(code, Arc::clone(provider), message).with_status(status);
+    error.retry_after = retry_delay(error_object);
+    error
 }
 
-/// The error reported inside of a stream, where the status was 200.
-pub(super) fn within_stream(data: &str, provider: &Arc<str>) -> UppError {
-    let mut error = http_error(200, data.as_bytes(), provider);
-    error.status_code = None;
-    error
+/// The wait in Google's `RetryInfo`: `{"retryDelay":"3.5s"}` among the details.
+fn retry_delay(error: &Object) -> Option<Duration> {
+    let details: Vec<Json> = error.get("details")?.read()?;
+    let delays = details.iter().filter_map(object);
+    let delay = delays
+        .filter_map(|detail| text(&detail, "retryDelay"))
+        .next()?;
+    seconds(delay.strip_suffix('s')?)
 }
 
 /// The vendor's own error code is more precise than the status; the status is used where there is none.
@@ -65,7 +67,7 @@ fn code(status: u16, error: &Object, body: &[u8]) -> ErrorCode {
         // Google repeats the status as a number.
         _ => error
             .get("code")
-            .and_then(|code| code.0.deserialize().ok())
+            .and_then(Json::read)
             .map_or(ErrorCode::ProviderError, ErrorCode::of_status),
     }
 }
@@ -88,11 +90,9 @@ fn contains(body: &[u8], word: &str) -> bool {
 }
 
 fn object(value: &Json) -> Option<Object> {
-    (value.0.kind() == Kind::Object)
-        .then(|| value.0.deserialize().ok())
-        .flatten()
+    value.read()
 }
 
 fn text(object: &Object, name: &str) -> Option<String> {
-    object.get(name)?.0.deserialize().ok()
+    object.get(name)?.read()
 }

@@ -18,6 +18,9 @@ mod http;
 ))]
 mod sse;
 
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod vendor_json;
+
 #[cfg(feature = "anthropic")]
 mod anthropic;
 #[cfg(feature = "google")]

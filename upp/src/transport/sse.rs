@@ -15,8 +15,27 @@ pub(crate) struct SseReader {
     after_cr: bool,
     /// Whether the first line has ended.
     began: bool,
+    name: Option<String>,
     data: Option<String>,
-    ready: std::collections::VecDeque<String>,
+    ready: std::collections::VecDeque<SseEvent>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SseEvent {
+    /// The name, where it has one.
+    pub(crate) name: Option<String>,
+    /// The data.
+    pub(crate) data: String,
+}
+
+impl SseEvent {
+    /// Whether the event has a name of its own that is none of these.
+    #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+    pub(crate) fn is_named_other_than(&self, known: &[&str]) -> bool {
+        let name = self.name.as_deref().filter(|name| !name.is_empty());
+        name.is_some_and(|name| !known.contains(&name))
+    }
 }
 
 /// An event is longer than 16 MiB, or no UTF-8.
@@ -56,8 +75,8 @@ impl SseReader {
         Ok(())
     }
 
-    /// The data of the next complete event.
-    pub(crate) fn next_data(&mut self) -> Option<String> {
+    /// The next complete event.
+    pub(crate) fn next_event(&mut self) -> Option<SseEvent> {
         self.ready.pop_front()
     }
 
@@ -68,15 +87,22 @@ impl SseReader {
     /// See [`SseError`].
     pub(crate) fn finish(&mut self) -> Result<(), SseError> {
         self.end_line()?;
-        self.ready.extend(self.data.take());
+        self.end_event();
         Ok(())
+    }
+
+    /// An event without data is none, and a name does not reach the next event.
+    fn end_event(&mut self) {
+        let name = self.name.take();
+        let event = self.data.take().map(|data| SseEvent { name, data });
+        self.ready.extend(event);
     }
 
     fn end_line(&mut self) -> Result<(), SseError> {
         let line = mem::take(&mut self.line);
         if line.is_empty() {
             self.began = true;
-            self.ready.extend(self.data.take());
+            self.end_event();
             return Ok(());
         }
         let line = String::from_utf8(line).map_err(|_| SseError::Utf8)?;
@@ -86,10 +112,13 @@ impl SseReader {
             _ => line.as_str(),
         };
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        if field == "event" {
+            self.name = Some(value.to_owned());
+        }
         if field != "data" {
             return Ok(());
         }
-        let value = value.strip_prefix(' ').unwrap_or(value);
         match &mut self.data {
             None => self.data = Some(value.to_owned()),
             Some(data) if data.len() + value.len() >= MAX_EVENT_BYTES => {
@@ -113,7 +142,9 @@ mod tests {
         let mut reader = SseReader::default();
         parts.iter().for_each(|part| reader.feed(part).unwrap());
         reader.finish().unwrap();
-        core::iter::from_fn(|| reader.next_data()).collect()
+        core::iter::from_fn(|| reader.next_event())
+            .map(|event| event.data)
+            .collect()
     }
 
     #[test]
@@ -122,6 +153,12 @@ mod tests {
         assert_eq!(all(&[text.as_bytes()]), ["1\n2", "\nü", "tail"]);
         let marked = "\u{feff}data: first\n\n\u{feff}data: no field\n\n";
         assert_eq!(all(&[marked.as_bytes()]), ["first"]);
+        let mut reader = SseReader::default();
+        reader
+            .feed(b"event: a\n\ndata: 1\n\ndata: 2\nevent: b\n\n")
+            .unwrap();
+        let names = core::iter::from_fn(|| reader.next_event()).map(|event| event.name);
+        assert_eq!(names.collect::<Vec<_>>(), [None, Some("b".to_owned())]);
     }
 
     proptest! {

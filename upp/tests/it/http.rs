@@ -86,7 +86,7 @@ async fn nothing_is_tried_again_without_a_strategy() {
 
 // spec: UPP-9
 #[tokio::test]
-async fn a_vendor_is_waited_for_as_long_as_it_asks_and_no_longer_than_allowed() {
+async fn a_requested_wait_is_bounded() {
     let (url, server) = serve_all(vec![
         limited("retry-after: 0"),
         limited("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -225,4 +225,60 @@ fn a_timeout_of_zero_is_refused_by_name() {
         let wanted = format!("{setting} is 0 s, but a request needs more than 0 s");
         assert_eq!(&*error.message, wanted);
     }
+}
+
+// spec: UPP-9
+#[tokio::test]
+async fn a_wait_is_read_from_every_place_where_vendors_write_it() {
+    let body = |delay: &str| {
+        format!(
+            r#"[{{"error":{{"message":"slow down","details":[{{"@type":"RetryInfo","retryDelay":"{delay}"}}]}}}}]"#
+        )
+    };
+    for (headers, body, millis) in [
+        (
+            "retry-after-ms: 250\r\nretry-after: 9",
+            "{}".to_owned(),
+            Some(250),
+        ),
+        ("retry-after-ms: 0.5", "{}".to_owned(), Some(0)),
+        ("retry-after: 1.75", "{}".to_owned(), Some(1_750)),
+        (
+            "retry-after-ms: x\r\nretry-after: 2",
+            "{}".to_owned(),
+            Some(2_000),
+        ),
+        ("x: y", body("34.5s"), Some(34_500)),
+        ("retry-after: 3", body("34.5s"), Some(3_000)),
+        ("x: y", body("99999999s"), Some(3_600_000)),
+        ("x: y", body("soon"), None),
+    ] {
+        let head = format!("429 Too Many Requests\r\n{headers}");
+        let (url, _server) = serve(answer(&head, &body)).await;
+        let error = model(ProviderConfig::default(), &url)
+            .complete(structured())
+            .await;
+        let error = error.unwrap_err();
+        assert_eq!(
+            error.retry_after.map(|wait| wait.as_millis()),
+            millis,
+            "{headers} {body}"
+        );
+        assert_eq!(error.message.contains("slow down"), body != "{}");
+    }
+}
+
+// spec: UPP-9
+#[tokio::test]
+async fn a_conflict_is_tried_again_and_a_bad_request_is_not() {
+    let conflict = answer("409 Conflict", "{}");
+    let (url, server) = serve_all(vec![conflict, answer("200 OK", BODY)]).await;
+    model(tenths(), &url).complete(structured()).await.unwrap();
+    assert_eq!(server.await.unwrap().len(), 2);
+    let (url, _server) = serve(answer("400 Bad Request", "{}")).await;
+    let error = model(tenths(), &url)
+        .complete(structured())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidRequest);
 }

@@ -29,7 +29,11 @@ mod lab;
 mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod quirks;
 mod retry;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod secrets;
 #[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;

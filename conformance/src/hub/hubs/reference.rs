@@ -281,7 +281,9 @@ impl HubPeer for HubReference {
         };
         self.calls.insert(stream, call);
         self.input(Input::Opened { stream, rpc, key });
-        if self.is_mutated(Mutation::AsksAnybody) && rpc == Rpc::Listen && self.hub.job_count() > 0
+        if self.is_mutated(Mutation::AsksAnybody)
+            && rpc == Rpc::Listen
+            && self.hub.view().counts().jobs > 0
         {
             let proposal = SessionProposal {
                 session_id: "JOB-for-anybody".to_owned(),

@@ -1,27 +1,35 @@
 //! The asking side.
 
 use core::fmt;
+use core::future::Future;
 use core::time::Duration;
 use std::sync::Arc;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Response, StatusCode, Url};
+use tokio::time::timeout;
+use ubos_common::driver::Sleep as _;
 
 use super::{CORRELATION, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
 use crate::task::Task;
 use crate::transport::exchange::begin;
-use crate::transport::{Message, SendError};
+use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
 /// Sends tasks to one server. Clones share connections.
 ///
 /// Redirects are not followed, so that a task does not end up elsewhere.
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | how long the server may be silent, and how long after a deadline it may speak | 300 s | [`SendError::NoAnswer`] |
 #[derive(Clone)]
 pub struct HttpClient {
     http: reqwest::Client,
     url: Url,
+    patience: Duration,
 }
 
 /// Why there is no client.
@@ -50,7 +58,18 @@ impl HttpClient {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ClientError::Url);
         }
-        Ok(Self { http: http()?, url })
+        Ok(Self {
+            http: http()?,
+            url,
+            patience: PATIENCE,
+        })
+    }
+
+    /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
@@ -65,6 +84,20 @@ impl HttpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
+        let exchange = self.exchange(task, on_message);
+        let Some(deadline) = task.deadline() else {
+            return exchange.await;
+        };
+        let left = deadline.saturating_since(TokioClock::default().now().wall);
+        let ended = timeout(left.saturating_add(self.patience), exchange).await;
+        ended.unwrap_or_else(|_| Err(silent("no end before the deadline")))
+    }
+
+    async fn exchange(
+        &self,
+        task: &Task,
+        on_message: &mut (dyn FnMut(&Message) + Send),
+    ) -> Result<Option<Message>, SendError> {
         let (bytes, mut exchange) = begin(task)?;
         let request = self
             .http
@@ -73,7 +106,7 @@ impl HttpClient {
             .header(ACCEPT, format!("{LINES}, {JSON}"))
             .header(CORRELATION, task.correlation_id.to_string())
             .body(bytes);
-        let response = request.send().await.map_err(carrier)?;
+        let response = self.heard(request.send()).await?.map_err(carrier)?;
         echoed(task, &response)?;
         let status = response.status();
         let refused = status.is_client_error();
@@ -82,7 +115,7 @@ impl HttpClient {
         }
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
-        while let Some(line) = lines.next().await? {
+        while let Some(line) = self.heard(lines.next()).await?? {
             let message = Message::decode(&line, &Options::default()).map_err(SendError::Answer)?;
             exchange.take(message, on_message)?;
             is_silent = false;
@@ -93,6 +126,16 @@ impl HttpClient {
         }
         exchange.end()
     }
+
+    /// What the server says next, where it does not take too long.
+    async fn heard<T>(&self, next: impl Future<Output = T>) -> Result<T, SendError> {
+        let heard = timeout(self.patience, next).await;
+        heard.map_err(|_| silent("nothing for longer than the patience of the client"))
+    }
+}
+
+fn silent(what: &str) -> SendError {
+    SendError::NoAnswer { what: what.into() }
 }
 
 fn of_status(status: StatusCode) -> SendError {
@@ -190,4 +233,6 @@ pub(super) fn http() -> Result<reqwest::Client, ClientError> {
     Ok(builder.build()?)
 }
 
+/// How long a server may be silent where nothing else is set.
+const PATIENCE: Duration = Duration::from_secs(300);
 const CONNECT: Duration = Duration::from_secs(10);

@@ -171,10 +171,9 @@ pub async fn serve(
         }
         tokio::time::sleep(grace).await;
         closed.store(true, Ordering::SeqCst);
-        processor.cancel_all();
-        tokio::time::sleep(grace).await;
+        let leave = tokio::time::Instant::now() + grace;
         // The server itself holds one; more are tasks, the last of which came in as the door was closed.
-        while tasks.strong_count() > 1 {
+        while tasks.strong_count() > 1 || tokio::time::Instant::now() < leave {
             processor.cancel_all();
             tokio::time::sleep(POLL).await;
         }
@@ -189,7 +188,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let (head, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, server.config.max_body_bytes).await else {
         let nack = malformed("the body is too long, or did not arrive whole");
-        let mut response = server.turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE);
+        let mut response = server
+            .turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE)
+            .await;
         echo(&mut response, None, &head.headers);
         return response;
     };
@@ -202,7 +203,9 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     if correlation.is_some() && claimed.any(|header| read_id(header) != correlation) {
         let mut nack = malformed("the correlation id of the header is not the task's");
         (nack.message_id, nack.correlation_id) = ids_of(&bytes, &Options::default().limits);
-        let mut response = server.turn_away(nack, &bytes, StatusCode::BAD_REQUEST);
+        let mut response = server
+            .turn_away(nack, &bytes, StatusCode::BAD_REQUEST)
+            .await;
         echo(&mut response, correlation.as_ref(), &head.headers);
         return response;
     }
@@ -240,7 +243,7 @@ impl Server {
         let span = trace::carry("http", correlation);
         tokio::spawn(async move {
             let served = trace::within(span, service.serve(&bytes, &mut caller));
-            // A policy or a store that panics ends the task as well; what was said last is not its answer.
+            // What panics beside the processor ends the task as well; what was said last is not its answer.
             let served = AssertUnwindSafe(served).catch_unwind().await;
             if let (Err(_) | Ok(Err(_)), Some(lost)) = (served, lost.upgrade()) {
                 let _ = lost.try_send(Err(Lost));
@@ -250,11 +253,8 @@ impl Server {
         receiver
     }
 
-    fn turn_away(&self, nack: Nack, bytes: &[u8], status: StatusCode) -> Response {
-        match self.service.turn_away(nack, bytes) {
-            Ok(message) => whole(status, &message),
-            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        }
+    async fn turn_away(&self, nack: Nack, bytes: &[u8], status: StatusCode) -> Response {
+        whole(status, &self.service.turn_away(nack, bytes).await)
     }
 }
 

@@ -83,9 +83,7 @@ impl Queue {
         let Some(task_id) = task_id else {
             // Nobody can be told; it is written down, and kept for somebody to look at.
             let nack = malformed("no task, or none whose id can be read");
-            if service.turn_away(nack, &delivery.payload).is_err() {
-                return self.give_back(&delivery).await;
-            }
+            service.turn_away(nack, &delivery.payload).await;
             self.bury(&delivery, "no task id").await?;
             return done(&delivery).await;
         };
@@ -242,9 +240,8 @@ impl Job<'_> {
         let mut nack = malformed(why);
         nack.message_id = Some(self.task_id);
         nack.correlation_id = self.correlation_id;
-        let Ok(message) = self.service.turn_away(nack, &self.delivery.payload) else {
-            return self.queue.give_back(self.delivery).await;
-        };
+        let refused = &self.delivery.payload;
+        let message = self.service.turn_away(nack, refused).await;
         self.say("nack", message.encode()).await?;
         done(self.delivery).await
     }
@@ -255,7 +252,7 @@ impl Job<'_> {
         nack.code = ErrorCode::Internal;
         nack.message_id = Some(self.task_id);
         nack.correlation_id = self.correlation_id;
-        let Ok(result) = self.service.abandon(nack) else {
+        let Ok(result) = self.service.abandon(nack).await else {
             return self.queue.give_back(self.delivery).await;
         };
         self.queue

@@ -163,15 +163,20 @@ async fn a_task_goes_to_the_agent_it_names_or_to_any_that_can() {
     let counter = Arc::clone(&two.calls);
     bus.attach(one.processor(Config::default()), |_| {});
     bus.attach(
-        sap::processor::Processor::new(other, two.log.clone(), Config::default())
-            .unwrap()
-            .handle(
-                "test.echo".parse().unwrap(),
-                move |_: sap::processor::Context| {
-                    counter.fetch_add(1, Ordering::SeqCst);
-                    async { Ok(sap::processor::Outcome::new(super::world::text("1"))) }
-                },
-            ),
+        sap::processor::Processor::new(
+            other,
+            Arc::new(sap::processor::AllowAll),
+            two.log.clone(),
+            Config::default(),
+        )
+        .unwrap()
+        .handle(
+            "test.echo".parse().unwrap(),
+            move |_: sap::processor::Context| {
+                counter.fetch_add(1, Ordering::SeqCst);
+                async { Ok(sap::processor::Outcome::new(super::world::text("1"))) }
+            },
+        ),
         |_| {},
     );
     for number in 0..10 {

@@ -291,7 +291,7 @@ async fn what_cannot_be_written_down_is_not_said() {
 
 // spec: SAP-5-2
 #[tokio::test]
-async fn what_panics_beside_the_handler_is_no_answer() {
+async fn a_panic_beside_the_handler_fails_its_own_task() {
     #[derive(Debug)]
     struct Faulty;
     impl sap::alignment::Policy for Faulty {
@@ -309,17 +309,14 @@ async fn what_panics_beside_the_handler_is_no_answer() {
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let whole = plain().post(&url).body(ask(1, "test.echo").to_string());
-    assert_eq!(whole.send().await.unwrap().status().as_u16(), 500);
+    assert_eq!(whole.send().await.unwrap().status().as_u16(), 200);
     let client = HttpClient::new(&url).unwrap();
     let task = typed(&ask(2, "test.echo").to_string());
-    let answer = client.send(&task, &mut |_| {}).await;
-    assert!(
-        matches!(
-            answer,
-            Err(SendError::NoAnswer { .. } | SendError::Carrier(_))
-        ),
-        "{answer:?}"
-    );
+    let answer = client.send(&task, &mut |_| {}).await.unwrap();
+    let Some(Message::Result(result)) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(result.error_code(), Some(&sap::ErrorCode::Internal));
     assert_eq!(seen.written(0), ["task", "FAILED", "task", "FAILED"]);
 }
 
@@ -330,12 +327,10 @@ async fn a_client_that_goes_does_not_end_its_task() {
     let server = OverHttp::start(&seen, Config::default()).await;
     let short = json!({"budget": {"seconds": 0.2}});
     let hang = with(ask(1, "test.hang"), "/telemetry", Some(short));
-    let gone = server.post(hang.to_string(), &[]);
-    assert!(
-        tokio::time::timeout(Duration::from_millis(50), gone)
-            .await
-            .is_err()
-    );
+    tokio::select! {
+        answer = server.post(hang.to_string(), &[]) => panic!("{answer:?}"),
+        () = until(|| seen.entries() > 0) => {}
+    }
     until(|| seen.written(0) == ["task", "RUNNING", "FAILED"]).await;
 }
 
@@ -486,5 +481,44 @@ async fn a_server_refuses_settings_out_of_range() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let served = serve(listener, service(), config, std::future::pending()).await;
         assert_eq!(served.unwrap_err().to_string(), refused.to_string());
+    }
+}
+
+// spec: SAP-5-8
+#[tokio::test]
+async fn a_client_does_not_wait_for_a_silent_server_for_ever() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let client = HttpClient::new(&url)
+        .unwrap()
+        .with_patience(Duration::from_millis(50));
+    let no_answer = |answer| matches!(answer, Err(SendError::NoAnswer { .. }));
+    let task = typed(&ask(1, "test.echo").to_string());
+    assert!(no_answer(client.send(&task, &mut |_| {}).await));
+    // One that says the same again and again is heard until the deadline is over.
+    let late = with(
+        ask(2, "test.echo"),
+        "/telemetry",
+        Some(json!({"deadline": "2025-09-28T10:15:24Z"})),
+    );
+    let late = typed(&late.to_string());
+    let talking = async {
+        let (_silent, _) = listener.accept().await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 64]).await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Until the client has gone.
+        let ack = String::from_utf8(ubos_common::json::to_vec(&sap::Ack::from(&late))).unwrap();
+        let line = format!("{:x}\r\n{ack}\n\r\n", ack.len() + 1);
+        while stream.write_all(line.as_bytes()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let mut ignored = |_: &Message| {};
+    tokio::select! {
+        answer = client.send(&late, &mut ignored) => assert!(matches!(answer, Err(SendError::NoAnswer { .. })), "{answer:?}"),
+        () = talking => panic!("the client went without an error"),
     }
 }

@@ -180,17 +180,22 @@ async fn the_suite_holds() {
 fn fragile(seen: &Seen, hangs: bool) -> Service {
     let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
     let calls = Arc::clone(&seen.calls);
-    let processor = Processor::new(producer, seen.log.clone(), processor::Config::default())
-        .unwrap()
-        .handle("test.echo".parse().unwrap(), move |_: Context| {
-            calls.fetch_add(1, Ordering::SeqCst);
-            async move {
-                if hangs {
-                    std::future::pending::<()>().await;
-                }
-                Ok(Outcome::new(text("1")))
+    let processor = Processor::new(
+        producer,
+        Arc::new(processor::AllowAll),
+        seen.log.clone(),
+        processor::Config::default(),
+    )
+    .unwrap()
+    .handle("test.echo".parse().unwrap(), move |_: Context| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
             }
-        });
+            Ok(Outcome::new(text("1")))
+        }
+    });
     Service::new(Arc::new(processor), Arc::new(Real::default()))
 }
 

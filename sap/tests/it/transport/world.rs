@@ -1,5 +1,6 @@
 //! An agent with a capability for each way in which a task can end, and who watches it.
 
+use futures::executor::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -74,7 +75,7 @@ impl Seen {
 
     /// Kinds of the entries of the transcript from a number on; results by their status.
     pub(crate) fn written(&self, from: u64) -> Vec<String> {
-        let entries = self.log.read(from, 10_000).unwrap();
+        let entries = block_on(self.log.read(from, 10_000)).unwrap();
         let kind = |entry: &sap::transcript::Entry| match entry.kind {
             EntryKind::Result => {
                 let body: Value = entry.body.deserialize().unwrap();
@@ -96,9 +97,9 @@ impl Seen {
         for what in CAPABILITIES {
             table = table.allow("A-prime".parse().unwrap(), what.parse().unwrap());
         }
-        Processor::new(producer, self.log.clone(), config)
+        Processor::new(producer, Arc::new(table), self.log.clone(), config)
             .unwrap()
-            .authorize(Arc::new(table))
+            .refusals(self.log.clone())
             .policy(Arc::new(Rules::default().forbid("strategic_pause", "burn")))
             .handle("test.echo".parse().unwrap(), move |cx: Context| {
                 calls.fetch_add(1, Ordering::SeqCst);

@@ -34,20 +34,16 @@ ubos_common::config! {
         /// Sets the bytes of one message: 64 MiB by default. Larger reports are refused.
         with_max_message_bytes: max_message_bytes: usize = 64 << 20,
     }
+    into {
+        /// Sets the display name: empty by default.
+        with_name: name: String = String::new(),
+    }
     also {
-        name: String = String::new(),
         capabilities: Vec<Capability> = Vec::new(),
     }
 }
 
 impl Config {
-    /// Sets the display name: empty by default.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
     /// Adds what the agent can do.
     #[must_use]
     pub fn with_capabilities(mut self, added: impl IntoIterator<Item = Capability>) -> Self {
@@ -65,7 +61,7 @@ impl Config {
         ] {
             ConfigError::not_zero(field, time)?;
         }
-        ConfigError::no_shorter("longest_retry", self.longest_retry, self.first_retry)?;
+        ConfigError::at_least("longest_retry", self.longest_retry, self.first_retry)?;
         ConfigError::at_least("max_message_bytes", self.max_message_bytes, 1)
     }
 }

@@ -6,12 +6,9 @@ use crate::{
     capability::{Kind, Skill},
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
-    role::Rpc,
+    role::{AgentMessage as Outbound, HubMessage as Inbound, Rpc},
     status::Status,
-    wire::{
-        AgentRegistration, ListenRequest, ListenResponse, Payload, TestInit, TestResponse,
-        TranslationInit, TranslationResponse,
-    },
+    wire::{AgentRegistration, Payload},
 };
 
 /// What the driver reports to the agent.
@@ -46,30 +43,6 @@ pub enum Input {
         /// The status.
         status: Status,
     },
-}
-
-/// A message from the hub.
-#[derive(Clone, Debug, PartialEq)]
-// exhaustive: one for each call
-pub enum Inbound {
-    /// On `Listen`.
-    Listen(ListenResponse),
-    /// On `Execute`.
-    Test(TestInit),
-    /// On `Translate`.
-    Translation(TranslationInit),
-}
-
-/// A message to the hub.
-#[derive(Clone, Debug, PartialEq)]
-// exhaustive: one for each call
-pub enum Outbound {
-    /// On `Listen`.
-    Listen(ListenRequest),
-    /// On `Execute`.
-    Test(TestResponse),
-    /// On `Translate`.
-    Translation(TranslationResponse),
 }
 
 /// What the machine asks of its driver, in order.

@@ -9,17 +9,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ubos_common::{
     id::IdSource,
-    machine::{Backoff, Machine, Outbox, Timers},
+    machine::{Backoff, Outbox, Timers},
     time::{Mono, Now},
 };
 
-pub use self::event::{CommandError, Event, Inbound, Input, InputError, Outbound, Output};
+pub use self::event::{CommandError, Event, Input, InputError, Output};
 pub use self::{config::Config, state::FleetAgent};
 use self::{
     event::Say,
     state::{Phase, Timer},
 };
-use super::Rpc;
+pub use super::{AgentMessage as Outbound, HubMessage as Inbound};
+use super::{Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
     capability::skills,
@@ -143,12 +144,7 @@ impl FleetAgent {
         self.leave_if_drained(now);
     }
 
-    /// Takes an input. Inputs of calls and attempts that are over are ignored.
-    ///
-    /// # Errors
-    ///
-    /// The agent has left.
-    pub fn handle_input(&mut self, now: Now, input: Input) -> Result<(), InputError> {
+    fn on_input(&mut self, now: Now, input: Input) -> Result<(), InputError> {
         if self.phase == Phase::Closed {
             return Err(InputError::Closed);
         }
@@ -175,8 +171,7 @@ impl FleetAgent {
         Ok(())
     }
 
-    /// Does what is due; early or repeated calls do nothing.
-    pub fn handle_timeout(&mut self, now: Now) {
+    fn on_due(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
             trace!(sessions = self.sessions.len(), "agent timer");
             match timer {
@@ -201,29 +196,6 @@ impl FleetAgent {
             }
         }
         self.leave_if_drained(now);
-    }
-
-    /// The next output; `None` when there is none.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop()
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) is due next.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Mono> {
-        self.timers.next()
-    }
-
-    /// Whether the driver may go on reading.
-    #[must_use]
-    pub fn accepts_input(&self) -> bool {
-        self.phase != Phase::Closed && !self.outputs.is_full()
-    }
-
-    /// Whether the agent has left.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.phase == Phase::Closed
     }
 
     fn registration(config: &Config) -> AgentRegistration {
@@ -370,32 +342,13 @@ impl FleetAgent {
     }
 }
 
-impl Machine for FleetAgent {
-    type Input<'a> = Input;
-    type Output = Output;
-    type Error = InputError;
-
-    fn handle_input(&mut self, now: Now, input: Input) -> Result<(), InputError> {
-        Self::handle_input(self, now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        Self::handle_timeout(self, now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        Self::poll_output(self)
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        Self::poll_timeout(self)
-    }
-
-    fn accepts_input(&self) -> bool {
-        Self::accepts_input(self)
-    }
-
-    fn is_closed(&self) -> bool {
-        Self::is_closed(self)
-    }
-}
+impl_machine!(
+    FleetAgent,
+    Input,
+    Input,
+    /// Takes an input. Inputs of calls and attempts that are over are ignored.
+    ///
+    /// # Errors
+    ///
+    /// The agent has left.
+);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::policy::{LeastLoaded, Placement};
+use super::policy::{Placement, Spread};
 use crate::config::ConfigError;
 
 ubos_common::config! {
@@ -51,6 +51,9 @@ ubos_common::config! {
         with_max_unsent: max_unsent: usize = 256,
         /// Sets how many agents may be registered: 10,000 by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`.
         with_max_agents: max_agents: usize = 10_000,
+        /// Sets how many registered agents may not have opened `Listen` yet: 1,000 by default. Beyond it the oldest of them
+        /// goes, so that registrations of strangers lock nobody out.
+        with_max_pending_agents: max_pending_agents: usize = 1_000,
         /// Sets how many jobs may wait and run: 10,000 by default. Beyond it `submit` is refused.
         with_max_jobs: max_jobs: usize = 10_000,
         /// Sets the payload bytes of jobs that are not yet sent to an agent: 256 MiB by default. Beyond it `submit` is
@@ -65,25 +68,21 @@ ubos_common::config! {
         /// has ended, and not that it is unknown: 4,096 by default.
         with_max_remembered: max_remembered: usize = 4096,
     }
+    into {
+        /// Sets how long a session may send nothing before it counts as stuck and its stream is ended with `CANCELLED`.
+        /// No limit by default, because agents may be silent for good reason.
+        with_stall_limit: stall_limit: Option<Duration> = None,
+    }
     also {
-        placement: Arc<dyn Placement> = Arc::new(LeastLoaded),
-        stall_limit: Option<Duration> = None,
+        placement: Arc<dyn Placement> = Arc::new(Spread::default()),
     }
 }
 
 impl Config {
-    /// Sets which of the capable agents is asked first: [`LeastLoaded`] by default.
+    /// Sets which of the capable agents is asked first: [`Spread::LeastLoaded`] by default.
     #[must_use]
     pub fn with_placement(mut self, placement: impl Placement + 'static) -> Self {
         self.placement = Arc::new(placement);
-        self
-    }
-
-    /// Sets how long a session may send nothing before it counts as stuck and its stream is ended with `CANCELLED`. No
-    /// limit by default, because agents may be silent for good reason.
-    #[must_use]
-    pub const fn with_stall_limit(mut self, limit: Duration) -> Self {
-        self.stall_limit = Some(limit);
         self
     }
 
@@ -107,6 +106,7 @@ impl Config {
             ("max_unread_bytes", self.max_unread_bytes),
             ("max_unsent", self.max_unsent),
             ("max_agents", self.max_agents),
+            ("max_pending_agents", self.max_pending_agents),
             ("max_jobs", self.max_jobs),
             ("max_queued_bytes", self.max_queued_bytes),
             ("max_message_bytes", self.max_message_bytes),

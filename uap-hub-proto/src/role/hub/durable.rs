@@ -6,6 +6,7 @@ use super::{
     CommandError, Hub, Job, JobEvent, Outcome, Output, Record, Timer, Verdict, init_bytes,
     queue::Stage,
 };
+use crate::capability::Shape;
 use crate::id::JobId;
 use crate::trace::debug;
 
@@ -75,7 +76,8 @@ impl Hub {
         }
         job.agent = None;
         let bytes = init_bytes(job.skill.name(), &job.payloads);
-        self.queue.add(id, job, bytes, true);
+        let shape = Shape::of(&job.payloads);
+        self.queue.add(id, job, shape, bytes, true);
         self.begin_waiting(now, id);
         self.finish(now);
         Ok(())

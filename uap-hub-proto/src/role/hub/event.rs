@@ -10,13 +10,10 @@ use super::job::{Job, Outcome};
 use crate::trace::trace;
 use crate::{
     id::{ClientId, JobId, SessionId, StreamId},
-    role::Rpc,
+    role::{AgentMessage as Inbound, HubMessage as Outbound, Rpc},
     state::State,
     status::Status,
-    wire::{
-        ListenRequest, ListenResponse, Telemetry, TestInit, TestResponse, TranslationInit,
-        TranslationResponse,
-    },
+    wire::Telemetry,
 };
 
 /// An event on a stream, reported by the driver.
@@ -85,30 +82,6 @@ impl Input<'_> {
             Self::Writable { stream } => trace!(stream = stream.0, "hub: call writable"),
         }
     }
-}
-
-/// A message from an agent.
-#[derive(Clone, Debug, PartialEq)]
-// exhaustive: one for each call
-pub enum Inbound {
-    /// On `Listen`.
-    Listen(ListenRequest),
-    /// On `Execute`.
-    Test(TestResponse),
-    /// On `Translate`.
-    Translation(TranslationResponse),
-}
-
-/// A message to an agent.
-#[derive(Clone, Debug, PartialEq)]
-// exhaustive: one for each call
-pub enum Outbound {
-    /// On `Listen`.
-    Listen(ListenResponse),
-    /// On `Execute`.
-    Test(TestInit),
-    /// On `Translate`.
-    Translation(TranslationInit),
 }
 
 /// What the machine asks of its driver, in order.

@@ -1,29 +1,27 @@
-//! The agents, and an index from skill to agents in order of preference.
+//! The agents, and rankings of those that can do the same work.
 //!
-//! Agents with equal requirements for a skill share a profile, so that a job is checked against each set of
-//! requirements once, however many agents have it. A profile ranks exactly those that may be asked now.
+//! A ranking belongs to a skill and a shape of jobs, and holds exactly the agents that may be asked now. It is made when
+//! the first such job comes and kept up to date from then on, so that a job looks at the agent in front and at nothing
+//! else, however much the agents differ. Agents that never listened are in no index: registering costs the others nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use prost::Message as _;
 use ubos_common::time::Mono;
 
 use super::policy::{Candidate, Placement};
 use crate::{
-    capability::{Skill, Skills, meets},
+    capability::{Shape, Skill, Skills},
     id::{ClientId, SessionId, StreamId},
-    wire::{Payload, PayloadRequirement},
 };
 
 /// One registered agent.
 #[derive(Debug)]
 pub(super) struct Agent {
     pub(super) name: String,
-    /// Each skill with the profile that it has there.
-    pub(super) skills: BTreeMap<Skill, ProfileKey>,
+    pub(super) skills: Skills,
     /// The open control stream; without one the agent is offered nothing.
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
@@ -36,30 +34,43 @@ pub(super) struct Agent {
     pub(super) room: usize,
     /// When its last session ended, or it started to listen.
     idle_since: Mono,
+    /// Whether it has listened at some time: only then is it in the index.
+    is_indexed: bool,
     /// The order of registration, which breaks ties.
     order: u64,
 }
 
-/// The encoded requirements of a skill.
-pub(super) type ProfileKey = Arc<[u8]>;
-
 /// Rank by the placement, then by age.
 type Rank = ([u64; 2], u64);
 
-/// The agents with equal requirements for a skill.
-#[derive(Debug)]
-struct Profile {
-    requirements: Vec<PayloadRequirement>,
-    /// Registered agents.
-    members: usize,
+/// The agents that can do the jobs of one skill and shape.
+#[derive(Debug, Default)]
+struct Ranking {
+    /// When it was used last, in uses of any.
+    used: u64,
+    /// Agents by their order, whether they listen or not.
+    members: BTreeSet<u64>,
     /// Agents that listen and are not paused, with room or without.
     present: usize,
     /// Those of them that have room.
     ranks: BTreeMap<Rank, ClientId>,
 }
 
+impl Ranking {
+    fn change(&mut self, id: &ClientId, before: Standing, after: Standing) {
+        self.present =
+            self.present + usize::from(after.is_present) - usize::from(before.is_present);
+        if let Some(rank) = before.rank {
+            self.ranks.remove(&rank);
+        }
+        if let Some(rank) = after.rank {
+            self.ranks.insert(rank, id.clone());
+        }
+    }
+}
+
 /// The standing of an agent in the index.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Standing {
     is_listening: bool,
     is_present: bool,
@@ -70,7 +81,13 @@ struct Standing {
 #[derive(Debug)]
 pub(super) struct Fleet {
     agents: BTreeMap<ClientId, Agent>,
-    index: BTreeMap<Skill, BTreeMap<ProfileKey, Profile>>,
+    /// The agents that have listened, by skill.
+    by_skill: BTreeMap<Skill, BTreeSet<ClientId>>,
+    rankings: BTreeMap<Skill, BTreeMap<Shape, Ranking>>,
+    /// How often a ranking was used.
+    uses: u64,
+    /// The agents that have not listened yet, oldest first.
+    pending: BTreeMap<u64, ClientId>,
     placement: Arc<dyn Placement>,
     max_load: usize,
     registered: u64,
@@ -81,7 +98,10 @@ impl Fleet {
     pub(super) fn new(placement: Arc<dyn Placement>, max_load: usize) -> Self {
         Self {
             agents: BTreeMap::new(),
-            index: BTreeMap::new(),
+            by_skill: BTreeMap::new(),
+            rankings: BTreeMap::new(),
+            uses: 0,
+            pending: BTreeMap::new(),
             placement,
             max_load,
             registered: 0,
@@ -108,30 +128,26 @@ impl Fleet {
 
     pub(super) fn register(&mut self, now: Mono, id: ClientId, name: String, skills: Skills) {
         self.registered += 1;
-        let skills = skills.into_iter().map(|(skill, requirements)| {
-            let key = profile_key(&requirements);
-            let profiles = self.index.entry(skill.clone()).or_default();
-            let profile = profiles.entry(key.clone()).or_insert_with(|| Profile {
-                requirements,
-                members: 0,
-                present: 0,
-                ranks: BTreeMap::new(),
-            });
-            profile.members += 1;
-            (skill, key)
-        });
         let agent = Agent {
             name,
-            skills: skills.collect(),
+            skills,
             listen: None,
             sessions: BTreeSet::new(),
             is_paused: false,
             is_draining: false,
             room: self.max_load,
             idle_since: now,
+            is_indexed: false,
             order: self.registered,
         };
+        self.pending.insert(agent.order, id.clone());
         self.agents.insert(id, agent);
+    }
+
+    /// The oldest agent that has not listened yet, if there are `most` or more of them.
+    pub(super) fn oldest_pending(&self, most: usize) -> Option<&ClientId> {
+        let (_, oldest) = self.pending.first_key_value()?;
+        (self.pending.len() >= most).then_some(oldest)
     }
 
     /// Sets the control stream; returns the one that it replaces.
@@ -141,6 +157,7 @@ impl Fleet {
         id: &ClientId,
         stream: StreamId,
     ) -> Option<StreamId> {
+        self.index(id);
         self.update(id, |agent| {
             let old = agent.listen.replace(stream);
             if old.is_none() {
@@ -205,21 +222,94 @@ impl Fleet {
     pub(super) fn remove(&mut self, id: &ClientId) -> Option<Agent> {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
-        for (skill, key) in &agent.skills {
-            let Some(profiles) = self.index.get_mut(skill) else {
+        self.pending.remove(&agent.order);
+        for skill in agent.skills.keys() {
+            let Some(ids) = self.by_skill.get_mut(skill) else {
                 continue;
             };
-            if let Some(profile) = profiles.get_mut(key) {
-                profile.members -= 1;
-                if profile.members == 0 {
-                    profiles.remove(key);
+            ids.remove(id);
+            if ids.is_empty() {
+                self.by_skill.remove(skill);
+                self.rankings.remove(skill);
+            } else if let Some(rankings) = self.rankings.get_mut(skill) {
+                for ranking in rankings.values_mut() {
+                    ranking.members.remove(&agent.order);
                 }
-            }
-            if profiles.is_empty() {
-                self.index.remove(skill);
             }
         }
         Some(agent)
+    }
+
+    /// Takes an agent that listens for the first time into the index.
+    fn index(&mut self, id: &ClientId) {
+        let Some(agent) = self.agents.get_mut(id) else {
+            return;
+        };
+        if std::mem::replace(&mut agent.is_indexed, true) {
+            return;
+        }
+        self.pending.remove(&agent.order);
+        for (skill, requirements) in &agent.skills {
+            let ids = self.by_skill.entry(skill.clone()).or_default();
+            ids.insert(id.clone());
+            for (shape, ranking) in self.rankings.get_mut(skill).into_iter().flatten() {
+                if requirements.are_met_by(shape) {
+                    ranking.members.insert(agent.order);
+                }
+            }
+        }
+    }
+
+    /// Sees to it that the agents that can do this work are ranked.
+    pub(super) fn rank(&mut self, skill: &Skill, shape: &Shape) {
+        let Some(ids) = self.by_skill.get(skill) else {
+            return;
+        };
+        self.uses += 1;
+        let known = self.rankings.get_mut(skill);
+        if let Some(ranking) = known.and_then(|rankings| rankings.get_mut(shape)) {
+            ranking.used = self.uses;
+            return;
+        }
+        let mut ranking = Ranking {
+            used: self.uses,
+            ..Ranking::default()
+        };
+        for (id, agent) in ids.iter().filter_map(|id| self.agents.get_key_value(id)) {
+            let requirements = agent.skills.get(skill);
+            if requirements.is_some_and(|requirements| requirements.are_met_by(shape)) {
+                ranking.members.insert(agent.order);
+                ranking.change(id, Standing::default(), self.standing(id, agent));
+            }
+        }
+        self.forget_rankings();
+        let rankings = self.rankings.entry(skill.clone()).or_default();
+        rankings.insert(shape.clone(), ranking);
+    }
+
+    /// Makes room for one more ranking: those that were not used for longest go.
+    fn forget_rankings(&mut self) {
+        while self.rankings.values().map(BTreeMap::len).sum::<usize>() >= MAX_RANKINGS {
+            let all = self.rankings.iter().flat_map(|(skill, shapes)| {
+                shapes
+                    .iter()
+                    .map(move |(shape, ranking)| (ranking.used, skill, shape))
+            });
+            let Some((_, skill, shape)) = all.min() else {
+                return;
+            };
+            let (skill, shape) = (skill.clone(), shape.clone());
+            if let Some(rankings) = self.rankings.get_mut(&skill) {
+                rankings.remove(&shape);
+                if rankings.is_empty() {
+                    self.rankings.remove(&skill);
+                }
+            }
+        }
+    }
+
+    fn ranking(&self, skill: &Skill, shape: &Shape) -> Option<&Ranking> {
+        self.rankings.get(skill)?.get(shape)
     }
 
     /// Whether the agent is there, is not paused and has room.
@@ -237,53 +327,69 @@ impl Fleet {
     }
 
     /// Whether the agent has the capability for a job.
-    pub(super) fn is_capable(&self, id: &str, skill: &Skill, payloads: &[Payload]) -> bool {
-        let profile = self.agents.get(id).and_then(|agent| {
-            let key = agent.skills.get(skill)?;
-            self.index.get(skill)?.get(key)
-        });
-        profile.is_some_and(|profile| meets(&profile.requirements, payloads))
-    }
-
-    /// Whether any registered agent has a skill.
-    pub(super) fn has_skill(&self, skill: &Skill) -> bool {
-        self.index.contains_key(skill)
+    pub(super) fn is_capable(&self, id: &str, skill: &Skill, shape: &Shape) -> bool {
+        let Some(agent) = self.agents.get(id) else {
+            return false;
+        };
+        match self.ranking(skill, shape) {
+            Some(ranking) if agent.is_indexed => ranking.members.contains(&agent.order),
+            _ => {
+                let requirements = agent.skills.get(skill);
+                requirements.is_some_and(|requirements| requirements.are_met_by(shape))
+            }
+        }
     }
 
     /// Whether any registered agent can do this work.
-    pub(super) fn has_capable(&self, skill: &Skill, payloads: &[Payload]) -> bool {
-        self.capable(skill, payloads).next().is_some()
+    pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
+        self.rank(skill, shape);
+        let ranking = self.ranking(skill, shape);
+        // Agents that have not listened yet are in no ranking: they are searched only where there is no other.
+        ranking.is_some_and(|ranking| !ranking.members.is_empty())
+            || self.agents.values().any(|agent| {
+                let requirements = agent.skills.get(skill).filter(|_| !agent.is_indexed);
+                requirements.is_some_and(|requirements| requirements.are_met_by(shape))
+            })
     }
 
-    /// How many agents are there, with room or without, that can do this work.
-    pub(super) fn present(&self, skill: &Skill, payloads: &[Payload]) -> usize {
-        self.capable(skill, payloads)
-            .map(|profile| profile.present)
-            .sum()
+    /// Why a job that waited was offered to no agent, in words for people.
+    pub(super) fn why_unplaced(&mut self, skill: &Skill, shape: &Shape) -> String {
+        self.rank(skill, shape);
+        let Some(ids) = self.by_skill.get(skill) else {
+            return format!("no agent offers {skill}");
+        };
+        let capable = self
+            .ranking(skill, shape)
+            .map_or(0, |ranking| ranking.members.len());
+        let agent = ids.first().and_then(|id| self.agents.get(id));
+        let requirements = agent.and_then(|agent| agent.skills.get(skill));
+        let reason = match requirements.and_then(|requirements| requirements.unmet_by(shape)) {
+            // What one of them misses stands for all.
+            Some(unmet) if capable == 0 => unmet.to_string(),
+            _ => "none had room".to_owned(),
+        };
+        let offering = ids.len();
+        format!(
+            "agents that offer {skill}: {offering}, of which {capable} take these payloads: {reason}"
+        )
     }
 
-    /// The agent that is asked first, among those that can do this work and have room.
+    /// How many agents are there, with room or without, that can do this work. It must be [ranked](Self::rank).
+    pub(super) fn present(&self, skill: &Skill, shape: &Shape) -> usize {
+        self.ranking(skill, shape)
+            .map_or(0, |ranking| ranking.present)
+    }
+
+    /// The agent that is asked first, among those that can do this work and have room. It must be [ranked](Self::rank).
     // impl: HUB-3-2 HUB-3-6
     pub(super) fn choose(
         &self,
         skill: &Skill,
-        payloads: &[Payload],
+        shape: &Shape,
         passed_over: &BTreeSet<ClientId>,
     ) -> Option<&ClientId> {
-        let best = |profile: &'_ Profile| -> Option<Rank> {
-            let mut ranks = profile.ranks.iter();
-            let found = ranks.find(|(_, id)| !passed_over.contains(*id));
-            found.map(|(rank, _)| *rank)
-        };
-        self.capable(skill, payloads)
-            .filter_map(|profile| Some((best(profile)?, profile)))
-            .min_by_key(|(rank, _)| *rank)
-            .and_then(|(rank, profile)| profile.ranks.get(&rank))
-    }
-
-    fn capable(&self, skill: &Skill, payloads: &[Payload]) -> impl Iterator<Item = &Profile> {
-        let profiles = self.index.get(skill).into_iter().flat_map(BTreeMap::values);
-        profiles.filter(|profile| meets(&profile.requirements, payloads))
+        let mut ranked = self.ranking(skill, shape)?.ranks.values();
+        ranked.find(|id| !passed_over.contains(*id))
     }
 
     fn standing(&self, id: &ClientId, agent: &Agent) -> Standing {
@@ -319,38 +425,35 @@ impl Fleet {
         }
         self.listening =
             self.listening + usize::from(after.is_listening) - usize::from(before.is_listening);
-        for (skill, key) in &agent.skills {
-            let profiles = self.index.get_mut(skill);
-            let Some(profile) = profiles.and_then(|profiles| profiles.get_mut(key)) else {
-                continue;
-            };
-            profile.present =
-                profile.present + usize::from(after.is_present) - usize::from(before.is_present);
-            if let Some(rank) = before.rank {
-                profile.ranks.remove(&rank);
-            }
-            if let Some(rank) = after.rank {
-                profile.ranks.insert(rank, id.clone());
+        let order = agent.order;
+        for skill in agent.skills.keys() {
+            for ranking in self
+                .rankings
+                .get_mut(skill)
+                .into_iter()
+                .flat_map(BTreeMap::values_mut)
+            {
+                if ranking.members.contains(&order) {
+                    ranking.change(&id, before, after);
+                }
             }
         }
         Some(made)
     }
 }
 
-/// The encoded requirements; equal requirements have equal keys.
-fn profile_key(requirements: &[PayloadRequirement]) -> ProfileKey {
-    let mut bytes = Vec::new();
-    for requirement in requirements {
-        bytes.extend(requirement.encode_length_delimited_to_vec());
-    }
-    bytes.into()
-}
+/// Rankings that are kept. A job of another skill or shape makes one, which holds every agent with the skill to the job.
+const MAX_RANKINGS: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::policy::{LeastLoaded, LongestIdle, MostLoaded},
-        *,
+    use super::{super::policy::Spread, *};
+    use crate::{
+        capability::skills,
+        wire::{
+            AgentRegistration, Capability, Payload, PayloadRequirement, TestCapability,
+            capability::Format,
+        },
     };
 
     const SKILL: &str = "x";
@@ -359,23 +462,42 @@ mod tests {
         Mono::from_nanos(nanos)
     }
 
+    /// The skill, with a payload that it requires.
+    fn needing(kind: Option<&str>) -> Skills {
+        let payload = |kind: &str| PayloadRequirement {
+            r#type: kind.into(),
+            is_required: true,
+            ..PayloadRequirement::default()
+        };
+        let format = Some(Format::Test(TestCapability {
+            r#type: SKILL.into(),
+            payloads: kind.map(payload).into_iter().collect(),
+        }));
+        skills(AgentRegistration {
+            display_name: String::new(),
+            capabilities: vec![Capability { format }],
+        })
+        .unwrap()
+    }
+
     /// Agents a, b and c, of which c has been idle longest.
     fn fleet(placement: Arc<dyn Placement>) -> Fleet {
         let mut fleet = Fleet::new(placement, 2);
         for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
             let id = ClientId::from(id);
-            let skills = [(Skill::test(SKILL), Vec::new())].into();
+            let skills = needing(None);
             fleet.register(at(0), id.clone(), String::new(), skills);
-            assert_eq!(order(&fleet).len(), n, "offered before it listens");
+            assert_eq!(order(&mut fleet).len(), n, "offered before it listens");
             fleet.listen(at(10 - n as u64), &id, StreamId(n as u64));
         }
         fleet
     }
 
-    fn order(fleet: &Fleet) -> String {
+    fn order(fleet: &mut Fleet) -> String {
+        fleet.rank(&Skill::test(SKILL), &Shape::of(&[]));
         let mut passed_over = BTreeSet::new();
         let mut order = String::new();
-        while let Some(id) = fleet.choose(&Skill::test(SKILL), &[], &passed_over) {
+        while let Some(id) = fleet.choose(&Skill::test(SKILL), &Shape::of(&[]), &passed_over) {
             order.push_str(id.as_str());
             passed_over.insert(id.clone());
         }
@@ -385,52 +507,47 @@ mod tests {
     // spec: HUB-3-6
     #[test]
     fn least_loaded_then_longest_idle_comes_first() {
-        let mut fleet = fleet(Arc::new(LeastLoaded));
-        assert_eq!(order(&fleet), "cba");
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+        assert_eq!(order(&mut fleet), "cba");
         let session = SessionId::from("s");
         fleet.add_session(&"c".into(), session.clone());
-        assert_eq!(order(&fleet), "bac");
+        assert_eq!(order(&mut fleet), "bac");
         fleet.remove_session(at(20), &"c".into(), &session);
-        assert_eq!(order(&fleet), "bac");
+        assert_eq!(order(&mut fleet), "bac");
         fleet.remove(&"b".into());
-        assert_eq!(order(&fleet), "ac");
-        assert!(!fleet.has_skill(&Skill::translation(SKILL)));
+        assert_eq!(order(&mut fleet), "ac");
+        assert!(!fleet.by_skill.contains_key(&Skill::translation(SKILL)));
         fleet.remove(&"a".into());
         fleet.remove(&"c".into());
-        assert!(fleet.index.is_empty() && fleet.listening == 0);
+        assert!(fleet.by_skill.is_empty() && fleet.rankings.is_empty() && fleet.listening == 0);
     }
 
     // spec: HUB-3-6
     #[test]
     fn the_other_placements_take_turns_and_fill_up() {
-        let mut turns = fleet(Arc::new(LongestIdle));
+        let mut turns = fleet(Arc::new(Spread::LongestIdle));
         turns.add_session(&"c".into(), "s".into());
-        assert_eq!(order(&turns), "cba", "load is not looked at");
+        assert_eq!(order(&mut turns), "cba", "load is not looked at");
         turns.remove_session(at(20), &"c".into(), &"s".into());
-        assert_eq!(order(&turns), "bac");
-        let mut full = fleet(Arc::new(MostLoaded));
+        assert_eq!(order(&mut turns), "bac");
+        let mut full = fleet(Arc::new(Spread::MostLoaded));
         full.add_session(&"b".into(), "s".into());
-        assert_eq!(order(&full), "bac");
+        assert_eq!(order(&mut full), "bac");
         full.add_session(&"b".into(), "t".into());
-        assert_eq!(order(&full), "ac", "no more than it may have");
-        assert_eq!(full.present(&Skill::test(SKILL), &[]), 3);
+        assert_eq!(order(&mut full), "ac", "no more than it may have");
+        assert_eq!(full.present(&Skill::test(SKILL), &Shape::of(&[])), 3);
     }
 
     // spec: HUB-3-2
     #[test]
     fn agents_of_many_profiles_are_ranked_together() {
-        let mut fleet = fleet(Arc::new(LeastLoaded));
-        let requirement = PayloadRequirement {
-            r#type: "need".into(),
-            is_required: true,
-            ..PayloadRequirement::default()
-        };
-        let skills = [(Skill::test(SKILL), vec![requirement])].into();
-        fleet.register(at(0), "d".into(), String::new(), skills);
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+        fleet.register(at(0), "d".into(), String::new(), needing(Some("need")));
         fleet.listen(at(9), &"d".into(), StreamId(9));
-        assert_eq!(order(&fleet), "cba");
-        let need = [Payload::new("need")];
+        assert_eq!(order(&mut fleet), "cba");
+        let need = Shape::of(&[Payload::new("need")]);
         let skill = Skill::test(SKILL);
+        fleet.rank(&skill, &need);
         let mut passed_over: BTreeSet<ClientId> = ["c".into()].into();
         assert_eq!(
             fleet
@@ -453,8 +570,36 @@ mod tests {
             Some("a")
         );
         assert_eq!(
-            (fleet.present(&skill, &need), fleet.present(&skill, &[])),
+            (
+                fleet.present(&skill, &need),
+                fleet.present(&skill, &Shape::of(&[]))
+            ),
             (3, 3)
         );
+    }
+
+    #[test]
+    fn rankings_are_bounded_and_made_again() {
+        let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
+        let skill = Skill::test(SKILL);
+        let shape = |n: usize| Shape::of(&[Payload::new(n.to_string())]);
+        for n in 0..=MAX_RANKINGS {
+            fleet.rank(&skill, &shape(n));
+            fleet.rank(&skill, &shape(1));
+        }
+        assert_eq!(fleet.rankings[&skill].len(), MAX_RANKINGS);
+        assert!(
+            fleet.ranking(&skill, &shape(0)).is_none(),
+            "not used for longest"
+        );
+        fleet.set_paused(&"c".into(), true, false);
+        fleet.rank(&skill, &shape(0));
+        for n in [0, 1, MAX_RANKINGS] {
+            let first = fleet.choose(&skill, &shape(n), &BTreeSet::new());
+            assert_eq!(
+                (first.unwrap().as_str(), fleet.present(&skill, &shape(n))),
+                ("b", 2)
+            );
+        }
     }
 }

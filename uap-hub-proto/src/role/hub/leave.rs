@@ -16,48 +16,42 @@ use crate::{
 const LEAVING: &str = "the hub is shutting down";
 
 impl Hub {
-    /// Offers nothing until [`resume`](Self::resume). Agents can register, jobs are accepted and wait, sessions and
-    /// offers that are made go on.
-    pub fn pause(&mut self) {
-        if self.phase == Phase::Open {
-            self.phase = Phase::Paused;
-        }
-    }
-
-    /// Offers again what waits.
-    pub fn resume(&mut self, now: Now) {
-        if self.phase == Phase::Paused {
-            self.phase = Phase::Open;
-            for job in self.queue.waiting() {
-                self.place(now, job);
+    /// Pauses the hub, or lets it go on. While it is paused it offers nothing: agents can register, jobs are accepted and
+    /// wait, sessions and offers that are made go on.
+    pub fn set_paused(&mut self, now: Now, paused: bool) {
+        match (self.phase, paused) {
+            (Phase::Open, true) => self.phase = Phase::Paused,
+            (Phase::Paused, false) => {
+                self.phase = Phase::Open;
+                for job in self.queue.waiting() {
+                    self.place(now, job);
+                }
             }
+            _ => {}
         }
         self.finish(now);
     }
 
-    /// Offers an agent nothing until [`resume_agent`](Self::resume_agent); its sessions go on.
+    /// Pauses an agent, or lets it go on, also one that was to be drained. While it is paused it is offered nothing; its
+    /// sessions go on.
     ///
     /// # Errors
     ///
     /// No such agent is registered.
-    pub fn pause_agent(&mut self, now: Now, agent: &ClientId) -> Result<(), CommandError> {
+    pub fn set_agent_paused(
+        &mut self,
+        now: Now,
+        agent: &ClientId,
+        paused: bool,
+    ) -> Result<(), CommandError> {
         let found = self.fleet.get(agent.as_str());
         let is_draining = found.ok_or(CommandError::UnknownAgent)?.is_draining;
-        self.fleet.set_paused(agent, true, is_draining);
-        self.one_less(now);
-        Ok(())
-    }
-
-    /// Offers an agent jobs again, also one that was to be drained.
-    ///
-    /// # Errors
-    ///
-    /// No such agent is registered.
-    pub fn resume_agent(&mut self, now: Now, agent: &ClientId) -> Result<(), CommandError> {
-        let found = self.fleet.get(agent.as_str());
-        found.ok_or(CommandError::UnknownAgent)?;
-        self.fleet.set_paused(agent, false, false);
-        self.offer_to(now, agent, false);
+        self.fleet.set_paused(agent, paused, paused && is_draining);
+        if paused {
+            self.one_less(now);
+        } else {
+            self.offer_to(now, agent, false);
+        }
         self.finish(now);
         Ok(())
     }

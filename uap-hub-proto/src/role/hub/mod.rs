@@ -25,16 +25,16 @@ mod view;
 use prost::Message as _;
 use ubos_common::{
     id::IdSource,
-    machine::{Machine, Outbox, Timers},
+    machine::{Outbox, Timers},
     time::{Mono, Now},
 };
 
 pub use self::{
     config::Config,
     error::{CommandError, InputError, RegisterError},
-    event::{Audit, AuditKind, Event, Inbound, Input, JobEvent, Outbound, Output, Record},
+    event::{Audit, AuditKind, Event, Input, JobEvent, Output, Record},
     job::{Job, Outcome, Verdict},
-    policy::{Candidate, LeastLoaded, LongestIdle, MostLoaded, Placement},
+    policy::{Candidate, Placement, Spread},
     view::{AgentInfo, Counts, JobInfo, JobStage, Phase, View},
 };
 use self::{
@@ -43,11 +43,12 @@ use self::{
     session::{Sessions, Stage},
     streams::{Streams, Use},
 };
-use super::Rpc;
+pub use super::{AgentMessage as Inbound, HubMessage as Outbound};
+use super::{Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
-    capability::skills,
-    id::{ClientId, JobId, SessionId, StreamId},
+    capability::{Shape, skills},
+    id::{ClientId, JobId, SessionId},
     status::Status,
     trace::{debug, trace},
     wire::{AgentRegistration, AgentRegistrationResponse, Payload},
@@ -188,6 +189,18 @@ impl Hub {
         }
         let name = registration.display_name.clone();
         let skills = skills(registration)?;
+        // Whoever registers and does not listen must not keep the others out.
+        if let Some(oldest) = self
+            .fleet
+            .oldest_pending(self.config.max_pending_agents)
+            .cloned()
+        {
+            self.agent_gone(
+                now,
+                &oldest,
+                "the agent had not opened Listen when too many registered",
+            );
+        }
         let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
         self.timers.set(
@@ -230,14 +243,15 @@ impl Hub {
         if self.queue.get(id).is_some() {
             return Err(CommandError::DuplicateJob);
         }
-        let bytes = self.check(&job)?;
+        let shape = Shape::of(&job.payloads);
+        let bytes = self.check(&job, &shape)?;
         debug!(job = %id, bytes, priority = job.priority, "job accepted");
         if self.config.durable {
             let record = Record::Accepted(job.clone());
-            self.queue.add(id, job, bytes, false);
+            self.queue.add(id, job, shape, bytes, false);
             self.outputs.push(Output::Store { job: id, record });
         } else {
-            self.queue.add(id, job, bytes, true);
+            self.queue.add(id, job, shape, bytes, true);
             self.begin_waiting(now, id);
         }
         self.finish(now);
@@ -293,12 +307,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes an input. Inputs of streams that have ended are ignored.
-    ///
-    /// # Errors
-    ///
-    /// Faults of the driver alone: a stream name used twice, or a hub that is shut down.
-    pub fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), InputError> {
+    fn on_input(&mut self, now: Now, input: Input<'_>) -> Result<(), InputError> {
         if self.phase == Phase::Closed {
             return Err(InputError::Closed);
         }
@@ -324,8 +333,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Does what is due; early or repeated calls do nothing.
-    pub fn handle_timeout(&mut self, now: Now) {
+    fn on_due(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
             trace!(timer = timer.name(), "hub timer");
             match timer {
@@ -347,39 +355,7 @@ impl Hub {
         self.finish(now);
     }
 
-    /// The next output; `None` when there is none.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop()
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) is due next.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Mono> {
-        self.timers.next()
-    }
-
-    /// Whether the driver may go on reading; false while more than 4,096 outputs wait.
-    #[must_use]
-    pub fn accepts_input(&self) -> bool {
-        self.phase != Phase::Closed && !self.outputs.is_full()
-    }
-
-    /// Whether the hub is shut down.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.phase == Phase::Closed
-    }
-
-    /// The job whose session runs on a stream, so that a driver knows whose reader to wait for.
-    #[must_use]
-    pub fn job_of(&self, stream: StreamId) -> Option<JobId> {
-        match self.streams.purpose(stream)? {
-            Use::Listen(_) => None,
-            Use::Session(session) => Some(self.sessions.get(session.as_str())?.job),
-        }
-    }
-
-    fn check(&self, job: &Job) -> Result<usize, CommandError> {
+    fn check(&mut self, job: &Job, shape: &Shape) -> Result<usize, CommandError> {
         if self.phase.is_leaving() {
             return Err(CommandError::ShuttingDown);
         }
@@ -396,10 +372,10 @@ impl Hub {
             if self.fleet.get(agent.as_str()).is_none() {
                 return Err(CommandError::UnknownAgent);
             }
-            if !(self.fleet).is_capable(agent.as_str(), &job.skill, &job.payloads) {
+            if !self.fleet.is_capable(agent.as_str(), &job.skill, shape) {
                 return Err(CommandError::IncapableAgent);
             }
-        } else if self.config.fail_fast && !self.fleet.has_capable(&job.skill, &job.payloads) {
+        } else if self.config.fail_fast && !self.fleet.has_capable(&job.skill, shape) {
             let skill = job.skill.clone();
             return Err(CommandError::NoCapableAgent { skill });
         }
@@ -446,35 +422,16 @@ impl Hub {
     }
 }
 
-impl Machine for Hub {
-    type Input<'a> = Input<'a>;
-    type Output = Output;
-    type Error = InputError;
-
-    fn handle_input(&mut self, now: Now, input: Input<'_>) -> Result<(), InputError> {
-        Self::handle_input(self, now, input)
-    }
-
-    fn handle_timeout(&mut self, now: Now) {
-        Self::handle_timeout(self, now);
-    }
-
-    fn poll_output(&mut self) -> Option<Output> {
-        Self::poll_output(self)
-    }
-
-    fn poll_timeout(&self) -> Option<Mono> {
-        Self::poll_timeout(self)
-    }
-
-    fn accepts_input(&self) -> bool {
-        Self::accepts_input(self)
-    }
-
-    fn is_closed(&self) -> bool {
-        Self::is_closed(self)
-    }
-}
+impl_machine!(
+    Hub,
+    Input<'_>,
+    Input<'a>,
+    /// Takes an input. Inputs of streams that have ended are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the driver alone: a stream id used twice, or a hub that is shut down.
+);
 
 /// Bytes of the init message: two length-delimited fields with tags below 16.
 fn init_bytes(name: &str, payloads: &[Payload]) -> usize {

@@ -33,6 +33,9 @@ impl Hub {
         if entry.stage != JobStage::Waiting {
             return;
         }
+        if entry.job.agent.is_none() {
+            self.fleet.rank(&entry.job.skill, &entry.shape);
+        }
         let (chosen, asked) = self.choose(entry);
         // Counted only if there are enough of them: a job may ask thousands one by one.
         let has_refused = || entry.refused.iter().filter(|id| self.fleet.is_present(id));
@@ -51,13 +54,13 @@ impl Hub {
 
     /// The agent to ask now, and the number of agents that could be asked at some time.
     fn choose(&self, entry: &Entry) -> (Option<ClientId>, usize) {
-        let (skill, payloads) = (&entry.job.skill, &entry.job.payloads);
+        let (skill, shape) = (&entry.job.skill, &entry.shape);
         let Some(only) = &entry.job.agent else {
-            let chosen = self.fleet.choose(skill, payloads, &entry.refused);
+            let chosen = self.fleet.choose(skill, shape, &entry.refused);
             let chosen = chosen.cloned();
             let asked = match chosen {
                 Some(_) => 0,
-                None => self.fleet.present(skill, payloads),
+                None => self.fleet.present(skill, shape),
             };
             return (chosen, asked);
         };
@@ -244,11 +247,12 @@ impl Hub {
             return Vec::new();
         };
         let lines = agent.skills.keys().flat_map(|skill| {
-            let lines = self.queue.lines(skill);
-            lines.filter(|(_, payloads)| self.fleet.is_capable(id.as_str(), skill, payloads))
+            let shapes = self.queue.shapes(skill);
+            let fitting = shapes.filter(|shape| self.fleet.is_capable(id.as_str(), skill, shape));
+            fitting.map(|shape| Line::Any(skill.clone(), shape.clone()))
         });
         let own = std::iter::once(Line::One(id.clone()));
-        let lines = lines.map(|(line, _)| line).chain(own);
+        let lines = lines.chain(own);
         lines.map(|line| (line, None)).collect()
     }
 
@@ -292,13 +296,7 @@ impl Hub {
                 format!("no agent took the job in time; the last one asked said: {reason}")
             }
             None if session.is_some() => "no agent took the job in time".to_owned(),
-            None if !self.fleet.has_skill(&entry.job.skill) => {
-                format!("no agent offers {}", entry.job.skill)
-            }
-            None => format!(
-                "no agent that offers {} had room for the job and took its payloads",
-                entry.job.skill
-            ),
+            None => self.fleet.why_unplaced(&entry.job.skill, &entry.shape),
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);
         self.stop_job(now, job, outcome, "no agent took the job in time");

@@ -52,39 +52,27 @@ pub trait Placement: fmt::Debug + Send + Sync {
     fn rank(&self, agent: &Candidate<'_>) -> [u64; 2];
 }
 
-/// Least loaded first, then longest idle: work spreads over the fleet. The default.
+/// The placements that are built in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Spread {
+    /// Least loaded first, then longest idle: work spreads over the fleet. The default.
+    #[default]
+    LeastLoaded,
+    /// Longest idle first, however much it runs: agents take turns.
+    LongestIdle,
+    /// Most loaded first, as long as it has room: as few agents as possible work, and the others can be sent home.
+    MostLoaded,
+}
+
 // impl: HUB-3-6
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct LeastLoaded;
-
-impl Placement for LeastLoaded {
+impl Placement for Spread {
     fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
-        [agent.load as u64, agent.idle_since.as_nanos()]
-    }
-}
-
-/// Longest idle first, however much it runs: agents take turns.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct LongestIdle;
-
-impl Placement for LongestIdle {
-    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
-        [agent.idle_since.as_nanos(), agent.load as u64]
-    }
-}
-
-/// Most loaded first, as long as it has room: as few agents as possible work, and the others can be sent home.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct MostLoaded;
-
-impl Placement for MostLoaded {
-    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
-        [
-            u64::MAX - agent.load as u64,
-            u64::MAX - agent.idle_since.as_nanos(),
-        ]
+        let (load, idle) = (agent.load as u64, agent.idle_since.as_nanos());
+        match self {
+            Self::LeastLoaded => [load, idle],
+            Self::LongestIdle => [idle, load],
+            Self::MostLoaded => [u64::MAX - load, u64::MAX - idle],
+        }
     }
 }

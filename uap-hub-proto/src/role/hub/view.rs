@@ -189,23 +189,6 @@ impl Hub {
         View(self)
     }
 
-    /// The registered agents, ordered by client id.
-    pub fn agents(&self) -> impl Iterator<Item = AgentInfo> {
-        self.view().agents()
-    }
-
-    /// Agents that listen.
-    #[must_use]
-    pub fn available_count(&self) -> usize {
-        self.fleet.listening()
-    }
-
-    /// Jobs whose end was not reported.
-    #[must_use]
-    pub fn job_count(&self) -> usize {
-        self.queue.len()
-    }
-
     fn job_info(&self, id: JobId, entry: &Entry) -> JobInfo {
         let session = entry.session();
         let found = session.and_then(|session| self.sessions.get(session.as_str()));

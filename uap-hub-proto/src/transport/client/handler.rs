@@ -15,7 +15,7 @@ use crate::{
 
 /// A user's function, for either kind of result.
 #[derive(Clone)]
-pub(super) struct Handler(Arc<HandlerFn>);
+pub(crate) struct Handler(Arc<HandlerFn>);
 
 type Running = Pin<Box<dyn Future<Output = Result<JobResult, HandlerError>> + Send>>;
 type HandlerFn = dyn Fn(Vec<Payload>, Context) -> Running + Send + Sync;

@@ -14,154 +14,98 @@ use ubos_common::{id::IdSource, secret::Secret};
 pub use self::handler::{Context, HandlerError};
 use self::{handler::Handler, route::Route, shared::Shared};
 #[cfg(feature = "tls")]
-use super::tls::ClientTls;
+use super::Tls;
 use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
 use crate::{
     ConfigError,
     capability::Skill,
     role::agent::{Config, Event},
     wire::{
-        Capability, Payload, PayloadRequirement, TestCapability, TestResult, TranslationCapability,
-        TranslationResult, capability::Format,
+        Capability, Payload, TestCapability, TestResult, TranslationCapability, TranslationResult,
+        capability::Format,
     },
 };
 
-/// Builds an agent out of handlers.
-///
-/// ```no_run
-/// use uap_hub_proto::{transport::client::AgentBuilder, wire::TestResult};
-///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// AgentBuilder::new("sums")
-///     .on_test("sum", |payloads, context| async move {
-///         context.progress(0, payloads.len(), "reading").await?;
-///         Ok(TestResult::completed("all sums are right"))
-///     })
-///     .run("http://127.0.0.1:9000")
-///     .await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct AgentBuilder {
-    config: Config,
-    handlers: HashMap<Skill, Handler>,
-    keep_alive: Duration,
-    keep_alive_timeout: Duration,
-    max_waiting: usize,
-    token: Option<Secret<String>>,
-    #[cfg(feature = "tls")]
-    tls: Option<ClientTls>,
+ubos_common::config! {
+    /// Builds an agent out of handlers.
+    ///
+    /// ```no_run
+    /// use uap_hub_proto::{transport::client::AgentBuilder, wire::TestResult};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// AgentBuilder::new("sums")
+    ///     .on_test("sum", |payloads, context| async move {
+    ///         context.progress(0, payloads.len(), "reading").await?;
+    ///         Ok(TestResult::completed("all sums are right"))
+    ///     })
+    ///     .run("http://127.0.0.1:9000")
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    AgentBuilder {
+        /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
+        with_keep_alive: keep_alive: Duration = Duration::from_secs(20),
+        /// Sets how long the hub may take to answer a ping before its connection counts as dead: 20 s by default.
+        with_keep_alive_timeout: keep_alive_timeout: Duration = KEEP_ALIVE_TIMEOUT,
+    }
+    also {
+        config: Config = Config::default(),
+        handlers: HashMap<Skill, Handler> = HashMap::new(),
+        max_waiting: usize = 64,
+        token: Option<Secret<String>> = None,
+        #[cfg(feature = "tls")]
+        tls: Option<Tls> = None,
+    }
 }
 
 impl AgentBuilder {
     /// An agent with a display name and no handler.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            config: Config::default().with_name(name),
-            handlers: HashMap::new(),
-            keep_alive: Duration::from_secs(20),
-            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
-            max_waiting: 64,
-            token: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
+        Self::default().configure(|config| config.with_name(name))
     }
 
-    /// Runs tests of a type. The handler gets the job's payloads; its error, or its panic, fails the job.
+    /// Runs tests of a type, or of a capability with the payloads that it requires. The handler gets the job's payloads; its
+    /// error, or its panic, fails the job.
     #[must_use]
-    pub fn on_test<F, Fut>(self, name: &str, handler: F) -> Self
+    pub fn on_test<F, Fut>(self, capability: impl Into<TestCapability>, handler: F) -> Self
     where
         F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<TestResult, HandlerError>> + Send + 'static,
     {
-        self.on_test_requiring(name, Vec::new(), handler)
+        let capability = capability.into();
+        let skill = Skill::test(capability.r#type.as_str());
+        self.on(skill, Format::Test(capability), Handler::new(handler))
     }
 
-    /// As [`on_test`](Self::on_test), for jobs with the required payloads.
+    /// Runs translations to a format, or of a capability with the payloads that it takes and makes.
     #[must_use]
-    pub fn on_test_requiring<F, Fut>(
-        mut self,
-        name: &str,
-        payloads: Vec<PayloadRequirement>,
-        handler: F,
-    ) -> Self
-    where
-        F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<TestResult, HandlerError>> + Send + 'static,
-    {
-        let format = Format::Test(TestCapability {
-            r#type: name.to_owned(),
-            payloads,
-        });
-        self.config.capabilities.push(Capability {
-            format: Some(format),
-        });
-        self.handlers
-            .insert(Skill::test(name), Handler::new(handler));
-        self
-    }
-
-    /// Runs translations to a format.
-    #[must_use]
-    pub fn on_translation<F, Fut>(self, name: &str, handler: F) -> Self
-    where
-        F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<TranslationResult, HandlerError>> + Send + 'static,
-    {
-        let capability = TranslationCapability {
-            r#type: name.to_owned(),
-            ..TranslationCapability::default()
-        };
-        self.on_translation_as(capability, handler)
-    }
-
-    /// As [`on_translation`](Self::on_translation), with the payloads that the translation takes and makes.
-    #[must_use]
-    pub fn on_translation_as<F, Fut>(
-        mut self,
-        capability: TranslationCapability,
+    pub fn on_translation<F, Fut>(
+        self,
+        capability: impl Into<TranslationCapability>,
         handler: F,
     ) -> Self
     where
         F: Fn(Vec<Payload>, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<TranslationResult, HandlerError>> + Send + 'static,
     {
+        let capability = capability.into();
         let skill = Skill::translation(capability.r#type.as_str());
-        self.config.capabilities.push(Capability {
-            format: Some(Format::Translation(capability)),
-        });
-        self.handlers.insert(skill, Handler::new(handler));
+        let format = Format::Translation(capability);
+        self.on(skill, format, Handler::new(handler))
+    }
+
+    fn on(mut self, skill: Skill, format: Format, handler: Handler) -> Self {
+        let format = Some(format);
+        self.config.capabilities.push(Capability { format });
+        self.handlers.insert(skill, handler);
         self
     }
 
-    /// Sets how many sessions the agent runs at the same time: 16 by default. Beyond it proposals are refused; with 0
-    /// all are.
-    #[must_use]
-    pub fn with_max_sessions(mut self, most: usize) -> Self {
-        self.config.max_sessions = most;
-        self
-    }
-
-    /// Changes the other settings of the agent.
+    /// Changes the settings of the agent itself, such as how many sessions it runs at the same time.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(Config) -> Config) -> Self {
         self.config = change(self.config);
-        self
-    }
-
-    /// Sets how often an idle connection is pinged: 20 s by default, and at least [`MIN_KEEP_ALIVE`].
-    #[must_use]
-    pub const fn with_keep_alive(mut self, every: Duration) -> Self {
-        self.keep_alive = every;
-        self
-    }
-
-    /// Sets how long the hub may take to answer a ping before its connection counts as dead: 20 s by default.
-    #[must_use]
-    pub const fn with_keep_alive_timeout(mut self, most: Duration) -> Self {
-        self.keep_alive_timeout = most;
         self
     }
 
@@ -175,7 +119,7 @@ impl AgentBuilder {
     /// Uses TLS; the hub's URL then begins with `https://`.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn with_tls(mut self, tls: ClientTls) -> Self {
+    pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
@@ -189,7 +133,7 @@ impl AgentBuilder {
     pub fn start(self, url: &str) -> Result<AgentHandle, StartError> {
         let endpoint = self.endpoint(url)?;
         let token = self.token.as_ref().map(bearer).transpose()?;
-        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::at_least("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         let ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
         let route = Route { endpoint, token };
@@ -215,7 +159,7 @@ impl AgentBuilder {
     fn secured(&self, endpoint: Endpoint) -> Result<Endpoint, StartError> {
         match (&self.tls, endpoint.uri().scheme_str()) {
             (Some(tls), Some("https")) => endpoint
-                .tls_config(tls.to_tonic())
+                .tls_config(tls.of_agent()?)
                 .map_err(|_| StartError::Tls),
             (None, Some("http")) => Ok(endpoint),
             (Some(_) | None, _) => Err(StartError::Scheme),

@@ -55,19 +55,13 @@ ubos_common::config! {
         /// Sets how long ends are kept: 7 days by default.
         with_keep: keep: Duration = Duration::from_secs(7 * 24 * 60 * 60),
     }
-    also {
-        name: String = "uap-hub".to_owned(),
+    into {
+        /// Sets the name of streams and subjects, of letters, digits, `-` and `_`: `uap-hub` by default.
+        with_name: name: String = "uap-hub".to_owned(),
     }
 }
 
 impl QueueConfig {
-    /// Sets the name of streams and subjects, of letters, digits, `-` and `_`: `uap-hub` by default.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
     fn check(&self) -> Result<(), QueueError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if self.name.is_empty() || !self.name.chars().all(is_plain) {

@@ -3,35 +3,20 @@
 use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc};
 
 use tokio::task::JoinSet;
-use tonic::{Code, Request, Status, metadata::MetadataMap};
+use tonic::{Request, Status, metadata::MetadataMap};
 
 use crate::wire::AgentRegistration;
 
-/// A hook that decides about each registration. A denied agent learns the reason.
-///
-/// ```
-/// use uap_hub_proto::transport::server::{Authorize, Denied, ServerConfig};
-///
-/// let hook = Authorize::new(|applicant| async move {
-///     match applicant.bearer_token() {
-///         Some("sesame") => Ok(()),
-///         Some(_) => Err(Denied::permission("that token may not register")),
-///         None => Err(Denied::unauthenticated("a bearer token is wanted")),
-///     }
-/// });
-/// let config = ServerConfig::default().with_authorize(hook);
-/// ```
-///
-/// Spec: UAP hub 2
+/// The hook that decides about each registration.
 #[derive(Clone)]
-pub struct Authorize(Arc<AuthorizeFn>);
+pub(crate) struct Authorize(Arc<AuthorizeFn>);
 
 type Asked = Pin<Box<dyn Future<Output = Result<(), Denied>> + Send>>;
 type AuthorizeFn = dyn Fn(Applicant) -> Asked + Send + Sync;
 
 impl Authorize {
     /// A hook made of an async function. It ends with the call that it is asked for.
-    pub fn new<F, Fut>(hook: F) -> Self
+    pub(super) fn new<F, Fut>(hook: F) -> Self
     where
         F: Fn(Applicant) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Denied>> + Send + 'static,
@@ -51,7 +36,7 @@ impl Authorize {
         task.spawn(async move { hook(applicant).await });
         match task.join_next().await {
             Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(denied))) => Err(Status::new(denied.code, denied.reason)),
+            Some(Ok(Err(denied))) => Err(denied.into()),
             Some(Err(_)) | None => Err(Status::internal("the authorization hook panicked")),
         }
     }
@@ -113,27 +98,21 @@ impl fmt::Debug for Applicant {
     }
 }
 
-/// Why a registration is denied.
+/// Why a registration is denied, in words that the agent gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
-    code: Code,
-    reason: String,
+#[non_exhaustive]
+pub enum Denied {
+    /// The agent is unknown: `UNAUTHENTICATED`.
+    Unauthenticated(String),
+    /// The agent is known but not allowed: `PERMISSION_DENIED`.
+    Forbidden(String),
 }
 
-impl Denied {
-    /// The agent is unknown: `UNAUTHENTICATED`.
-    pub fn unauthenticated(reason: impl Into<String>) -> Self {
-        Self {
-            code: Code::Unauthenticated,
-            reason: reason.into(),
-        }
-    }
-
-    /// The agent is known but not allowed: `PERMISSION_DENIED`.
-    pub fn permission(reason: impl Into<String>) -> Self {
-        Self {
-            code: Code::PermissionDenied,
-            reason: reason.into(),
+impl From<Denied> for Status {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Unauthenticated(reason) => Self::unauthenticated(reason),
+            Denied::Forbidden(reason) => Self::permission_denied(reason),
         }
     }
 }

@@ -2,9 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{authorize::Authorize, prepare::Prepare};
+use super::{
+    authorize::{Applicant, Authorize, Denied},
+    prepare::Prepare,
+};
+#[cfg(feature = "tls")]
+use crate::transport::Tls;
 use crate::{
     config::ConfigError,
+    id::{JobId, SessionId},
     role::hub,
     store::JobStore,
     transport::{KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE},
@@ -25,11 +31,15 @@ ubos_common::config! {
         /// Sets how many messages may wait on a control stream: 1,024 by default. An agent that reads more slowly is
         /// disconnected.
         with_max_control_messages: max_control_messages: usize = 1024,
-        /// Sets the bytes of a registration or of a message on a control stream: 64 MiB by default. Larger ones are
-        /// `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
-        /// ([`hub::Config::with_max_message_bytes`]) applies as well. Anybody can register: on a port that strangers
-        /// reach, 1 MiB is plenty.
-        with_max_control_message_bytes: max_control_message_bytes: usize = 64 << 20,
+        /// Sets the bytes of a registration or of a message on a control stream: 1 MiB by default, because anybody can
+        /// register. Larger ones are `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
+        /// ([`hub::Config::with_max_message_bytes`]) applies as well.
+        with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
+        /// Sets how long a `Register` call may take, the authorization hook included: 10 s by default. Beyond it the call ends
+        /// with `DEADLINE_EXCEEDED`.
+        with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
+        /// Sets how many connections the port may have: 16,384 by default. One more is closed at once.
+        with_max_connections: max_connections: usize = 16_384,
         /// Sets how many streams one connection may have: 256 by default, which keeps their windows within the
         /// connection's.
         with_max_streams: max_streams: u32 = 256,
@@ -43,6 +53,8 @@ ubos_common::config! {
         store: Option<Arc<dyn JobStore>> = None,
         prepare: Option<Prepare> = None,
         authorize: Option<Authorize> = None,
+        #[cfg(feature = "tls")]
+        tls: Option<Tls> = None,
     }
 }
 
@@ -54,26 +66,61 @@ impl ServerConfig {
         self
     }
 
-    /// Sets what is done between an agent's acceptance and its session being ready. Nothing by default.
+    /// Sets what is done between an agent's acceptance and its session being ready; it may fail with a reason. Nothing by
+    /// default.
+    ///
+    /// Spec: UAP hub 3
     #[must_use]
-    pub fn with_prepare(mut self, prepare: Prepare) -> Self {
-        self.prepare = Some(prepare);
+    pub fn with_prepare<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(JobId, SessionId) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.prepare = Some(Prepare::new(hook));
         self
     }
 
-    /// Sets who may register. Anybody by default.
+    /// Sets a hook that decides about each registration. A denied agent learns the reason. Anybody may register by default.
+    ///
+    /// ```
+    /// use uap_hub_proto::transport::server::{Denied, ServerConfig};
+    ///
+    /// let config = ServerConfig::default().with_authorize(|applicant| async move {
+    ///     match applicant.bearer_token() {
+    ///         Some("sesame") => Ok(()),
+    ///         Some(_) => Err(Denied::Forbidden("this token may not register".into())),
+    ///         None => Err(Denied::Unauthenticated("send a bearer token".into())),
+    ///     }
+    /// });
+    /// ```
+    ///
+    /// Spec: UAP hub 2
     #[must_use]
-    pub fn with_authorize(mut self, authorize: Authorize) -> Self {
-        self.authorize = Some(authorize);
+    pub fn with_authorize<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Applicant) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Denied>> + Send + 'static,
+    {
+        self.authorize = Some(Authorize::new(hook));
+        self
+    }
+
+    /// Serves over TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::at_least("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         ConfigError::at_least("max_control_messages", self.max_control_messages, 1)?;
         let bytes = self.max_control_message_bytes;
         ConfigError::at_least("max_control_message_bytes", bytes, 1)?;
+        ConfigError::at_least("max_connections", self.max_connections, 1)?;
+        ConfigError::not_zero("register_timeout", self.register_timeout)?;
         ConfigError::at_least("max_streams", self.max_streams, 1)
     }
 }

@@ -98,7 +98,7 @@ impl HubHandle {
     /// The registered agents, ordered by client id.
     #[must_use]
     pub fn agents(&self) -> Vec<AgentInfo> {
-        self.0.shared.act(|hub, _| hub.agents().collect())
+        self.0.shared.act(|hub, _| hub.view().agents().collect())
     }
 
     /// Waits until at least `count` agents may be offered jobs.

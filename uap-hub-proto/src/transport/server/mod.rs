@@ -14,6 +14,7 @@
 mod authorize;
 mod calls;
 mod config;
+mod connection;
 mod handle;
 mod keep;
 mod prepare;
@@ -24,25 +25,24 @@ mod steer;
 use std::{io, net::SocketAddr};
 
 use tokio::{net::TcpListener, sync::oneshot};
-use tonic::transport::{Server, server::TcpIncoming};
+use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
 pub use self::{
-    authorize::{Applicant, Authorize, Denied},
+    authorize::{Applicant, Denied},
     config::ServerConfig,
     handle::{HubHandle, JobHandle},
-    prepare::Prepare,
 };
 use self::{
     calls::{Calls, SERVICE},
+    connection::incoming,
     handle::Serving,
     service::Service,
     shared::Shared,
 };
 use super::{CONNECTION_WINDOW, STREAM_WINDOW, spawn};
-use crate::ConfigError;
 
 /// Starts a hub on a port (0 for any), on the current tokio runtime.
 ///
@@ -57,35 +57,30 @@ pub async fn serve(addr: SocketAddr, config: ServerConfig) -> io::Result<HubHand
 ///
 /// # Errors
 ///
-/// The configuration cannot work, the listener has no address, or the operating system gave no randomness.
+/// The configuration cannot work, a certificate or key cannot be read, the listener has no address, or the operating system
+/// gave no randomness.
 pub async fn serve_on(listener: TcpListener, config: ServerConfig) -> io::Result<HubHandle> {
-    start(listener, config, Server::builder(), "http").await
+    start(listener, config).await
 }
 
-/// As [`serve_on`], over TLS.
-///
-/// # Errors
-///
-/// As [`serve_on`], or a certificate or key that cannot be read.
-#[cfg(feature = "tls")]
-pub async fn serve_tls(
-    listener: TcpListener,
-    config: ServerConfig,
-    tls: &super::tls::ServerTls,
-) -> io::Result<HubHandle> {
-    let builder = Server::builder().tls_config(tls.to_tonic());
-    let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-    start(listener, config, builder.map_err(wrong)?, "https").await
+/// A server without TLS or, where it is configured, with it; and the scheme of its URL.
+fn builder(config: &ServerConfig) -> io::Result<(Server, &'static str)> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &config.tls {
+        let builder = Server::builder().tls_config(tls.of_hub().map_err(invalid)?);
+        return Ok((builder.map_err(invalid)?, "https"));
+    }
+    let _ = config;
+    Ok((Server::builder(), "http"))
 }
 
-async fn start(
-    listener: TcpListener,
-    mut config: ServerConfig,
-    builder: Server,
-    scheme: &'static str,
-) -> io::Result<HubHandle> {
-    let wrong = |error: ConfigError| io::Error::new(io::ErrorKind::InvalidInput, error);
-    config.check().map_err(wrong)?;
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<HubHandle> {
+    config.check().map_err(invalid)?;
+    let (builder, scheme) = builder(&config)?;
     let ids = IdSource::from_os().map_err(io::Error::other)?;
     config.hub.prepare = config.prepare.is_some();
     config.hub.durable = config.store.is_some();
@@ -107,19 +102,21 @@ async fn start(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(config.max_streams);
-    let authorize = config.authorize.take();
-    let (shared, records) = Shared::new(config, ids).map_err(wrong)?;
+    let (authorize, register_timeout) = (config.authorize.take(), config.register_timeout);
+    let max_connections = config.max_connections;
+    let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let calls = Calls::new(Service::new(shared.clone(), authorize), most_control, most);
+    let service = Service::new(shared.clone(), authorize);
+    let calls = Calls::new(service, most_control, most, register_timeout);
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = { builder }
         .add_service(calls)
         .add_optional_service(health)
         .add_optional_service(reflection)
-        .serve_with_incoming_shutdown(incoming(listener), async {
+        .serve_with_incoming_shutdown(incoming(listener, max_connections), async {
             let _ = stopped.await;
         });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
@@ -142,25 +139,4 @@ fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()
         .map_err(io::Error::other)
-}
-
-/// Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
-fn incoming(listener: TcpListener) -> TcpIncoming {
-    TcpIncoming::from(listener).with_nodelay(Some(true))
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio_stream::StreamExt as _;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn accepted_sockets_send_at_once() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let mut incoming = incoming(listener);
-        let _client = tokio::net::TcpStream::connect(addr).await.unwrap();
-        assert!(incoming.next().await.unwrap().unwrap().nodelay().unwrap());
-    }
 }

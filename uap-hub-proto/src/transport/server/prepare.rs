@@ -8,7 +8,7 @@ use crate::id::{JobId, SessionId};
 ///
 /// Spec: UAP hub 3
 #[derive(Clone)]
-pub struct Prepare(pub(super) Arc<PrepareFn>);
+pub(crate) struct Prepare(pub(super) Arc<PrepareFn>);
 
 type PrepareFn = dyn Fn(JobId, SessionId) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>
     + Send
@@ -16,7 +16,7 @@ type PrepareFn = dyn Fn(JobId, SessionId) -> Pin<Box<dyn Future<Output = Result<
 
 impl Prepare {
     /// A hook made of an async function.
-    pub fn new<F, Fut>(hook: F) -> Self
+    pub(super) fn new<F, Fut>(hook: F) -> Self
     where
         F: Fn(JobId, SessionId) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,

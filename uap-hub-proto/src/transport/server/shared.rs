@@ -258,10 +258,12 @@ impl Shared {
                 return;
             }
             Event::AgentAvailable { .. } | Event::AgentAway { .. } | Event::AgentGone { .. } => {
-                self.available.send_replace(core.hub.available_count());
+                self.available
+                    .send_replace(core.hub.view().counts().available_agents);
             }
             Event::Closed => {
-                self.available.send_replace(core.hub.available_count());
+                self.available
+                    .send_replace(core.hub.view().counts().available_agents);
                 self.closed.send_replace(true);
             }
             Event::Audit(_) | Event::AgentRegistered { .. } => {}

@@ -30,32 +30,20 @@ impl HubHandle {
         std::mem::take(&mut *lock(&self.0.restored))
     }
 
-    /// Offers nothing until [`resume`](Self::resume); see [`Hub::pause`](crate::role::hub::Hub::pause).
-    pub fn pause(&self) {
-        self.0.shared.act(|hub, _| hub.pause());
+    /// Pauses the hub, or lets it go on; see [`Hub::set_paused`](crate::role::hub::Hub::set_paused).
+    pub fn set_paused(&self, paused: bool) {
+        self.0.shared.act(|hub, now| hub.set_paused(now, paused));
     }
 
-    /// Offers again what waits.
-    pub fn resume(&self) {
-        self.0.shared.act(|hub, now| hub.resume(now));
-    }
-
-    /// Offers an agent nothing until it is resumed; its sessions go on.
+    /// Pauses an agent, or lets it go on; see [`Hub::set_agent_paused`](crate::role::hub::Hub::set_agent_paused).
     ///
     /// # Errors
     ///
     /// No such agent is registered.
-    pub fn pause_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
-        self.0.shared.act(|hub, now| hub.pause_agent(now, agent))
-    }
-
-    /// Offers an agent jobs again.
-    ///
-    /// # Errors
-    ///
-    /// No such agent is registered.
-    pub fn resume_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
-        self.0.shared.act(|hub, now| hub.resume_agent(now, agent))
+    pub fn set_agent_paused(&self, agent: &ClientId, paused: bool) -> Result<(), CommandError> {
+        self.0
+            .shared
+            .act(|hub, now| hub.set_agent_paused(now, agent, paused))
     }
 
     /// Drains an agent: it is offered nothing, and disconnected when its sessions have ended.

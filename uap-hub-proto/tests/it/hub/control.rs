@@ -71,7 +71,7 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
         .register(rig.now, AgentRegistration::default())
         .unwrap_err();
     assert_eq!(
-        (third.status().code, rig.hub.agents().count()),
+        (third.status().code, rig.hub.view().agents().count()),
         (Code::ResourceExhausted, 2)
     );
     rig.open(Rpc::Listen, Some(&one));
@@ -81,17 +81,49 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
 
 // spec: HUB-2-4
 #[test]
+fn strangers_that_do_not_listen_displace_each_other_alone() {
+    let config = Config::default()
+        .with_max_agents(4)
+        .with_max_pending_agents(2);
+    let mut rig = Rig::with(config);
+    let honest = rig.register(vec![]);
+    rig.open(Rpc::Listen, Some(&honest));
+    let strangers: Vec<_> = (0..2).map(|_| rig.register(vec![])).collect();
+    rig.take();
+    let answer = rig.hub.register(rig.now, AgentRegistration::default());
+    let late = answer.unwrap().client_id;
+    let gone: Vec<_> = rig
+        .take()
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Event(Event::AgentGone { agent, .. }) => Some(agent.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(gone, strangers[..1]);
+    for agent in [&strangers[1], &late] {
+        rig.open(Rpc::Listen, Some(agent));
+    }
+    assert_eq!(
+        rig.hub.view().counts().available_agents,
+        3,
+        "the others listen"
+    );
+}
+
+// spec: HUB-2-4
+#[test]
 fn an_agent_that_does_not_listen_is_dropped() {
     let mut rig = Rig::new();
     let (late, early) = (rig.register(vec![]), rig.register(vec![]));
     rig.open(Rpc::Listen, Some(&early));
     rig.pass(Duration::from_millis(59_999));
-    assert_eq!(rig.hub.agents().count(), 2);
+    assert_eq!(rig.hub.view().agents().count(), 2);
     rig.pass(Duration::from_millis(1));
     rig.take();
     rig.open(Rpc::Listen, Some(&late));
     assert_eq!(
-        (words(rig.take()), rig.hub.agents().count()),
+        (words(rig.take()), rig.hub.view().agents().count()),
         (vec!["end NotFound Invalid Client ID".into()], 1)
     );
 }
@@ -164,7 +196,7 @@ fn sessions_fail_with_their_agent() {
     assert_eq!(rig.proposals(), []);
     rig.seconds(5);
     assert_eq!(words(rig.take()), ["end Aborted the agent disconnected"]);
-    assert_eq!(rig.hub.agents().count(), 0);
+    assert_eq!(rig.hub.view().agents().count(), 0);
 }
 
 #[test]
@@ -292,7 +324,10 @@ fn bounds_of_the_queue_hold_and_refusals_change_nothing() {
         Err(CommandError::TooManyJobs { most: 2 })
     );
     rig.hub.cancel(rig.now, last).unwrap();
-    assert_eq!((rig.hub.job_count(), ended(&mut rig).len()), (1, 1));
+    assert_eq!(
+        (rig.hub.view().counts().jobs, ended(&mut rig).len()),
+        (1, 1)
+    );
 }
 
 // spec: HUB-3-6

@@ -76,7 +76,7 @@ fn a_job_cancelled_while_it_is_stored_has_two_records() {
     assert_eq!(rig.take(), []);
     stored(&mut rig, job);
     assert_eq!(ended(&mut rig), ["ended Cancelled cancelled by the caller"]);
-    assert_eq!(rig.hub.job_count(), 0);
+    assert_eq!(rig.hub.view().counts().jobs, 0);
 }
 
 // spec: HUB-6-1, HUB-5-3

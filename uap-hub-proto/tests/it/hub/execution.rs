@@ -215,7 +215,7 @@ fn every_end_of_a_stream_has_its_verdict() {
         rig.half_close(stream);
         rig.status(stream, 3);
         assert!(rig.take().len() < 2, "an ended stream says nothing");
-        assert_eq!(rig.hub.job_count(), 0);
+        assert_eq!(rig.hub.view().counts().jobs, 0);
     }
 }
 

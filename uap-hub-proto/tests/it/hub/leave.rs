@@ -6,7 +6,7 @@ use super::*;
 fn a_paused_hub_takes_everything_and_offers_nothing() {
     let mut rig = Rig::new();
     let (_, _, _, stream) = rig.running();
-    rig.hub.pause();
+    rig.hub.set_paused(rig.now, true);
     rig.agent();
     let low = rig.submit();
     let high = Job::test("t", vec![]).with_priority(1);
@@ -15,7 +15,7 @@ fn a_paused_hub_takes_everything_and_offers_nothing() {
     assert_eq!(rig.hub.view().phase(), Phase::Paused);
     rig.result(stream, State::Completed);
     assert_eq!(words(rig.take()), ["ended Completed r with data"]);
-    rig.hub.resume(rig.now);
+    rig.hub.set_paused(rig.now, false);
     let offered: Vec<_> = rig
         .take()
         .into_iter()
@@ -31,7 +31,7 @@ fn a_paused_hub_takes_everything_and_offers_nothing() {
 fn a_drained_agent_goes_when_it_is_done() {
     let mut rig = Rig::new();
     let (_, _, _, stream) = rig.running();
-    let id = rig.hub.agents().next().unwrap().client_id;
+    let id = rig.hub.view().agents().next().unwrap().client_id;
     rig.hub.drain_agent(rig.now, &id).unwrap();
     rig.submit();
     assert_eq!(rig.proposals(), []);
@@ -57,14 +57,14 @@ fn a_paused_agent_is_passed_over_until_it_is_resumed() {
     let mut rig = Rig::new();
     let (id, listen) = rig.agent();
     let id = ClientId::from(id);
-    rig.hub.pause_agent(rig.now, &id).unwrap();
+    rig.hub.set_agent_paused(rig.now, &id, true).unwrap();
     rig.submit();
     assert_eq!(rig.proposals(), []);
-    rig.hub.resume_agent(rig.now, &id).unwrap();
+    rig.hub.set_agent_paused(rig.now, &id, false).unwrap();
     assert_eq!(rig.proposals()[0].0, listen);
     for unknown in [
-        rig.hub.pause_agent(rig.now, &"x".into()),
-        rig.hub.resume_agent(rig.now, &"x".into()),
+        rig.hub.set_agent_paused(rig.now, &"x".into(), true),
+        rig.hub.set_agent_paused(rig.now, &"x".into(), false),
     ] {
         assert_eq!(unknown, Err(CommandError::UnknownAgent));
     }
@@ -199,11 +199,16 @@ fn a_hub_that_is_shut_down_has_nobody_available() {
     let mut rig = Rig::new();
     rig.running();
     rig.hub.shutdown(rig.now, Duration::from_secs(1));
-    assert_eq!(rig.hub.available_count(), 1, "as long as Listen is open");
+    assert_eq!(
+        rig.hub.view().counts().available_agents,
+        1,
+        "as long as Listen is open"
+    );
     rig.seconds(1);
     assert!(rig.hub.is_closed());
     assert!(
         rig.hub
+            .view()
             .agents()
             .all(|agent| !agent.is_available && agent.load == 0)
     );

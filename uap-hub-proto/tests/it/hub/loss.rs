@@ -172,7 +172,7 @@ fn a_lost_agent_may_come_back_to_its_sessions() {
     }));
     rig.seconds(60);
     assert_eq!(
-        rig.hub.agents().count(),
+        rig.hub.view().agents().count(),
         1,
         "the grace is over and forgotten"
     );
@@ -198,5 +198,9 @@ fn an_agent_that_stays_away_is_gone() {
     let mut rig = Rig::with(Config::default().with_resume_grace(grace));
     let (_, listen) = rig.agent();
     rig.half_close(listen);
-    assert_eq!(rig.hub.agents().count(), 0, "it left of its own will");
+    assert_eq!(
+        rig.hub.view().agents().count(),
+        0,
+        "it left of its own will"
+    );
 }

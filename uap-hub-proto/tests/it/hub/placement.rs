@@ -220,6 +220,38 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         ended(&mut rig),
         ["ended Unplaced no agent offers test type \"t\""]
     );
+    let capability = Capability {
+        format: Some(Format::Test(TestCapability {
+            r#type: "picky".into(),
+            payloads: vec![PayloadRequirement {
+                r#type: "image".into(),
+                accepted_mime_types: vec!["Image/PNG".into()],
+                ..PayloadRequirement::default()
+            }],
+        })),
+    };
+    let picky = rig.register(vec![capability]);
+    rig.open(Rpc::Listen, Some(&picky));
+    for (mime, end) in [
+        (
+            "image/webp",
+            r#"0 take these payloads: payload type "image" does not take "image/webp""#,
+        ),
+        ("image/png", "1 take these payloads: none had room"),
+    ] {
+        let image = Payload::file("image", "i", mime, "x");
+        let job = Job::test("picky", vec![image]).with_wait_limit(Duration::from_secs(10));
+        if mime == "image/png" {
+            rig.hub
+                .set_agent_paused(rig.now, &picky.as_str().into(), true)
+                .unwrap();
+        }
+        rig.hub.submit(rig.now, job).unwrap();
+        rig.seconds(10);
+        let wanted =
+            format!(r#"ended Unplaced agents that offer test type "picky": 1, of which {end}"#);
+        assert_eq!(ended(&mut rig), [wanted]);
+    }
     let (id, listen) = rig.agent();
     rig.hub.submit(rig.now, job("t")).unwrap();
     let (_, session) = rig.proposals().pop().unwrap();
@@ -244,7 +276,7 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         rig.hub.submit(rig.now, job("t").with_agent("x".into())),
         Err(CommandError::UnknownAgent)
     );
-    assert_eq!(rig.hub.job_count(), 0);
+    assert_eq!(rig.hub.view().counts().jobs, 0);
 }
 
 // spec: HUB-3-6, HUB-4-5
@@ -345,7 +377,11 @@ fn a_refusing_agent_gets_few_offers() {
         rig.result(stream, State::Completed);
         assert_eq!(refuse_all_but_one(&mut rig, &mut running), 0);
     }
-    assert_eq!((running, rig.hub.job_count()), (None, 0), "none is lost");
+    assert_eq!(
+        (running, rig.hub.view().counts().jobs),
+        (None, 0),
+        "none is lost"
+    );
 }
 
 // spec: HUB-3-6
@@ -378,7 +414,7 @@ fn an_agent_that_refused_gets_back_to_its_bound() {
         1,
         "until it was left alone for a while"
     );
-    assert_eq!(rig.hub.agents().next().unwrap().load, 4);
+    assert_eq!(rig.hub.view().agents().next().unwrap().load, 4);
 }
 
 // spec: HUB-3-6
@@ -410,7 +446,7 @@ fn a_job_that_waits_for_somebody_who_goes_is_offered_again() {
         match goes {
             "leaves" => rig.half_close(two),
             "breaks" => rig.reset(two),
-            "is paused" => rig.hub.pause_agent(rig.now, &busy).unwrap(),
+            "is paused" => rig.hub.set_agent_paused(rig.now, &busy, true).unwrap(),
             _ => rig.hub.drain_agent(rig.now, &busy).unwrap(),
         }
         rig.seconds(1);

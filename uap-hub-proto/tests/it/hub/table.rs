@@ -104,7 +104,7 @@ impl At {
         let (agent, listen) = rig.agent();
         if stage == "waiting" {
             rig.hub
-                .pause_agent(rig.now, &agent.as_str().into())
+                .set_agent_paused(rig.now, &agent.as_str().into(), true)
                 .unwrap();
         }
         let job = rig.submit();

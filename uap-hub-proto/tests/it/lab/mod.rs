@@ -127,8 +127,11 @@ impl Fleet {
         }
         assert_eq!(ends.len(), self.jobs.len());
         let hub = self.lab.machine(self.hub);
-        assert_eq!((hub.job_count(), hub.view().counts().sessions), (0, 0));
-        assert!(hub.agents().all(|agent| agent.load == 0));
+        assert_eq!(
+            (hub.view().counts().jobs, hub.view().counts().sessions),
+            (0, 0)
+        );
+        assert!(hub.view().agents().all(|agent| agent.load == 0));
         assert!(self.running.borrow().is_empty(), "a handler still runs");
         ends
     }
@@ -189,7 +192,7 @@ fn an_agent_that_leaves_ends_its_sessions_first() {
         let ends = fleet.ends();
         assert!(ends.values().all(|end| end.verdict == Verdict::Completed));
         assert!(fleet.lab.machine(leaving).is_closed());
-        assert_eq!(fleet.lab.machine(fleet.hub).agents().count(), 2);
+        assert_eq!(fleet.lab.machine(fleet.hub).view().agents().count(), 2);
     }
 }
 

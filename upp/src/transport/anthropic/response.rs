@@ -3,109 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use ubos_common::json::{Kind, RawBuf};
-
+use super::event::{
+    BlockBody, BlockDelta, BlockStart, BlockStop, DeltaBody, EventKind, MessageBody, MessageDelta,
+    MessageStart, MessageUsage,
+};
+use super::raw::{CONTENT, RawBlock, are_plain};
 use super::request::ANSWER_TOOL;
-use super::thinking::ThinkingBlock;
 use crate::error::{ErrorCode, UppError};
 use crate::model::LlmRequest;
 use crate::stream::{StreamEvent, StreamEventType};
-use crate::transport::builder::{Json, ResponseBuilder, ResponseReader, parse};
-use crate::transport::failure::within_stream;
+use crate::transport::builder::{MAX_BODY_BYTES, ResponseBuilder, ResponseReader};
+use crate::transport::sse::SseEvent;
+use crate::transport::vendor_json::{Count, Json, Piece, Spare, parse};
 use crate::turn::CycleUsage;
-
-/// A stream event; its type determines which members it has.
-#[derive(Deserialize)]
-struct MessageStreamEvent {
-    /// The type.
-    #[serde(rename = "type")]
-    kind: Option<Box<str>>,
-    /// The message, as it starts.
-    message: Option<MessageBody>,
-    /// The index of the block.
-    index: Option<u32>,
-    /// The block, as it starts.
-    content_block: Option<Json>,
-    /// A delta of a block, or of the message.
-    delta: Option<DeltaBody>,
-    /// Token counts so far.
-    usage: Option<MessageUsage>,
-}
-
-/// A message.
-#[derive(Deserialize)]
-struct MessageBody {
-    /// The vendor's id of the message.
-    id: Option<Box<str>>,
-    /// The model that answered.
-    model: Option<Box<str>>,
-    /// The content blocks.
-    content: Option<Vec<Json>>,
-    /// Why the model stopped.
-    stop_reason: Option<Box<str>>,
-    /// The stop sequence that was reached, where the request has any.
-    stop_sequence: Option<Json>,
-    /// Token counts.
-    usage: Option<MessageUsage>,
-}
-
-/// A content block; its type determines which members it has.
-#[derive(Deserialize)]
-struct BlockBody {
-    /// The type.
-    #[serde(rename = "type")]
-    kind: Option<Box<str>>,
-    /// Text.
-    text: Option<Arc<str>>,
-    /// Reasoning.
-    thinking: Option<Arc<str>>,
-    /// The vendor's signature over the reasoning.
-    signature: Option<Arc<str>>,
-    /// Encrypted reasoning.
-    data: Option<Arc<str>>,
-    /// The id of a tool call.
-    id: Option<Arc<str>>,
-    /// The tool's name.
-    name: Option<Arc<str>>,
-    /// The arguments.
-    input: Option<Json>,
-}
-
-/// A delta of a block, or of the message.
-#[derive(Deserialize)]
-struct DeltaBody {
-    /// The type.
-    #[serde(rename = "type")]
-    kind: Option<Box<str>>,
-    /// Text.
-    text: Option<Arc<str>>,
-    /// Reasoning.
-    thinking: Option<Arc<str>>,
-    /// The vendor's signature over the reasoning.
-    signature: Option<Arc<str>>,
-    /// A part of the arguments' JSON.
-    partial_json: Option<Arc<str>>,
-    /// Of the message: the stop reason.
-    stop_reason: Option<Box<str>>,
-    /// Of the message: the stop sequence.
-    stop_sequence: Option<Json>,
-}
-
-/// Token counts; later counts replace earlier ones.
-#[derive(Deserialize)]
-struct MessageUsage {
-    /// Input tokens, cached ones excluded.
-    input_tokens: Option<u64>,
-    /// Output tokens.
-    output_tokens: Option<u64>,
-    /// Input tokens read from the cache.
-    #[serde(rename = "cache_read_input_tokens")]
-    cache_read: Option<u64>,
-    /// Input tokens written to the cache.
-    #[serde(rename = "cache_creation_input_tokens")]
-    cache_write: Option<u64>,
-}
 
 /// The kind of an open block: what its deltas append to.
 enum OpenBlock {
@@ -123,12 +33,49 @@ const MAX_BLOCKS: usize = 4_096;
 pub(super) struct MessageReader {
     answer: ResponseBuilder,
     open: BTreeMap<u32, OpenBlock>,
-    thoughts: BTreeMap<u32, ThinkingBlock>,
-    /// Blocks that UPP has no type for, kept as they are.
-    others: Vec<RawBuf>,
+    /// The blocks as they came.
+    raw: BTreeMap<u32, RawBlock>,
+    /// Bytes of the deltas of all blocks.
+    raw_bytes: usize,
+    /// Whether the structured output came as a call, which is hidden.
+    has_hidden_call: bool,
+    usage: Counts,
     stop_reason: Option<Box<str>>,
     /// Whether the response is not streamed.
     is_whole: bool,
+}
+
+/// Token counts as the vendor splits them.
+#[derive(Default)]
+struct Counts {
+    fresh: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+}
+
+impl Counts {
+    fn update(&mut self, usage: Spare<MessageUsage>) {
+        let Some(usage) = usage.0 else {
+            return;
+        };
+        let set = |count: &mut u64, seen: Spare<Count>| {
+            if let Some(Count(seen)) = seen.0 {
+                *count = seen;
+            }
+        };
+        set(&mut self.fresh, usage.input_tokens);
+        set(&mut self.output, usage.output_tokens);
+        set(&mut self.cache_read, usage.cache_read);
+        set(&mut self.cache_write, usage.cache_write);
+    }
+
+    /// The vendor counts cached tokens beside the input; UPP counts them as a part of it.
+    fn cycle(&self) -> CycleUsage {
+        let cached = self.cache_read.saturating_add(self.cache_write);
+        let input = self.fresh.saturating_add(cached);
+        CycleUsage::new(input, self.output, self.cache_read, self.cache_write)
+    }
 }
 
 impl MessageReader {
@@ -136,8 +83,10 @@ impl MessageReader {
         Self {
             answer: ResponseBuilder::new(request, provider),
             open: BTreeMap::new(),
-            thoughts: BTreeMap::new(),
-            others: Vec::new(),
+            raw: BTreeMap::new(),
+            raw_bytes: 0,
+            has_hidden_call: false,
+            usage: Counts::default(),
             stop_reason: None,
             is_whole: false,
         }
@@ -145,176 +94,237 @@ impl MessageReader {
 
     fn begin(&mut self, message: MessageBody) -> Result<(), UppError> {
         self.answer.begin();
-        self.answer.set_metadata("id", message.id.as_ref());
-        self.answer.set_metadata("model", message.model.as_ref());
-        self.stop_reason = message.stop_reason;
-        self.stop_sequence(message.stop_sequence);
-        self.usage(message.usage);
+        for (name, value) in [("id", message.id), ("model", message.model)] {
+            let value = value.and_then(|json| json.keep());
+            self.answer.set_metadata(name, value.as_ref());
+        }
+        self.stop(message.stop_reason, message.stop_sequence);
+        self.usage.update(message.usage);
         for (index, block) in (0..).zip(message.content.unwrap_or_default()) {
-            self.block(index, &block.0)?;
-            self.block_stop(index);
+            self.block(index, &block)?;
+            self.block_stop(index)?;
         }
         Ok(())
     }
 
-    fn stop_sequence(&mut self, sequence: Option<Json>) {
-        let sequence = sequence.map(|json| json.0);
-        let sequence = sequence.filter(|json| json.kind() != Kind::Null);
+    fn stop(&mut self, reason: Option<Box<str>>, sequence: Option<Json>) {
+        self.stop_reason = reason.or_else(|| self.stop_reason.take());
+        let sequence = sequence.and_then(|json| json.keep());
         self.answer.set_metadata("stop_sequence", sequence.as_ref());
     }
 
-    fn usage(&mut self, usage: Option<MessageUsage>) {
-        let Some(usage) = usage else {
-            return;
-        };
-        let known = &mut self.answer.usage;
-        *known = CycleUsage::new(
-            usage.input_tokens.unwrap_or(known.input_tokens),
-            usage.output_tokens.unwrap_or(known.output_tokens),
-            usage.cache_read.unwrap_or(known.cache_read_tokens),
-            usage.cache_write.unwrap_or(known.cache_write_tokens),
-        );
+    fn invalid(&self, text: &str) -> UppError {
+        self.answer.error(ErrorCode::InvalidResponse, text)
     }
 
     /// Starts a block. In a whole message the block is complete at its start.
-    fn block(&mut self, index: u32, raw: &RawBuf) -> Result<(), UppError> {
+    fn block(&mut self, index: u32, start: &Json) -> Result<(), UppError> {
         if self.open.len() >= MAX_BLOCKS {
-            let code = ErrorCode::InvalidResponse;
-            return Err(self
-                .answer
-                .error(code, "the response has more than 4,096 content blocks"));
+            return Err(self.invalid("the response has more than 4,096 content blocks"));
         }
-        let block: BlockBody = parse(raw.as_str().as_bytes()).ok_or_else(|| {
-            self.answer
-                .error(ErrorCode::InvalidResponse, "a content block cannot be read")
-        })?;
-        let start = StreamEvent::bare(StreamEventType::ContentBlockStart, index);
-        self.answer.push(start)?;
-        let open = match block.kind.as_deref() {
-            Some("text") => {
-                let text = block.text.unwrap_or_default();
+        if self.open.contains_key(&index) {
+            return Err(self.invalid("two content blocks have the same index"));
+        }
+        let block: BlockBody = parse(start.text().as_bytes())
+            .map_err(|place| self.answer.unreadable("a content block", &place))?;
+        let event = StreamEvent::bare(StreamEventType::ContentBlockStart, index);
+        self.answer.push(event)?;
+        if let Some(raw) = RawBlock::new(&block.kind, start) {
+            self.raw.insert(index, raw);
+        }
+        let open = match &*block.kind {
+            "text" => {
+                let text = block
+                    .text
+                    .ok_or_else(|| self.invalid("a text block has no text"))?;
                 self.answer.text(StreamEventType::TextDelta, index, text)?;
                 OpenBlock::Text
             }
-            Some("thinking") => {
+            "thinking" => {
                 let text = block.thinking.unwrap_or_default();
-                self.thoughts.insert(index, ThinkingBlock::Unsigned);
-                self.sign(index, block.signature);
                 let kind = StreamEventType::ReasoningDelta;
                 self.answer.text(kind, index, text)?;
                 OpenBlock::Thinking
             }
-            Some("redacted_thinking") => {
-                let data = block.data.as_deref().unwrap_or_default().into();
-                self.thoughts.insert(index, ThinkingBlock::Redacted(data));
-                OpenBlock::Other
-            }
-            Some("tool_use") => self.call(index, block)?,
-            _ => {
-                self.others.push(raw.clone());
-                OpenBlock::Other
-            }
+            "tool_use" => self.call(index, block)?,
+            _ => OpenBlock::Other,
         };
         self.open.insert(index, open);
         Ok(())
     }
 
     fn call(&mut self, index: u32, block: BlockBody) -> Result<OpenBlock, UppError> {
+        let (Some(id), Some(name)) = (block.id, block.name) else {
+            return Err(self.invalid("a tool call has no id or no name"));
+        };
         // In a stream the input is empty at the start, and follows in deltas.
-        let is_empty = |input: &RawBuf| !self.is_whole && input.as_str() == "{}";
-        let input = block.input.as_ref().map(|json| &json.0);
-        let input = input.filter(|input| !is_empty(input));
-        let input = input.map_or("", RawBuf::as_str).to_owned();
-        if self.answer.structured && block.name.as_deref() == Some(ANSWER_TOOL) {
+        let input = block.input.as_ref().map_or("", Json::text);
+        let input = if !self.is_whole && input == "{}" {
+            ""
+        } else {
+            input
+        };
+        if self.answer.structured && &*name == ANSWER_TOOL {
+            self.has_hidden_call = true;
             let kind = StreamEventType::ObjectDelta;
             self.answer.text(kind.clone(), index, input.into())?;
             return Ok(OpenBlock::Call(kind));
         }
-        let event = StreamEvent::tool_call(index, block.id, block.name, input);
-        self.answer.push(event)?;
+        self.answer
+            .call(index, Some(id), Some(name), input.into())?;
         Ok(OpenBlock::Call(StreamEventType::ToolCallDelta))
     }
 
     fn delta(&mut self, index: u32, delta: DeltaBody) -> Result<(), UppError> {
-        match (delta.kind.as_deref(), self.open.get(&index)) {
-            (Some("text_delta"), Some(OpenBlock::Text)) => {
-                let text = delta.text.unwrap_or_default();
-                self.answer.text(StreamEventType::TextDelta, index, text)
-            }
-            (Some("thinking_delta"), Some(OpenBlock::Thinking)) => {
-                let text = delta.thinking.unwrap_or_default();
-                self.answer
-                    .text(StreamEventType::ReasoningDelta, index, text)
-            }
-            (Some("signature_delta"), Some(OpenBlock::Thinking)) => {
-                self.sign(index, delta.signature);
-                Ok(())
-            }
-            (Some("input_json_delta"), Some(OpenBlock::Call(kind))) => {
-                let more = delta.partial_json.unwrap_or_default();
-                if *kind == StreamEventType::ObjectDelta {
-                    return self.answer.text(kind.clone(), index, more);
+        let wrong = |this: &Self| Err(this.invalid("a delta does not fit its content block"));
+        let Some(open) = self.open.get(&index) else {
+            return wrong(self);
+        };
+        let more = match &*delta.kind {
+            "text_delta" => delta.text,
+            "thinking_delta" => delta.thinking,
+            "input_json_delta" => delta.partial_json,
+            "signature_delta" => delta.signature.as_deref().map(Piece::from),
+            "citations_delta" => {
+                let citation = delta.citation.and_then(|json| json.keep());
+                self.count(citation.as_ref().map_or(0, |json| json.as_str().len()))?;
+                if let Some(raw) = self.raw.get_mut(&index) {
+                    raw.push_citation(citation);
                 }
-                self.answer
-                    .push(StreamEvent::tool_call(index, None, None, more))
+                return Ok(());
             }
-            // A delta of a block that UPP has no type for.
-            _ => Ok(()),
+            // The vendor may add types.
+            _ => return Ok(()),
+        };
+        let Some(more) = more else {
+            return wrong(self);
+        };
+        let event = match (&*delta.kind, open) {
+            ("text_delta", OpenBlock::Text) => Some(StreamEventType::TextDelta),
+            ("thinking_delta", OpenBlock::Thinking) => Some(StreamEventType::ReasoningDelta),
+            ("input_json_delta", OpenBlock::Call(kind)) => Some(kind.clone()),
+            ("signature_delta", OpenBlock::Thinking) | (_, OpenBlock::Other) => None,
+            _ => return wrong(self),
+        };
+        self.count(more.0.len())?;
+        if let Some(raw) = self.raw.get_mut(&index) {
+            match &*delta.kind {
+                "text_delta" => raw.push_text(&more),
+                "thinking_delta" => raw.push_thinking(&more),
+                "input_json_delta" => raw.push_input(&more),
+                _ => raw.push_signature(delta.signature.as_deref().unwrap_or_default()),
+            }
+        }
+        match event {
+            Some(StreamEventType::ToolCallDelta) => self.answer.call(index, None, None, more),
+            Some(kind) => self.answer.text(kind, index, more),
+            None => Ok(()),
         }
     }
 
-    fn sign(&mut self, index: u32, signature: Option<Arc<str>>) {
-        let Some(more) = signature.filter(|more| !more.is_empty()) else {
-            return;
-        };
-        self.thoughts
-            .insert(index, ThinkingBlock::Signed((&*more).into()));
+    fn count(&mut self, bytes: usize) -> Result<(), UppError> {
+        self.raw_bytes = self.raw_bytes.saturating_add(bytes);
+        if self.raw_bytes > MAX_BODY_BYTES {
+            return Err(self.invalid("the response has more than 64 MiB"));
+        }
+        Ok(())
     }
 
-    fn block_stop(&mut self, index: u32) {
-        // The event adds nothing to the message, so it cannot be refused.
+    fn block_stop(&mut self, index: u32) -> Result<(), UppError> {
         let stop = StreamEvent::bare(StreamEventType::ContentBlockStop, index);
-        let _ = self.answer.push(stop);
+        self.answer.push(stop)
     }
-}
 
-impl ResponseReader for MessageReader {
-    /// Data that is not JSON, and events of unknown types, are ignored: the vendor may add types.
-    fn read_event(&mut self, data: &str) -> Result<(), UppError> {
-        let Some(event) = parse::<MessageStreamEvent>(data.as_bytes()) else {
-            return Ok(());
+    /// Keeps the blocks, where the message itself does not say all of them.
+    fn keep_blocks(&mut self) {
+        let is_kept_whole = self.raw.len() == self.open.len();
+        let raw = core::mem::take(&mut self.raw).into_values();
+        let raw: Vec<RawBlock> = raw.map(RawBlock::finish).collect();
+        // The hidden call has no result, and the vendor refuses a call without one.
+        if is_kept_whole && !self.has_hidden_call && !are_plain(&raw) {
+            self.answer.set_metadata(CONTENT, Some(&raw));
+        }
+    }
+
+    fn event(&mut self, kind: &str, data: &str) -> Result<(), UppError> {
+        let unreadable = |answer: &ResponseBuilder, place| {
+            Err(answer.unreadable(&format!("the event {kind}"), &place))
         };
-        self.usage(event.usage);
-        let index = event.index.unwrap_or(0);
-        match (event.kind.as_deref(), event.content_block, event.delta) {
-            (Some("message_start"), ..) => event.message.map_or(Ok(()), |m| self.begin(m)),
-            (Some("content_block_start"), Some(block), _) => self.block(index, &block.0),
-            (Some("content_block_delta"), _, Some(delta)) => self.delta(index, delta),
-            (Some("content_block_stop"), ..) => {
-                self.block_stop(index);
+        macro_rules! read {
+            ($type:ty) => {
+                match parse::<$type>(data.as_bytes()) {
+                    Ok(event) => event,
+                    Err(place) => return unreadable(&self.answer, place),
+                }
+            };
+        }
+        match kind {
+            "message_start" => self.begin(read!(MessageStart).message),
+            "content_block_start" => {
+                let event = read!(BlockStart);
+                self.block(event.index, &event.content_block)
+            }
+            "content_block_delta" => {
+                let event = read!(BlockDelta);
+                self.delta(event.index, event.delta)
+            }
+            "content_block_stop" => self.block_stop(read!(BlockStop).index),
+            "message_delta" => {
+                let event = read!(MessageDelta);
+                self.stop(event.delta.stop_reason, event.delta.stop_sequence);
+                self.usage.update(event.usage);
                 Ok(())
             }
-            (Some("message_delta"), _, Some(delta)) => {
-                self.stop_reason = delta.stop_reason.or_else(|| self.stop_reason.take());
-                self.stop_sequence(delta.stop_sequence);
-                Ok(())
-            }
-            (Some("message_stop"), ..) => {
+            "message_stop" => {
                 self.answer.ended = true;
                 Ok(())
             }
-            (Some("error"), ..) => Err(within_stream(data, &self.answer.provider)),
+            "error" => Err(self.answer.reported(data)),
+            // The vendor may add types.
             _ => Ok(()),
+        }
+    }
+}
+
+/// The events that a response consists of.
+const KNOWN: [&str; 7] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "error",
+];
+
+impl ResponseReader for MessageReader {
+    /// Events of unknown types are ignored, even where they are not JSON.
+    fn read_event(&mut self, event: &SseEvent) -> Result<(), UppError> {
+        let data = &event.data;
+        match parse::<EventKind>(data.as_bytes()) {
+            Ok(EventKind {
+                kind: Spare(Some(kind)),
+                ..
+            }) => self.event(&kind, data),
+            Ok(EventKind { error: Some(_), .. }) => Err(self.answer.reported(data)),
+            Ok(_) => Ok(()),
+            Err(_) if event.name.as_deref() == Some("error") => Err(self.answer.reported(data)),
+            Err(_) if event.is_named_other_than(&KNOWN) => Ok(()),
+            Err(place) => Err(self.answer.unreadable("an event", &place)),
         }
     }
 
     fn read_body(&mut self, body: &[u8]) -> Result<(), UppError> {
-        let Some(message) = parse::<MessageBody>(body) else {
-            let code = ErrorCode::InvalidResponse;
-            return Err(self
-                .answer
-                .error(code, "the response body is not a message"));
+        let unreadable = |answer: &ResponseBuilder, place| {
+            answer.unreadable("the response body is not a message: it", &place)
         };
+        let kind = parse::<EventKind>(body);
+        let kind = kind.map_err(|place| unreadable(&self.answer, place))?;
+        if kind.kind.0.as_deref() == Some("error") || kind.error.is_some() {
+            return Err(self.answer.reported(&String::from_utf8_lossy(body)));
+        }
+        let message = parse::<MessageBody>(body);
+        let message = message.map_err(|place| unreadable(&self.answer, place))?;
         self.is_whole = true;
         self.begin(message)?;
         self.answer.ended = true;
@@ -329,17 +339,12 @@ impl ResponseReader for MessageReader {
         if self.stop_reason.as_deref() == Some("refusal") {
             return Err(self.answer.content_filtered());
         }
+        self.answer.usage = self.usage.cycle();
         // A stream that is cut before `message_stop` is no response, even if a stop reason was received.
         if self.answer.ended {
             self.answer.stop_reason = self.stop_reason.take();
         }
-        if !self.thoughts.is_empty() {
-            let thoughts: Vec<_> = core::mem::take(&mut self.thoughts).into_values().collect();
-            self.answer.set_metadata("thinking", Some(&thoughts));
-        }
-        if !self.others.is_empty() {
-            self.answer.set_metadata("blocks", Some(&self.others));
-        }
+        self.keep_blocks();
         Ok(())
     }
 }

@@ -3,6 +3,8 @@
 //! Schemas go out unaltered, as `parametersJsonSchema` and `responseJsonSchema`. The vendor names no calls: each gets
 //! the id of its message and its place.
 
+mod chunk;
+mod raw;
 mod request;
 mod response;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ubos_common::json::{Kind, MemberWriter, RawBuf, to_string};
 
+use super::raw::parts_of;
 use crate::content::{ContentBlock, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
@@ -99,7 +100,7 @@ fn contents(request: &LlmRequest, provider: &str) -> Result<String, &'static str
                     let known = (Arc::clone(&call.tool_name), said.get("id").cloned());
                     names.insert(Arc::clone(&call.tool_call_id), known);
                 }
-                ("model", model_parts(answer, &said))
+                ("model", model_parts(answer, provider, &said))
             }
             Message::ToolResult(results) => {
                 let parts: Result<Vec<String>, _> = results
@@ -162,16 +163,16 @@ fn inline(mime_type: &str, data: &str) -> String {
     )
 }
 
-/// Thoughts stay here; what the vendor signed goes back with its signature.
-fn model_parts(answer: &AssistantMessage, said: &VendorMetadata) -> Vec<String> {
+/// An answer of this vendor goes back as it came. Of any other, and of one that was changed, go texts, media and calls.
+fn model_parts(answer: &AssistantMessage, provider: &str, said: &VendorMetadata) -> Vec<String> {
+    if let Some(parts) = parts_of(answer, provider) {
+        return parts;
+    }
     let mut parts = Vec::new();
     for block in &answer.content {
         match block {
-            ContentBlock::Text(text) if text.is_empty() => {}
-            ContentBlock::Text(text) => parts.push(object_text(|object| {
-                object.member("text", &**text);
-                object.optional("thoughtSignature", said.signature.as_ref());
-            })),
+            ContentBlock::Text(said) if said.is_empty() => {}
+            ContentBlock::Text(said) => parts.push(text(said)),
             ContentBlock::Reasoning(_) => {}
             other => parts.extend(part(other)),
         }
@@ -189,7 +190,6 @@ fn function_call(call: &ToolCall, said: &BTreeMap<String, String>) -> String {
             inner.member("args", &call.arguments);
         });
         object.member("functionCall", &Text(&inner));
-        object.optional("thoughtSignature", said.get("thoughtSignature"));
     })
 }
 
@@ -217,8 +217,7 @@ fn response(result: &ToolResult, name: &str, id: Option<&str>) -> String {
 /// What the vendor said beside a message, as [`super::response`] kept it.
 #[derive(Default)]
 struct VendorMetadata {
-    signature: Option<String>,
-    /// One for each call: its id at the vendor, its signature.
+    /// One for each call: its id at the vendor.
     calls: Vec<BTreeMap<String, String>>,
 }
 
@@ -229,9 +228,6 @@ impl VendorMetadata {
             .and_then(|said| said.deserialize().ok())
             .unwrap_or_default();
         Self {
-            signature: said
-                .get("thoughtSignature")
-                .and_then(|text| text.deserialize().ok()),
             calls: said
                 .get("calls")
                 .and_then(|calls| calls.deserialize().ok())

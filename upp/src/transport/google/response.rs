@@ -1,228 +1,164 @@
 //! Reads `generateContent` responses, whole or in parts of the same shape.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, de};
 use ubos_common::json::{MemberWriter, Write};
 
+use super::chunk::{Candidate, ContentPart, FunctionCall, GenerateContentResponse, UsageMetadata};
+use super::raw::{PARTS, RawPart, are_plain};
 use crate::blob::Blob;
 use crate::content::{ContentBlock, MediaKind, Source};
 use crate::error::{ErrorCode, UppError};
 use crate::model::LlmRequest;
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::transport::builder::{
-    FIRST_CALL, Json, REASONING, ResponseBuilder, ResponseReader, TEXT, parse,
+    Alternative, FIRST_CALL, MAX_BODY_BYTES, REASONING, ResponseBuilder, ResponseReader, TEXT,
 };
-use crate::transport::failure::within_stream;
+use crate::transport::sse::SseEvent;
+use crate::transport::vendor_json::{Count, Json, Spare, parse};
 use crate::turn::CycleUsage;
-
-/// A response, or a part of one.
-#[derive(Deserialize)]
-struct GenerateContentResponse {
-    /// The request asks for one.
-    candidates: Option<Vec<Candidate>>,
-    /// The vendor's verdict on the prompt.
-    #[serde(rename = "promptFeedback")]
-    prompt_feedback: Option<PromptFeedback>,
-    /// Token counts so far.
-    #[serde(rename = "usageMetadata")]
-    usage: Option<UsageMetadata>,
-    /// The model that answered.
-    #[serde(rename = "modelVersion")]
-    model_version: Option<Box<str>>,
-    /// The vendor's id of the response.
-    #[serde(rename = "responseId")]
-    response_id: Option<Box<str>>,
-    /// An error inside of a stream.
-    error: Option<Json>,
-}
-
-/// The vendor's verdict on the prompt.
-#[derive(Deserialize)]
-struct PromptFeedback {
-    /// Why the prompt was refused.
-    #[serde(rename = "blockReason")]
-    block_reason: Option<Box<str>>,
-}
-
-/// One candidate.
-#[derive(Deserialize)]
-struct Candidate {
-    /// The content.
-    content: Option<CandidateContent>,
-    /// Why the model stopped.
-    #[serde(rename = "finishReason")]
-    finish_reason: Option<Box<str>>,
-    /// Safety ratings, kept as they are.
-    #[serde(rename = "safetyRatings")]
-    safety_ratings: Option<Json>,
-    /// Citations, kept as they are.
-    #[serde(rename = "citationMetadata")]
-    citations: Option<Json>,
-    /// Grounding, kept as it is.
-    #[serde(rename = "groundingMetadata")]
-    grounding: Option<Json>,
-}
-
-/// The content of a candidate.
-#[derive(Deserialize)]
-struct CandidateContent {
-    /// The parts, in order.
-    parts: Option<Vec<ContentPart>>,
-}
-
-/// A part: a text, a function call or inline data.
-#[derive(Deserialize)]
-struct ContentPart {
-    /// Text, or reasoning.
-    text: Option<Arc<str>>,
-    /// Whether the text is reasoning.
-    thought: Option<bool>,
-    /// The vendor's signature over the part.
-    #[serde(rename = "thoughtSignature")]
-    signature: Option<Box<str>>,
-    /// A function call.
-    #[serde(rename = "functionCall")]
-    call: Option<FunctionCall>,
-    /// Inline data.
-    #[serde(rename = "inlineData")]
-    inline: Option<InlineData>,
-}
-
-/// A function call.
-#[derive(Deserialize)]
-struct FunctionCall {
-    /// The vendor's id of the call, where it has one.
-    id: Option<Arc<str>>,
-    /// The function's name.
-    name: Option<Arc<str>>,
-    /// The arguments.
-    args: Option<Json>,
-}
-
-/// Inline data.
-#[derive(Deserialize)]
-struct InlineData {
-    /// MIME type.
-    #[serde(rename = "mimeType")]
-    mime_type: Option<Box<str>>,
-    /// The data, as base64.
-    data: Option<InlineBytes>,
-}
-
-/// The bytes of inline data.
-struct InlineBytes(Blob);
-
-impl<'de> Deserialize<'de> for InlineBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let blob = Blob::from_base64(&text);
-        blob.map(Self)
-            .ok_or_else(|| de::Error::custom("expected base64"))
-    }
-}
-
-/// Token counts; later counts replace earlier ones.
-#[derive(Deserialize)]
-struct UsageMetadata {
-    /// Input tokens, cached ones included.
-    #[serde(rename = "promptTokenCount")]
-    prompt: Option<u64>,
-    /// Output tokens.
-    #[serde(rename = "candidatesTokenCount")]
-    candidates: Option<u64>,
-    /// Reasoning tokens.
-    #[serde(rename = "thoughtsTokenCount")]
-    thoughts: Option<u64>,
-    /// Input tokens read from the cache.
-    #[serde(rename = "cachedContentTokenCount")]
-    cached: Option<u64>,
-}
 
 /// The vendor's data about one call, kept in the message's metadata.
 struct CallMetadata {
     id: Option<Arc<str>>,
-    signature: Option<Box<str>>,
 }
 
 impl Write for CallMetadata {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
         object.optional("id", self.id.as_ref());
-        object.optional("thoughtSignature", self.signature.as_ref());
         object.end();
     }
 }
 
 /// Reads one response, whole or in parts.
 pub(super) struct ContentReader {
-    answer: ResponseBuilder,
-    calls: Vec<CallMetadata>,
+    first: CandidateReader,
+    /// The alternatives beside the first, by index.
+    others: BTreeMap<u64, CandidateReader>,
 }
 
 impl ContentReader {
     pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
-            answer: ResponseBuilder::new(request, provider),
-            calls: Vec::new(),
+            first: CandidateReader::new(ResponseBuilder::new(request, provider)),
+            others: BTreeMap::new(),
         }
     }
 
     fn take(&mut self, response: GenerateContentResponse) -> Result<(), UppError> {
-        let answer = &mut self.answer;
+        let answer = &mut self.first.answer;
         if response
             .prompt_feedback
             .is_some_and(|said| said.block_reason.is_some())
         {
             return Err(answer.content_filtered());
         }
-        if let Some(usage) = response.usage {
-            let output = usage.candidates.unwrap_or(0);
-            let output = output.saturating_add(usage.thoughts.unwrap_or(0));
-            let (input, cached) = (usage.prompt.unwrap_or(0), usage.cached.unwrap_or(0));
-            answer.usage = CycleUsage::new(input, output, cached, 0);
+        if let Spare(Some(usage)) = response.usage_metadata {
+            answer.usage = usage_of(&usage);
         }
-        answer.set_metadata("responseId", response.response_id.as_ref());
-        answer.set_metadata("modelVersion", response.model_version.as_ref());
-        let candidate = response.candidates.and_then(|all| all.into_iter().next());
-        let Some(candidate) = candidate else {
-            return Ok(());
-        };
-        answer.begin();
-        answer.stop_reason = candidate
-            .finish_reason
-            .or_else(|| answer.stop_reason.take());
-        answer.set_metadata(
-            "safetyRatings",
-            candidate.safety_ratings.as_ref().map(|json| &json.0),
-        );
-        answer.set_metadata(
-            "citationMetadata",
-            candidate.citations.as_ref().map(|json| &json.0),
-        );
-        answer.set_metadata(
-            "groundingMetadata",
-            candidate.grounding.as_ref().map(|json| &json.0),
-        );
-        let parts = candidate.content.and_then(|content| content.parts);
-        for part in parts.unwrap_or_default() {
-            self.part(part)?;
+        for (name, value) in [
+            ("responseId", response.response_id),
+            ("modelVersion", response.model_version),
+        ] {
+            answer.set_metadata(name, value.and_then(|json| json.keep()).as_ref());
+        }
+        for candidate in response.candidates.unwrap_or_default() {
+            let index = candidate.index.0.map_or(0, |index| index.0);
+            self.candidate(index)?.take(candidate)?;
         }
         Ok(())
     }
 
-    fn part(&mut self, part: ContentPart) -> Result<(), UppError> {
-        if let Some(call) = part.call {
-            return self.call(call, part.signature);
+    fn candidate(&mut self, index: u64) -> Result<&mut CandidateReader, UppError> {
+        if index == 0 {
+            self.first.answer.begin();
+            return Ok(&mut self.first);
+        }
+        let answer = &self.first.answer;
+        if !self.others.contains_key(&index) {
+            answer.check_alternatives(self.others.len())?;
+        }
+        let fresh = || CandidateReader::new(answer.alternative());
+        Ok(self.others.entry(index).or_insert_with(fresh))
+    }
+}
+
+fn usage_of(usage: &UsageMetadata) -> CycleUsage {
+    let count = |of: &Spare<Count>| of.0.map_or(0, |count| count.0);
+    let sum = |one, other| count(one).saturating_add(count(other));
+    CycleUsage::new(
+        sum(
+            &usage.prompt_token_count,
+            &usage.tool_use_prompt_token_count,
+        ),
+        sum(&usage.candidates_token_count, &usage.thoughts_token_count),
+        count(&usage.cached_content_token_count),
+        0,
+    )
+}
+
+/// Reads one candidate.
+struct CandidateReader {
+    answer: ResponseBuilder,
+    calls: Vec<CallMetadata>,
+    /// The parts as they came.
+    raw: Vec<RawPart>,
+    raw_bytes: usize,
+    /// Whether every part could be kept.
+    is_kept_whole: bool,
+}
+
+impl CandidateReader {
+    const fn new(answer: ResponseBuilder) -> Self {
+        Self {
+            answer,
+            calls: Vec::new(),
+            raw: Vec::new(),
+            raw_bytes: 0,
+            is_kept_whole: true,
+        }
+    }
+
+    fn take(&mut self, candidate: Candidate) -> Result<(), UppError> {
+        let answer = &mut self.answer;
+        answer.stop_reason = candidate
+            .finish_reason
+            .or_else(|| answer.stop_reason.take());
+        for (name, value) in [
+            ("safetyRatings", candidate.safety_ratings),
+            ("citationMetadata", candidate.citation_metadata),
+            ("groundingMetadata", candidate.grounding_metadata),
+        ] {
+            answer.set_metadata(name, value.and_then(|json| json.keep()).as_ref());
+        }
+        let parts = candidate.content.and_then(|content| content.parts);
+        for part in parts.unwrap_or_default() {
+            self.part(&part)?;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, json: &Json) -> Result<(), UppError> {
+        self.raw_bytes = self.raw_bytes.saturating_add(json.text().len());
+        if self.raw_bytes > MAX_BODY_BYTES {
+            let text = "the response has more than 64 MiB";
+            return Err(self.answer.error(ErrorCode::InvalidResponse, text));
+        }
+        let part: ContentPart = parse(json.text().as_bytes())
+            .map_err(|place| self.answer.unreadable("a part of the content", &place))?;
+        match RawPart::new(json) {
+            Some(raw) => RawPart::append(&mut self.raw, raw),
+            None => self.is_kept_whole = false,
+        }
+        if let Some(call) = part.function_call {
+            return self.call(call);
         }
         let answer = &mut self.answer;
-        if let Some(inline) = part.inline {
-            let data = inline
-                .data
-                .map_or_else(|| Vec::new().into(), |bytes| bytes.0);
-            bytes(answer, data, inline.mime_type.unwrap_or_default());
+        if let Some(inline) = part.inline_data {
+            bytes(answer, inline.data.0, inline.mime_type);
         }
-        answer.set_metadata("thoughtSignature", part.signature.as_ref());
         let text = part.text.unwrap_or_default();
         if part.thought == Some(true) {
             answer.text(StreamEventType::ReasoningDelta, REASONING, text)
@@ -231,20 +167,29 @@ impl ContentReader {
         }
     }
 
-    fn call(&mut self, call: FunctionCall, signature: Option<Box<str>>) -> Result<(), UppError> {
+    fn call(&mut self, call: FunctionCall) -> Result<(), UppError> {
         let place = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-        let id = call.id.clone().filter(|id| !id.is_empty());
+        let id = call.id.filter(|id| !id.is_empty());
         let named = id
             .clone()
             .unwrap_or_else(|| format!("{}-call-{place}", self.answer.stamp.id).into());
-        let arguments = call
-            .args
-            .map_or_else(|| "{}".into(), |args| args.0.as_str().to_owned());
+        let arguments = call.args.as_ref().map_or("{}", Json::text);
         let index = FIRST_CALL.saturating_add(place);
-        let event = StreamEvent::tool_call(index, Some(named), call.name, arguments);
-        self.answer.push(event)?;
-        self.calls.push(CallMetadata { id, signature });
+        self.answer
+            .call(index, Some(named), Some(call.name), arguments.into())?;
+        self.calls.push(CallMetadata { id });
         Ok(())
+    }
+
+    /// Keeps what the message itself does not say.
+    fn end(&mut self) {
+        if self.calls.iter().any(|call| call.id.is_some()) {
+            self.answer.set_metadata("calls", Some(&self.calls));
+        }
+        let raw = core::mem::take(&mut self.raw);
+        if self.is_kept_whole && !are_plain(&raw) {
+            self.answer.set_metadata(PARTS, Some(&raw));
+        }
     }
 }
 
@@ -270,53 +215,80 @@ fn bytes(answer: &mut ResponseBuilder, data: Blob, mime_type: Box<str>) {
 }
 
 impl ResponseReader for ContentReader {
-    /// Data that is not JSON is ignored, as with other vendors.
-    fn read_event(&mut self, data: &str) -> Result<(), UppError> {
-        match parse::<GenerateContentResponse>(data.as_bytes()) {
-            Some(response) if response.error.is_some() => {
-                Err(within_stream(data, &self.answer.provider))
+    /// An event with a name of its own that is not JSON is of a type that is not known, and ignored.
+    fn read_event(&mut self, event: &SseEvent) -> Result<(), UppError> {
+        match parse::<GenerateContentResponse>(event.data.as_bytes()) {
+            Ok(response) if response.error.is_some() => {
+                Err(self.first.answer.reported(&event.data))
             }
-            Some(response) => self.take(response),
-            None => Ok(()),
+            Ok(response) => self.take(response),
+            Err(_) if event.name.as_deref() == Some("error") => {
+                Err(self.first.answer.reported(&event.data))
+            }
+            Err(_) if event.is_named_other_than(&["message"]) => Ok(()),
+            Err(place) => {
+                let what = "a part of the response";
+                Err(self.first.answer.unreadable(what, &place))
+            }
         }
     }
 
     fn read_body(&mut self, body: &[u8]) -> Result<(), UppError> {
         match parse::<GenerateContentResponse>(body) {
-            Some(response) => self.take(response),
-            None => {
-                let code = ErrorCode::InvalidResponse;
-                Err(self
-                    .answer
-                    .error(code, "the response body is not a generateContent response"))
+            Ok(response) if response.error.is_some() => {
+                Err(self.first.answer.reported(&String::from_utf8_lossy(body)))
+            }
+            Ok(response) => self.take(response),
+            Err(place) => {
+                let what = "the response body is not a generateContent response: it";
+                Err(self.first.answer.unreadable(what, &place))
             }
         }
     }
 
     fn builder(&mut self) -> &mut ResponseBuilder {
-        &mut self.answer
+        &mut self.first.answer
     }
 
     fn check_end(&mut self) -> Result<(), UppError> {
-        match self.answer.stop_reason.as_deref() {
+        let answer = &self.first.answer;
+        match answer.stop_reason.as_deref() {
             Some(
-                "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-                | "IMAGE_SAFETY" | "LANGUAGE",
-            ) => return Err(self.answer.content_filtered()),
-            Some("MALFORMED_FUNCTION_CALL") => {
-                let code = ErrorCode::InvalidResponse;
-                return Err(self
-                    .answer
-                    .error(code, "the model wrote a malformed function call"));
+                "SAFETY"
+                | "RECITATION"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "LANGUAGE"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION",
+            ) => return Err(answer.content_filtered()),
+            Some(
+                word @ ("MALFORMED_FUNCTION_CALL"
+                | "UNEXPECTED_TOOL_CALL"
+                | "TOO_MANY_TOOL_CALLS"
+                | "MISSING_THOUGHT_SIGNATURE"
+                | "MALFORMED_RESPONSE"
+                | "NO_IMAGE"
+                | "IMAGE_OTHER"),
+            ) => {
+                let text = format!("the model failed within the response: {word}");
+                return Err(answer.error(ErrorCode::InvalidResponse, &text));
             }
             _ => {}
         }
-        if self
-            .calls
-            .iter()
-            .any(|call| call.id.is_some() || call.signature.is_some())
-        {
-            self.answer.set_metadata("calls", Some(&self.calls));
+        self.first.end();
+        let others = core::mem::take(&mut self.others);
+        let mut alternatives = Vec::with_capacity(others.len());
+        for (index, mut candidate) in others {
+            candidate.end();
+            alternatives.push(Alternative::of(index, candidate.answer)?);
+        }
+        if !alternatives.is_empty() {
+            self.first
+                .answer
+                .set_metadata("candidates", Some(&alternatives));
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The HTTP client of the adapters. It runs on tokio.
 
 mod client;
+mod secrets;
 mod streaming;
 mod world;
 
@@ -12,13 +13,15 @@ use futures_core::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ubos_common::secret::Secret;
 
+use super::body::merged;
 use super::builder::{MAX_BODY_BYTES, ResponseReader};
 use super::config::ProviderConfig;
 use super::failure::http_error;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{LlmCapabilities, LlmModel, LlmRequest, ModelStream};
 use crate::response::LlmResponse;
-use crate::retry::{RetryModel, RetryWorld, retry_after};
+use crate::retry::{RetryModel, RetryWorld, retry_after, seconds};
+use secrets::Secrets;
 use streaming::Streaming;
 use world::TokioWorld;
 
@@ -138,18 +141,18 @@ impl HttpModel {
         url
     }
 
-    /// Sends a request. A status that is not a success becomes an error.
+    /// Sends a request and returns the response with the secrets of the request. A status that is not a success becomes an
+    /// error.
     async fn open(
         &self,
         request: &LlmRequest,
         streams: bool,
-    ) -> Result<reqwest::Response, UppError> {
-        let body = self
-            .vendor
-            .body(&self.model_id, &self.provider, request, streams)
-            .map_err(|what| refuse(&self.provider, what))?;
+    ) -> Result<(reqwest::Response, Secrets), UppError> {
+        let body = self.body(request, streams);
+        let body = body.map_err(|what| refuse(&self.provider, what))?;
         let mut headers = self.headers.clone();
         let key = self.key().await?;
+        let secrets = Secrets::new(&self.config, &self.base, key.as_ref());
         if let Some(key) = &key {
             let (name, before) = self.vendor.key_header();
             let value = secret_value(&format!("{before}{}", key.expose())).ok_or_else(|| {
@@ -162,9 +165,19 @@ impl HttpModel {
         let answer = sent.body(body).send().await;
         let answer = answer.map_err(|error| client::transport(&error, &self.provider))?;
         if answer.status().is_success() {
-            return Ok(answer);
+            return Ok((answer, secrets));
         }
-        Err(self.refused(answer, key.as_ref()).await)
+        Err(secrets.hide(self.refused(answer).await))
+    }
+
+    fn body(&self, request: &LlmRequest, streams: bool) -> Result<Vec<u8>, &'static str> {
+        let (vendor, model, provider) = (self.vendor, &self.model_id, &self.provider);
+        let Some(every) = &self.config.params else {
+            return vendor.body(model, provider, request, streams);
+        };
+        let mut request = request.clone();
+        request.params = Some(merged(every, request.params.as_deref())?);
+        vendor.body(model, provider, &request, streams)
     }
 
     async fn key(&self) -> Result<Option<Secret<String>>, UppError> {
@@ -178,17 +191,22 @@ impl HttpModel {
         Ok(Some(key))
     }
 
-    async fn refused(&self, answer: reqwest::Response, key: Option<&Secret<String>>) -> UppError {
+    async fn refused(&self, answer: reqwest::Response) -> UppError {
         let status = answer.status().as_u16();
-        let header = answer.headers().get("retry-after");
         let max = self.config.retry_after_max;
-        let wait = header
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| retry_after(self.world.wall(), value, max));
+        let header = |name: &str| answer.headers().get(name)?.to_str().ok();
+        let millis = header("retry-after-ms").and_then(|value| seconds(value.trim()));
+        let wait = match millis {
+            Some(millis) => Some((millis / 1_000).min(max)),
+            None => {
+                header("retry-after").and_then(|value| retry_after(self.world.wall(), value, max))
+            }
+        };
         let body = collect(answer, &self.provider).await.unwrap_or_default();
         let mut error = http_error(status, &body, &self.provider);
-        error.retry_after = wait;
-        hide(error, key)
+        let said = error.retry_after.map(|wait| wait.min(max));
+        error.retry_after = wait.or(said);
+        error
     }
 
     fn error(&self, code: ErrorCode, text: &str) -> UppError {
@@ -217,14 +235,12 @@ impl LlmModel for HttpModel {
         }
         let this = self.clone();
         Box::pin(async move {
-            let answer = this.open(&request, false).await?;
+            let (answer, secrets) = this.open(&request, false).await?;
             let body = collect(answer, &this.provider).await?;
-            let mut reading = this
+            let reading = this
                 .vendor
                 .response_reader(&request, Arc::clone(&this.provider));
-            reading.read_body(&body)?;
-            reading.check_end()?;
-            reading.builder().finish()
+            read_whole(reading, &body).map_err(|error| secrets.hide(error))
         })
     }
 
@@ -234,11 +250,11 @@ impl LlmModel for HttpModel {
         }
         let this = self.clone();
         let opened = async move {
-            let answer = this.open(&request, true).await?;
+            let (answer, secrets) = this.open(&request, true).await?;
             let reading = this
                 .vendor
                 .response_reader(&request, Arc::clone(&this.provider));
-            Ok(Streaming::new(answer, reading, this.provider).into_stream())
+            Ok(Streaming::new(answer, reading, this.provider, secrets).into_stream())
         };
         stream::once(opened)
             .flat_map(|opened: Result<ModelStream, UppError>| match opened {
@@ -269,16 +285,10 @@ fn secret_value(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Removes the key from an error, because a vendor may repeat it.
-fn hide(mut error: UppError, key: Option<&Secret<String>>) -> UppError {
-    let key = key.map_or("", |key| key.expose().trim());
-    if !key.is_empty() && error.message.contains(key) {
-        error.message = error
-            .message
-            .replace(key, ubos_common::secret::PLACEHOLDER)
-            .into();
-    }
-    error
+fn read_whole(mut reading: Box<dyn ResponseReader>, body: &[u8]) -> Result<LlmResponse, UppError> {
+    reading.read_body(body)?;
+    reading.check_end()?;
+    reading.builder().finish()
 }
 
 fn refuse(provider: &Arc<str>, what: &str) -> UppError {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt};
 
 use super::client::transport;
+use super::secrets::Secrets;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{ModelEvent, ModelStream};
 use crate::stream::{StreamEvent, StreamEventType};
@@ -18,6 +19,7 @@ pub(super) struct Streaming {
     reading: Box<dyn ResponseReader>,
     ready: VecDeque<ModelEvent>,
     provider: Arc<str>,
+    secrets: Secrets,
 }
 
 impl Streaming {
@@ -25,6 +27,7 @@ impl Streaming {
         answer: reqwest::Response,
         reading: Box<dyn ResponseReader>,
         provider: Arc<str>,
+        secrets: Secrets,
     ) -> Self {
         Self {
             answer,
@@ -32,6 +35,7 @@ impl Streaming {
             reading,
             ready: VecDeque::new(),
             provider,
+            secrets,
         }
     }
 
@@ -39,7 +43,10 @@ impl Streaming {
     pub(super) fn into_stream(self) -> ModelStream {
         stream::unfold(Some(self), |state| async {
             let mut state = state?;
-            let item = state.next().await;
+            let item = state
+                .next()
+                .await
+                .map_err(|error| state.secrets.hide(error));
             let goes_on = matches!(item, Ok(ModelEvent::Event(_)));
             Some((item, goes_on.then_some(state)))
         })
@@ -79,10 +86,13 @@ impl Streaming {
     /// Takes the events that were read, up to the end marker.
     fn take(&mut self) -> Result<(), UppError> {
         while !self.reading.builder().ended {
-            let Some(data) = self.sse.next_data() else {
+            let Some(event) = self.sse.next_event() else {
                 break;
             };
-            self.reading.read_event(&data)?;
+            // Some vendors keep the connection alive with empty data.
+            if !event.data.trim().is_empty() {
+                self.reading.read_event(&event)?;
+            }
             let events = self.reading.builder().take_events();
             self.ready.extend(events.into_iter().map(ModelEvent::Event));
         }

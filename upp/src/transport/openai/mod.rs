@@ -1,5 +1,7 @@
 //! Chat completions in OpenAI's shape: OpenAI itself and everybody who speaks like it, by base URL.
 
+mod chunk;
+mod extras;
 mod preset;
 mod request;
 mod response;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, Write, to_string};
 
 use super::super::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+use super::extras::{SentExtras, call_text};
 use crate::content::{ContentBlock, MediaKind, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
@@ -25,7 +26,7 @@ pub(super) fn body(
     let mut out = Vec::with_capacity(1024);
     let mut object = MemberWriter::begin(&mut out);
     object.member("model", model);
-    object.member("messages", &messages(request)?);
+    object.member("messages", &messages(request, provider)?);
     if !request.tools.is_empty() {
         object.member("tools", &Text(&tools(request, provider)));
     }
@@ -68,7 +69,7 @@ fn tools(request: &LlmRequest, provider: &str) -> String {
     format!("[{}]", declared.join(","))
 }
 
-fn messages(request: &LlmRequest) -> Result<Vec<ChatMessage>, &'static str> {
+fn messages(request: &LlmRequest, provider: &str) -> Result<Vec<ChatMessage>, &'static str> {
     let mut entries = Vec::with_capacity(request.messages.len() + 1);
     if let Some(system) = &request.system {
         entries.push(ChatMessage::plain("system", system));
@@ -78,10 +79,11 @@ fn messages(request: &LlmRequest) -> Result<Vec<ChatMessage>, &'static str> {
             Message::User(user) => entries.push(ChatMessage {
                 role: "user",
                 content: Some(parts(&user.content)?),
-                calls: None,
+                refusal: None,
+                answer: None,
                 call_id: None,
             }),
-            Message::Assistant(answer) => entries.push(assistant(answer)),
+            Message::Assistant(answer) => entries.push(assistant(answer, provider)),
             Message::ToolResult(results) => {
                 entries.extend(results.results.iter().map(|result| ChatMessage {
                     call_id: Some(Arc::clone(&result.tool_call_id)),
@@ -93,13 +95,16 @@ fn messages(request: &LlmRequest) -> Result<Vec<ChatMessage>, &'static str> {
     Ok(entries)
 }
 
-fn assistant(answer: &Arc<AssistantMessage>) -> ChatMessage {
-    // Reasoning is the model's own and goes back to no vendor.
+fn assistant(answer: &Arc<AssistantMessage>, provider: &str) -> ChatMessage {
     let text = answer.text();
+    let extras = SentExtras::of(answer, provider);
+    let is_refusal = extras.is_refusal(&text);
+    let has_content = !is_refusal && (!text.is_empty() || !answer.has_tool_calls());
     ChatMessage {
         role: "assistant",
-        content: (!text.is_empty() || !answer.has_tool_calls()).then(|| to_string(&text)),
-        calls: answer.has_tool_calls().then(|| Arc::clone(answer)),
+        content: has_content.then(|| to_string(&text)),
+        refusal: is_refusal.then(|| text.clone()),
+        answer: Some((Arc::clone(answer), extras)),
         call_id: None,
     }
 }
@@ -178,7 +183,8 @@ struct ChatMessage {
     role: &'static str,
     /// Written already.
     content: Option<String>,
-    calls: Option<Arc<AssistantMessage>>,
+    refusal: Option<String>,
+    answer: Option<(Arc<AssistantMessage>, SentExtras)>,
     call_id: Option<Arc<str>>,
 }
 
@@ -187,7 +193,8 @@ impl ChatMessage {
         Self {
             role,
             content: Some(to_string(text)),
-            calls: None,
+            refusal: None,
+            answer: None,
             call_id: None,
         }
     }
@@ -198,20 +205,18 @@ impl Write for ChatMessage {
         let mut object = MemberWriter::begin(out);
         object.member("role", self.role);
         object.member("content", &Text(self.content.as_deref().unwrap_or("null")));
-        if let Some(answer) = &self.calls {
-            let calls: Vec<String> = answer.calls().iter().map(call).collect();
-            object.member("tool_calls", &Text(&format!("[{}]", calls.join(","))));
+        object.optional("refusal", self.refusal.as_ref());
+        if let Some((answer, extras)) = &self.answer {
+            extras.write(answer, &mut object);
+            let calls = answer.calls().iter();
+            let calls: Vec<String> = calls
+                .map(|call| call_text(call, extras.call(&call.tool_call_id)))
+                .collect();
+            if !calls.is_empty() {
+                object.member("tool_calls", &Text(&format!("[{}]", calls.join(","))));
+            }
         }
         object.optional("tool_call_id", self.call_id.as_ref());
         object.end();
     }
-}
-
-fn call(call: &crate::tool::ToolCall) -> String {
-    format!(
-        r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
-        to_string(&*call.tool_call_id),
-        to_string(&*call.tool_name),
-        to_string(call.arguments.as_str())
-    )
 }

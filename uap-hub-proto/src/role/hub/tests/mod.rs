@@ -1,6 +1,7 @@
 //! The model check, which compares the private state of hubs.
 
 mod model;
+mod placement;
 #[path = "../../../../tests/it/hub/rig.rs"]
 #[allow(dead_code, reason = "the integration tests use all of it")]
 mod rig;
@@ -13,6 +14,7 @@ use ubos_common::time::{Mono, Now, Timestamp};
 use super::*;
 use crate::{
     capability::Skill,
+    id::StreamId,
     state::State,
     wire::{
         Capability, ListenRequest, SessionAcceptance, TestResponse, TestResult, TestStatus,

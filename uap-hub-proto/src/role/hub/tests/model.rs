@@ -339,7 +339,7 @@ impl Model {
             live.iter().all(|count| *count <= 1),
             "a job is with one agent at a time"
         );
-        let load: usize = hub.agents().map(|agent| agent.load).sum();
+        let load: usize = hub.view().agents().map(|agent| agent.load).sum();
         assert_eq!(load, live.iter().sum::<usize>());
     }
 
@@ -407,7 +407,7 @@ impl Model {
         let mut hasher = DefaultHasher::new();
         let next = hub
             .fleet
-            .choose(&Skill::test("t"), &[], &Default::default());
+            .choose(&Skill::test("t"), &Shape::of(&[]), &Default::default());
         let agent_of = |id: &ClientId| hub.fleet.get(id.as_str()).map(|agent| agent.name.clone());
         for (n, id) in self.jobs.iter().enumerate() {
             let Some(entry) = hub.queue.get(*id) else {

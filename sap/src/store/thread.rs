@@ -1,0 +1,220 @@
+//! The thread of a store in files: the disk blocks it and nobody else.
+
+use core::panic::AssertUnwindSafe;
+use std::io;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use futures::channel::oneshot;
+use ubos_common::log::{AppendError, Log, Position};
+
+use crate::future::{BoxFuture, ready};
+
+/// A log and the thread that works on it.
+///
+/// Jobs are done in the order in which they were handed over. Records that wait together are committed together.
+/// Dropping it waits until all jobs are done, so that the folder is free then.
+#[derive(Debug)]
+pub(super) struct StoreThread {
+    log: Arc<Log>,
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Job {
+    Append(Vec<u8>, Written),
+    Call(Box<dyn FnOnce(&Log) + Send>),
+}
+
+type Written = Box<dyn FnOnce(Result<Position, AppendError>) + Send>;
+
+/// Why a job was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ThreadError {
+    #[error("{limit} jobs of the store wait, which is the bound")]
+    Full { limit: usize },
+    #[error("the store's thread ended before the job was done")]
+    Gone,
+}
+
+impl StoreThread {
+    pub(super) fn start(log: Log) -> io::Result<Self> {
+        let log = Arc::new(log);
+        let (jobs, waiting) = sync_channel(MAX_JOBS);
+        let of_thread = Arc::clone(&log);
+        let thread = std::thread::Builder::new()
+            .name("sap-store".into())
+            .spawn(move || work(&of_thread, &waiting))?;
+        Ok(Self {
+            log,
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) const fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Appends a record. The call hands it over: dropping the future does not take it back. `then` runs on the
+    /// thread, in the order of the records.
+    pub(super) fn append<T: Send + 'static>(
+        &self,
+        record: Vec<u8>,
+        then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        let (answer, answered) = oneshot::channel();
+        let written = Box::new(move |position| drop(answer.send(then(position))));
+        self.hand_over(Job::Append(record, written), answered)
+    }
+
+    /// Runs something that may block, after every record that was handed over before.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Log) -> T + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(move |log: &Log| drop(answer.send(job(log))));
+        self.hand_over(Job::Call(job), answered)
+    }
+
+    fn hand_over<T: Send + 'static>(
+        &self,
+        job: Job,
+        answered: oneshot::Receiver<T>,
+    ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        let jobs = self.jobs.as_ref();
+        match jobs.map(|jobs| jobs.try_send(job)) {
+            Some(Ok(())) => Box::pin(async { answered.await.map_err(|_| ThreadError::Gone) }),
+            Some(Err(TrySendError::Full(_))) => ready(Err(ThreadError::Full { limit: MAX_JOBS })),
+            Some(Err(TrySendError::Disconnected(_))) | None => ready(Err(ThreadError::Gone)),
+        }
+    }
+}
+
+impl Drop for StoreThread {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // Every job is caught where it runs.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Does jobs until the store is dropped.
+fn work(log: &Log, jobs: &Receiver<Job>) {
+    while let Ok(first) = jobs.recv() {
+        let mut submitted = Vec::new();
+        let batch = core::iter::once(first).chain(jobs.try_iter());
+        for job in batch.take(MAX_BATCH) {
+            match job {
+                Job::Append(record, written) => submitted.push((log.submit(&record), written)),
+                Job::Call(job) => {
+                    settle(log, &mut submitted);
+                    shielded(|| job(log));
+                }
+            }
+        }
+        settle(log, &mut submitted);
+    }
+}
+
+/// Waits for records. The first wait commits them all.
+fn settle(
+    log: &Log,
+    submitted: &mut Vec<(Result<ubos_common::log::Ticket, AppendError>, Written)>,
+) {
+    for (ticket, written) in submitted.drain(..) {
+        let position = ticket.and_then(|ticket| log.wait(ticket));
+        shielded(|| written(position));
+    }
+}
+
+/// A job that panics answers nobody, and the thread goes on.
+fn shielded(job: impl FnOnce()) {
+    drop(catch_unwind(AssertUnwindSafe(job)));
+}
+
+/// Jobs that may wait: more than the tasks that a processor runs, each of which has one or two.
+const MAX_JOBS: usize = 4_096;
+/// Jobs that are done before records are committed.
+const MAX_BATCH: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use core::task::{Context, Waker};
+
+    use futures::executor::block_on;
+    use ubos_common::log::{Config, LogId};
+
+    use super::*;
+
+    fn started(folder: &tempfile::TempDir) -> StoreThread {
+        let config = Config::default()
+            .with_kind("test")
+            .with_log_id(LogId::from_bytes([7; 16]));
+        StoreThread::start(Log::open(folder.path(), config).unwrap()).unwrap()
+    }
+
+    fn sequence(position: Result<Position, AppendError>) -> u64 {
+        position.unwrap().sequence
+    }
+
+    #[test]
+    fn a_record_is_kept_though_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = started(&folder);
+        drop(thread.append(b"one".to_vec(), sequence));
+        drop(thread);
+        assert_eq!(
+            started(&folder)
+                .log()
+                .reader()
+                .next()
+                .unwrap()
+                .unwrap()
+                .bytes,
+            b"one"
+        );
+    }
+
+    #[test]
+    fn a_job_that_panics_is_gone_and_the_next_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = started(&folder);
+        let panicking = thread.call(|_| -> u8 { panic!("a job's own fault") });
+        assert_eq!(block_on(panicking), Err(ThreadError::Gone));
+        assert_eq!(block_on(thread.append(Vec::new(), sequence)), Ok(0));
+    }
+
+    #[test]
+    fn what_is_over_the_bound_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = started(&folder);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let held = thread.call(move |_| {
+            begin.send(()).unwrap();
+            held.recv().unwrap_err();
+        });
+        begun.recv().unwrap();
+        let waiting: Vec<_> = (0..MAX_JOBS).map(|_| thread.call(|_| ())).collect();
+        let limit = MAX_JOBS;
+        assert_eq!(
+            block_on(thread.call(|_| ())),
+            Err(ThreadError::Full { limit })
+        );
+        // The disk takes its time, and whoever waits for it may do something else.
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut held = held;
+        assert!(held.as_mut().poll(&mut cx).is_pending());
+        drop(release);
+        block_on(held).unwrap();
+        for job in waiting {
+            block_on(job).unwrap();
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Hooks and stores of somebody else: they take their time, they fail, and they panic.
+
+use std::future::{pending, ready};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context as Waking, Waker};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use sap::alignment::{Assessment, Subject};
+use sap::cache::{CacheKey, CacheRecord, CacheStore, Lookup};
+use sap::processor::{
+    Access, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome,
+    ProcessError, Processor,
+};
+use sap::store::MemoryTranscript;
+use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
+use sap::{
+    BoxFuture, Capability, ErrorCode, Issuer, OutputContract, Producer, ProducerKind, Status,
+    StoreError,
+};
+use serde_json::json;
+use ubos_common::json::Raw;
+
+use crate::processor::{
+    Jumping, Log, answering, cached, kinds, nack, no_cache, result, run, text, yield_now,
+};
+use crate::samples::with;
+
+/// A hook for everything, which panics where it is told to.
+#[derive(Debug, Default)]
+struct Panicking {
+    where_to: Mutex<&'static str>,
+    log: MemoryTranscript,
+}
+
+impl Panicking {
+    fn at(&self, place: &str) {
+        let here = *self.where_to.lock().unwrap() == place;
+        assert!(!here, "a hook's own fault");
+    }
+}
+
+impl Authorize for Panicking {
+    fn authorize<'a>(&'a self, _: &'a Issuer, _: &'a Capability) -> BoxFuture<'a, Access> {
+        self.at("authorize");
+        Box::pin(ready(Access::Allowed))
+    }
+}
+
+impl Judge for Panicking {
+    fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        Box::pin(async move {
+            yield_now().await;
+            self.at(if subject.output.is_some() {
+                "judge an output"
+            } else {
+                "judge a task"
+            });
+            Assessment::valid(subject.context)
+        })
+    }
+}
+
+impl ContractCheck for Panicking {
+    fn check<'a>(&'a self, _: &'a OutputContract, _: Raw<'a>) -> BoxFuture<'a, ContractFinding> {
+        self.at("check");
+        Box::pin(ready(ContractFinding::Kept))
+    }
+}
+
+impl CacheStore for Panicking {
+    fn find(&self, _: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>> {
+        self.at("find");
+        Box::pin(ready(Ok(Lookup::default())))
+    }
+
+    fn put(&self, _: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.at("put");
+        Box::pin(ready(Ok(())))
+    }
+
+    fn versions(&self, _: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Transcript for Panicking {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        self.at("record");
+        self.log.record(entry)
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        self.log.read(from, max)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.log.verify(kept)
+    }
+}
+
+fn on(hooks: &Arc<Panicking>) -> Processor {
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    Processor::new(
+        producer,
+        hooks.clone(),
+        hooks.clone(),
+        sap::processor::Config::default(),
+    )
+    .unwrap()
+    .policy(hooks.clone())
+    .contract(hooks.clone())
+    .cache(hooks.clone())
+    .handle("consult.align".parse().unwrap(), |_: Context| async {
+        Ok(Outcome::new(text("1")))
+    })
+}
+
+// spec: SAP-5-2
+#[test]
+fn a_hook_that_panics_ends_its_own_task_as_internal() {
+    let (hooks, clock) = (Arc::<Panicking>::default(), Jumping::new());
+    let processor = on(&hooks);
+    let places = ["judge a task", "judge an output", "check", "find", "put"];
+    for (number, place) in places.into_iter().enumerate() {
+        let number = u8::try_from(number).unwrap();
+        *hooks.where_to.lock().unwrap() = place;
+        let ended = result(run(&processor, &clock, &cached(number, "prefer")).1);
+        assert_eq!(ended.error_code(), Some(&ErrorCode::Internal), "{place}");
+        // It said so to itself: the next task is answered.
+        *hooks.where_to.lock().unwrap() = "";
+        let next = result(run(&processor, &clock, &cached(number + 50, "prefer")).1);
+        assert_eq!(next.status, Status::Succeeded, "{place}");
+        // And it stays ended.
+        let again = result(run(&processor, &clock, &cached(number, "prefer")).1);
+        assert_eq!(again, ended);
+    }
+    *hooks.where_to.lock().unwrap() = "authorize";
+    let turned = nack(run(&processor, &clock, &cached(90, "prefer")).1);
+    assert_eq!(turned.code, ErrorCode::Internal);
+    *hooks.where_to.lock().unwrap() = "record";
+    let bytes = cached(91, "prefer").to_string();
+    let lost = block_on(processor.process(&clock, bytes.as_bytes(), &mut |_: Delivery<'_>| {}));
+    assert!(matches!(lost, Err(ProcessError::Transcript(_))));
+    *hooks.where_to.lock().unwrap() = "";
+    let taken = result(run(&processor, &clock, &cached(91, "prefer")).1);
+    assert_eq!(taken.status, Status::Succeeded);
+}
+
+/// Takes a span of time over each output.
+#[derive(Debug)]
+struct Slow(Arc<Jumping>, Duration);
+
+impl Slow {
+    fn go_on(&self) {
+        self.0.go_on(self.1);
+    }
+}
+
+impl Judge for Slow {
+    fn judge<'a>(&'a self, subject: Subject<'a>) -> BoxFuture<'a, Assessment> {
+        if subject.output.is_some() {
+            self.go_on();
+        }
+        Box::pin(ready(Assessment::valid(subject.context)))
+    }
+}
+
+impl ContractCheck for Slow {
+    fn check<'a>(&'a self, _: &'a OutputContract, _: Raw<'a>) -> BoxFuture<'a, ContractFinding> {
+        self.go_on();
+        Box::pin(ready(ContractFinding::Kept))
+    }
+}
+
+// spec: SAP-5-8
+#[test]
+fn time_is_judged_after_the_contract_and_the_verdict() {
+    let seconds = with(no_cache(), "/telemetry/budget/seconds", Some(json!(2.5)));
+    for (task, nanos, wanted) in [
+        (&seconds, 2_500_000_000, None),
+        (&seconds, 2_500_000_001, Some(ErrorCode::Timeout)),
+        (&no_cache(), 2_677_000_000_000, None),
+        (&no_cache(), 2_678_000_000_000, Some(ErrorCode::Timeout)),
+    ] {
+        for of_contract in [true, false] {
+            let clock = Arc::new(Jumping::new());
+            let slow = Arc::new(Slow(clock.clone(), Duration::from_nanos(nanos)));
+            let processor = answering(&Log::default(), "1", &Arc::default());
+            let processor = if of_contract {
+                processor.contract(slow)
+            } else {
+                processor.policy(slow)
+            };
+            let ended = result(run(&processor, &clock, task).1);
+            assert_eq!(ended.error_code(), wanted.as_ref(), "{nanos} {of_contract}");
+            // It is dated when it was said, not when the handler was done.
+            let now = ubos_common::driver::Sleep::now(&*clock).wall;
+            assert_eq!(ended.reported_at, now.into());
+        }
+    }
+}
+
+/// A transcript whose disk has stopped: it takes entries and does not say that they are kept.
+#[derive(Debug, Default)]
+struct Stuck {
+    log: MemoryTranscript,
+    is_stuck: AtomicBool,
+}
+
+impl Transcript for Stuck {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        let kept = self.log.record(entry);
+        if self.is_stuck.load(Ordering::SeqCst) {
+            return Box::pin(pending());
+        }
+        kept
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        self.log.read(from, max)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.log.verify(kept)
+    }
+}
+
+fn written(log: &Stuck) -> Vec<String> {
+    let all = Log::default();
+    for entry in block_on(log.read(0, 100)).unwrap() {
+        block_on(all.record(&entry)).unwrap();
+    }
+    kinds(&all)
+}
+
+// spec: SAP-10-1, SAP-5-2
+#[test]
+fn a_run_that_is_dropped_while_it_is_written_down_ends_once() {
+    // Stuck at the task, at RUNNING, and at the last result.
+    for (stuck_at, wanted) in [
+        (0, vec!["task", "FAILED"]),
+        (1, vec!["task", "RUNNING", "FAILED"]),
+        (2, vec!["task", "RUNNING", "SUCCEEDED"]),
+    ] {
+        let log = Arc::new(Stuck::default());
+        let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+        let (inner, has_run) = (Arc::clone(&log), AtomicBool::new(false));
+        let processor = Processor::new(
+            producer,
+            Arc::new(sap::processor::AllowAll),
+            log.clone(),
+            sap::processor::Config::default().with_max_running(1),
+        )
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), move |_: Context| {
+            // Only under the first task.
+            let is_first = !has_run.swap(true, Ordering::SeqCst);
+            inner
+                .is_stuck
+                .store(is_first && stuck_at == 2, Ordering::SeqCst);
+            async { Ok(Outcome::new(text("1"))) }
+        });
+        log.is_stuck.store(stuck_at == 0, Ordering::SeqCst);
+        let (clock, bytes) = (Jumping::new(), no_cache().to_string());
+        let mut told = 0;
+        let mut sink = |_: Delivery<'_>| {
+            told += 1;
+            // The Ack: what follows is not kept.
+            log.is_stuck.store(stuck_at == 1, Ordering::SeqCst);
+        };
+        {
+            let mut running = pin!(processor.process(&clock, bytes.as_bytes(), &mut sink));
+            let mut cx = Waking::from_waker(Waker::noop());
+            assert!(running.as_mut().poll(&mut cx).is_pending());
+        }
+        assert_eq!(
+            (told, written(&log)),
+            (stuck_at, wanted.iter().map(ToString::to_string).collect())
+        );
+        // Its place is free, and the same task has its end.
+        log.is_stuck.store(false, Ordering::SeqCst);
+        let again = result(run(&processor, &clock, &no_cache()).1);
+        assert_eq!(again.status.as_str(), *wanted.last().unwrap());
+        let other = with(
+            no_cache(),
+            "/taskId",
+            Some(json!("00000000-0000-0000-0000-000000000001")),
+        );
+        let other = result(run(&processor, &clock, &other).1);
+        assert_eq!(other.status, Status::Succeeded);
+    }
+}

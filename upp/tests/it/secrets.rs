@@ -1,0 +1,103 @@
+//! No secret of a request is in an error, wherever the vendor repeats it.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use ubos_common::json::to_string;
+use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
+use upp::{LlmModel, UppError};
+
+use crate::vendor::{Pieces, answer, drain, events, serve_all, structured};
+
+const KEY: &str = "plain-old-word";
+const HEADER: &str = "hush-of-a-header";
+const PASSWORD: &str = "hush-of-the-url";
+
+fn models(url: &str) -> [Arc<dyn LlmModel>; 3] {
+    let url = url.replace("http://", &format!("http://someone:{PASSWORD}@"));
+    let config = ProviderConfig::default()
+        .with_base_url(url)
+        .with_params(upp::object(r#"{"max_tokens":9}"#).unwrap())
+        .with_key(KEY.to_owned())
+        .with_header("x-gateway", format!("Token {HEADER}"));
+    [
+        Arc::new(OpenAiModel::new("m", config.clone()).unwrap()),
+        Arc::new(AnthropicModel::new("m", config.clone()).unwrap()),
+        Arc::new(GoogleModel::new("m", config).unwrap()),
+    ]
+}
+
+/// What a vendor may say: each secret, and secrets around the place where a message is cut.
+fn texts() -> Vec<String> {
+    let all = format!("{KEY} {HEADER} Token {HEADER} {PASSWORD}");
+    let around_the_cut = (0..24)
+        .step_by(6)
+        .map(|n| format!("{} {all}", "x".repeat(480 + n)));
+    [all.clone()].into_iter().chain(around_the_cut).collect()
+}
+
+fn check(error: &UppError) {
+    let mut shown = format!("{error} {error:?} {}", to_string(error));
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        shown += &format!("{error} {error:?}");
+        cause = error.source();
+    }
+    for secret in [KEY, HEADER, PASSWORD] {
+        // A part of a secret is one, too.
+        assert!(!shown.contains(&secret[..secret.len() - 4]), "{shown}");
+    }
+}
+
+// spec: UPP-8
+#[tokio::test]
+async fn no_error_has_a_secret_that_the_vendor_repeats() {
+    for said in texts() {
+        let bodies = [
+            format!(r#"{{"error":{{"message":"{said}","type":"{said}","code":"{said}"}}}}"#),
+            format!(r#"{{"error":"{said}"}}"#),
+            format!(r#"{{"type":"error","error":{{"type":"{said}","message":"{said}"}}}}"#),
+            format!(r#"[{{"error":{{"code":401,"message":"{said}","status":"{said}"}}}}]"#),
+            format!(r#"{{"detail":"{said}"}}"#),
+            said.clone(),
+        ];
+        let mut answers: Vec<Pieces> = Vec::new();
+        for body in &bodies {
+            answers.push(answer("401 Unauthorized", body));
+            answers.push(answer("200 OK", body));
+            answers.push(answer(&format!("302 Found\r\nlocation: /{said}"), body));
+            answers.push(events(&format!("data: {body}\n\n"), 4_096));
+            answers.push(events(&format!("event: {said}\ndata: {body}"), 4_096));
+        }
+        for n in 0..3 {
+            let (url, server) = serve_all(answers.clone()).await;
+            let model = &models(&url)[n];
+            for n in 0..answers.len() {
+                let error = match n % 5 {
+                    0..=2 => model.complete(structured()).await.unwrap_err(),
+                    _ => drain(model.as_ref(), structured()).await.1.unwrap_err(),
+                };
+                check(&error);
+            }
+            server.await.unwrap();
+        }
+    }
+}
+
+// spec: UPP-8
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = other.local_addr().unwrap();
+    for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
+        let head = format!("{status}\r\nlocation: http://{to}/v1/");
+        for n in 0..3 {
+            let (url, _server) = serve_all(vec![answer(&head, "{}")]).await;
+            let error = models(&url)[n].complete(structured()).await.unwrap_err();
+            assert!(error.message.starts_with("HTTP status 30"), "{error}");
+        }
+    }
+    let asked = futures::FutureExt::now_or_never(other.accept());
+    assert!(asked.is_none());
+}
