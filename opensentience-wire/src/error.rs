@@ -211,15 +211,8 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum ConfigError {
     /// A value is out of its range.
-    #[error("{setting} is {seen}, but {wanted}")]
-    OutOfRange {
-        /// The setting.
-        setting: &'static str,
-        /// Its value.
-        seen: String,
-        /// The range, as a sentence.
-        wanted: &'static str,
-    },
+    #[error(transparent)]
+    Setting(#[from] ubos_common::ConfigError),
     /// The hello of the agent cannot be written.
     #[error("the hello of this agent cannot be written: {0}")]
     Hello(#[from] EncodeError),
@@ -232,15 +225,8 @@ pub(crate) fn require(
     seen: impl core::fmt::Debug,
     wanted: &'static str,
 ) -> Result<(), ConfigError> {
-    if holds {
-        return Ok(());
-    }
-    let seen = format!("{seen:?}");
-    Err(ConfigError::OutOfRange {
-        setting,
-        seen,
-        wanted,
-    })
+    ubos_common::ConfigError::require(holds, setting, seen, wanted)?;
+    Ok(())
 }
 
 /// A command that is refused; it changed nothing.

@@ -232,26 +232,61 @@ impl Requirements {
 
     /// Whether a job's payloads meet all requirements; other payload types are ignored.
     pub(crate) fn are_met_by(&self, shape: &Shape) -> bool {
+        self.unmet_by(shape).is_none()
+    }
+
+    /// The first requirement that a job's payloads do not meet.
+    pub(crate) fn unmet_by<'a>(&'a self, shape: &'a Shape) -> Option<Unmet<'a>> {
         #[cfg(test)]
         checks::CHECKS.set(checks::CHECKS.get() + 1);
-        self.0
-            .iter()
-            .all(|requirement| requirement.is_met_by(shape.0.get(&requirement.kind)))
+        let unmet = |requirement: &'a Requirement| {
+            let fault = requirement.fault_of(shape.0.get(&requirement.kind))?;
+            let kind = &requirement.kind;
+            Some(Unmet { kind, fault })
+        };
+        self.0.iter().find_map(unmet)
     }
 }
 
 impl Requirement {
     // choice: HUB-3-2 a payload without an attachment has no MIME type, so no list accepts it
-    fn is_met_by(&self, payloads: Option<&SameType>) -> bool {
+    fn fault_of<'a>(&self, payloads: Option<&'a SameType>) -> Option<Fault<'a>> {
         let Some(payloads) = payloads else {
-            return !self.is_required;
+            return self.is_required.then_some(Fault::Missing);
         };
-        let is_accepted = |mime: &Option<Box<str>>| {
-            let mime = mime.as_ref();
-            mime.is_some_and(|mime| self.mime_types.contains(mime))
-        };
-        (self.is_repeatable || !payloads.repeat)
-            && (self.mime_types.is_empty() || payloads.mime_types.iter().all(is_accepted))
+        if payloads.repeat && !self.is_repeatable {
+            return Some(Fault::Repeated);
+        }
+        let accepts = |mime: &str| self.mime_types.is_empty() || self.mime_types.contains(mime);
+        payloads.mime_types.iter().find_map(|mime| match mime {
+            Some(mime) => (!accepts(mime)).then_some(Fault::MimeType(mime)),
+            None => (!self.mime_types.is_empty()).then_some(Fault::NoMimeType),
+        })
+    }
+}
+
+/// A requirement that a job's payloads do not meet, in words for people.
+pub(crate) struct Unmet<'a> {
+    kind: &'a str,
+    fault: Fault<'a>,
+}
+
+enum Fault<'a> {
+    Missing,
+    Repeated,
+    NoMimeType,
+    MimeType(&'a str),
+}
+
+impl fmt::Display for Unmet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind;
+        match self.fault {
+            Fault::Missing => write!(f, "a payload of type {kind:?} is missing"),
+            Fault::Repeated => write!(f, "more than one payload has the type {kind:?}"),
+            Fault::NoMimeType => write!(f, "a payload of type {kind:?} has no MIME type"),
+            Fault::MimeType(mime) => write!(f, "payload type {kind:?} does not take {mime:?}"),
+        }
     }
 }
 

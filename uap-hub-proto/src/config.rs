@@ -18,15 +18,8 @@ use crate::capability::RegistrationError;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A value is out of its range.
-    #[error("{field} is {seen}, but must be {wanted}")]
-    OutOfRange {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        seen: String,
-        /// The range.
-        wanted: String,
-    },
+    #[error(transparent)]
+    Setting(#[from] ubos_common::ConfigError),
     /// A capability that every hub would refuse.
     #[error(transparent)]
     Capability(#[from] RegistrationError),
@@ -34,46 +27,28 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// A value that must be at least `least`.
-    pub(crate) fn at_least<T: PartialOrd + fmt::Display>(
-        field: &'static str,
+    pub(crate) fn at_least<T: PartialOrd + fmt::Debug>(
+        setting: &'static str,
         seen: T,
         least: T,
     ) -> Result<(), Self> {
-        if seen >= least {
-            return Ok(());
-        }
-        Err(Self::OutOfRange {
-            field,
-            seen: seen.to_string(),
-            wanted: format!("at least {least}"),
-        })
-    }
-
-    /// A time that must be at least `least`.
-    pub(crate) fn no_shorter(
-        field: &'static str,
-        seen: Duration,
-        least: Duration,
-    ) -> Result<(), Self> {
-        if seen >= least {
-            return Ok(());
-        }
-        Err(Self::OutOfRange {
-            field,
-            seen: format!("{seen:?}"),
-            wanted: format!("at least {least:?}"),
-        })
+        ubos_common::ConfigError::at_least(setting, seen, least)?;
+        Ok(())
     }
 
     /// A time that must be longer than zero.
-    pub(crate) fn not_zero(field: &'static str, seen: Duration) -> Result<(), Self> {
-        if !seen.is_zero() {
-            return Ok(());
-        }
-        Err(Self::OutOfRange {
-            field,
-            seen: "0".to_owned(),
-            wanted: "longer than zero".to_owned(),
-        })
+    pub(crate) fn not_zero(setting: &'static str, seen: Duration) -> Result<(), Self> {
+        let wanted = "must be longer than zero";
+        ubos_common::ConfigError::require(!seen.is_zero(), setting, seen, wanted)?;
+        Ok(())
+    }
+
+    /// A setting that a side cannot do without.
+    #[cfg(all(feature = "tls", any(feature = "client", feature = "server")))]
+    pub(crate) fn present(is_present: bool, setting: &'static str, side: &str) -> Result<(), Self> {
+        let wanted = format!("{side} needs it");
+        let seen = format_args!("missing");
+        ubos_common::ConfigError::require(is_present, setting, seen, wanted)?;
+        Ok(())
     }
 }

@@ -41,10 +41,11 @@ impl Tls {
 
     #[cfg(feature = "server")]
     pub(super) fn of_hub(&self) -> Result<tonic::transport::ServerTlsConfig, ConfigError> {
-        let identity = self
-            .identity()
-            .ok_or_else(|| missing("tls.identity", "a hub"))?;
-        let config = tonic::transport::ServerTlsConfig::new().identity(identity);
+        ConfigError::present(self.identity.is_some(), "tls.identity", "a hub")?;
+        let mut config = tonic::transport::ServerTlsConfig::new();
+        if let Some(identity) = self.identity() {
+            config = config.identity(identity);
+        }
         Ok(match &self.authority {
             Some(authority) => config.client_ca_root(Certificate::from_pem(authority)),
             None => config,
@@ -53,10 +54,11 @@ impl Tls {
 
     #[cfg(feature = "client")]
     pub(super) fn of_agent(&self) -> Result<tonic::transport::ClientTlsConfig, ConfigError> {
-        let authority = self.authority.as_ref();
-        let authority = authority.ok_or_else(|| missing("tls.authority", "an agent"))?;
-        let authority = Certificate::from_pem(authority);
-        let mut config = tonic::transport::ClientTlsConfig::new().ca_certificate(authority);
+        ConfigError::present(self.authority.is_some(), "tls.authority", "an agent")?;
+        let mut config = tonic::transport::ClientTlsConfig::new();
+        if let Some(authority) = &self.authority {
+            config = config.ca_certificate(Certificate::from_pem(authority));
+        }
         if let Some(name) = &self.domain {
             config = config.domain_name(name);
         }
@@ -64,13 +66,5 @@ impl Tls {
             config = config.identity(identity);
         }
         Ok(config)
-    }
-}
-
-fn missing(field: &'static str, side: &str) -> ConfigError {
-    ConfigError::OutOfRange {
-        field,
-        seen: "missing".to_owned(),
-        wanted: format!("set for {side}"),
     }
 }

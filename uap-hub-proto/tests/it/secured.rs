@@ -168,12 +168,9 @@ async fn what_is_wrong_with_tls_is_said_at_once() {
     };
     assert!(!served(broken).await.contains("the key"));
     let nobody = served(Tls::default()).await;
-    assert_eq!(nobody, "tls.identity is missing, but must be set for a hub");
+    assert_eq!(nobody, "tls.identity is missing, but a hub needs it");
     let blind = start(idle().with_tls(Tls::default()), "https://127.0.0.1:1").to_string();
-    assert_eq!(
-        blind,
-        "tls.authority is missing, but must be set for an agent"
-    );
+    assert_eq!(blind, "tls.authority is missing, but an agent needs it");
 }
 
 // spec: HUB-6-3

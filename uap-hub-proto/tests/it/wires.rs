@@ -25,7 +25,9 @@ use uap_hub_proto::{
         client::AgentBuilder,
         server::{ServerConfig, serve},
     },
-    wire::{AgentRegistration, TestResult, agent_hub_client::AgentHubClient},
+    wire::{
+        AgentRegistration, AgentRegistrationResponse, TestResult, agent_hub_client::AgentHubClient,
+    },
 };
 
 use crate::loopback::within;
@@ -33,7 +35,7 @@ use crate::loopback::within;
 // spec: HUB-4-6, HUB-2-1
 #[tokio::test]
 async fn registrations_have_a_size_limit_of_their_own() {
-    let config = ServerConfig::default().with_max_control_message_bytes(1 << 20);
+    let config = ServerConfig::default();
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
     let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
     let named = |bytes| {
@@ -49,6 +51,50 @@ async fn registrations_have_a_size_limit_of_their_own() {
     let refused = within(named(2_000)).await;
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     client.register(AgentRegistration::default()).await.unwrap();
+}
+
+// spec: HUB-4-6, HUB-2-1
+#[tokio::test]
+async fn a_registration_that_never_ends_is_given_up() {
+    let config = ServerConfig::default().with_register_timeout(Duration::from_millis(100));
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let channel = tonic::transport::Channel::from_shared(hub.url()).unwrap();
+    let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
+    client.ready().await.unwrap();
+    let codec = tonic_prost::ProstCodec::<AgentRegistration, AgentRegistrationResponse>::default();
+    let path = "/uap.v1.AgentHub/Register".parse().unwrap();
+    let endless = tonic::Request::new(tokio_stream::pending());
+    let refused = within(client.client_streaming(endless, path, codec)).await;
+    let refused: tonic::Response<AgentRegistrationResponse> = match refused {
+        Ok(answer) => answer,
+        Err(status) => return assert_eq!(status.code(), Code::DeadlineExceeded, "{status}"),
+    };
+    panic!("{refused:?}");
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn connections_are_bounded_and_their_places_come_back() {
+    let config = ServerConfig::default().with_max_connections(1);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let first = TcpStream::connect(hub.local_addr()).await.unwrap();
+    let mut second = TcpStream::connect(hub.local_addr()).await.unwrap();
+    let read = within(second.read(&mut [0; 64])).await;
+    assert!(
+        matches!(read, Ok(0) | Err(_)),
+        "closed without a word: {read:?}"
+    );
+    drop(first);
+    let registered = async {
+        loop {
+            if let Ok(mut client) = AgentHubClient::connect(hub.url()).await
+                && client.register(AgentRegistration::default()).await.is_ok()
+            {
+                return;
+            }
+        }
+    };
+    within(registered).await;
 }
 
 /// A wire that can be cut in the middle without either end noticing.

@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
+use ubos_common::json::RawObject;
 use ubos_common::secret::Secret;
 
 use crate::key::{KeyStrategy, OneKey};
@@ -22,6 +23,7 @@ use crate::retry::RetryStrategy;
 /// | `retry_after_max` | 1 h: a vendor that asks for more is tried again after that |
 /// | `headers` | none; one of the adapter's own is replaced |
 /// | `allow_plain_http` | false: plain HTTP to loopback alone |
+/// | `params` | none; those of a request go before them |
 /// | `provider` | the adapter's name |
 /// | `capabilities` | the adapter's |
 ///
@@ -44,6 +46,8 @@ pub struct ProviderConfig {
     pub(super) headers: Vec<(String, Secret<String>)>,
     /// Whether keys and conversations may be sent unencrypted to other hosts.
     pub(super) allow_plain_http: bool,
+    /// Parameters of every request.
+    pub(super) params: Option<Arc<RawObject>>,
     /// The name in errors and metadata.
     pub(super) provider: Option<Arc<str>>,
     /// The capabilities of the model, where they differ from the adapter's default.
@@ -61,6 +65,7 @@ impl Default for ProviderConfig {
             retry_after_max: Duration::from_secs(3600),
             headers: Vec::new(),
             allow_plain_http: false,
+            params: None,
             provider: None,
             capabilities: None,
         }
@@ -139,6 +144,14 @@ impl ProviderConfig {
         value: impl Into<Secret<String>>,
     ) -> Self {
         self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the vendor's parameters for every request, such as Anthropic's `max_tokens`. A parameter of a request replaces
+    /// the one of the same name.
+    #[must_use]
+    pub fn with_params(mut self, params: impl Into<Arc<RawObject>>) -> Self {
+        self.params = Some(params.into());
         self
     }
 

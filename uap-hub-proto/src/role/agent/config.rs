@@ -61,7 +61,7 @@ impl Config {
         ] {
             ConfigError::not_zero(field, time)?;
         }
-        ConfigError::no_shorter("longest_retry", self.longest_retry, self.first_retry)?;
+        ConfigError::at_least("longest_retry", self.longest_retry, self.first_retry)?;
         ConfigError::at_least("max_message_bytes", self.max_message_bytes, 1)
     }
 }

@@ -51,6 +51,9 @@ ubos_common::config! {
         with_max_unsent: max_unsent: usize = 256,
         /// Sets how many agents may be registered: 10,000 by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`.
         with_max_agents: max_agents: usize = 10_000,
+        /// Sets how many registered agents may not have opened `Listen` yet: 1,000 by default. Beyond it the oldest of them
+        /// goes, so that registrations of strangers lock nobody out.
+        with_max_pending_agents: max_pending_agents: usize = 1_000,
         /// Sets how many jobs may wait and run: 10,000 by default. Beyond it `submit` is refused.
         with_max_jobs: max_jobs: usize = 10_000,
         /// Sets the payload bytes of jobs that are not yet sent to an agent: 256 MiB by default. Beyond it `submit` is
@@ -103,6 +106,7 @@ impl Config {
             ("max_unread_bytes", self.max_unread_bytes),
             ("max_unsent", self.max_unsent),
             ("max_agents", self.max_agents),
+            ("max_pending_agents", self.max_pending_agents),
             ("max_jobs", self.max_jobs),
             ("max_queued_bytes", self.max_queued_bytes),
             ("max_message_bytes", self.max_message_bytes),

@@ -86,6 +86,8 @@ pub(super) struct Fleet {
     rankings: BTreeMap<Skill, BTreeMap<Shape, Ranking>>,
     /// How often a ranking was used.
     uses: u64,
+    /// The agents that have not listened yet, oldest first.
+    pending: BTreeMap<u64, ClientId>,
     placement: Arc<dyn Placement>,
     max_load: usize,
     registered: u64,
@@ -99,6 +101,7 @@ impl Fleet {
             by_skill: BTreeMap::new(),
             rankings: BTreeMap::new(),
             uses: 0,
+            pending: BTreeMap::new(),
             placement,
             max_load,
             registered: 0,
@@ -137,7 +140,14 @@ impl Fleet {
             is_indexed: false,
             order: self.registered,
         };
+        self.pending.insert(agent.order, id.clone());
         self.agents.insert(id, agent);
+    }
+
+    /// The oldest agent that has not listened yet, if there are `most` or more of them.
+    pub(super) fn oldest_pending(&self, most: usize) -> Option<&ClientId> {
+        let (_, oldest) = self.pending.first_key_value()?;
+        (self.pending.len() >= most).then_some(oldest)
     }
 
     /// Sets the control stream; returns the one that it replaces.
@@ -212,6 +222,7 @@ impl Fleet {
     pub(super) fn remove(&mut self, id: &ClientId) -> Option<Agent> {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
+        self.pending.remove(&agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {
                 continue;
@@ -237,6 +248,7 @@ impl Fleet {
         if std::mem::replace(&mut agent.is_indexed, true) {
             return;
         }
+        self.pending.remove(&agent.order);
         for (skill, requirements) in &agent.skills {
             let ids = self.by_skill.entry(skill.clone()).or_default();
             ids.insert(id.clone());
@@ -328,11 +340,6 @@ impl Fleet {
         }
     }
 
-    /// Whether any agent that has listened has a skill.
-    pub(super) fn has_skill(&self, skill: &Skill) -> bool {
-        self.by_skill.contains_key(skill)
-    }
-
     /// Whether any registered agent can do this work.
     pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
         self.rank(skill, shape);
@@ -343,6 +350,28 @@ impl Fleet {
                 let requirements = agent.skills.get(skill).filter(|_| !agent.is_indexed);
                 requirements.is_some_and(|requirements| requirements.are_met_by(shape))
             })
+    }
+
+    /// Why a job that waited was offered to no agent, in words for people.
+    pub(super) fn why_unplaced(&mut self, skill: &Skill, shape: &Shape) -> String {
+        self.rank(skill, shape);
+        let Some(ids) = self.by_skill.get(skill) else {
+            return format!("no agent offers {skill}");
+        };
+        let capable = self
+            .ranking(skill, shape)
+            .map_or(0, |ranking| ranking.members.len());
+        let agent = ids.first().and_then(|id| self.agents.get(id));
+        let requirements = agent.and_then(|agent| agent.skills.get(skill));
+        let reason = match requirements.and_then(|requirements| requirements.unmet_by(shape)) {
+            // What one of them misses stands for all.
+            Some(unmet) if capable == 0 => unmet.to_string(),
+            _ => "none had room".to_owned(),
+        };
+        let offering = ids.len();
+        format!(
+            "agents that offer {skill}: {offering}, of which {capable} take these payloads: {reason}"
+        )
     }
 
     /// How many agents are there, with room or without, that can do this work. It must be [ranked](Self::rank).
@@ -487,7 +516,7 @@ mod tests {
         assert_eq!(order(&mut fleet), "bac");
         fleet.remove(&"b".into());
         assert_eq!(order(&mut fleet), "ac");
-        assert!(!fleet.has_skill(&Skill::translation(SKILL)));
+        assert!(!fleet.by_skill.contains_key(&Skill::translation(SKILL)));
         fleet.remove(&"a".into());
         fleet.remove(&"c".into());
         assert!(fleet.by_skill.is_empty() && fleet.rankings.is_empty() && fleet.listening == 0);

@@ -189,6 +189,18 @@ impl Hub {
         }
         let name = registration.display_name.clone();
         let skills = skills(registration)?;
+        // Whoever registers and does not listen must not keep the others out.
+        if let Some(oldest) = self
+            .fleet
+            .oldest_pending(self.config.max_pending_agents)
+            .cloned()
+        {
+            self.agent_gone(
+                now,
+                &oldest,
+                "the agent had not opened Listen when too many registered",
+            );
+        }
         let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
         self.timers.set(

@@ -296,13 +296,7 @@ impl Hub {
                 format!("no agent took the job in time; the last one asked said: {reason}")
             }
             None if session.is_some() => "no agent took the job in time".to_owned(),
-            None if !self.fleet.has_skill(&entry.job.skill) => {
-                format!("no agent offers {}", entry.job.skill)
-            }
-            None => format!(
-                "no agent that offers {} had room for the job and took its payloads",
-                entry.job.skill
-            ),
+            None => self.fleet.why_unplaced(&entry.job.skill, &entry.shape),
         };
         let outcome = Outcome::new(Verdict::Unplaced, message);
         self.stop_job(now, job, outcome, "no agent took the job in time");

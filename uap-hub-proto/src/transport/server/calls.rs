@@ -3,9 +3,11 @@
 use std::{
     convert::Infallible,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tonic::{
+    Status,
     body::Body,
     codegen::{BoxFuture, Service as GrpcService, http},
     server::NamedService,
@@ -20,17 +22,27 @@ use crate::wire::agent_hub_server::AgentHubServer;
 pub(super) struct Calls {
     control: AgentHubServer<Service>,
     sessions: AgentHubServer<Service>,
+    register_timeout: Duration,
 }
 
 impl Calls {
-    pub(super) fn new(service: Service, max_control_bytes: usize, max_bytes: usize) -> Self {
+    pub(super) fn new(
+        service: Service,
+        max_control_bytes: usize,
+        max_bytes: usize,
+        register_timeout: Duration,
+    ) -> Self {
         let control = AgentHubServer::new(service.clone())
             .max_decoding_message_size(max_control_bytes.min(max_bytes))
             .max_encoding_message_size(max_bytes);
         let sessions = AgentHubServer::new(service)
             .max_decoding_message_size(max_bytes)
             .max_encoding_message_size(max_bytes);
-        Self { control, sessions }
+        Self {
+            control,
+            sessions,
+            register_timeout,
+        }
     }
 }
 
@@ -47,6 +59,18 @@ impl GrpcService<http::Request<Body>> for Calls {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         match request.uri().path().rsplit('/').next() {
             Some("Execute" | "Translate") => self.sessions.call(request),
+            // A registration that is never sent to its end would keep what was sent of it.
+            Some("Register") => {
+                let answer =
+                    tokio::time::timeout(self.register_timeout, self.control.call(request));
+                Box::pin(async move {
+                    let late = || Status::deadline_exceeded("the registration took too long");
+                    match answer.await {
+                        Ok(answer) => answer.map(too_large_is_exhausted),
+                        Err(_) => Ok(late().into_http()),
+                    }
+                })
+            }
             _ => {
                 let answer = self.control.call(request);
                 Box::pin(async move { answer.await.map(too_large_is_exhausted) })

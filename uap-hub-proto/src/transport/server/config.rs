@@ -31,11 +31,15 @@ ubos_common::config! {
         /// Sets how many messages may wait on a control stream: 1,024 by default. An agent that reads more slowly is
         /// disconnected.
         with_max_control_messages: max_control_messages: usize = 1024,
-        /// Sets the bytes of a registration or of a message on a control stream: 64 MiB by default. Larger ones are
-        /// `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
-        /// ([`hub::Config::with_max_message_bytes`]) applies as well. Anybody can register: on a port that strangers
-        /// reach, 1 MiB is plenty.
-        with_max_control_message_bytes: max_control_message_bytes: usize = 64 << 20,
+        /// Sets the bytes of a registration or of a message on a control stream: 1 MiB by default, because anybody can
+        /// register. Larger ones are `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
+        /// ([`hub::Config::with_max_message_bytes`]) applies as well.
+        with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
+        /// Sets how long a `Register` call may take, the authorization hook included: 10 s by default. Beyond it the call ends
+        /// with `DEADLINE_EXCEEDED`.
+        with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
+        /// Sets how many connections the port may have: 16,384 by default. One more is closed at once.
+        with_max_connections: max_connections: usize = 16_384,
         /// Sets how many streams one connection may have: 256 by default, which keeps their windows within the
         /// connection's.
         with_max_streams: max_streams: u32 = 256,
@@ -110,11 +114,13 @@ impl ServerConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        ConfigError::no_shorter("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
+        ConfigError::at_least("keep_alive", self.keep_alive, MIN_KEEP_ALIVE)?;
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         ConfigError::at_least("max_control_messages", self.max_control_messages, 1)?;
         let bytes = self.max_control_message_bytes;
         ConfigError::at_least("max_control_message_bytes", bytes, 1)?;
+        ConfigError::at_least("max_connections", self.max_connections, 1)?;
+        ConfigError::not_zero("register_timeout", self.register_timeout)?;
         ConfigError::at_least("max_streams", self.max_streams, 1)
     }
 }

@@ -14,6 +14,7 @@
 mod authorize;
 mod calls;
 mod config;
+mod connection;
 mod handle;
 mod keep;
 mod prepare;
@@ -24,7 +25,7 @@ mod steer;
 use std::{io, net::SocketAddr};
 
 use tokio::{net::TcpListener, sync::oneshot};
-use tonic::transport::{Server, server::TcpIncoming};
+use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
@@ -36,6 +37,7 @@ pub use self::{
 };
 use self::{
     calls::{Calls, SERVICE},
+    connection::incoming,
     handle::Serving,
     service::Service,
     shared::Shared,
@@ -100,19 +102,21 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(config.max_streams);
-    let authorize = config.authorize.take();
+    let (authorize, register_timeout) = (config.authorize.take(), config.register_timeout);
+    let max_connections = config.max_connections;
     let (shared, records) = Shared::new(config, ids).map_err(invalid)?;
     let restored = match store {
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let calls = Calls::new(Service::new(shared.clone(), authorize), most_control, most);
+    let service = Service::new(shared.clone(), authorize);
+    let calls = Calls::new(service, most_control, most, register_timeout);
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = { builder }
         .add_service(calls)
         .add_optional_service(health)
         .add_optional_service(reflection)
-        .serve_with_incoming_shutdown(incoming(listener), async {
+        .serve_with_incoming_shutdown(incoming(listener, max_connections), async {
             let _ = stopped.await;
         });
     let server = spawn(async { serving.await.map_err(io::Error::other) });
@@ -135,25 +139,4 @@ fn reflection() -> io::Result<ServerReflectionServer<impl ServerReflection>> {
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()
         .map_err(io::Error::other)
-}
-
-/// Accepted sockets send at once: otherwise each small message waits 40 ms for the acknowledgement of the last.
-fn incoming(listener: TcpListener) -> TcpIncoming {
-    TcpIncoming::from(listener).with_nodelay(Some(true))
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio_stream::StreamExt as _;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn accepted_sockets_send_at_once() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let mut incoming = incoming(listener);
-        let _client = tokio::net::TcpStream::connect(addr).await.unwrap();
-        assert!(incoming.next().await.unwrap().unwrap().nodelay().unwrap());
-    }
 }

@@ -81,6 +81,38 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
 
 // spec: HUB-2-4
 #[test]
+fn strangers_that_do_not_listen_displace_each_other_alone() {
+    let config = Config::default()
+        .with_max_agents(4)
+        .with_max_pending_agents(2);
+    let mut rig = Rig::with(config);
+    let honest = rig.register(vec![]);
+    rig.open(Rpc::Listen, Some(&honest));
+    let strangers: Vec<_> = (0..2).map(|_| rig.register(vec![])).collect();
+    rig.take();
+    let answer = rig.hub.register(rig.now, AgentRegistration::default());
+    let late = answer.unwrap().client_id;
+    let gone: Vec<_> = rig
+        .take()
+        .into_iter()
+        .filter_map(|output| match output {
+            Output::Event(Event::AgentGone { agent, .. }) => Some(agent.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(gone, strangers[..1]);
+    for agent in [&strangers[1], &late] {
+        rig.open(Rpc::Listen, Some(agent));
+    }
+    assert_eq!(
+        rig.hub.view().counts().available_agents,
+        3,
+        "the others listen"
+    );
+}
+
+// spec: HUB-2-4
+#[test]
 fn an_agent_that_does_not_listen_is_dropped() {
     let mut rig = Rig::new();
     let (late, early) = (rig.register(vec![]), rig.register(vec![]));

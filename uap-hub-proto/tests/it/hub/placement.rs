@@ -220,6 +220,38 @@ fn a_job_that_nobody_takes_ends_with_the_reason() {
         ended(&mut rig),
         ["ended Unplaced no agent offers test type \"t\""]
     );
+    let capability = Capability {
+        format: Some(Format::Test(TestCapability {
+            r#type: "picky".into(),
+            payloads: vec![PayloadRequirement {
+                r#type: "image".into(),
+                accepted_mime_types: vec!["Image/PNG".into()],
+                ..PayloadRequirement::default()
+            }],
+        })),
+    };
+    let picky = rig.register(vec![capability]);
+    rig.open(Rpc::Listen, Some(&picky));
+    for (mime, end) in [
+        (
+            "image/webp",
+            r#"0 take these payloads: payload type "image" does not take "image/webp""#,
+        ),
+        ("image/png", "1 take these payloads: none had room"),
+    ] {
+        let image = Payload::file("image", "i", mime, "x");
+        let job = Job::test("picky", vec![image]).with_wait_limit(Duration::from_secs(10));
+        if mime == "image/png" {
+            rig.hub
+                .set_agent_paused(rig.now, &picky.as_str().into(), true)
+                .unwrap();
+        }
+        rig.hub.submit(rig.now, job).unwrap();
+        rig.seconds(10);
+        let wanted =
+            format!(r#"ended Unplaced agents that offer test type "picky": 1, of which {end}"#);
+        assert_eq!(ended(&mut rig), [wanted]);
+    }
     let (id, listen) = rig.agent();
     rig.hub.submit(rig.now, job("t")).unwrap();
     let (_, session) = rig.proposals().pop().unwrap();

@@ -13,6 +13,7 @@ use futures_core::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ubos_common::secret::Secret;
 
+use super::body::merged;
 use super::builder::{MAX_BODY_BYTES, ResponseReader};
 use super::config::ProviderConfig;
 use super::failure::http_error;
@@ -147,10 +148,8 @@ impl HttpModel {
         request: &LlmRequest,
         streams: bool,
     ) -> Result<(reqwest::Response, Secrets), UppError> {
-        let body = self
-            .vendor
-            .body(&self.model_id, &self.provider, request, streams)
-            .map_err(|what| refuse(&self.provider, what))?;
+        let body = self.body(request, streams);
+        let body = body.map_err(|what| refuse(&self.provider, what))?;
         let mut headers = self.headers.clone();
         let key = self.key().await?;
         let secrets = Secrets::new(&self.config, &self.base, key.as_ref());
@@ -169,6 +168,16 @@ impl HttpModel {
             return Ok((answer, secrets));
         }
         Err(secrets.hide(self.refused(answer).await))
+    }
+
+    fn body(&self, request: &LlmRequest, streams: bool) -> Result<Vec<u8>, &'static str> {
+        let (vendor, model, provider) = (self.vendor, &self.model_id, &self.provider);
+        let Some(every) = &self.config.params else {
+            return vendor.body(model, provider, request, streams);
+        };
+        let mut request = request.clone();
+        request.params = Some(merged(every, request.params.as_deref())?);
+        vendor.body(model, provider, &request, streams)
     }
 
     async fn key(&self) -> Result<Option<Secret<String>>, UppError> {
