@@ -17,6 +17,7 @@ use super::body::merged;
 use super::builder::{MAX_BODY_BYTES, ResponseReader};
 use super::config::ProviderConfig;
 use super::failure::http_error;
+use super::history::answered;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{LlmCapabilities, LlmModel, LlmRequest, ModelStream};
 use crate::response::LlmResponse;
@@ -171,13 +172,15 @@ impl HttpModel {
     }
 
     fn body(&self, request: &LlmRequest, streams: bool) -> Result<Vec<u8>, &'static str> {
-        let (vendor, model, provider) = (self.vendor, &self.model_id, &self.provider);
-        let Some(every) = &self.config.params else {
-            return vendor.body(model, provider, request, streams);
-        };
         let mut request = request.clone();
-        request.params = Some(merged(every, request.params.as_deref())?);
-        vendor.body(model, provider, &request, streams)
+        if let Some(every) = &self.config.params {
+            request.params = Some(merged(every, request.params.as_deref())?);
+        }
+        if let Some(messages) = answered(&request.messages) {
+            request.messages = messages;
+        }
+        self.vendor
+            .body(&self.model_id, &self.provider, &request, streams)
     }
 
     async fn key(&self) -> Result<Option<Secret<String>>, UppError> {
