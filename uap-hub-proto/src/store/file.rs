@@ -64,7 +64,7 @@ pub enum FileStoreError {
     #[error("reading the job store failed")]
     Read(#[from] ReadError),
     /// A record does not belong to a job store: the folder belongs to another program.
-    #[error("the log holds something else than jobs")]
+    #[error("the log is not a job store")]
     Record(#[from] DecodeError),
     /// It holds more jobs than it may.
     #[error("the job store holds more than {limit} jobs, which is its bound")]

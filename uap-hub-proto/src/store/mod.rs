@@ -73,7 +73,7 @@ pub trait JobStore: fmt::Debug + Send + Sync {
 #[non_exhaustive]
 pub enum StoreError {
     /// It holds as many jobs as it may.
-    #[error("{most} jobs are kept, more are not taken")]
+    #[error("{most} jobs are kept, which is the limit")]
     Full {
         /// The bound.
         most: usize,
