@@ -159,6 +159,8 @@ impl Index {
             ended: None,
         });
         match record {
+            // The first place is the one that its end removes.
+            Record::Accepted(_) if places.accepted.is_some() => {}
             Record::Accepted(job) => {
                 places.accepted = Some(at);
                 if places.ended.is_none() {
@@ -231,7 +233,10 @@ mod tests {
     use ubos_common::log::LogId;
 
     use super::*;
-    use crate::{role::hub::Verdict, store::tests::keeps_jobs_until_they_end};
+    use crate::{
+        role::hub::Verdict,
+        store::tests::{keeps_jobs_until_they_end, takes_the_first_end},
+    };
 
     fn open(dir: &tempfile::TempDir) -> Result<FileStore, FileStoreError> {
         FileStore::open(
@@ -286,5 +291,14 @@ mod tests {
         log.append(b"\xff something else").unwrap();
         log.close().unwrap();
         assert!(matches!(open(&dir), Err(FileStoreError::Record(_))));
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn the_first_end_in_files_is_final() {
+        let dir = tempfile::tempdir().unwrap();
+        takes_the_first_end(&open(&dir).unwrap());
+        let again = open(&dir).unwrap();
+        assert_eq!(again.unfinished().unwrap(), []);
     }
 }

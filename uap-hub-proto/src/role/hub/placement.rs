@@ -314,3 +314,22 @@ fn pause(first: Duration, rounds: u32) -> Duration {
         .saturating_mul(2_u32.saturating_pow(rounds))
         .min(LONGEST.max(first))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: HUB-3-1
+    #[test]
+    fn the_pause_doubles_up_to_a_minute() {
+        let seconds = |first, rounds| pause(Duration::from_secs(first), rounds).as_secs();
+        let pauses = [0, 1, 5, 6, 7, u32::MAX].map(|rounds| seconds(1, rounds));
+        assert_eq!(pauses, [1, 2, 32, 60, 60, 60]);
+        assert_eq!(
+            [seconds(90, 0), seconds(90, 1)],
+            [90, 90],
+            "no shorter than the first"
+        );
+        assert_eq!(pause(Duration::ZERO, 0), SHORTEST);
+    }
+}
