@@ -158,6 +158,7 @@
 //! | what is learned of | [`learning::Bounds`] | refused or left out, and counted |
 //! | open tasks of a producer, ended ones it remembers | 10,000, 10,000 | refused; the oldest is forgotten |
 //! | constraints of a task that are checked | 64 | listed as unchecked |
+//! | steps of all predicates of a verdict | 4 Mi, about one a byte that is read | `UNCHECKED`, or a rule that is not kept |
 //! | a predicate | 1,024 bytes, 16 terms, 32 tokens a place | refused |
 //!
 //! Specification: SAP V2.0. A clause that a place of the code stands for is cited there (`impl: SAP-6-1`).

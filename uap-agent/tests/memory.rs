@@ -71,7 +71,7 @@ fn run(execution: Arc<dyn ExecutionStrategy>, rounds: u64) -> (AgentState, usize
 
 // spec: UAP-2-1, UAP-6-2
 #[test]
-fn ten_thousand_rounds_cost_memory_in_proportion_to_their_messages() {
+fn memory_is_in_proportion_to_messages_over_ten_thousand_rounds() {
     let strategies = [
         ("loop", tool_loop(LoopOptions::default()).unwrap()),
         ("react", react(ReactOptions::default()).unwrap()),

@@ -12,7 +12,7 @@ macro_rules! trace {
 }
 
 /// What a user asks about: ends, refusals, recoveries.
-#[cfg(feature = "driver")]
+#[cfg(any(feature = "driver", feature = "log"))]
 macro_rules! debug {
     ($($event:tt)*) => {{
         #[cfg(feature = "tracing")]
@@ -20,5 +20,7 @@ macro_rules! debug {
     }};
 }
 
+#[cfg(any(feature = "driver", feature = "log"))]
+pub(crate) use debug;
 #[cfg(feature = "driver")]
-pub(crate) use {debug, trace};
+pub(crate) use trace;

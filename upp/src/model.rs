@@ -275,6 +275,23 @@ impl LlmOptions {
         self
     }
 
+    /// Adds a tool that the model may call.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use upp::{FnTool, LlmOptions, ScriptedModel, json_text, object};
+    /// let now = FnTool::new("now", "The time", object("{}")?, |_, _| async { Ok(json_text("noon")) });
+    /// let options = LlmOptions::new(Arc::new(ScriptedModel::new([]))).with_tool(now);
+    /// # let _ = options;
+    /// # Ok::<(), upp::ToolError>(())
+    /// ```
+    #[must_use]
+    pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
+        let tools = self.tools.tools.iter().cloned();
+        self.tools.tools = tools.chain([Arc::new(tool) as Arc<dyn Tool>]).collect();
+        self
+    }
+
     /// Sets the hooks around tool calls.
     #[must_use]
     pub fn with_tool_strategy(mut self, strategy: Arc<dyn ToolUseStrategy>) -> Self {

@@ -8,7 +8,7 @@ use upp::transport::AnthropicModel;
 use upp::transport::GoogleModel;
 use upp::transport::ProviderConfig;
 use upp::transport::{OpenAiModel, PRESETS, preset};
-use upp::{ExponentialBackoff, ModelReference, UppError};
+use upp::{ExponentialBackoff, ModelReference, UppError, object};
 
 use super::args::Which;
 use super::scripted;
@@ -31,7 +31,12 @@ pub(super) fn model(
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let mut config = ProviderConfig::default();
     let key = match vendor.as_str() {
-        "anthropic" => Some("ANTHROPIC_API_KEY"),
+        "anthropic" => {
+            // The vendor needs a limit with every request.
+            let params = object(r#"{"max_tokens":8192}"#).map_err(|err| err.to_string())?;
+            config = config.with_params(params);
+            Some("ANTHROPIC_API_KEY")
+        }
         "google" => Some("GOOGLE_API_KEY"),
         other => {
             let preset = preset(other).ok_or_else(|| unknown(other))?;

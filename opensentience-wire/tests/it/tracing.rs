@@ -1,60 +1,16 @@
 //! Spans with ids, and nothing of a payload or a token.
 
-use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-
 use opensentience_wire::message::{Actor, ActorType, CallContext, Channel, SemVer, ToolSpec};
 use opensentience_wire::role::agent::{self, Chunk};
 use opensentience_wire::role::core::{CallRequest, Config};
 use opensentience_wire::transport::tokio::{Agent, AuditSink, ToolError, attach};
 use opensentience_wire::{ErrorCode, ErrorObject, Grant, SessionToken};
 use serde_json::json;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, Event, Metadata, Subscriber};
 use ubos_common::id::IdSource;
 use ubos_common::os::Clock;
+use ubos_common::testing::Traces;
 
 use crate::kit::{AGENT, RequestExt as _, object, spec};
-
-/// Keeps all that is said as lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>, Arc<AtomicU64>);
-
-impl Visit for Lines {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let line = format!("{field}={value:?}");
-        self.0.lock().unwrap().push(line);
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let line = format!("span {}", span.metadata().name());
-        self.0.lock().unwrap().push(line);
-        span.record(&mut self.clone());
-        Id::from_u64(self.1.fetch_add(1, Ordering::SeqCst) + 1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 /// A tool whose texts and schemas have a canary each.
 fn described() -> ToolSpec {
@@ -69,10 +25,7 @@ fn described() -> ToolSpec {
 // spec: OSW-7-2
 #[tokio::test]
 async fn spans_have_ids_and_neither_payload_nor_token() {
-    let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
-    // With one subscriber alone the call sites would remember what others wanted before.
-    let _second = Dispatch::new(Lines::default());
+    let traces = Traces::of("");
     let token = || SessionToken::from_random([9; 32]);
     let (near, far) = tokio::io::duplex(4_096);
     let tools = Agent::new("1.0.0".parse::<SemVer>().unwrap())
@@ -131,7 +84,7 @@ async fn spans_have_ids_and_neither_payload_nor_token() {
     }
     core.shutdown().await;
     serving.await.unwrap().unwrap();
-    let said = lines.0.lock().unwrap().join("\n");
+    let said = traces.text();
     for wanted in [
         "span protocol.handshake".to_owned(),
         "open=true".into(),

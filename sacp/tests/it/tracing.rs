@@ -1,54 +1,17 @@
 //! Events of the machines have numbers and sizes, and nothing of a payload.
 
-use core::fmt::Debug;
-use std::sync::{Arc, Mutex};
-
 use sacp::role::orchestrator::{Input, Orchestrator, OrchestratorConfig, Output};
 use sacp::runner::{self, Cause, Config, Recovery, Rule, Runner};
 use sacp::{Act, Message};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, Event, Metadata, Subscriber};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
+use ubos_common::testing::Traces;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use crate::registry::{agent, tool, verb};
 
 /// Stands in every payload.
 const CANARY: &str = "canary-5d1f";
-
-/// Keeps every field of every event as a line.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl Visit for Lines {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.lock().unwrap().push(format!("{field}={value:?}"));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "sacp"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 fn now() -> Now {
     Now::new(Mono::ZERO, Timestamp::EPOCH)
@@ -121,14 +84,10 @@ fn orchestrate() {
 
 #[test]
 fn events_have_nothing_of_a_payload() {
-    let lines = Lines::default();
-    // With one dispatcher alone, an event that another test's thread reaches first is off for good.
-    let _second = Dispatch::new(Lines::default());
-    tracing::subscriber::with_default(lines.clone(), || {
-        run_plan();
-        orchestrate();
-    });
-    let seen = lines.0.lock().unwrap().join("\n");
+    let traces = Traces::of("sacp");
+    run_plan();
+    orchestrate();
+    let seen = traces.text();
     for wanted in [
         "message=run started",
         "message=attempt dispatched",

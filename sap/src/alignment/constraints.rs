@@ -1,6 +1,7 @@
 //! The constraints of a task, held against an output.
 
 use super::Subject;
+use super::output::Output;
 use super::predicate::Predicate;
 use super::severity::Severity;
 use crate::context::PressureLevel;
@@ -21,9 +22,13 @@ const MAX_CHECKED: usize = 64;
 const MAX_SHOWN: usize = 120;
 
 /// Holds an output against the task's constraints; nothing at admission, or where the level is instant.
-pub(super) fn check(subject: &Subject<'_>, known: &[(String, Predicate)]) -> Vec<Checked> {
+pub(super) fn check(
+    subject: &Subject<'_>,
+    known: &[(String, Predicate)],
+    output: Option<&mut Output<'_>>,
+) -> Vec<Checked> {
     let level = subject.context.pressure_level;
-    let Some(output) = subject.output.filter(|_| level != PressureLevel::Instant) else {
+    let Some(output) = output.filter(|_| level != PressureLevel::Instant) else {
         return Vec::new();
     };
     let constraints = subject.context.constraints.as_deref().unwrap_or_default();
@@ -34,8 +39,12 @@ pub(super) fn check(subject: &Subject<'_>, known: &[(String, Predicate)]) -> Vec
         let given = known.iter().find(|(words, _)| words == text);
         let own = text.strip_prefix("output ").map(str::parse::<Predicate>);
         let outcome = match (given, own) {
-            (Some((_, predicate)), _) => Ok(predicate.holds(output)),
-            (None, Some(Ok(predicate))) => Ok(predicate.holds(output)),
+            (Some((_, predicate)), _) => predicate
+                .holds_within(output)
+                .map_err(|spent| spent.to_string()),
+            (None, Some(Ok(predicate))) => predicate
+                .holds_within(output)
+                .map_err(|spent| spent.to_string()),
             (None, Some(Err(error))) => Err(error.to_string()),
             (None, None) => Err("nobody here can check it".to_owned()),
         };

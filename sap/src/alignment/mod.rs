@@ -7,6 +7,7 @@
 //! ```
 
 mod constraints;
+mod output;
 mod predicate;
 mod rules;
 mod severity;

@@ -2,13 +2,12 @@
 
 use core::fmt;
 use core::str::FromStr;
-use std::collections::BTreeMap;
 
-use ubos_common::json::{self, Kind, Raw, RawBuf, Read};
-use ubos_common::violation::Profile;
+use ubos_common::canon::Digest;
+use ubos_common::json::{Kind, Raw, RawBuf, Read};
 
+use super::output::{Output, Spent, read};
 use crate::lifecycle::body_digest;
-use crate::limits::unbounded;
 
 /// Something that an output must be like: at most 1,024 bytes, 16 terms, and 32 tokens a place.
 ///
@@ -63,12 +62,19 @@ enum Token {
 enum Test {
     Exists,
     Is(Kind),
-    Equals(RawBuf, bool),
+    Equals(Constant, bool),
     Compares(Comparison, f64),
     Length(Comparison, f64),
     Contains(String),
     Starts(String),
     Ends(String),
+}
+
+/// What a value is compared with, prepared once.
+#[derive(Clone, Debug, PartialEq)]
+enum Constant {
+    Number(f64),
+    Other(Kind, Digest),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +96,22 @@ impl Predicate {
     /// Tokens that a place has at most.
     pub(crate) const MAX_TOKENS: usize = 32;
 
-    /// Whether an output is like that.
+    /// Whether an output is like that, whatever it takes to know. A policy of [`Rules`](super::Rules) bounds what
+    /// its predicates take.
     #[must_use]
     pub fn holds(&self, output: Raw<'_>) -> bool {
-        self.terms.iter().all(|term| term.holds(output))
+        let mut output = Output::with_steps(output, usize::MAX);
+        self.holds_within(&mut output) == Ok(true)
+    }
+
+    /// Whether an output is like that, where its steps suffice.
+    pub(super) fn holds_within(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
+        for term in &self.terms {
+            if !term.holds(output)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -181,12 +199,17 @@ impl Term {
         })
     }
 
-    fn holds(&self, output: Raw<'_>) -> bool {
-        let found = find(output, &self.place);
-        let holds = found.is_some_and(|values| {
-            !values.is_empty() && values.into_iter().all(|value| self.test.holds(value))
-        });
-        holds != self.negated
+    fn holds(&self, output: &mut Output<'_>) -> Result<bool, Spent> {
+        let found = find(output, &self.place)?.unwrap_or_default();
+        let mut holds = !found.is_empty();
+        for value in found {
+            output.spend(VISIT)?;
+            if !self.test.holds(value, output)? {
+                holds = false;
+                break;
+            }
+        }
+        Ok(holds != self.negated)
     }
 }
 
@@ -211,34 +234,48 @@ fn place_of(text: &str) -> Result<Vec<Token>, PredicateError> {
 }
 
 /// The values at a place; `None` where the way there ends early.
-fn find<'a>(output: Raw<'a>, place: &[Token]) -> Option<Vec<Raw<'a>>> {
-    let mut values = vec![output];
+fn find<'a>(output: &mut Output<'a>, place: &[Token]) -> Result<Option<Vec<Raw<'a>>>, Spent> {
+    let mut values = vec![output.whole];
     for token in place {
         let mut next = Vec::new();
         for value in values {
-            match (value.kind(), token) {
-                (Kind::Object, Token::Every) => next.extend(members(value)?.into_values()),
-                (Kind::Object, Token::Name(name)) => next.push(members(value)?.remove(name)?),
-                (Kind::Array, Token::Every) => next.extend(read::<Vec<Raw<'_>>>(value)?),
-                (Kind::Array, Token::Name(index)) => {
-                    let index: usize = index.parse().ok()?;
-                    next.push(*read::<Vec<Raw<'_>>>(value)?.get(index)?);
-                }
-                _ => return None,
+            output.spend(VISIT)?;
+            let before = next.len();
+            if step(output, value, token, &mut next)?.is_none() {
+                return Ok(None);
             }
+            output.spend(VISIT * (next.len() - before))?;
         }
         values = next;
     }
-    Some(values)
+    Ok(Some(values))
 }
 
-fn members(value: Raw<'_>) -> Option<BTreeMap<String, Raw<'_>>> {
-    read(value)
-}
-
-fn read<'a, T: Read<'a>>(value: Raw<'a>) -> Option<T> {
-    let outcome = json::read_raw(value, &unbounded(), Profile::Strict);
-    outcome.ok().map(|(value, _)| value)
+/// The values one token further; `None` where there is no such place.
+fn step<'a>(
+    output: &mut Output<'a>,
+    value: Raw<'a>,
+    token: &Token,
+    next: &mut Vec<Raw<'a>>,
+) -> Result<Option<()>, Spent> {
+    let way = match (value.kind(), token) {
+        (Kind::Object, Token::Every) => output
+            .members(value)?
+            .map(|members| next.extend(members.values())),
+        (Kind::Object, Token::Name(name)) => output
+            .members(value)?
+            .and_then(|members| members.get(name).map(|member| next.push(*member))),
+        (Kind::Array, Token::Every) => output
+            .elements(value)?
+            .map(|elements| next.extend(elements.iter())),
+        (Kind::Array, Token::Name(index)) => output.elements(value)?.and_then(|elements| {
+            let element = elements.get(index.parse::<usize>().ok()?)?;
+            next.push(*element);
+            Some(())
+        }),
+        _ => None,
+    };
+    Ok(way)
 }
 
 impl Test {
@@ -253,7 +290,7 @@ impl Test {
             "exists" if rest.is_empty() => Self::Exists,
             "is" => Self::Is(kind(rest)?),
             "=" | "!=" => match RawBuf::parse(rest) {
-                Ok(value) => Self::Equals(value, word == "="),
+                Ok(value) => Self::Equals(constant(value.as_raw()), word == "="),
                 Err(_) => return wanted("a JSON value"),
             },
             "length" => {
@@ -267,21 +304,24 @@ impl Test {
         })
     }
 
-    fn holds(&self, value: Raw<'_>) -> bool {
-        match self {
+    fn holds<'a>(&self, value: Raw<'a>, output: &mut Output<'a>) -> Result<bool, Spent> {
+        Ok(match self {
             Self::Exists => true,
             Self::Is(kind) => value.kind() == *kind,
-            Self::Equals(other, wanted) => is_equal(value, other.as_raw()) == *wanted,
+            Self::Equals(other, wanted) => is_equal(value, other, output)? == *wanted,
             Self::Compares(comparison, bound) => {
                 number(value).is_some_and(|number| comparison.holds(number, *bound))
             }
             Self::Length(comparison, bound) => {
-                length(value).is_some_and(|length| comparison.holds(length, *bound))
+                length(value, output)?.is_some_and(|length| comparison.holds(length, *bound))
             }
-            Self::Contains(part) => text_of(value).is_some_and(|text| text.contains(part)),
-            Self::Starts(part) => text_of(value).is_some_and(|text| text.starts_with(part)),
-            Self::Ends(part) => text_of(value).is_some_and(|text| text.ends_with(part)),
-        }
+            Self::Contains(part) => output.text(value)?.is_some_and(|text| text.contains(part)),
+            Self::Starts(part) => {
+                let text = output.text(value)?;
+                text.is_some_and(|text| text.starts_with(part))
+            }
+            Self::Ends(part) => output.text(value)?.is_some_and(|text| text.ends_with(part)),
+        })
     }
 }
 
@@ -334,30 +374,37 @@ fn number(value: Raw<'_>) -> Option<f64> {
         .flatten()
 }
 
-fn text_of(value: Raw<'_>) -> Option<String> {
-    (value.kind() == Kind::String)
-        .then(|| read::<String>(value))
-        .flatten()
-        .map(|text| text.to_lowercase())
-}
-
 #[expect(clippy::cast_precision_loss, reason = "no length comes near 2^53")]
-fn length(value: Raw<'_>) -> Option<f64> {
+fn length<'a>(value: Raw<'a>, output: &mut Output<'a>) -> Result<Option<f64>, Spent> {
     let length = match value.kind() {
-        Kind::String => read::<String>(value)?.chars().count(),
-        Kind::Array => read::<Vec<Raw<'_>>>(value)?.len(),
-        Kind::Object => members(value)?.len(),
-        _ => return None,
+        Kind::String => {
+            output.spend(value.as_str().len())?;
+            read::<String>(value).map(|text| text.chars().count())
+        }
+        Kind::Array => output.elements(value)?.map(|elements| elements.len()),
+        Kind::Object => output.members(value)?.map(|members| members.len()),
+        _ => None,
     };
-    Some(length as f64)
+    Ok(length.map(|length| length as f64))
 }
 
-fn is_equal(left: Raw<'_>, right: Raw<'_>) -> bool {
-    match (number(left), number(right)) {
-        (Some(left), Some(right)) => left == right,
-        _ => body_digest(left.as_str().as_bytes()) == body_digest(right.as_str().as_bytes()),
-    }
+fn constant(value: Raw<'_>) -> Constant {
+    number(value).map_or_else(
+        || Constant::Other(value.kind(), body_digest(value.as_str().as_bytes())),
+        Constant::Number,
+    )
 }
+
+fn is_equal<'a>(value: Raw<'a>, other: &Constant, output: &mut Output<'a>) -> Result<bool, Spent> {
+    Ok(match other {
+        Constant::Number(other) => number(value).is_some_and(|number| number == *other),
+        Constant::Other(kind, _) if value.kind() != *kind => false,
+        Constant::Other(_, digest) => output.digest(value)? == *digest,
+    })
+}
+
+/// Steps of looking at one value.
+const VISIT: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 
 use super::constraints;
+use super::output::Output;
 use super::predicate::Predicate;
 use super::severity::Severity;
 use super::texts::texts_of;
@@ -171,9 +172,10 @@ impl Rules {
         }
     }
 
-    fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>) {
-        let Some(output) = subject.output else { return };
-        let texts = LazyCell::new(|| texts_of(output));
+    fn rules(&self, subject: &Subject<'_>, found: &mut Found<'_>, output: Option<&mut Output<'_>>) {
+        let Some(output) = output else { return };
+        let whole = output.whole;
+        let texts = LazyCell::new(|| texts_of(whole));
         for (principle, rule) in &self.rules {
             let is_quick = matches!(rule, Rule::Forbid(_));
             let is_instant = subject.context.pressure_level == PressureLevel::Instant;
@@ -185,8 +187,13 @@ impl Rules {
                     let evidence = format!("the output contains {words:?}");
                     found.issue(principle, Severity::High, evidence);
                 }
-                Rule::Require(predicate, severity) if !predicate.holds(output) => {
-                    let evidence = format!("the output does not keep {predicate}");
+                Rule::Require(predicate, severity) => {
+                    // What cannot be known is not taken for kept.
+                    let evidence = match predicate.holds_within(output) {
+                        Ok(true) => continue,
+                        Ok(false) => format!("the output does not keep {predicate}"),
+                        Err(spent) => format!("{predicate}: {spent}"),
+                    };
                     found.issue(principle, *severity, evidence);
                 }
                 Rule::Cite if subject.citations.is_empty() => {
@@ -211,8 +218,9 @@ impl Policy for Rules {
             is_under_pressure: false,
         };
         self.pressure(subject, &mut found);
-        self.rules(subject, &mut found);
-        let constraints = constraints::check(subject, &self.constraints);
+        let mut output = subject.output.map(Output::new);
+        self.rules(subject, &mut found, output.as_mut());
+        let constraints = constraints::check(subject, &self.constraints, output.as_mut());
         assessment.checks = found.checks();
         for checked in constraints {
             if let Some((severity, evidence)) = checked.issue {

@@ -247,3 +247,34 @@ fn another_context_flips_stored_outcomes_and_runs_nothing() {
         Some("strategic_pause")
     );
 }
+
+#[test]
+fn what_the_constraints_of_a_task_cost_is_bounded() {
+    let elements = vec!["7"; 100_000].join(",");
+    let output = RawBuf::parse(&format!(r#"{{"l":[{elements}]}}"#)).unwrap();
+    let mut context = context(&[], RiskTolerance::Medium);
+    context.pressure_level = PressureLevel::Consulted;
+    let constraints = (8..72).map(|bound| format!("output /l/* < {bound}"));
+    context.constraints = Some(constraints.collect());
+    let capability = "a.b".parse().unwrap();
+    let mut subject = Subject::admission(&capability, &context);
+    subject.output = Some(output.as_raw());
+    let judged = |rules: &Rules| {
+        let assessment = rules.assess(&subject);
+        let outcomes = assessment.checks.iter();
+        let outcomes = outcomes.filter_map(|check| check.status.clone()).collect();
+        (assessment.alignment, outcomes)
+    };
+    // There are steps for one; it is read once, and what is left out is said.
+    let (alignment, outcomes): (_, Vec<String>) = judged(&Rules::default());
+    assert_eq!((alignment, outcomes.len()), (Alignment::Valid, 64));
+    assert_eq!(outcomes[0], "PASS");
+    assert_eq!(outcomes[1..], vec!["UNCHECKED".to_owned(); 63]);
+    // What a rule of the policy cannot know is not taken for kept.
+    let mut strict = Rules::default();
+    for bound in [8, 9] {
+        let predicate = format!("/l/* < {bound}").parse().unwrap();
+        strict = strict.require("form", predicate, Severity::High);
+    }
+    assert_eq!(judged(&strict).0, Alignment::NonConstitutional);
+}

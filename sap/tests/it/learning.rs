@@ -1,5 +1,6 @@
 //! Signals, what they teach, and what they leave alone.
 
+#[cfg(feature = "log")]
 use futures::executor::block_on;
 use std::sync::{Arc, Mutex};
 

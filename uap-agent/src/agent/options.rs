@@ -78,6 +78,12 @@ impl AgentOptions {
         self.map_llm(|llm| llm.with_tools(tools))
     }
 
+    /// Adds a tool.
+    #[must_use]
+    pub fn with_tool(self, tool: impl Tool + 'static) -> Self {
+        self.map_llm(|llm| llm.with_tool(tool))
+    }
+
     /// Sets the system prompt.
     #[must_use]
     pub fn with_system(self, system: impl Into<Arc<str>>) -> Self {

@@ -67,7 +67,7 @@ impl Middleware for Aborting {
 
 // spec: UAP-11-1
 #[test]
-fn an_abort_together_with_the_answer_of_an_error_hook_leaves_the_error() {
+fn an_abort_beside_the_answer_of_an_error_hook_keeps_the_error() {
     for (is_layer, is_recorded) in [(false, false), (true, false), (false, true), (true, true)] {
         let aborting = Arc::new(Aborting::default());
         let options = options(&script([Reply::error(ErrorCode::QuotaExceeded, "no more")]));
@@ -224,7 +224,7 @@ impl StrategyRun for Spinning {
 
 // spec: UAP-11-1, UAP-5-5
 #[test]
-fn a_strategy_that_asks_for_nothing_lets_others_work_and_can_be_aborted() {
+fn a_strategy_without_effects_yields_and_can_be_aborted() {
     let planning = Spinning(|_| Command::Plan(Vec::new()));
     let stepping = Spinning(|outcome| match outcome {
         Outcome::StepStarted => Command::EndStep(EventData::phase("end")),
@@ -413,7 +413,7 @@ impl Middleware for When {
 
 // spec: UAP-16-1
 #[test]
-fn agents_that_share_a_budget_or_a_retry_strategy_have_one_clock() {
+fn agents_with_a_shared_budget_have_one_clock() {
     let when = Arc::new(When::default());
     let agents = [0, 20].map(|wait| {
         std::thread::sleep(Duration::from_millis(wait));
@@ -453,7 +453,7 @@ fn a_long_plan_that_is_written_backwards_is_checked() {
 
 // spec: UAP-5-4
 #[test]
-fn what_is_cut_off_a_plan_takes_no_dependency_of_a_step_that_stays() {
+fn a_cut_plan_keeps_the_dependencies_of_its_steps() {
     let step = |id: &str, needs: &str| {
         format!(r#"{{"id":"{id}","description":"d","dependsOn":[{needs}]}}"#)
     };
@@ -471,7 +471,7 @@ fn what_is_cut_off_a_plan_takes_no_dependency_of_a_step_that_stays() {
 
 // spec: UAP-4-2, UAP-12-6
 #[test]
-fn an_input_that_the_history_holds_is_refused_and_no_state_is_made_that_nobody_reads() {
+fn an_input_that_the_history_holds_is_refused() {
     let agent = agent(options(&script([Reply::text("one"), Reply::text("two")]))).unwrap();
     let stamp = upp::Stamp::with_id("mine", ubos_common::time::Timestamp::EPOCH);
     let input = upp::Message::user(stamp, "go");

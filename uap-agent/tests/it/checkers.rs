@@ -282,7 +282,7 @@ fn reply() -> impl Strategy<Value = Reply> {
 proptest! {
     // spec: UAP-11-2
     #[test]
-    fn a_stream_comes_to_the_state_of_generating_whatever_the_model_says(
+    fn a_stream_ends_in_the_state_of_generate(
         replies in prop::collection::vec(reply(), 0..8),
         stop_at in prop::option::of(1..4_u64),
     ) {

@@ -299,7 +299,7 @@ fn an_error_passes_the_layers_that_were_entered_outwards() {
 
 // spec: UAP-10-1, UAP-10-2
 #[test]
-fn the_error_hook_is_asked_before_the_layers_and_what_it_recovers_passes_them() {
+fn the_error_hook_runs_before_the_layers() {
     let good = agent(options(&script([Reply::text("good")]))).unwrap();
     let good = block_on(good.generate("go", &good.initial_state())).unwrap();
     for recovers in [false, true] {
@@ -712,7 +712,7 @@ impl upp::LlmMiddleware for Counting {
 
 // spec: UAP-4-3
 #[test]
-fn a_retry_strategy_is_told_what_goes_well_and_the_models_own_middleware_is_innermost() {
+fn the_models_own_middleware_is_innermost() {
     let notes = Notes::default();
     let away = || Reply::error(ErrorCode::NetworkError, "away");
     let model = script([

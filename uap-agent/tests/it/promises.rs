@@ -142,7 +142,7 @@ impl StrategyRun for Own {
 
 // spec: UAP-4-2, UAP-4-4
 #[test]
-fn a_strategy_sees_the_state_as_given_and_the_input_joins_it_once() {
+fn the_input_joins_the_state_once() {
     for appends in [false, true] {
         let seen = Arc::default();
         let own = Own {
@@ -243,7 +243,7 @@ fn options_reach_the_calls_they_are_meant_for() {
 
 // spec: UAP-5-2
 #[test]
-fn the_loop_comes_to_the_turn_that_the_tool_loop_of_upp_comes_to() {
+fn the_loop_strategy_gives_the_turn_of_the_tool_loop_of_upp() {
     let scripts: [fn() -> Vec<Reply>; 4] = [
         || vec![Reply::text("at once")],
         || {
@@ -484,7 +484,7 @@ fn told(plan_events: bool) -> Vec<String> {
 
 // spec: UAP-11-3
 #[test]
-fn plans_are_told_in_events_of_their_own_where_that_is_asked_for() {
+fn plans_have_events_of_their_own_where_they_are_enabled() {
     let closed = told(false);
     let wanted = [
         "step_start -",

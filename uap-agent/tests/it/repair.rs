@@ -74,7 +74,7 @@ impl RepairPolicy for Answers {
 
 // spec: UAP-16-2, UAP-8-4
 #[test]
-fn a_call_that_the_policy_answers_does_not_run_and_unlocks_what_waits_for_it() {
+fn a_call_that_the_policy_answers_unlocks_its_dependents() {
     let mut metadata = upp::Metadata::default();
     metadata.set("uap", object(r#"{"dependsOn":["echo"]}"#).unwrap());
     let late = upp::FnTool::new("late", "", object("{}").unwrap(), |_, _| async {

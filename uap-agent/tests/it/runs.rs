@@ -567,7 +567,7 @@ impl StrategyRun for TwiceRun {
 
 // spec: UAP-5-5, UAP-2-3
 #[test]
-fn a_strategy_from_outside_has_streams_hooks_checkpoints_and_abort() {
+fn a_custom_strategy_has_streams_hooks_checkpoints_and_abort() {
     let store = Arc::new(MemoryCheckpoints::default());
     let hooks = Arc::new(Noting::default());
     let model = Arc::new(ScriptedModel::with(|_| Some(calling("x", "c", "{}"))));
@@ -658,7 +658,7 @@ fn no_type_of_upp_is_handed_on_or_wrapped() {
 }
 
 #[test]
-fn the_engine_alone_cancels_what_runs_and_takes_nothing_after_its_end() {
+fn the_engine_cancels_its_effects_and_is_closed_after_its_end() {
     let model: upp::ModelReference = script([]);
     let llm = upp::llm(upp::LlmOptions::new(model)).unwrap();
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);

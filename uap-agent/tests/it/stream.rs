@@ -182,7 +182,7 @@ fn dropping_a_stream_ends_its_tools() {
 
 // spec: UAP-8-4
 #[test]
-fn calls_run_in_parallel_and_every_one_has_its_result_in_call_order() {
+fn parallel_calls_have_their_results_in_call_order() {
     let reply = Reply::text("x")
         .calling("slow", "slow", RawObject::empty())
         .calling("p", "echo", object(r#"{"panic":1}"#).unwrap())

@@ -116,7 +116,7 @@ fn a_child_is_heard_live_between_the_events_of_its_parent() {
 
 // spec: UAP-8-3
 #[test]
-fn a_child_without_events_is_heard_twice_and_one_that_fails_says_so() {
+fn a_child_without_events_reports_its_start_and_end() {
     let quiet = explorer(child([Reply::text("x")])).with_events(false);
     let lead_of_quiet = lead(quiet, vec![exploring("c1"), Reply::text("y")]);
     let events: Vec<_> = block_on(
@@ -172,7 +172,7 @@ fn a_child_without_events_is_heard_twice_and_one_that_fails_says_so() {
 
 // spec: UAP-8-5
 #[test]
-fn traces_are_in_the_state_before_the_step_ends_and_in_the_checkpoint() {
+fn traces_are_in_the_state_before_the_step_ends() {
     struct SeesTraces(AtomicBool);
     impl uap_agent::AgentStrategy for SeesTraces {
         fn on_step_end<'a>(
@@ -358,7 +358,7 @@ fn chatty(told: Arc<AtomicUsize>) -> FnTool {
 }
 
 #[test]
-fn what_a_call_tells_waits_for_its_reader_and_what_it_leaves_has_a_bound() {
+fn events_of_a_call_wait_for_their_reader() {
     let told = Arc::new(AtomicUsize::new(0));
     let tool: Arc<dyn Tool> = Arc::new(chatty(Arc::clone(&told)));
     let parent =

@@ -1,18 +1,5 @@
 //! Spans with session ids, and nothing of a payload, an id that opens doors, or a token.
 
-use std::{
-    fmt::Debug,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-};
-
-use tracing::{
-    Dispatch, Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span::{Attributes, Id, Record},
-};
 use uap_hub_proto::{
     role::hub::{self, Job},
     transport::{
@@ -21,52 +8,13 @@ use uap_hub_proto::{
     },
     wire::{Payload, TestResult},
 };
+use ubos_common::testing::Traces;
 
 use crate::loopback::within;
 
-/// Keeps all that is said as lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>, Arc<AtomicU64>);
-
-impl Visit for Lines {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.lock().unwrap().push(format!("{field}={value:?}"));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("uap_hub")
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let name = format!("span {}", span.metadata().name());
-        self.0.lock().unwrap().push(name);
-        span.record(&mut self.clone());
-        Id::from_u64(self.1.fetch_add(1, Ordering::SeqCst) + 1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[tokio::test]
 async fn spans_have_ids_and_nothing_of_the_payload() {
-    let lines = Lines::default();
-    // With one dispatcher alone, an event that another test's thread reaches first is off for good.
-    let _second = Dispatch::new(Lines::default());
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    let traces = Traces::of("uap_hub");
     let hub = hub::Config::default().with_max_jobs(77);
     let config = ServerConfig::default().with_hub(hub);
     let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
@@ -84,7 +32,7 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
         .unwrap();
     assert_eq!(within(job.outcome()).await.message, "payload bytes");
     let client_id = hub.agents()[0].client_id.to_string();
-    let said = lines.0.lock().unwrap().join("\n");
+    let said = traces.text();
     for wanted in [
         "span hub.session",
         "session_id=JOB-",

@@ -61,4 +61,4 @@ pub use read::{Read, decode, read_raw};
 pub use reader::{Mark, Reader};
 #[doc(hidden)]
 pub use wire::{Presence, Slot, refuse_double};
-pub use write::{Members as MemberWriter, Write, escape_into, to_string, to_vec};
+pub use write::{MemberWriter, Write, escape_into, to_string, to_vec};

@@ -304,7 +304,7 @@ impl<'a> Members<'a> {
 
     /// Writes the members, each behind what `separator` writes.
     #[doc(hidden)]
-    pub fn write_into(&self, members: &mut write::Members<'_>) {
+    pub fn write_into(&self, members: &mut write::MemberWriter<'_>) {
         for (name, value) in self.iter() {
             members.member(name, &value);
         }

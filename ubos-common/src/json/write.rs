@@ -41,12 +41,12 @@ pub fn to_string<T: Write + ?Sized>(value: &T) -> String {
 /// assert_eq!(out, br#"{"n":7}"#);
 /// ```
 #[derive(Debug)]
-pub struct Members<'a> {
+pub struct MemberWriter<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
 }
 
-impl<'a> Members<'a> {
+impl<'a> MemberWriter<'a> {
     /// Writes the opening brace.
     pub fn begin(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
@@ -217,7 +217,7 @@ impl<T: Write> Write for Vec<T> {
 
 impl<T: Write> Write for BTreeMap<String, T> {
     fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Members::begin(out);
+        let mut object = MemberWriter::begin(out);
         for (name, value) in self {
             object.member(name, value);
         }

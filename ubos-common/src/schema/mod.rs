@@ -1,6 +1,8 @@
 //! JSON Schemas of strangers: bounded before they are compiled, compiled once, never fetched for.
 //!
-//! Draft 2020-12 where a schema names none; formats are asserted; patterns take linear time.
+//! A schema is read by the draft that its `$schema` names (4, 6, 7, 2019-09 or 2020-12), by 2020-12 where it names none;
+//! another language is refused. References by `$id` are refused as remote: those by pointer and anchor are followed.
+//! Formats are asserted, and patterns take linear time.
 //!
 //! | bound | value | at the bound |
 //! |---|---|---|
@@ -77,7 +79,7 @@ impl Schema {
         }
         let schema: Value = serde_json::from_str(schema).map_err(|_| SchemaError::NoSchema)?;
         let cost = Cost::of(&schema)?;
-        let validator = jsonschema::draft202012::options()
+        let validator = jsonschema::options()
             .offline()
             .should_validate_formats(true)
             .with_pattern_options(PatternOptions::regex())

@@ -64,8 +64,12 @@ mod crash;
 mod lab;
 mod link;
 mod node;
+#[cfg(feature = "tracing")]
+mod traces;
 
 pub use crash::CrashPoint;
 pub use lab::{Lab, Step};
 pub use link::{Faults, LinkId, LinkKind};
 pub use node::{Actions, Arrival, NodeId, Wiring};
+#[cfg(feature = "tracing")]
+pub use traces::Traces;

@@ -230,3 +230,31 @@ fn lengths_of_texts_cost_their_bytes() {
     let text = format!("\"{}\"", "a".repeat(1 << 20));
     assert_eq!(check(&schema, &text), Err(SchemaError::TooExpensive));
 }
+
+#[test]
+fn a_schema_is_read_by_the_draft_that_it_names() {
+    let breaks = |draft: &str, rest: &str, value: &str| {
+        let schema = format!(r#"{{"$schema":"{draft}",{rest}}}"#);
+        let schema = Schema::compile(&schema).unwrap_or_else(|error| panic!("{draft}: {error}"));
+        let value = RawBuf::parse(value).unwrap();
+        !schema.findings(value.as_raw()).unwrap().is_empty()
+    };
+    let seven = "http://json-schema.org/draft-07/schema#";
+    let dependencies = r#""dependencies":{"a":["b"]}"#;
+    assert!(breaks(seven, dependencies, r#"{"a":1}"#));
+    assert!(breaks(seven, r#""items":[{"type":"string"}]"#, "[1]"));
+    let definitions =
+        r##""definitions":{"t":{"type":"string"}},"items":{"$ref":"#/definitions/t"}"##;
+    assert!(breaks(seven, definitions, "[1]"));
+    let four = "http://json-schema.org/draft-04/schema#";
+    assert!(breaks(four, r#""minimum":1,"exclusiveMinimum":true"#, "1"));
+    let newest = "https://json-schema.org/draft/2020-12/schema";
+    assert!(breaks(
+        newest,
+        r#""prefixItems":[{"type":"string"}]"#,
+        "[1]"
+    ));
+    // A language that nobody knows is not guessed at.
+    let unknown = r#"{"$schema":"https://example.com/meta","type":"string"}"#;
+    assert_eq!(refused(unknown), Some(SchemaError::NoSchema));
+}

@@ -1,51 +1,16 @@
-//! Events of the driver have ids and sizes, and nothing of what it carries.
+//! Events of driver and log have ids and sizes, and nothing of what these carry.
 
-use core::fmt::Debug;
 use core::task::{Context, Poll};
-use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, Event, Metadata, Subscriber};
 use ubos_common::driver::{Sleep, Step, World, drive};
+use ubos_common::log::{Config, Log, LogId, SimDisk, SimFault};
 use ubos_common::machine::Machine;
+use ubos_common::testing::Traces;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 /// Stands in every payload.
 const CANARY: &str = "canary-5d1f";
-
-/// Keeps every field of every event as a line.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
-
-impl Visit for Lines {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.lock().unwrap().push(format!("{field}={value:?}"));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "ubos_common"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 /// Starts two effects, cancels one, refuses what comes from outside, and ends at a timeout.
 struct Talk {
@@ -125,22 +90,18 @@ impl Sleep for Still {
 
 #[test]
 fn events_of_the_driver_have_nothing_of_what_it_carries() {
-    let lines = Lines::default();
-    // With one dispatcher alone, an event that another test's thread reaches first is off for good.
-    let _second = Dispatch::new(Lines::default());
-    tracing::subscriber::with_default(lines.clone(), || {
-        let mut machine = Talk {
-            out: vec![
-                Step::Cancel(2),
-                Step::start(2, async { CANARY.to_owned() }),
-                Step::start(1, async { CANARY.to_owned() }),
-            ],
-            answers: 0,
-            ended: false,
-        };
-        futures::executor::block_on(drive(&mut machine, &mut Outside, &Still)).unwrap();
-    });
-    let seen = lines.0.lock().unwrap().join("\n");
+    let traces = Traces::of("ubos_common");
+    let mut machine = Talk {
+        out: vec![
+            Step::Cancel(2),
+            Step::start(2, async { CANARY.to_owned() }),
+            Step::start(1, async { CANARY.to_owned() }),
+        ],
+        answers: 0,
+        ended: false,
+    };
+    futures::executor::block_on(drive(&mut machine, &mut Outside, &Still)).unwrap();
+    let seen = traces.text();
     for wanted in [
         "message=effect started",
         "message=effect cancelled",
@@ -150,6 +111,37 @@ fn events_of_the_driver_have_nothing_of_what_it_carries() {
         "message=timer ran out",
         "message=machine ended",
         "id=2",
+    ] {
+        assert!(seen.contains(wanted), "{wanted} in {seen}");
+    }
+    assert!(!seen.contains(CANARY), "{seen}");
+}
+
+#[test]
+fn events_of_the_log_have_nothing_of_its_records() {
+    let traces = Traces::of("ubos_common");
+    let (disk, target) = (SimDisk::new(), SimDisk::new());
+    let config = Config::default()
+        .with_log_id(LogId::from_bytes([7; 16]))
+        .with_segment_bytes(1000);
+    let log = Log::open_in(disk.dir(), config.clone()).unwrap();
+    for n in 0..9 {
+        log.append(format!("{CANARY} {n} {}", "x".repeat(300)).as_bytes())
+            .unwrap();
+    }
+    log.archive(5, target.dir().as_ref()).unwrap();
+    disk.fail_after(0, SimFault::Write);
+    log.append(CANARY.as_bytes()).unwrap_err();
+    drop(log);
+    Log::repair(disk.dir(), config).unwrap();
+    let seen = traces.text();
+    for wanted in [
+        "message=log opened",
+        "message=segment begun",
+        "message=segment archived",
+        "message=log failed",
+        "message=log repaired",
+        "segment=1",
     ] {
         assert!(seen.contains(wanted), "{wanted} in {seen}");
     }

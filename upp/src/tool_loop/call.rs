@@ -73,7 +73,7 @@ impl LlmInstance {
     /// ```
     /// use std::sync::Arc;
     /// use upp::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
-    /// use upp::{FnTool, List, LlmCall, LlmOptions, Reply, ScriptedModel, Tool, json_text, llm, object};
+    /// use upp::{FnTool, List, LlmCall, LlmOptions, Reply, ScriptedModel, json_text, llm, object};
     ///
     /// let model = ScriptedModel::new([
     ///     Reply::default().calling("call-1", "weather", object(r#"{"city":"Paris"}"#)?),
@@ -81,7 +81,7 @@ impl LlmInstance {
     /// ]);
     /// let schema = object(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#)?;
     /// let weather = FnTool::new("weather", "The weather of a city", schema, |_, _| async { Ok(json_text("rain")) });
-    /// let options = LlmOptions::new(Arc::new(model)).with_tools([Arc::new(weather) as Arc<dyn Tool>]);
+    /// let options = LlmOptions::new(Arc::new(model)).with_tool(weather);
     ///
     /// let call = LlmCall::new(IdSource::seeded(1), || Now::new(Mono::ZERO, Timestamp::EPOCH));
     /// let turn = futures::executor::block_on(llm(options)?.generate(&List::default(), ["What shall I wear?"], call))?;

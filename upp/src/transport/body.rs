@@ -1,8 +1,9 @@
 //! The common parts of request bodies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ubos_common::json::{MemberWriter, RawBuf, Write};
+use ubos_common::json::{MemberWriter, RawBuf, RawObject, Write};
 
 use crate::content::{ContentBlock, Source};
 use crate::model::LlmRequest;
@@ -37,16 +38,40 @@ pub(super) fn params(
     request: &LlmRequest,
     taken: impl Fn(&str) -> bool,
 ) -> Result<BTreeMap<String, RawBuf>, &'static str> {
-    let Some(params) = &request.params else {
-        return Ok(BTreeMap::new());
-    };
-    let read: BTreeMap<String, RawBuf> = params
-        .deserialize()
-        .map_err(|_| "parameters that are no object")?;
+    let read = request
+        .params
+        .as_deref()
+        .map_or_else(|| Ok(BTreeMap::new()), read)?;
     if read.keys().any(|name| taken(name)) {
-        return Err("a parameter that the request itself sets");
+        return Err("a parameter has a name that the request itself sets");
     }
     Ok(read)
+}
+
+fn read(params: &RawObject) -> Result<BTreeMap<String, RawBuf>, &'static str> {
+    params
+        .deserialize()
+        .map_err(|_| "the parameters are not an object")
+}
+
+/// The parameters of every request with those of one.
+pub(super) fn merged(
+    every: &RawObject,
+    one: Option<&RawObject>,
+) -> Result<Arc<RawObject>, &'static str> {
+    let mut all = read(every)?;
+    if let Some(one) = one {
+        all.extend(read(one)?);
+    }
+    let text = object_text(|object| {
+        for (name, value) in &all {
+            object.member(name, value);
+        }
+    });
+    let object = RawObject::new(RawBuf::assume_sound(text));
+    object
+        .map(Arc::new)
+        .ok_or("the parameters are not an object")
 }
 
 /// Writes a tool's metadata for one vendor, without the members that the adapter writes itself.
@@ -81,11 +106,11 @@ pub(super) fn place(source: &Source) -> Result<Place, &'static str> {
         Source::Url(url) => Ok(Place::Url(url.to_string())),
         Source::Base64(data) => Ok(Place::Base64(data.to_string())),
         Source::Bytes(data) => Ok(Place::Base64(data.to_base64())),
-        Source::Text(_) => Err("bytes that are a text"),
+        Source::Text(_) => Err("a source of plain text cannot be sent as bytes"),
     }
 }
 
 /// The error for a block that the vendor does not accept.
 pub(super) const fn untaken(_: &ContentBlock) -> &'static str {
-    "content that this model does not take"
+    "the model does not take this content"
 }

@@ -9,6 +9,8 @@ mod config;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod failure;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod history;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod http;
 #[cfg(any(
     feature = "openai",

@@ -11,6 +11,7 @@ use crate::vendor::{KEY, answer, drain, events, parts, request, serve, structure
 fn model(url: &str) -> AnthropicModel {
     let config = ProviderConfig::default()
         .with_base_url(url)
+        .with_params(object(r#"{"max_tokens":9}"#).unwrap())
         .with_key(KEY.to_owned());
     AnthropicModel::new("claude-x", config).unwrap()
 }
@@ -180,7 +181,7 @@ async fn the_body_is_the_request_and_the_parameters_as_they_stand() {
             r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AQID"}}]},"#,
             r#"{"role":"assistant","content":[{"type":"text","text":"well"},{"type":"tool_use","id":"c0","name":"add","input":{"a":1}}]},"#,
             r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c0","content":"three","is_error":true}]}],"#,
-            r#""system":"be brief","tools":[{"name":"add","description":"Adds","input_schema":{"type":"object"}}],"top":0.20}"#
+            r#""system":"be brief","tools":[{"name":"add","description":"Adds","input_schema":{"type":"object"}}],"max_tokens":9,"top":0.20}"#
         )
     );
 }
@@ -205,6 +206,7 @@ async fn signed_thoughts_go_back_as_they_came() {
     let (url, server) = serve(answer("200 OK", WHOLE)).await;
     let config = ProviderConfig::default()
         .with_base_url(url)
+        .with_params(object(r#"{"max_tokens":9}"#).unwrap())
         .with_provider("other");
     let other = AnthropicModel::new("m", config).unwrap();
     other.complete(next).await.unwrap();
@@ -335,4 +337,52 @@ async fn a_stream_that_is_cut_anywhere_is_an_error() {
         let error = drain(&model(&url), request()).await.1.unwrap_err();
         assert_eq!(error.code, ErrorCode::InvalidResponse, "{at}");
     }
+}
+
+// spec: UPP-2, UPP-10
+#[tokio::test]
+async fn a_request_without_max_tokens_is_not_sent() {
+    let config = ProviderConfig::default().with_base_url("http://127.0.0.1:9/");
+    let model = AnthropicModel::new("m", config).unwrap();
+    let error = model.complete(request()).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidRequest);
+    assert!(error.message.contains("max_tokens"), "{error}");
+}
+
+// spec: UPP-2, UPP-10
+#[tokio::test]
+async fn parameters_of_a_request_replace_those_of_the_model() {
+    let (url, server) = serve(answer("200 OK", WHOLE)).await;
+    let mut own = structured();
+    own.structure = None;
+    own.params = Some(Arc::new(object(r#"{"max_tokens":5,"top_k":1.0}"#).unwrap()));
+    model(&url).complete(own).await.unwrap();
+    let asked = server.await.unwrap();
+    assert!(
+        parts(&asked[0])
+            .1
+            .ends_with(r#","max_tokens":5,"top_k":1.0}"#),
+        "{}",
+        asked[0]
+    );
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn called_tools_are_declared_where_none_may_be_called() {
+    let mut later = request();
+    later.tools = Arc::new([]);
+    let (url, server) = serve(answer("200 OK", WHOLE)).await;
+    model(&url).complete(later.clone()).await.unwrap();
+    let asked = server.await.unwrap();
+    let declared = r#""tools":[{"name":"add","input_schema":{"type":"object"}}],"tool_choice":{"type":"none"}"#;
+    assert!(parts(&asked[0]).1.contains(declared), "{}", asked[0]);
+    // The user's own declarations stay alone.
+    later.params = Some(Arc::new(
+        object(r#"{"tools":[{"type":"web_search"}]}"#).unwrap(),
+    ));
+    let (url, server) = serve(answer("200 OK", WHOLE)).await;
+    model(&url).complete(later).await.unwrap();
+    let asked = server.await.unwrap();
+    assert!(!asked[0].contains("input_schema") && !asked[0].contains("tool_choice"));
 }

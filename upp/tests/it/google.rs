@@ -143,7 +143,7 @@ async fn the_body_is_the_request_and_the_parameters_as_they_stand() {
 
 // spec: UPP-10
 #[tokio::test]
-async fn calls_and_their_results_go_back_with_what_the_vendor_said_of_them() {
+async fn calls_and_results_go_back_with_the_vendors_ids() {
     let (url, _server) = serve(answer("200 OK", WHOLE)).await;
     let said = model(&url).complete(request()).await.unwrap();
     let results = ["m-4-call-0", "f-7"]

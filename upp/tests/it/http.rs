@@ -86,7 +86,7 @@ async fn nothing_is_tried_again_without_a_strategy() {
 
 // spec: UPP-9
 #[tokio::test]
-async fn a_vendor_is_waited_for_as_long_as_it_asks_and_no_longer_than_allowed() {
+async fn a_requested_wait_is_bounded() {
     let (url, server) = serve_all(vec![
         limited("retry-after: 0"),
         limited("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT"),

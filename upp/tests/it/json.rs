@@ -168,7 +168,7 @@ fn members_nobody_knows_survive_and_breaches_have_a_pointer() {
 
 // spec: UPP-3
 #[test]
-fn errors_have_the_code_of_their_status_and_show_no_cause_in_debug() {
+fn errors_have_the_code_of_their_status() {
     for (status, code) in [
         (400, "INVALID_REQUEST"),
         (401, "AUTHENTICATION_FAILED"),

@@ -287,7 +287,7 @@ fn keys_are_not_printed_and_do_not_leave_unencrypted() {
 
 // spec: UPP-10
 #[tokio::test]
-async fn media_structure_and_a_tools_own_words_go_out_in_the_vendors_shape() {
+async fn media_structure_and_tool_metadata_have_the_vendors_shape() {
     let body = r#"{"id":"c-1","model":"m-1-1","system_fingerprint":null,"choices":[{"message":{"content":"{\"n\":3}"},"finish_reason":"stop"}]}"#;
     let (url, server) = serve(answer("200 OK", body)).await;
     let image = |source| ContentBlock::image(source, "image/png");

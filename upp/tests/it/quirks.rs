@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ubos_common::json::to_string;
 use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
-use upp::{ContentBlock, ErrorCode, List, LlmResponse, Message, ModelReference, UppError, object};
+use upp::{
+    AssistantMessage, ContentBlock, ErrorCode, List, LlmResponse, Message, ModelReference,
+    ToolCall, ToolResult, ToolResultMessage, UppError, object,
+};
 
 use crate::vendor::{answer, drain, events, request, serve};
 
@@ -17,7 +20,10 @@ enum Vendor {
 use Vendor::{Anthropic, Google, OpenAi};
 
 fn model(vendor: Vendor, url: &str) -> ModelReference {
-    let config = ProviderConfig::default().with_base_url(url);
+    let params = object(r#"{"max_tokens":9}"#).unwrap();
+    let config = ProviderConfig::default()
+        .with_base_url(url)
+        .with_params(params);
     match vendor {
         OpenAi => Arc::new(OpenAiModel::new("m", config).unwrap()),
         Anthropic => Arc::new(AnthropicModel::new("m", config).unwrap()),
@@ -484,7 +490,7 @@ async fn turn(vendor: Vendor, bodies: &[&str]) -> (Result<upp::Turn, UppError>, 
 // spec: UPP-4, UPP-10
 #[cfg(feature = "driver")]
 #[tokio::test]
-async fn a_malformed_call_is_answered_by_an_error_and_goes_back_as_it_came() {
+async fn a_malformed_call_gets_an_error_result() {
     for arguments in [r#"{"a":1,}"#, r#"{"a":"#, "[1]", r#"{"a":1,"a":2}"#] {
         let first = format!(
             r#"{{"choices":[{{"message":{{"tool_calls":[{{"id":"c","function":{{"name":"add","arguments":{}}}}}]}},"finish_reason":"tool_calls"}}]}}"#,
@@ -602,4 +608,57 @@ async fn what_compatible_vendors_send_beside_a_message_goes_back() {
         sent.contains(r#"{"role":"assistant","content":null,"refusal":"No."}"#),
         "{sent}"
     );
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn every_call_is_answered_before_the_next_request() {
+    let calls = ["a", "b"].map(|id| ToolCall::new(id.into(), "add".into(), object("{}").unwrap()));
+    let called = AssistantMessage::new(crate::stamp(2), vec![], Some(calls.into()));
+    let question = |n| Message::user(crate::stamp(n), "?");
+    let results = vec![ToolResult::new("b".into(), upp::json_text("three"))];
+    let partly = ToolResultMessage::new(crate::stamp(3), results);
+    for (vendor, wanted) in [
+        (
+            OpenAi,
+            [
+                r#"{"role":"tool","content":"the call was not run","tool_call_id":"a"}"#,
+                r#"{"role":"tool","content":"the call was not run","tool_call_id":"b"}"#,
+            ],
+        ),
+        (
+            Anthropic,
+            [
+                r#"{"type":"tool_result","tool_use_id":"a","content":"the call was not run","is_error":true}"#,
+                r#"{"type":"tool_result","tool_use_id":"b","content":"the call was not run","is_error":true}"#,
+            ],
+        ),
+    ] {
+        for (messages, missing) in [
+            (
+                vec![question(1), called.clone().into(), question(4)],
+                [true, true],
+            ),
+            (
+                vec![
+                    question(1),
+                    called.clone().into(),
+                    partly.clone().into(),
+                    question(4),
+                ],
+                [true, false],
+            ),
+        ] {
+            let (url, server) = serve(answer("200 OK", "{}")).await;
+            let mut next = request();
+            next.messages = List::from(messages);
+            let _ = model(vendor, &url).complete(next).await;
+            let sent = server.await.unwrap().remove(0);
+            assert_eq!(
+                wanted.map(|result| sent.contains(result)),
+                missing,
+                "{sent}"
+            );
+        }
+    }
 }

@@ -87,7 +87,7 @@ fn ask(
 
 // spec: UPP-9
 #[test]
-fn a_request_is_made_again_until_it_goes_well_or_the_attempts_are_used_up() {
+fn a_request_is_retried_until_its_attempts_are_used_up() {
     let linear = || -> Arc<dyn RetryStrategy> { Arc::new(LinearBackoff::default()) };
     let limited = ErrorCode::RateLimited;
     let well = (Ok("yes".to_owned()), 4, vec![1000, 2000, 3000]);

@@ -18,6 +18,7 @@ fn models(url: &str) -> [Arc<dyn LlmModel>; 3] {
     let url = url.replace("http://", &format!("http://someone:{PASSWORD}@"));
     let config = ProviderConfig::default()
         .with_base_url(url)
+        .with_params(upp::object(r#"{"max_tokens":9}"#).unwrap())
         .with_key(KEY.to_owned())
         .with_header("x-gateway", format!("Token {HEADER}"));
     [

@@ -136,7 +136,7 @@ fn meeting(name: &'static str, begun: &Arc<AtomicU64>, wait_for: u64) -> Arc<dyn
 
 // spec: UPP-4, UPP-7
 #[test]
-fn calls_of_a_round_run_together_and_their_ends_come_as_they_happen() {
+fn calls_of_a_round_run_together() {
     let begun = Arc::new(AtomicU64::new(0));
     // The first ends only after the second has ended, and the second only after the first has begun.
     let tools = vec![meeting("first", &begun, 3), meeting("second", &begun, 2)];
@@ -201,7 +201,7 @@ fn one_round_too_many_fails_with_what_it_has_come_to() {
 
 // spec: UPP-13
 #[test]
-fn calls_without_tools_and_calls_beside_structured_output_end_the_loop() {
+fn calls_without_tools_or_beside_structured_output_end_the_loop() {
     let (bare, _) = instance([calling(1)], vec![], None);
     let turn = block_on(bare.generate(&List::default(), ["hi"], call())).unwrap();
     assert!(turn.response.has_tool_calls() && turn.tool_executions.is_empty());
@@ -216,7 +216,7 @@ fn calls_without_tools_and_calls_beside_structured_output_end_the_loop() {
 }
 
 #[test]
-fn inputs_become_messages_of_their_own_and_the_history_stays_out_of_the_turn() {
+fn a_turn_holds_each_input_as_a_message_and_no_history() {
     let (instance, model) = instance([Reply::text("ok")], vec![], None);
     let history: List<Message> = vec![Message::user(crate::stamp(1), "before")].into();
     let inputs: Vec<LlmInput> = vec![
@@ -266,7 +266,7 @@ fn endless(seen: &Arc<Mutex<Vec<ToolContext>>>) -> Arc<dyn Tool> {
 
 // spec: UPP-6
 #[test]
-fn an_abort_reaches_running_tools_and_ends_the_call_with_what_it_has_come_to() {
+fn an_abort_reaches_running_tools_and_keeps_the_partial_turn() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let cancel = CancelToken::default();
     let mut extensions = Extensions::default();

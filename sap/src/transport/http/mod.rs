@@ -14,13 +14,16 @@
 //!
 //! A client that goes does not end its task: sent again, it is answered with what came of it.
 
+mod admission;
 mod client;
+mod config;
 mod replies;
 mod server;
 
 pub use client::{ClientError, HttpClient};
+pub use config::Config;
 pub use replies::{HttpReplies, inbox};
-pub use server::{Config, router, serve};
+pub use server::{router, serve};
 
 /// Lines of JSON.
 const LINES: &str = "application/x-ndjson";

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
@@ -19,7 +20,10 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
+use super::admission::{Turned, admit};
+use super::config::Config;
 use super::{CORRELATION, JSON, LINES};
 use crate::ConfigError;
 use crate::error::ErrorCode;
@@ -29,72 +33,6 @@ use crate::result::TaskResult;
 use crate::trace;
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
-
-/// Settings of a server.
-///
-/// | setting | default | at the bound |
-/// |---|---|---|
-/// | `path`, where tasks are posted | `/sap/tasks` | |
-/// | `max_body_bytes`, of one task | 1 MiB | Nack and 413 |
-/// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
-///
-/// One line waits at most 30 s for a client that is slow to read; then the client counts as gone.
-#[derive(Clone, Debug)]
-pub struct Config {
-    path: String,
-    max_body_bytes: usize,
-    shutdown_grace: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            path: "/sap/tasks".into(),
-            max_body_bytes: 1 << 20,
-            shutdown_grace: Duration::from_secs(10),
-        }
-    }
-}
-
-impl Config {
-    /// Sets where tasks are posted: a path that begins with `/`.
-    #[must_use]
-    pub fn with_path(mut self, path: impl Into<String>) -> Self {
-        self.path = path.into();
-        self
-    }
-
-    /// Sets the bytes of one task; at least 1.
-    #[must_use]
-    pub const fn with_max_body_bytes(mut self, bytes: usize) -> Self {
-        self.max_body_bytes = bytes;
-        self
-    }
-
-    /// Sets how long tasks may go on when the server is to end; 0 cancels them at once.
-    #[must_use]
-    pub const fn with_shutdown_grace(mut self, grace: Duration) -> Self {
-        self.shutdown_grace = grace;
-        self
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        // The router panics on a path that it cannot read.
-        let is_plain = self.path.starts_with('/') && !self.path.contains(['{', '}', '*', ':']);
-        ConfigError::require(
-            is_plain,
-            "path",
-            &self.path,
-            "a path begins with / and has none of { } * :",
-        )?;
-        ConfigError::require(
-            self.max_body_bytes > 0,
-            "max_body_bytes",
-            self.max_body_bytes,
-            "a task has at least 1 byte",
-        )
-    }
-}
 
 struct Server {
     service: Service,
@@ -144,6 +82,7 @@ pub async fn serve(
     config
         .check()
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let config = config.on(listener.local_addr());
     let (running, mut ended) = mpsc::channel(1);
     let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
@@ -186,13 +125,15 @@ pub async fn serve(
 
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let Ok(bytes) = to_bytes(body, server.config.max_body_bytes).await else {
-        let nack = malformed("the body is too long, or did not arrive whole");
-        let mut response = server
-            .turn_away(nack, b"", StatusCode::PAYLOAD_TOO_LARGE)
-            .await;
-        echo(&mut response, None, &head.headers);
-        return response;
+    let bytes = match server.read(&head, body).await {
+        Ok(bytes) => bytes,
+        Err(turned) => {
+            let mut nack = malformed(turned.why);
+            nack.code = turned.code;
+            let mut response = server.turn_away(nack, b"", turned.status).await;
+            echo(&mut response, None, &head.headers);
+            return response;
+        }
     };
     if server.closed.load(Ordering::SeqCst) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -229,6 +170,23 @@ fn echo(response: &mut Response, known: Option<&CorrelationId>, request: &Header
 }
 
 impl Server {
+    /// The body, where it is wanted and comes in time.
+    async fn read(&self, head: &Parts, body: Body) -> Result<Bytes, Turned> {
+        admit(head, &self.config)?;
+        let lost = |status, why| Turned {
+            status,
+            code: ErrorCode::InvalidTask,
+            why,
+        };
+        let reading = to_bytes(body, self.config.max_body_bytes);
+        let read = timeout(self.config.body_timeout, reading).await;
+        let late = |_| lost(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
+        read.map_err(late)?.map_err(|_| {
+            let why = "the body is too long, or did not arrive whole";
+            lost(StatusCode::PAYLOAD_TOO_LARGE, why)
+        })
+    }
+
     /// Answers in a task of its own, which the client's going does not end.
     #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
     fn start(&self, bytes: Bytes, correlation: Option<&CorrelationId>) -> Messages {
@@ -276,7 +234,7 @@ impl Caller for Waiting {
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(sender) = &self.sender else { return };
-            let sent = tokio::time::timeout(self.timeout, sender.send(Ok(message))).await;
+            let sent = timeout(self.timeout, sender.send(Ok(message))).await;
             if !matches!(sent, Ok(Ok(()))) {
                 self.sender = None;
             }

@@ -50,6 +50,7 @@ impl OverHttp {
 
     async fn post(&self, body: String, headers: &[(&str, &str)]) -> reqwest::Response {
         let mut request = self.plain.post(&self.url).body(body);
+        request = request.header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -308,7 +309,10 @@ async fn a_panic_beside_the_handler_fails_its_own_task() {
     let routes = router(service, http::Config::default()).unwrap();
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, routes).await });
-    let whole = plain().post(&url).body(ask(1, "test.echo").to_string());
+    let whole = plain()
+        .post(&url)
+        .header("content-type", "application/json")
+        .body(ask(1, "test.echo").to_string());
     assert_eq!(whole.send().await.unwrap().status().as_u16(), 200);
     let client = HttpClient::new(&url).unwrap();
     let task = typed(&ask(2, "test.echo").to_string());
@@ -382,7 +386,7 @@ async fn clients_that_stall_do_not_keep_the_server_from_its_end() {
     let mut stalled = Vec::new();
     let task = ask(1, "test.echo").to_string();
     let head = format!(
-        "POST /sap/tasks HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        "POST /sap/tasks HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         task.len()
     );
     for begun in [head + "{", "POST /sap".into(), String::new()] {
@@ -521,4 +525,45 @@ async fn a_client_does_not_wait_for_a_silent_server_for_ever() {
         answer = client.send(&late, &mut ignored) => assert!(matches!(answer, Err(SendError::NoAnswer { .. })), "{answer:?}"),
         () = talking => panic!("the client went without an error"),
     }
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn a_server_reads_what_is_meant_for_it_and_comes_in_time() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let seen = Seen::default();
+    let hasty = http::Config::default().with_body_timeout(Duration::from_millis(50));
+    let server = OverHttp::with(&seen, Config::default(), hasty).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    for (host, length, wanted) in [
+        ("evil.example", 10, "403"),
+        // Nothing of the body is waited for.
+        (address.as_str(), 1 << 30, "413"),
+        // Only a part of the body comes.
+        (address.as_str(), 10, "408"),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let head = "Content-Type: application/json\r\nConnection: close";
+        let request = format!(
+            "POST /sap/tasks HTTP/1.1\r\nHost: {host}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{{"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(
+            std::str::from_utf8(&answer).unwrap(),
+            format!("HTTP/1.1 {wanted}")
+        );
+    }
+    let foreign = [("origin", "https://evil.example")];
+    let task = ask(1, "test.echo").to_string();
+    assert_eq!(
+        server.post(task.clone(), &foreign).await.status().as_u16(),
+        403
+    );
+    assert_eq!(
+        (seen.calls(), seen.written(0)),
+        (0, vec!["nack".to_owned(); 4])
+    );
+    assert_eq!(server.post(task, &[]).await.status().as_u16(), 200);
 }

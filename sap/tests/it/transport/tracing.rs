@@ -1,8 +1,6 @@
 //! Spans with correlation ids, and nothing of a payload.
 
-use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sap::processor::Config;
@@ -11,57 +9,15 @@ use sap::transport::bus::{self, Bus};
 use sap::validate::{Options, decode_result, decode_task};
 use sap::{Ack, Status};
 use serde_json::json;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Dispatch, Event, Metadata, Subscriber};
 
+use ubos_common::testing::Traces;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 use super::world::{Real, Seen, ask, typed};
 
-/// Keeps all that is said as lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>, Arc<AtomicU64>);
-
-impl Visit for Lines {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.lock().unwrap().push(format!("{field}={value:?}"));
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("sap")
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        self.0
-            .lock()
-            .unwrap()
-            .push(format!("span {}", span.metadata().name()));
-        span.record(&mut self.clone());
-        Id::from_u64(self.1.fetch_add(1, Ordering::SeqCst) + 1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[tokio::test]
 async fn spans_have_ids_and_nothing_of_the_payload() {
-    let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    let traces = Traces::of("sap");
     let seen = Seen::default();
     let bus = Bus::new(
         Arc::new(Real::default()),
@@ -72,7 +28,7 @@ async fn spans_have_ids_and_nothing_of_the_payload() {
     bus.attach(seen.processor(Config::default()), |_| {});
     let task = typed(&ask(1, "test.echo").to_string());
     bus.send(&task, &mut |_| {}).await.unwrap();
-    let said = lines.0.lock().unwrap().join("\n");
+    let said = traces.text();
     for wanted in [
         "span sap.carry".to_owned(),
         "transport=\"bus\"".into(),
@@ -142,32 +98,28 @@ fn machines_record_ids_and_nothing_of_a_message() {
     let (task, _) = decode_task(task.to_string().as_bytes(), &Options::default()).unwrap();
     let (result, _) = decode_result(result.to_string().as_bytes(), &Options::default()).unwrap();
     let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
-    let lines = Lines::default();
-    // With one subscriber alone the call sites would remember what others wanted before.
-    let _second = Dispatch::new(Lines::default());
-    tracing::subscriber::with_default(lines.clone(), || {
-        let mut sent = producer::SentTasks::new(producer::Config::default()).unwrap();
-        for _ in 0..2 {
-            sent.handle_input(now, producer::Input::Dispatch(&task))
-                .unwrap();
-        }
-        sent.handle_input(now, producer::Input::Ack(&Ack::from(&task)))
-            .unwrap();
-        sent.handle_timeout(now.plus(Duration::from_secs(1_000)));
-        sent.handle_input(now, producer::Input::Result(&result))
-            .unwrap();
+    let traces = Traces::of("sap");
+    let mut sent = producer::SentTasks::new(producer::Config::default()).unwrap();
+    for _ in 0..2 {
         sent.handle_input(now, producer::Input::Dispatch(&task))
-            .unwrap_err();
-        let mut received = consumer::ReceivedTask::new(&task);
-        received
-            .handle_input(now, consumer::Input::Part)
-            .unwrap_err();
-        received.handle_input(now, consumer::Input::Accept).unwrap();
-        received.handle_timeout(now);
-        received.handle_input(now, consumer::Input::Cancel).unwrap();
-        assert_eq!(received.stage(), &consumer::Stage::Ended(Status::Cancelled));
-    });
-    let records = lines.0.lock().unwrap().join("\n");
+            .unwrap();
+    }
+    sent.handle_input(now, producer::Input::Ack(&Ack::from(&task)))
+        .unwrap();
+    sent.handle_timeout(now.plus(Duration::from_secs(1_000)));
+    sent.handle_input(now, producer::Input::Result(&result))
+        .unwrap();
+    sent.handle_input(now, producer::Input::Dispatch(&task))
+        .unwrap_err();
+    let mut received = consumer::ReceivedTask::new(&task);
+    received
+        .handle_input(now, consumer::Input::Part)
+        .unwrap_err();
+    received.handle_input(now, consumer::Input::Accept).unwrap();
+    received.handle_timeout(now);
+    received.handle_input(now, consumer::Input::Cancel).unwrap();
+    assert_eq!(received.stage(), &consumer::Stage::Ended(Status::Cancelled));
+    let records = traces.text();
     for wanted in [
         "input: dispatch",
         "input: result",

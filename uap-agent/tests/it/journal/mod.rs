@@ -230,7 +230,7 @@ fn agents_that_are_called_as_tools_are_not_run_again() {
 
 // spec: UAP-12-5
 #[test]
-fn runs_that_fail_resume_to_their_failure_and_those_that_recover_to_their_result() {
+fn resumed_runs_end_as_the_recorded_ones() {
     let failing = |request: &LlmRequest| match request.messages.len() {
         0..4 => by_request(request),
         _ => Some(Reply::error(ErrorCode::RateLimited, "slow down")),
@@ -305,7 +305,7 @@ impl LlmModel for Failing {
 
 // spec: UAP-12-5
 #[test]
-fn questions_that_are_asked_again_are_counted_on_from_where_they_stood() {
+fn repeated_attempts_are_counted_on_after_a_resume() {
     let [looped, ..] = strategies();
     let entries = |heard: bool| {
         let options = || {
@@ -323,7 +323,7 @@ fn questions_that_are_asked_again_are_counted_on_from_where_they_stood() {
 
 // spec: UAP-12-5
 #[test]
-fn a_store_that_outlives_the_process_takes_the_saves_of_the_next() {
+fn a_store_accepts_the_saves_of_a_resumed_run() {
     let [looped, ..] = strategies();
     let store = Arc::new(MemoryCheckpoints::default());
     let options = || {
@@ -404,7 +404,7 @@ fn cut(journal: &MemoryJournal, entries: usize) -> Arc<MemoryJournal> {
 
 // spec: UAP-12-5
 #[test]
-fn a_program_that_has_changed_is_refused_before_anything_is_done() {
+fn a_changed_program_is_refused_before_anything_is_done() {
     let [looped, reacts, _] = strategies();
     let (_, journal, _) = recorded(asking(&reacts));
     let broken_off = cut(&journal, 6);
@@ -526,7 +526,7 @@ fn a_journal_costs_what_the_run_adds_and_not_what_it_adds_up_to() {
 
 // spec: UAP-12-5
 #[test]
-fn a_journal_that_fails_ends_the_run_before_what_it_did_not_take() {
+fn a_journal_that_fails_ends_the_run() {
     let [looped, ..] = strategies();
     let (_, whole, _) = recorded(asking(&looped));
     let bytes: usize = block_on(whole.read())

@@ -27,7 +27,7 @@ pub(super) struct Seq<'w, 's, S> {
 }
 
 /// Members of an object, and the member it is the value of when a variant wraps it.
-pub(super) struct Members<'w, 's, S> {
+pub(super) struct MemberSerializer<'w, 's, S> {
     writer: &'w mut Writer<'s, S>,
     /// `None` for one of [`TOKENS`]: no object, but JSON text still to come.
     object: Option<Object>,
@@ -58,9 +58,9 @@ impl<'s, S: Sink> Writer<'s, S> {
         })
     }
 
-    fn members(&mut self, variant: Option<Object>) -> Result<Members<'_, 's, S>> {
+    fn members(&mut self, variant: Option<Object>) -> Result<MemberSerializer<'_, 's, S>> {
         let object = Some(self.begin_object()?);
-        Ok(Members {
+        Ok(MemberSerializer {
             writer: self,
             object,
             variant,
@@ -89,7 +89,7 @@ impl<S: Sink> Seq<'_, '_, S> {
     }
 }
 
-impl<S: Sink> Members<'_, '_, S> {
+impl<S: Sink> MemberSerializer<'_, '_, S> {
     fn key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
         let writer = &mut *self.writer;
         let Some(object) = &mut self.object else {
@@ -173,9 +173,9 @@ impl<'w, 's, S: Sink> ser::Serializer for &'w mut Writer<'s, S> {
     type SerializeTuple = Seq<'w, 's, S>;
     type SerializeTupleStruct = Seq<'w, 's, S>;
     type SerializeTupleVariant = Seq<'w, 's, S>;
-    type SerializeMap = Members<'w, 's, S>;
-    type SerializeStruct = Members<'w, 's, S>;
-    type SerializeStructVariant = Members<'w, 's, S>;
+    type SerializeMap = MemberSerializer<'w, 's, S>;
+    type SerializeStruct = MemberSerializer<'w, 's, S>;
+    type SerializeStructVariant = MemberSerializer<'w, 's, S>;
 
     numbers! {
         serialize_u8(u8) => write_u64 as u64,
@@ -314,7 +314,7 @@ impl<'w, 's, S: Sink> ser::Serializer for &'w mut Writer<'s, S> {
 
     fn serialize_struct(self, name: &'static str, _len: usize) -> Result<Self::SerializeStruct> {
         if TOKENS.contains(&name) {
-            return Ok(Members {
+            return Ok(MemberSerializer {
                 writer: self,
                 object: None,
                 variant: None,
@@ -358,7 +358,7 @@ compound! {
     SerializeTuple for Seq { serialize_element() => element }
     SerializeTupleStruct for Seq { serialize_field() => element }
     SerializeTupleVariant for Seq { serialize_field() => element }
-    SerializeMap for Members { serialize_key() => key serialize_value() => value }
-    SerializeStruct for Members { serialize_field(name: &'static str) => field }
-    SerializeStructVariant for Members { serialize_field(name: &'static str) => field }
+    SerializeMap for MemberSerializer { serialize_key() => key serialize_value() => value }
+    SerializeStruct for MemberSerializer { serialize_field(name: &'static str) => field }
+    SerializeStructVariant for MemberSerializer { serialize_field(name: &'static str) => field }
 }

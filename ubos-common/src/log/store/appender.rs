@@ -5,6 +5,7 @@ use super::file::LogDir;
 use super::open::Tip;
 use crate::log::Digest;
 use crate::log::format::{BlockBuilder, LogKeys, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::trace::debug;
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
@@ -127,6 +128,7 @@ impl Appender {
         );
         self.tip.file = create_segment(self.dir.as_ref(), &self.keys, &header, self.segment_bytes)?;
         self.tip.segment = index;
+        debug!(log = %self.keys.id(), segment = index, "segment begun");
         self.tip.end = SEGMENT_HEADER_BYTES as u64;
         self.zeroed = 0;
         Ok(())

@@ -7,6 +7,7 @@ use super::judge::{Judge, Tail};
 use super::scan::{Next, Scanner};
 use crate::log::Head;
 use crate::log::format::{Fault, Limits, LogKeys, SEGMENT_HEADER_BYTES};
+use crate::trace::debug;
 use std::io;
 
 /// What was moved.
@@ -48,6 +49,7 @@ pub(crate) fn archive(
         dir.remove(&segment_name(index))?;
         dir.sync()?;
         archived.segments += 1;
+        debug!(log = %keys.id(), segment = index, "segment archived");
         archived.head = Some(Head::new(
             keys.id(),
             next.header.first_sequence,

@@ -58,7 +58,6 @@ pub(crate) fn open(
 ) -> Result<(LogKeys, Tip, OpenReport), OpenError> {
     let found = segments(dir)?;
     let (Some(first), Some(last)) = (found.first(), found.last()) else {
-        clean(dir)?;
         return create(dir, config);
     };
     let oldest = Segment::open(dir, *first, None, false)?.header;

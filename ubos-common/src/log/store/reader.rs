@@ -391,7 +391,6 @@ impl Cursor {
                 Tail::Clean | Tail::Torn(_) => return Ok(false),
             };
         }
-        self.scanner.refresh();
         damage.map_or(Ok(false), |fault| {
             Err(Damage::new(self.segment, offset, fault).into())
         })

@@ -12,6 +12,7 @@ use super::repair::{Repaired, cut, finish};
 use super::ticket::{Batch, Ticket};
 use crate::log::format::{BlockBuilder, LogKeys, RECORD_HEADER_BYTES};
 use crate::log::{Digest, Head, Position};
+use crate::trace::debug;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,6 +102,7 @@ impl Log {
         config.check()?;
         let lock = dir.lock()?.ok_or(OpenError::Locked)?;
         let cuts = cut(dir.as_ref(), &config)?;
+        debug!(cuts = cuts.len(), "log repaired");
         let log = Self::open_locked(Arc::clone(&dir), config, lock)?;
         let unwritten = |error| OpenError::Io(io::Error::other::<AppendError>(error));
         for cut in &cuts {
@@ -115,6 +117,13 @@ impl Log {
         let (keys, tip, report) = open(dir.as_ref(), &config)?;
         let appender = Appender::new(Arc::clone(&dir), keys.clone(), config.segment_bytes, tip);
         let next = report.head.next_sequence;
+        debug!(
+            log = %keys.id(),
+            segments = report.segments,
+            records = next - report.first_sequence,
+            torn_bytes = report.torn.map_or(0, |torn| torn.bytes),
+            "log opened"
+        );
         let mut pending = BlockBuilder::new(keys.clone(), config.limits);
         pending.begin(next);
         let state = State {
@@ -399,7 +408,10 @@ impl Log {
                 }
                 self.visible.store(end, Ordering::Release);
             }
-            Err(error) => state.failed = Some(error.kind()),
+            Err(error) => {
+                debug!(log = %self.keys.id(), kind = ?error.kind(), "log failed");
+                state.failed = Some(error.kind());
+            }
         }
         self.committed.notify_all();
         state

@@ -214,6 +214,19 @@ fn settings_that_cannot_work_are_named_and_make_no_folder() {
 }
 
 #[test]
+fn a_segment_that_a_crash_left_half_made_is_removed() {
+    let disk = SimDisk::new();
+    for _ in 0..2 {
+        disk.put("segment.new", vec![7; 3000]);
+        let log = open(&disk, &config());
+        assert!(disk.contents("segment.new").is_none());
+        log.append(b"record").unwrap();
+        log.close().unwrap();
+    }
+    assert_eq!(read_all(disk.dir()).len(), 2);
+}
+
+#[test]
 fn too_large_a_record_changes_nothing() {
     let disk = SimDisk::new();
     let limits = Limits::default()

@@ -6,14 +6,15 @@
 
 use super::{config, drain, open, payload};
 use proptest::prelude::*;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use ubos_common::log::{
-    ArchiveError, Config, FsDir, Log, LogDir, ReadError, Reader, SimDisk, Sync, Verify,
+    ArchiveError, Config, DirLock, FsDir, Log, LogDir, LogFile, ReadError, Reader, SimDisk, Sync,
+    Verify,
 };
 
 const FOLDER: &str = "UBOS_LOG_BESIDE_FOLDER";
@@ -100,7 +101,7 @@ fn child() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _ = std::io::stdin().read(&mut [0]);
+            let _ = io::stdin().read(&mut [0]);
             stop.store(true, Ordering::Relaxed);
         });
         write(&log, 150_000, &stop);
@@ -285,25 +286,25 @@ fn archiving_into_the_logs_own_folder_is_refused() {
 struct Hidden(FsDir);
 
 impl LogDir for Hidden {
-    fn list(&self) -> std::io::Result<Vec<String>> {
+    fn list(&self) -> io::Result<Vec<String>> {
         self.0.list()
     }
-    fn create(&self, name: &str) -> std::io::Result<Arc<dyn ubos_common::log::LogFile>> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
         self.0.create(name)
     }
-    fn open(&self, name: &str, write: bool) -> std::io::Result<Arc<dyn ubos_common::log::LogFile>> {
+    fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn LogFile>> {
         self.0.open(name, write)
     }
-    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.rename(from, to)
     }
-    fn remove(&self, name: &str) -> std::io::Result<()> {
+    fn remove(&self, name: &str) -> io::Result<()> {
         self.0.remove(name)
     }
-    fn sync(&self) -> std::io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         self.0.sync()
     }
-    fn lock(&self) -> std::io::Result<Option<ubos_common::log::DirLock>> {
+    fn lock(&self) -> io::Result<Option<DirLock>> {
         self.0.lock()
     }
 }
@@ -313,13 +314,13 @@ impl LogDir for Hidden {
 struct Growing(SimDisk, Log, AtomicU64);
 
 impl LogDir for Growing {
-    fn list(&self) -> std::io::Result<Vec<String>> {
+    fn list(&self) -> io::Result<Vec<String>> {
         self.0.dir().list()
     }
-    fn create(&self, name: &str) -> std::io::Result<Arc<dyn ubos_common::log::LogFile>> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
         self.0.dir().create(name)
     }
-    fn open(&self, name: &str, write: bool) -> std::io::Result<Arc<dyn ubos_common::log::LogFile>> {
+    fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn LogFile>> {
         let left = self.2.load(Ordering::Relaxed);
         if left > 0 {
             self.2.store(left - 1, Ordering::Relaxed);
@@ -329,16 +330,16 @@ impl LogDir for Growing {
         }
         self.0.dir().open(name, write)
     }
-    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.dir().rename(from, to)
     }
-    fn remove(&self, name: &str) -> std::io::Result<()> {
+    fn remove(&self, name: &str) -> io::Result<()> {
         self.0.dir().remove(name)
     }
-    fn sync(&self) -> std::io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         self.0.dir().sync()
     }
-    fn lock(&self) -> std::io::Result<Option<ubos_common::log::DirLock>> {
+    fn lock(&self) -> io::Result<Option<DirLock>> {
         self.0.dir().lock()
     }
 }
@@ -408,4 +409,85 @@ proptest! {
             prop_assert_eq!(proven.head, log.head());
         }
     }
+}
+
+type Peeking = Arc<Mutex<Option<(Reader, u64)>>>;
+
+/// A folder whose files are read by a reader of the writer's own while they are synced.
+#[derive(Debug)]
+struct PeekedDir(Arc<dyn LogDir>, Peeking);
+
+#[derive(Debug)]
+struct PeekedFile(Arc<dyn LogFile>, Peeking);
+
+impl LogDir for PeekedDir {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&self, name: &str) -> io::Result<Arc<dyn LogFile>> {
+        let file = self.0.create(name)?;
+        Ok(Arc::new(PeekedFile(file, Arc::clone(&self.1))))
+    }
+    fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn LogFile>> {
+        self.0.open(name, write)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn lock(&self) -> io::Result<Option<DirLock>> {
+        self.0.lock()
+    }
+}
+
+impl LogFile for PeekedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+    fn sync(&self) -> io::Result<()> {
+        if let Some((reader, peeked)) = &mut *self.1.lock().unwrap() {
+            assert!(reader.next().unwrap().is_none(), "read before its sync");
+            *peeked += 1;
+        }
+        self.0.sync()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.0.allocate(bytes)
+    }
+}
+
+#[test]
+fn a_record_is_read_after_its_sync_and_not_before() {
+    let peeking = Peeking::default();
+    let dir = PeekedDir(SimDisk::new().dir(), Arc::clone(&peeking));
+    let log = Log::open_in(Arc::new(dir), config()).unwrap();
+    log.append(b"first").unwrap();
+    *peeking.lock().unwrap() = Some((log.reader(), 0));
+    let next = || {
+        let mut peeking = peeking.lock().unwrap();
+        let (reader, _) = peeking.as_mut().unwrap();
+        reader.next().unwrap().map(|entry| entry.bytes.to_vec())
+    };
+    assert_eq!(next(), Some(b"first".to_vec()));
+    for n in 0..4 {
+        log.append(&payload(n, 50)).unwrap();
+        assert_eq!(next(), Some(payload(n, 50)));
+    }
+    let peeked = peeking.lock().unwrap().as_ref().map(|(_, peeked)| *peeked);
+    assert_eq!(peeked, Some(4));
+    *peeking.lock().unwrap() = None;
 }

@@ -272,14 +272,18 @@ fn readers_are_told_of_damage_in_the_last_segment() {
     let mut bytes = files[2].clone();
     bytes[SEGMENT_HEADER_BYTES + 80] ^= 1;
     let log = open(&disk, &config());
-    disk.put(&segment(2), bytes);
     let outside = Reader::open_in(disk.dir(), Limits::default());
     for mut reader in [outside, log.reader()] {
+        disk.put(&segment(2), bytes.clone());
         reader.seek(8);
         assert_eq!(
             fault(reader.next().map(drop)),
             Fault::Record { sequence: 8 }
         );
+        // It stays where it is, and looks again.
+        let file = disk.dir().open(&segment(2), true).unwrap();
+        file.write_at(&files[2], 0).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().position.sequence, 8);
     }
     // The writer knows that it wrote the last block; who looks from outside sees a log that ends before.
     let mut bytes = files[2].clone();

@@ -1,6 +1,7 @@
 //! The messages API of Anthropic.
 //!
-//! The vendor wants `max_tokens` with every request: give it among the parameters, for no default is added here.
+//! The vendor needs `max_tokens` with every request: set it in the parameters of the configuration or of the request. A
+//! request without it is refused before it is sent.
 //! Structured output is a tool that the model must call in the end; its input is the answer, and no call of it is seen.
 
 mod event;
@@ -24,10 +25,12 @@ super::vendor_model! {
     /// use upp::transport::ProviderConfig;
     /// use upp::transport::AnthropicModel;
     ///
-    /// let config = ProviderConfig::default().with_key("from a vault".to_owned());
+    /// let config = ProviderConfig::default()
+    ///     .with_key("from a vault".to_owned())
+    ///     .with_params(upp::object(r#"{"max_tokens":1024}"#)?);
     /// let model = AnthropicModel::new("claude-sonnet-4-5", config)?;
     /// assert_eq!(model.provider(), "anthropic");
-    /// # Ok::<(), upp::UppError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     AnthropicModel, Anthropic
 }

@@ -1,5 +1,8 @@
 //! The body of a request.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use ubos_common::json::{MemberWriter, to_string};
 
 use super::raw::blocks_of;
@@ -32,6 +35,15 @@ pub(super) fn body(
         _ => false,
     };
     let params = params(request, taken)?;
+    if !params.contains_key("max_tokens") {
+        return Err("the parameter max_tokens is not set, but this vendor needs it");
+    }
+    let is_free = request.tools.is_empty() && !structured && !params.contains_key("tools");
+    let called = if is_free {
+        called(request)
+    } else {
+        BTreeSet::new()
+    };
     let mut out = Vec::with_capacity(1024);
     let mut object = MemberWriter::begin(&mut out);
     object.member("model", model);
@@ -49,6 +61,12 @@ pub(super) fn body(
         };
         object.member("tool_choice", &Text(&choice));
     }
+    if !called.is_empty() {
+        object.member("tools", &Text(&undeclared(&called)));
+        if !params.contains_key("tool_choice") {
+            object.member("tool_choice", &Text(r#"{"type":"none"}"#));
+        }
+    }
     if streams {
         object.member("stream", &true);
     }
@@ -57,6 +75,23 @@ pub(super) fn body(
     }
     object.end();
     Ok(out)
+}
+
+/// The tools that the conversation has called.
+fn called(request: &LlmRequest) -> BTreeSet<Arc<str>> {
+    let answers = request.messages.iter().filter_map(Message::as_assistant);
+    let calls = answers.flat_map(|answer| answer.calls());
+    calls.map(|call| Arc::clone(&call.tool_name)).collect()
+}
+
+/// Declarations of tools that may not be called: the vendor refuses a conversation with calls and without tools.
+fn undeclared(called: &BTreeSet<Arc<str>>) -> String {
+    let declare = |name: &Arc<str>| {
+        let name = to_string(&**name);
+        format!(r#"{{"name":{name},"input_schema":{{"type":"object"}}}}"#)
+    };
+    let declared: Vec<String> = called.iter().map(declare).collect();
+    format!("[{}]", declared.join(","))
 }
 
 fn tools(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
@@ -72,7 +107,7 @@ fn tools(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
     }
     if let Some(schema) = &request.structure {
         if request.tools.iter().any(|tool| tool.name() == ANSWER_TOOL) {
-            return Err("a tool of the name that structured output needs");
+            return Err("a tool has the name json_response, which structured output needs");
         }
         tools.push(object_text(|object| {
             object.member("name", ANSWER_TOOL);

@@ -13,9 +13,11 @@ use futures_core::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ubos_common::secret::Secret;
 
+use super::body::merged;
 use super::builder::{MAX_BODY_BYTES, ResponseReader};
 use super::config::ProviderConfig;
 use super::failure::http_error;
+use super::history::answered;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{LlmCapabilities, LlmModel, LlmRequest, ModelStream};
 use crate::response::LlmResponse;
@@ -94,7 +96,7 @@ impl HttpModel {
             UppError::new(ErrorCode::InvalidRequest, Arc::clone(&provider), what)
         })?;
         let headers = headers(&config, vendor)
-            .ok_or_else(|| refuse(&provider, "a header that cannot be sent"))?;
+            .ok_or_else(|| refuse(&provider, "a header is not valid and cannot be sent"))?;
         let client = client::client(&config)
             .map_err(|error| UppError::wrap(Arc::clone(&provider), error))?;
         Ok(Self {
@@ -147,17 +149,18 @@ impl HttpModel {
         request: &LlmRequest,
         streams: bool,
     ) -> Result<(reqwest::Response, Secrets), UppError> {
-        let body = self
-            .vendor
-            .body(&self.model_id, &self.provider, request, streams)
-            .map_err(|what| refuse(&self.provider, what))?;
+        let body = self.body(request, streams);
+        let body = body.map_err(|what| refuse(&self.provider, what))?;
         let mut headers = self.headers.clone();
         let key = self.key().await?;
         let secrets = Secrets::new(&self.config, &self.base, key.as_ref());
         if let Some(key) = &key {
             let (name, before) = self.vendor.key_header();
             let value = secret_value(&format!("{before}{}", key.expose())).ok_or_else(|| {
-                self.error(ErrorCode::AuthenticationFailed, "a key that cannot be sent")
+                self.error(
+                    ErrorCode::AuthenticationFailed,
+                    "the key cannot be sent in a header",
+                )
             })?;
             // A header of the caller's own wins.
             headers.entry(name).or_insert(value);
@@ -169,6 +172,18 @@ impl HttpModel {
             return Ok((answer, secrets));
         }
         Err(secrets.hide(self.refused(answer).await))
+    }
+
+    fn body(&self, request: &LlmRequest, streams: bool) -> Result<Vec<u8>, &'static str> {
+        let mut request = request.clone();
+        if let Some(every) = &self.config.params {
+            request.params = Some(merged(every, request.params.as_deref())?);
+        }
+        if let Some(messages) = answered(&request.messages) {
+            request.messages = messages;
+        }
+        self.vendor
+            .body(&self.model_id, &self.provider, &request, streams)
     }
 
     async fn key(&self) -> Result<Option<Secret<String>>, UppError> {
@@ -294,7 +309,7 @@ async fn collect(mut answer: reqwest::Response, provider: &Arc<str>) -> Result<V
         .map_err(|error| client::transport(&error, provider))?
     {
         if body.len() + bytes.len() > MAX_BODY_BYTES {
-            let text = "an answer of more than 64 MiB";
+            let text = "the response has more than 64 MiB";
             let code = ErrorCode::InvalidResponse;
             return Err(UppError::new(code, Arc::clone(provider), text));
         }

@@ -1,0 +1,118 @@
+//! Settings of the answering side.
+
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+
+use crate::ConfigError;
+
+/// Settings of a server.
+///
+/// | setting | default | at the bound |
+/// |---|---|---|
+/// | `path`, where tasks are posted | `/sap/tasks` | |
+/// | `max_body_bytes`, of one task | 1 MiB | Nack and 413, at once where the head says so |
+/// | `body_timeout`, for a body to come whole | 30 s | Nack and 408 |
+/// | `hosts`, as clients name this server | those of the address where that is a loopback, else any | Nack and 403 |
+/// | `origins`, pages in browsers that may send tasks beside those of this server | none | Nack and 403 |
+/// | `shutdown_grace`, for tasks that run when the server is to end | 10 s | they are cancelled |
+///
+/// A body that is not said to be JSON is a Nack and 415: a page of somebody else can have a browser send others
+/// without asking. One line waits at most 30 s for a client that is slow to read; then the client counts as gone.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(super) path: String,
+    pub(super) max_body_bytes: usize,
+    pub(super) body_timeout: Duration,
+    pub(super) hosts: Option<Vec<String>>,
+    pub(super) origins: Vec<String>,
+    pub(super) shutdown_grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            path: "/sap/tasks".into(),
+            max_body_bytes: 1 << 20,
+            body_timeout: Duration::from_secs(30),
+            hosts: None,
+            origins: Vec::new(),
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Config {
+    /// Sets where tasks are posted: a path that begins with `/`.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// Sets the bytes of one task; at least 1.
+    #[must_use]
+    pub const fn with_max_body_bytes(mut self, bytes: usize) -> Self {
+        self.max_body_bytes = bytes;
+        self
+    }
+
+    /// Sets how long a body may take to come whole.
+    #[must_use]
+    pub const fn with_body_timeout(mut self, timeout: Duration) -> Self {
+        self.body_timeout = timeout;
+        self
+    }
+
+    /// Sets how clients name this server, such as `agent.example:8080`; no other host is answered.
+    #[must_use]
+    pub fn with_hosts<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
+        self.hosts = Some(hosts.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets which pages in browsers may send tasks, such as `https://desk.example`.
+    #[must_use]
+    pub fn with_origins<O: Into<String>>(mut self, origins: impl IntoIterator<Item = O>) -> Self {
+        self.origins = origins.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The hosts of a loopback address, where none are set: a name that somebody else points at it is no host.
+    pub(super) fn on(mut self, address: io::Result<SocketAddr>) -> Self {
+        if let (None, Ok(address)) = (&self.hosts, address)
+            && address.ip().is_loopback()
+        {
+            let port = address.port();
+            let names = ["localhost", "127.0.0.1", "[::1]"];
+            let mut hosts = names.map(|name| format!("{name}:{port}")).to_vec();
+            hosts.push(address.to_string());
+            self.hosts = Some(hosts);
+        }
+        self
+    }
+
+    /// Sets how long tasks may go on when the server is to end; 0 cancels them at once.
+    #[must_use]
+    pub const fn with_shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        // The router panics on a path that it cannot read.
+        let is_plain = self.path.starts_with('/') && !self.path.contains(['{', '}', '*', ':']);
+        ConfigError::require(
+            is_plain,
+            "path",
+            &self.path,
+            "a path begins with / and has none of { } * :",
+        )?;
+        ConfigError::require(
+            self.max_body_bytes > 0,
+            "max_body_bytes",
+            self.max_body_bytes,
+            "a task has at least 1 byte",
+        )
+    }
+}
