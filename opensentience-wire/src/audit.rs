@@ -82,7 +82,7 @@ ubos_common::wire! {
         nullable correlation_id: String = "correlation_id", "OSW-8-1";
         /// Its cause.
         nullable causation_id: String = "causation_id", "OSW-8-1";
-        /// On whose behalf.
+        /// The caller.
         nullable caller: Caller = "caller", "OSW-8-1";
         /// How the call ended.
         nullable status: Status = "status", "OSW-8-1";

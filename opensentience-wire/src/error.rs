@@ -136,10 +136,10 @@ impl std::error::Error for ErrorObject {}
 #[non_exhaustive]
 pub enum FrameError {
     /// The prefix announces no byte at all.
-    #[error("a frame of no bytes")]
+    #[error("the frame is empty, but a frame holds one object")]
     Empty,
     /// The prefix announces more bytes than the limit; none of them was kept.
-    #[error("a frame of {length} bytes where {limit} are allowed")]
+    #[error("the frame has {length} bytes, at most {limit} are allowed")]
     TooLarge {
         /// Bytes announced.
         length: usize,
@@ -172,7 +172,7 @@ pub enum DecodeError {
     #[error(transparent)]
     Json(#[from] JsonError),
     /// Sound JSON, but no object: the connection cannot go on.
-    #[error("a frame that holds no object")]
+    #[error("the frame holds no JSON object")]
     NotAnObject,
     /// An object that breaks rules: all of them are listed.
     #[error("{0}")]
@@ -194,7 +194,7 @@ impl From<&DecodeError> for ErrorCode {
 #[non_exhaustive]
 pub enum EncodeError {
     /// Longer than the limit that is in force.
-    #[error("a message of {length} bytes where {limit} are allowed")]
+    #[error("the message has {length} bytes, at most {limit} are allowed")]
     TooLarge {
         /// Bytes of the message.
         length: usize,
@@ -202,7 +202,7 @@ pub enum EncodeError {
         limit: usize,
     },
     /// The message holds the session's live token and is no hello.
-    #[error("a message that holds the session token and is no hello")]
+    #[error("the message contains the session token, which only a hello may")]
     HoldsToken,
 }
 
@@ -246,10 +246,10 @@ pub enum CommandError {
     #[error("the caller has no permission for this tool")]
     PermissionDenied,
     /// The tool wants a directive and the request names no cause.
-    #[error("the tool needs a directive, which causation_id names")]
+    #[error("the tool needs a directive: set causation_id")]
     DirectiveRequired,
     /// The input is larger than allowed.
-    #[error("an input of {bytes} bytes where {limit} are allowed")]
+    #[error("the input has {bytes} bytes, at most {limit} are allowed")]
     InputTooLarge {
         /// Bytes of the input.
         bytes: usize,
@@ -263,14 +263,14 @@ pub enum CommandError {
     #[error("the agent is unhealthy")]
     Unhealthy,
     /// No such call is running: it never was, or its result is sent.
-    #[error("no such call, or it has its result already")]
+    #[error("no such call runs")]
     NoSuchCall,
     /// The call's stream was ended with `done`.
     #[error("the stream of this call is done")]
     StreamDone,
     /// Nobody would check inputs: the feature `schema` is off, and the tools do not say that they do.
     #[error(
-        "inputs would be checked by nobody: switch on the feature `schema`, or say that the tools do"
+        "nothing checks the inputs: enable the feature `schema`, or set `with_tools_checking_inputs`"
     )]
     InputsUnchecked,
     /// More output waits than may; try again when some is taken.

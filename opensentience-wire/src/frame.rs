@@ -223,7 +223,7 @@ mod tests {
 
     // spec: OSW-2-3
     #[test]
-    fn the_limit_itself_passes_and_one_more_is_refused_before_its_body() {
+    fn one_byte_over_the_limit_is_refused_before_its_body() {
         let mut decoder = FrameDecoder::new(5);
         assert_eq!(feed(&mut decoder, b"\0\0\0\x0512345").unwrap(), [b"12345"]);
         let refused = feed(&mut decoder, b"\0\0\0\x06").unwrap_err();

@@ -39,7 +39,7 @@ pub(crate) const FILE_NAME: &str = "opensentience.agent.json";
 /// The longest file.
 pub(crate) const MAX_BYTES: usize = 256_000;
 
-/// The time of a call, the calls at once and the calls a minute of an agent whose manifest is silent.
+/// Defaults of a manifest: the time of a call, the calls at once and the calls a minute.
 const SILENT: (Duration, usize, (u32, Duration)) =
     (Duration::from_secs(15), 3, (60, Duration::from_secs(60)));
 
@@ -47,7 +47,7 @@ const SILENT: (Duration, usize, (u32, Duration)) =
 const CLAUSE: &str = "OSW-4.1-9";
 
 ubos_common::wire! {
-    /// What an agent says of itself before it is ever started.
+    /// The description of an agent, read before it is started.
     pub struct Manifest {
         /// The agent's id, in reverse DNS.
         nullable id: String = "id", "OSW-4.1-9";
@@ -97,10 +97,10 @@ ubos_common::wire! {
 #[non_exhaustive]
 pub enum ManifestError {
     /// The file has another name.
-    #[error("the manifest's file is not called {FILE_NAME}")]
+    #[error("the manifest's file is not named {FILE_NAME}")]
     FileName,
     /// It is a folder, a socket or the like.
-    #[error("the manifest is no regular file")]
+    #[error("the manifest is not a regular file")]
     NotAFile,
     /// It cannot be read.
     #[error("the manifest cannot be read")]
@@ -109,7 +109,7 @@ pub enum ManifestError {
     #[error("the manifest is empty")]
     Empty,
     /// It is too long.
-    #[error("the manifest has {bytes} bytes where {MAX_BYTES} are allowed")]
+    #[error("the manifest has {bytes} bytes, at most {MAX_BYTES} are allowed")]
     TooLarge {
         /// Its size.
         bytes: u64,
@@ -324,7 +324,7 @@ mod tests {
         let fat = " ".repeat(MAX_BYTES + 1);
         assert_eq!(
             found(&fat),
-            ["the manifest has 256001 bytes where 256000 are allowed"]
+            ["the manifest has 256001 bytes, at most 256000 are allowed"]
         );
     }
 

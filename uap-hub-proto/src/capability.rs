@@ -179,7 +179,7 @@ pub enum RegistrationError {
         field: String,
     },
     /// A text is too long.
-    #[error("{field} has {seen} bytes, at most {most} are taken")]
+    #[error("{field} has {seen} bytes, at most {most} are allowed")]
     TooLong {
         /// Path of the field.
         field: String,
@@ -189,7 +189,7 @@ pub enum RegistrationError {
         most: usize,
     },
     /// A list is longer than it may be.
-    #[error("{field} has {seen} entries, at most {most} are taken")]
+    #[error("{field} has {seen} entries, at most {most} are allowed")]
     TooMany {
         /// Path of the field.
         field: String,

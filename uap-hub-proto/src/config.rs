@@ -39,7 +39,8 @@ impl ConfigError {
     /// A time that must be longer than zero.
     pub(crate) fn not_zero(setting: &'static str, seen: Duration) -> Result<(), Self> {
         let wanted = "must be longer than zero";
-        ubos_common::ConfigError::require(!seen.is_zero(), setting, seen, wanted)?;
+        let zero = format_args!("0");
+        ubos_common::ConfigError::require(!seen.is_zero(), setting, zero, wanted)?;
         Ok(())
     }
 

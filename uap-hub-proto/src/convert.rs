@@ -115,7 +115,7 @@ pub enum ConvertError {
         pointer: String,
     },
     /// A protobuf value must have a kind.
-    #[error("{pointer}: a value with no kind")]
+    #[error("{pointer}: the value has no kind")]
     NoKind {
         /// JSON pointer to it.
         pointer: String,
@@ -127,10 +127,12 @@ pub enum ConvertError {
         pointer: String,
     },
     /// The time is outside the calendar.
-    #[error("a time outside the years 0000 to 9999, or with nanoseconds outside one second")]
+    #[error("the time is outside the years 0000 to 9999, or has nanoseconds outside one second")]
     TimeRange,
     /// The duration is outside its range.
-    #[error("a duration that is negative, too long, or has nanoseconds outside one second")]
+    #[error(
+        "the duration is negative, longer than 315,576,000,000 s, or has nanoseconds outside one second"
+    )]
     DurationRange,
 }
 

@@ -21,15 +21,15 @@ ubos_common::wire! {
         nullable timeout_ms: u64 = "timeout_ms", "OSW-4.3-1";
         /// Calls with one key have one effect.
         nullable idempotency_key: String = "idempotency_key", "OSW-4.3-1";
-        /// On whose behalf.
+        /// The caller.
         nullable caller: Caller = "caller", "OSW-4.3-1";
-        /// Where.
+        /// The place of the call.
         nullable context: CallContext = "context", "OSW-4.3-1";
     }
 }
 
 ubos_common::wire! {
-    /// On whose behalf a tool is called.
+    /// The person, agent or system that calls a tool.
     pub struct Caller {
         /// The kind.
         required kind: ActorType = "type", "OSW-4.3-1";
@@ -39,7 +39,7 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// What a tool may know of the place it is called from. No secrets.
+    /// The place that a tool is called from. No secrets.
     pub struct CallContext {
         /// The project's folder.
         nullable project_root: String = "project_root", "OSW-4.3-1";

@@ -15,7 +15,7 @@ ubos_common::wire! {
 }
 
 ubos_common::wire! {
-    /// The agent has heard that a call is cancelled.
+    /// The agent acknowledges that a call is cancelled.
     ///
     /// Spec: OpenSentience 4.4.2
     pub struct CancelAck {

@@ -15,7 +15,7 @@ ubos_common::words! {
 }
 
 ubos_common::wire! {
-    /// The agent lives.
+    /// The agent is alive.
     ///
     /// Spec: OpenSentience 4.5.1
     pub struct Heartbeat {

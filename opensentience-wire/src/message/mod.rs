@@ -48,9 +48,9 @@ ubos_common::words! {
         ToolResult = "agent.tool.result",
         /// The core cancels a call.
         ToolCancel = "core.tool.cancel",
-        /// The agent has heard it.
+        /// The agent acknowledges a cancel.
         CancelAck = "agent.tool.cancel_ack",
-        /// The agent lives.
+        /// The agent is alive.
         Heartbeat = "agent.heartbeat",
         /// Does the agent live?
         Ping = "core.ping",

@@ -31,7 +31,7 @@ ubos_common::wire! {
     pub struct ProtocolOffer {
         /// Versions, in any order.
         required supported_versions: Vec<u64> = "supported_versions", "OSW-4.1-2";
-        /// What it can do besides; advice.
+        /// Optional abilities; advisory.
         required capabilities: Vec<String> = "capabilities", "OSW-4.1-2";
     }
 }
@@ -109,7 +109,7 @@ impl AsRef<str> for SemVer {
 
 /// A text that is not a version by the rules of Semantic Versioning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a semantic version such as 1.0.0 wanted")]
+#[error("the text is not a semantic version such as 1.0.0")]
 #[non_exhaustive]
 pub struct SemVerError;
 

@@ -14,13 +14,13 @@ ubos_common::wire! {
         required tool_id: String = "tool_id", "OSW-4.2-1";
         /// The name without the agent.
         required name: String = "name", "OSW-4.2-3";
-        /// What it does, for who chooses among tools.
+        /// Its purpose, for a model or person that chooses a tool.
         required description: String = "description", "OSW-4.2-3";
         /// JSON Schema of the input.
         required input_schema: RawObject = "input_schema", "OSW-4.2-3";
         /// JSON Schema of the output.
         nullable output_schema: RawObject = "output_schema", "OSW-4.2-6";
-        /// What it can do besides, such as `streaming`.
+        /// Optional abilities such as `streaming`.
         nullable capabilities: Vec<String> = "capabilities", "OSW-4.2-6";
         /// Whether it changes anything.
         nullable side_effects: bool = "side_effects", "OSW-4.2-6";

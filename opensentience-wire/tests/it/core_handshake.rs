@@ -40,7 +40,7 @@ fn a_hello_is_welcomed_with_the_terms() {
 
 // spec: OSW-4.1-3
 #[test]
-fn wrong_missing_expired_used_and_foreign_tokens_look_the_same_outside() {
+fn refused_tokens_look_the_same_outside() {
     let with = |pointer: &str, value: Value| {
         let mut hello = hello();
         *hello.pointer_mut(pointer).unwrap() = value;

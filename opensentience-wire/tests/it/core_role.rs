@@ -642,7 +642,7 @@ fn messages_out_of_place_have_no_effect_after_the_welcome() {
 // spec: OSW-2-1
 // spec: OSW-8-1
 #[test]
-fn what_is_no_message_ends_the_connection_and_is_audited_by_its_length() {
+fn bytes_that_are_no_message_end_the_connection() {
     for body in [
         &b"\xff"[..],
         b"\xef\xbb\xbf{}",

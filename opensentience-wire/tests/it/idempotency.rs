@@ -43,7 +43,7 @@ fn results(said: &AgentSaid) -> Vec<String> {
 
 // spec: OSW-4.3-10
 #[test]
-fn a_second_call_joins_the_first_or_gets_its_result_under_its_own_id() {
+fn a_second_call_of_a_key_shares_the_first_result() {
     let mut conn = open_agent(Limits::default());
     assert_eq!(tell_agent(&mut conn, 0, &keyed("a", 1)).calls.len(), 1);
     let joined = tell_agent(&mut conn, 0, &keyed("b", 1));
@@ -75,7 +75,7 @@ fn a_second_call_joins_the_first_or_gets_its_result_under_its_own_id() {
 
 // spec: OSW-4.3-10
 #[test]
-fn lasting_failures_are_remembered_and_retryable_or_canceled_ones_are_not() {
+fn only_lasting_failures_are_remembered() {
     for (code, again) in [
         (ErrorCode::ToolFailed, 0),
         (ErrorCode::ToolBusy, 1),

@@ -147,7 +147,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn the_tools_of_a_server_are_those_of_the_agent_and_what_is_lost_is_told() {
+async fn the_agent_offers_the_tools_of_its_server() {
     let world = world(Server::default()).await;
     let tools = world.core.tools();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -244,7 +244,7 @@ async fn tools_follow_the_server_and_the_agent_ends_with_it() {
 // spec: OSW-5-1
 #[cfg(unix)]
 #[tokio::test]
-async fn a_server_learns_nothing_of_the_launch_and_a_program_that_is_none_is_told() {
+async fn a_server_learns_nothing_of_the_launch() {
     let seen = tempfile::NamedTempFile::new().unwrap();
     let mut server = tokio::process::Command::new("/bin/sh");
     server.args(["-c", "env > \"$SEEN\""]);

@@ -145,7 +145,7 @@ fn a_call_goes_to_the_agent_that_has_the_tool_and_ends_once() {
 
 // spec: OSW-4.3-2
 #[test]
-fn callers_of_kind_agent_need_a_grant_and_a_directive_needs_a_cause() {
+fn agents_need_a_grant_and_directives_a_cause() {
     let config = Config::default()
         .with_grant("x", "tool:invoke:a/*")
         .with_grant("*", "tool:invoke:*/count");
@@ -503,7 +503,7 @@ fn an_unhealthy_agent_is_replaced_once_none_of_its_calls_runs() {
 
 // spec: OSW-4.5-3
 #[test]
-fn an_agent_that_is_stopped_for_its_health_is_launched_again_though_it_recovers() {
+fn an_agent_stopped_for_its_health_is_launched_again() {
     let mut router = router(Config::default().with_restart(RestartPolicy::OnFailure));
     for health in [Health::Unhealthy, Health::Ok] {
         let agent = "a".into();

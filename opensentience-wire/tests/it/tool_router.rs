@@ -197,7 +197,7 @@ async fn quotas_hold_and_a_key_runs_once() {
 }
 
 #[tokio::test]
-async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
+async fn the_start_waits_for_every_first_launch() {
     let config = Config::default().with_restart(RestartPolicy::Always);
     let slow = || {
         let program = std::env::current_exe().unwrap();
@@ -218,7 +218,7 @@ async fn the_start_waits_for_each_agent_even_while_another_fails_again() {
 
 // An agent that reads nothing more takes no calls; those for it end all the same.
 #[tokio::test]
-async fn calls_that_cannot_be_sent_end_when_they_are_cancelled_or_out_of_time() {
+async fn calls_that_cannot_be_sent_end_by_cancel_or_timeout() {
     let router = builder(Config::default(), &["com.example.a"])
         .start()
         .await

@@ -139,7 +139,7 @@ async fn names(mut audit: AuditStream) -> Vec<String> {
 // spec: OSW-5-2
 // spec: OSW-5-3
 #[tokio::test]
-async fn a_launched_agent_has_an_environment_of_its_own_and_no_token_in_its_arguments() {
+async fn a_launched_agent_has_a_clean_environment_and_arguments() {
     let (launcher, audit) = launcher();
     let output = launcher.output();
     let handle = launcher.launch().await.unwrap();
@@ -441,7 +441,7 @@ async fn an_agent_that_provokes_answers_and_reads_none_is_not_read_on() {
 
 // spec: OSW-4.1-7
 #[tokio::test]
-async fn an_agent_that_reads_nothing_more_holds_up_neither_shutdown_nor_drop() {
+async fn an_agent_that_stops_reading_does_not_delay_shutdown() {
     for dropped in [false, true] {
         let (handle, mut far) = raw_agent().await;
         let input = json!({"text": "x".repeat(1_000_000)});

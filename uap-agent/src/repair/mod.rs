@@ -15,11 +15,6 @@ use upp::{LlmResponse, ToolCall, ToolSet};
 pub trait RepairPolicy: Send + Sync {
     /// Judges a call of the model.
     fn call(&self, call: &ToolCall, tools: &ToolSet) -> CallVerdict {
-        // A call with another name would lose what the model wrote.
-        if call.malformed_arguments().is_some() {
-            let text = "the call was not run: its arguments are not a JSON object";
-            return CallVerdict::Answer(text.into());
-        }
         let _ = (call, tools);
         CallVerdict::Run
     }
@@ -151,6 +146,11 @@ impl Repair {
 
 impl RepairPolicy for Repair {
     fn call(&self, call: &ToolCall, tools: &ToolSet) -> CallVerdict {
+        // A call that runs under another name has no malformed arguments any more, and would run with none.
+        if call.malformed_arguments().is_some() {
+            let text = "the call was not run: its arguments are not a JSON object";
+            return CallVerdict::Answer(text.into());
+        }
         let known = tools.find(&call.tool_name);
         let meant = match known {
             None if self.options.tool_names => meant(&call.tool_name, tools),

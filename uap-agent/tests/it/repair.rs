@@ -305,3 +305,23 @@ fn a_tool_is_made_of_a_rust_type() {
         "3"
     );
 }
+
+// spec: UAP-16-2
+#[test]
+fn malformed_arguments_are_answered_and_never_replaced() {
+    let mut sum = upp::Accumulator::new("p");
+    let call = upp::StreamEvent::tool_call(0, Some("c".into()), Some("ADD".into()), "{\"a\":");
+    sum.add(&call).unwrap();
+    let stamp = upp::Stamp::with_id("m", ubos_common::time::Timestamp::EPOCH);
+    let (message, _) = sum.finish(stamp).unwrap();
+    let tool = upp::FnTool::new("add", "Adds", object("{}").unwrap(), |_, _| async {
+        Ok(upp::json_text("three"))
+    });
+    let tools: [Arc<dyn Tool>; 1] = [Arc::new(tool)];
+    let policy = repair(RepairOptions::default().with_tool_names(true));
+    let verdict = policy.call(&message.calls()[0], &ToolSet::new(tools, None));
+    assert!(
+        matches!(&verdict, CallVerdict::Answer(text) if text.contains("not a JSON object")),
+        "{verdict:?}"
+    );
+}

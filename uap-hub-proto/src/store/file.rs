@@ -64,7 +64,7 @@ pub enum FileStoreError {
     #[error("reading the job store failed")]
     Read(#[from] ReadError),
     /// A record does not belong to a job store: the folder belongs to another program.
-    #[error("the log holds something else than jobs")]
+    #[error("the log is not a job store")]
     Record(#[from] DecodeError),
     /// It holds more jobs than it may.
     #[error("the job store holds more than {limit} jobs, which is its bound")]
@@ -159,6 +159,8 @@ impl Index {
             ended: None,
         });
         match record {
+            // The first place is the one that its end removes.
+            Record::Accepted(_) if places.accepted.is_some() => {}
             Record::Accepted(job) => {
                 places.accepted = Some(at);
                 if places.ended.is_none() {
@@ -231,7 +233,10 @@ mod tests {
     use ubos_common::log::LogId;
 
     use super::*;
-    use crate::{role::hub::Verdict, store::tests::keeps_jobs_until_they_end};
+    use crate::{
+        role::hub::Verdict,
+        store::tests::{keeps_jobs_until_they_end, takes_the_first_end},
+    };
 
     fn open(dir: &tempfile::TempDir) -> Result<FileStore, FileStoreError> {
         FileStore::open(
@@ -286,5 +291,14 @@ mod tests {
         log.append(b"\xff something else").unwrap();
         log.close().unwrap();
         assert!(matches!(open(&dir), Err(FileStoreError::Record(_))));
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn the_first_end_in_files_is_final() {
+        let dir = tempfile::tempdir().unwrap();
+        takes_the_first_end(&open(&dir).unwrap());
+        let again = open(&dir).unwrap();
+        assert_eq!(again.unfinished().unwrap(), []);
     }
 }

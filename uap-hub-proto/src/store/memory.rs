@@ -41,6 +41,9 @@ impl JobStore for MemoryStore {
         }
         for (id, record) in records {
             match record {
+                // A job ends once, and begins once.
+                Record::Accepted(_)
+                    if kept.jobs.contains_key(id) || kept.outcomes.contains_key(id) => {}
                 Record::Accepted(job) => {
                     kept.accepted += 1;
                     if let Some(label) = &job.label {
@@ -51,7 +54,7 @@ impl JobStore for MemoryStore {
                 }
                 Record::Ended(outcome) => {
                     kept.jobs.remove(id);
-                    kept.outcomes.insert(*id, outcome.clone());
+                    kept.outcomes.entry(*id).or_insert_with(|| outcome.clone());
                 }
             }
         }
@@ -89,5 +92,11 @@ mod tests {
     fn a_store_in_memory_keeps_jobs_until_they_end() {
         let store = MemoryStore::default();
         super::super::tests::keeps_jobs_until_they_end(&store);
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn the_first_end_in_memory_is_final() {
+        super::super::tests::takes_the_first_end(&MemoryStore::default());
     }
 }

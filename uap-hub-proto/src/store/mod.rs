@@ -73,7 +73,7 @@ pub trait JobStore: fmt::Debug + Send + Sync {
 #[non_exhaustive]
 pub enum StoreError {
     /// It holds as many jobs as it may.
-    #[error("{most} jobs are kept, more are not taken")]
+    #[error("{most} jobs are kept, which is the limit")]
     Full {
         /// The bound.
         most: usize,
@@ -92,6 +92,24 @@ mod tests {
 
     use super::*;
     use crate::role::hub::Verdict;
+
+    /// A job ends once, whatever is written after its end.
+    pub(super) fn takes_the_first_end(store: &dyn JobStore) {
+        let id = IdSource::seeded(2).next_id();
+        let accepted = || Record::Accepted(Job::test("t", Vec::new()));
+        let first = Outcome::new(Verdict::Completed, "first");
+        let second = Outcome::new(Verdict::Failed, "second");
+        store.write(&[(id, accepted()), (id, accepted())]).unwrap();
+        assert_eq!(store.unfinished().unwrap().len(), 1);
+        for outcome in [&first, &second] {
+            store
+                .write(&[(id, Record::Ended(outcome.clone()))])
+                .unwrap();
+        }
+        store.write(&[(id, accepted())]).unwrap();
+        assert_eq!(store.outcome(id).unwrap(), Some(first));
+        assert_eq!(store.unfinished().unwrap(), []);
+    }
 
     /// What holds of every store; leaves two jobs unfinished and one ended in it.
     pub(super) fn keeps_jobs_until_they_end(store: &dyn JobStore) {

@@ -90,13 +90,13 @@ const VERDICTS: [Verdict; 8] = [
 #[non_exhaustive]
 pub enum DecodeError {
     /// They are no protobuf of that shape.
-    #[error("the bytes are no record")]
+    #[error("the bytes are not a record")]
     Malformed,
     /// The job's id is no UUID.
-    #[error("the job's id is no UUID")]
+    #[error("the job's id is not a UUID")]
     Id,
     /// The record says nothing, or a later version wrote it.
-    #[error("the record has no content that is known")]
+    #[error("the kind of the record is unknown")]
     Unknown,
 }
 

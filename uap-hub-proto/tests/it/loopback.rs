@@ -171,7 +171,7 @@ async fn a_handler_that_fails_fails_its_job_alone() {
             "unclear",
             vec![],
             Verdict::Failed,
-            "a result whose state is not terminal",
+            "the state of the result is not terminal",
         ),
         (
             "unhandled",

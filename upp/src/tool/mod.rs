@@ -299,7 +299,7 @@ impl fmt::Debug for FnTool {
 /// The text is not valid JSON, or not an object.
 pub fn object(text: &str) -> Result<RawObject, ToolError> {
     let value = RawBuf::parse(text).map_err(|error| error.to_string())?;
-    RawObject::new(value).ok_or_else(|| "no object".into())
+    RawObject::new(value).ok_or_else(|| "the JSON is not an object".into())
 }
 
 /// A text as a JSON string.

@@ -43,7 +43,7 @@ pub(super) fn params(
         .as_deref()
         .map_or_else(|| Ok(BTreeMap::new()), read)?;
     if read.keys().any(|name| taken(name)) {
-        return Err("a parameter that the request itself sets");
+        return Err("a parameter has a name that the request itself sets");
     }
     Ok(read)
 }
@@ -106,11 +106,11 @@ pub(super) fn place(source: &Source) -> Result<Place, &'static str> {
         Source::Url(url) => Ok(Place::Url(url.to_string())),
         Source::Base64(data) => Ok(Place::Base64(data.to_string())),
         Source::Bytes(data) => Ok(Place::Base64(data.to_base64())),
-        Source::Text(_) => Err("bytes that are a text"),
+        Source::Text(_) => Err("a source of plain text cannot be sent as bytes"),
     }
 }
 
 /// The error for a block that the vendor does not accept.
 pub(super) const fn untaken(_: &ContentBlock) -> &'static str {
-    "content that this model does not take"
+    "the model does not take this content"
 }

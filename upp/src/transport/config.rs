@@ -17,12 +17,12 @@ use crate::retry::RetryStrategy;
 /// |---|---|
 /// | `base_url` | the vendor's own |
 /// | `keys` | none: no key is sent |
-/// | `timeout` | none; for one attempt, a streamed answer's end included |
-/// | `idle_timeout` | none; between two pieces of an answer |
-/// | `retry` | none: a failure is the caller's |
-/// | `retry_after_max` | 1 h: a vendor that asks for more is tried again after that |
-/// | `headers` | none; one of the adapter's own is replaced |
-/// | `allow_plain_http` | false: plain HTTP to loopback alone |
+/// | `timeout` | none; of one attempt, to the end of its response |
+/// | `idle_timeout` | none; between two parts of a response |
+/// | `retry` | none: a failure is returned to the caller |
+/// | `retry_after_max` | 1 h; a longer wait that a vendor requests is cut to it |
+/// | `headers` | none; they replace headers of the adapter |
+/// | `allow_plain_http` | false: plain HTTP to loopback only |
 /// | `params` | none; those of a request go before them |
 /// | `provider` | the adapter's name |
 /// | `capabilities` | the adapter's |
@@ -88,14 +88,14 @@ impl fmt::Debug for ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// Sets where the vendor is.
+    /// Sets the base URL, version included.
     #[must_use]
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Sets the one key.
+    /// Sets the key.
     #[must_use]
     pub fn with_key(self, key: impl Into<Secret<String>>) -> Self {
         self.with_keys(Arc::new(OneKey::new(key)))
@@ -108,28 +108,28 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets how long one attempt may take in all.
+    /// Sets the timeout of one attempt.
     #[must_use]
     pub const fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets how long the vendor may be silent within an answer.
+    /// Sets the timeout between two parts of a response.
     #[must_use]
     pub const fn with_idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = Some(timeout);
         self
     }
 
-    /// Sets when a failed request is made again.
+    /// Sets the retry strategy.
     #[must_use]
     pub fn with_retry(mut self, strategy: Arc<dyn RetryStrategy>) -> Self {
         self.retry = Some(strategy);
         self
     }
 
-    /// Sets the longest wait that a vendor may ask for.
+    /// Sets the maximum wait that a vendor may request.
     #[must_use]
     pub const fn with_retry_after_max(mut self, max: Duration) -> Self {
         self.retry_after_max = max;
@@ -162,7 +162,7 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets what the model can do.
+    /// Sets the capabilities of the model.
     #[must_use]
     pub const fn with_capabilities(mut self, capabilities: LlmCapabilities) -> Self {
         self.capabilities = Some(capabilities);

@@ -41,7 +41,7 @@ pub enum McpError {
     #[error("the MCP server has more than {MAX_TOOLS} tools")]
     TooMany,
     /// A tool's schema cannot be carried.
-    #[error("the schema of the MCP tool {0:?} is no object that can be carried")]
+    #[error("the schema of the MCP tool {0:?} is not a JSON object within the limits")]
     Schema(String),
 }
 
@@ -103,7 +103,7 @@ impl McpTool {
     ) -> Result<RawBuf, ToolError> {
         let arguments = arguments
             .deserialize()
-            .map_err(|_| ToolError::from("arguments that cannot be carried as values"))?;
+            .map_err(|_| ToolError::from("the arguments cannot be sent as JSON values"))?;
         let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
@@ -116,7 +116,7 @@ impl McpTool {
         running.0 = None;
         match answer {
             Ok(ServerResult::CallToolResult(result)) => result_of(&result),
-            Ok(_) => Err("the MCP server asks back, which no tool can answer".into()),
+            Ok(_) => Err("the MCP server asked for input, which a tool cannot give".into()),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -195,7 +195,7 @@ fn result_of(result: &CallToolResult) -> Result<RawBuf, ToolError> {
         None if texts.len() == result.content.len() => return Ok(json_text(&texts.join("\n"))),
         None => RawBuf::from_serialize(&result.content),
     };
-    written.map_err(|_| "a result that cannot be written".into())
+    written.map_err(|_| "the result cannot be written as JSON".into())
 }
 
 fn failed(error: &ServiceError) -> ToolError {

@@ -38,14 +38,14 @@ impl SseEvent {
     }
 }
 
-/// An event is longer than 16 MiB, or no UTF-8.
+/// An event has more than 16 MiB, or is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SseError {
     /// Longer than 16 MiB.
-    #[error("an event of more than 16 MiB")]
+    #[error("an event has more than 16 MiB")]
     TooLong,
     /// Not UTF-8.
-    #[error("an event that is no UTF-8")]
+    #[error("an event is not UTF-8")]
     Utf8,
 }
 
@@ -80,7 +80,7 @@ impl SseReader {
         self.ready.pop_front()
     }
 
-    /// The bytes are at their end: what stands unfinished is an event too.
+    /// The bytes are at their end: an unfinished event is an event too.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ impl fmt::Debug for Output {
     }
 }
 
-/// What an agent's application hears.
+/// Events for the agent's application.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {

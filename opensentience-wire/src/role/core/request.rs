@@ -23,7 +23,7 @@ pub struct CallRequest {
     pub timeout: Option<Duration>,
     /// Calls with one key have one effect; carried to the agent.
     pub idempotency_key: Option<String>,
-    /// On whose behalf.
+    /// The caller.
     pub caller: Option<Caller>,
     /// Where.
     pub context: Option<CallContext>,

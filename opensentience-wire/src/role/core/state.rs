@@ -36,11 +36,11 @@ impl fmt::Debug for Output {
     }
 }
 
-/// What a core's application hears.
+/// Events for the core's application.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The agent is who it should be.
+    /// The agent's hello was accepted.
     Connected {
         /// The session.
         session_id: Box<str>,
@@ -55,7 +55,7 @@ pub enum Event {
     Stream(CallId, ToolStream),
     /// A call has ended; there is exactly one for each call.
     Ended(CallId, Box<Outcome>),
-    /// The agent has heard a cancel.
+    /// The agent acknowledged a cancel.
     CancelAck {
         /// The call.
         call_id: CallId,

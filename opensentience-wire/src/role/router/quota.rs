@@ -21,13 +21,13 @@ pub enum Refused {
         permission: String,
     },
     /// The tool wants a directive and the request names no cause.
-    #[error("the tool needs a directive, which causation_id names")]
+    #[error("the tool needs a directive: set causation_id")]
     DirectiveRequired,
     /// The agent is unhealthy.
     #[error("the agent is unhealthy")]
     Unhealthy,
     /// The input is larger than the tool's or the agent's quota.
-    #[error("an input of {bytes} bytes where {limit} are allowed")]
+    #[error("the input has {bytes} bytes, at most {limit} are allowed")]
     InputTooLarge {
         /// Bytes of the input.
         bytes: usize,
@@ -35,13 +35,13 @@ pub enum Refused {
         limit: usize,
     },
     /// Too many calls in a span of time.
-    #[error("more calls than the quota allows; the next one in {retry_after:?}")]
+    #[error("the quota allows no more calls now; retry in {retry_after:?}")]
     RateExceeded {
         /// When there is room again.
         retry_after: Duration,
     },
     /// Too many calls at once.
-    #[error("more calls at once than the {limit} of the quota")]
+    #[error("the quota allows {limit} calls at once")]
     ConcurrencyExceeded {
         /// Calls allowed at once.
         limit: usize,

@@ -40,7 +40,7 @@ pub enum Input {
     Health {
         /// Its id.
         agent: String,
-        /// How it is.
+        /// Its health.
         health: Health,
     },
     /// An agent is gone: its calls end here, and it may be launched again.
@@ -52,16 +52,16 @@ pub enum Input {
     },
     /// A connection refused to send a call.
     NotSent {
-        /// Which call.
+        /// The call.
         route: RouteId,
-        /// Why.
+        /// The reason.
         error: CommandError,
     },
     /// A call ended at its connection.
     Ended {
-        /// Which call.
+        /// The call.
         route: RouteId,
-        /// How.
+        /// The outcome.
         outcome: Box<Outcome>,
     },
 }
@@ -72,25 +72,25 @@ pub enum Input {
 pub enum Output {
     /// Send a call on its agent's connection, and say how it ended.
     Send {
-        /// Which call.
+        /// The call.
         route: RouteId,
-        /// Where.
+        /// Its agent.
         agent: Arc<str>,
-        /// What.
+        /// The request.
         request: Box<CallRequest>,
     },
     /// Cancel a call on its agent's connection; its end is still waited for.
     Cancel {
-        /// Which call.
+        /// The call.
         route: RouteId,
-        /// Where.
+        /// Its agent.
         agent: Arc<str>,
     },
     /// A call has ended; there is exactly one for each.
     Ended {
-        /// Which call.
+        /// The call.
         route: RouteId,
-        /// How.
+        /// The outcome.
         outcome: Box<Outcome>,
     },
     /// Launch an agent again, with a new token.

@@ -16,7 +16,7 @@ pub(super) enum Command {
     Call(Box<CallRequest>, CallWaiter),
 }
 
-/// Who asked for a call, and what they need to hold it.
+/// The reply of a call, and what its handle needs.
 pub(super) struct CallWaiter {
     pub(super) reply: oneshot::Sender<Result<RunningCall, CommandError>>,
     pub(super) cancels: mpsc::UnboundedSender<CallId>,
@@ -36,9 +36,9 @@ pub(super) struct Started<I> {
 pub struct RunningCall<I: Clone = CallId> {
     started: Started<I>,
     cancels: mpsc::UnboundedSender<I>,
-    /// Told when there is room for more output; a router's calls have nobody who waits for it.
+    /// Notified when output was taken; `None` in a router, where nothing waits for it.
     capacity_freed: Option<Arc<Notify>>,
-    /// Nothing is left to cancel: it ended, or was asked to.
+    /// The call ended or was cancelled, so that a drop sends no cancel.
     settled: AtomicBool,
 }
 

@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
                 Some(waiter.capacity_freed),
             )
         });
-        // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
+        // The caller may be gone; then the call is dropped, which cancels it.
         drop(waiter.reply.send(call));
     }
 
@@ -281,7 +281,7 @@ impl<S: AsyncRead + AsyncWrite> CoreDriver<S> {
                 };
                 if let Some(tx) = slot.outcome.take() {
                     trace::ended(&slot.span, &outcome);
-                    // Who dropped the call does not want to know.
+                    // A dropped call has no receiver.
                     let _ = tx.send(*outcome);
                 }
                 if flush(slot) {

@@ -82,7 +82,7 @@ impl CoreHandle {
         self.tools.borrow().clone()
     }
 
-    /// Waits until the agent offers other tools than when this was asked last; `false` when it is gone.
+    /// Waits until the agent's tools change; `false` when the connection has ended.
     pub async fn tools_changed(&mut self) -> bool {
         self.tools.changed().await.is_ok()
     }
@@ -145,7 +145,7 @@ impl Handles {
     }
 }
 
-/// Why an agent is not taken in.
+/// Why an agent cannot be attached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -162,7 +162,7 @@ pub enum AttachError {
 
 /// Takes an agent in over any stream: a socket that was accepted elsewhere, or memory in a test.
 ///
-/// `clock` is the one whose reading the grant was made with.
+/// `clock` must be the clock that the grant was made with.
 ///
 /// # Errors
 ///

@@ -140,19 +140,19 @@ pub enum Event {
 #[non_exhaustive]
 pub enum CommandError {
     /// No handler runs for this session: it is finished, or was lost.
-    #[error("no running session has that id")]
+    #[error("no session with this id runs")]
     NotRunning,
     /// Only the result may report a terminal state.
-    #[error("a status with a terminal state: send it with the result")]
+    #[error("a terminal state belongs to the result: send a result instead")]
     Terminal,
     /// A session that runs is not acknowledged again.
-    #[error("a status that goes back to acknowledged")]
+    #[error("the session runs and cannot be acknowledged again")]
     Backward,
     /// A result has a terminal state.
-    #[error("a result whose state is not terminal")]
+    #[error("the state of the result is not terminal")]
     NotTerminal,
     /// A test has the result of a translation, or the reverse.
-    #[error("a result of {seen:?} for a session of {wanted:?}")]
+    #[error("the result is of a {seen:?}, but the session is a {wanted:?}")]
     WrongKind {
         /// The result's.
         seen: Kind,
@@ -160,7 +160,7 @@ pub enum CommandError {
         wanted: Kind,
     },
     /// The message cannot be sent.
-    #[error("a message of {seen} bytes, at most {most} can be sent")]
+    #[error("the message has {seen} bytes, at most {most} can be sent")]
     TooLarge {
         /// Bytes of the message.
         seen: usize,

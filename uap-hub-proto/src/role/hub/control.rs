@@ -46,7 +46,8 @@ impl Hub {
         self.offer_to(now, &agent, false);
     }
 
-    /// The only news on the control stream is the answer to a proposal; `ready` says nothing new.
+    /// Handles a message of the control stream. Only answers to proposals matter: an open stream is already available, so
+    /// `ready` adds nothing.
     pub(super) fn listen_message(&mut self, now: Now, agent: ClientId, message: ListenRequest) {
         if let Some(listen_request::Event::SessionAcceptance(answer)) = message.event {
             self.answered(now, agent, &answer);
@@ -104,8 +105,7 @@ impl Hub {
         self.tell_ready(now, id);
     }
 
-    /// Tells the agent, which has the time to open the stream from now on; one that is away is told when it
-    /// is back.
+    /// Sends `SessionReady` and starts the agent's time to open the stream. An agent that is away gets it when it is back.
     pub(super) fn tell_ready(&mut self, now: Now, id: &SessionId) {
         let agent = self.sessions.get(id.as_str()).map(|found| &found.agent);
         let agent = agent.and_then(|agent| self.fleet.get(agent.as_str()));
@@ -125,7 +125,7 @@ impl Hub {
         );
     }
 
-    /// The agent's control stream closed, or never opened: offers are taken back, sessions fail.
+    /// Removes an agent whose control stream closed or never opened: its offers are withdrawn, its sessions fail.
     // impl: HUB-5-1
     pub(super) fn agent_gone(&mut self, now: Now, id: &ClientId, reason: &str) {
         let Some(agent) = self.fleet.remove(id) else {

@@ -13,7 +13,7 @@ pub enum RegisterError {
     #[error(transparent)]
     Invalid(#[from] RegistrationError),
     /// Too many agents are registered.
-    #[error("{most} agents are registered, more are not taken")]
+    #[error("{most} agents are registered, which is the limit")]
     Full {
         /// The bound.
         most: usize,
@@ -41,13 +41,13 @@ impl RegisterError {
 #[non_exhaustive]
 pub enum CommandError {
     /// Too many jobs wait or run.
-    #[error("{most} jobs wait or run, more are not taken")]
+    #[error("{most} jobs wait or run, which is the limit")]
     TooManyJobs {
         /// The bound.
         most: usize,
     },
     /// The waiting payloads fill their bound.
-    #[error("{seen} bytes of payloads would wait, at most {most} may")]
+    #[error("{seen} bytes of payloads would wait, at most {most} are allowed")]
     QueueFull {
         /// Bytes that would wait.
         seen: usize,
@@ -55,7 +55,7 @@ pub enum CommandError {
         most: usize,
     },
     /// One job's init message is too large to be sent.
-    #[error("a job of {seen} bytes, at most {most} can be sent")]
+    #[error("the job has {seen} bytes, at most {most} can be sent")]
     TooLarge {
         /// Bytes of the message.
         seen: usize,
@@ -63,28 +63,28 @@ pub enum CommandError {
         most: usize,
     },
     /// The job's type is empty.
-    #[error("a job's type is not empty")]
+    #[error("the job's type is empty")]
     EmptyType,
     /// The agent of the job is not registered.
-    #[error("no agent has that client id")]
+    #[error("no agent has this client id")]
     UnknownAgent,
     /// The agent of the job has no such capability, or requires other payloads.
-    #[error("the agent with that client id has no such capability, or requires other payloads")]
+    #[error("the agent does not offer the skill, or does not take these payloads")]
     IncapableAgent,
     /// No such job waits or runs.
-    #[error("no job that waits or runs has that id")]
+    #[error("no job with this id waits or runs")]
     UnknownJob,
     /// The session waits for no preparation.
     #[error("the session does not wait to be prepared")]
     NotPreparing,
     /// No registered agent can do it, and the hub is set to refuse such jobs.
-    #[error("no registered agent offers {skill} for these payloads")]
+    #[error("no registered agent offers {skill} and takes these payloads")]
     NoCapableAgent {
         /// The skill that the job requires.
         skill: Skill,
     },
     /// The job's group is longer than names may be.
-    #[error("a group of {seen} bytes, at most {most} are taken")]
+    #[error("the group has {seen} bytes, at most {most} are allowed")]
     LongGroup {
         /// Bytes of the name.
         seen: usize,
@@ -92,10 +92,10 @@ pub enum CommandError {
         most: usize,
     },
     /// A job with this id waits or runs.
-    #[error("a job of that id waits or runs")]
+    #[error("a job with this id waits or runs")]
     DuplicateJob,
     /// No record of the job is being stored.
-    #[error("nothing of that job is being stored")]
+    #[error("no record of this job is being stored")]
     NotStoring,
     /// The hub is leaving.
     #[error("the hub is shutting down")]
@@ -110,6 +110,6 @@ pub enum InputError {
     #[error("the hub is shut down")]
     Closed,
     /// A stream id was used twice.
-    #[error("a stream of that name is open")]
+    #[error("a stream with this id is open")]
     StreamInUse,
 }

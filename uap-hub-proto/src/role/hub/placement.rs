@@ -37,7 +37,7 @@ impl Hub {
             self.fleet.rank(&entry.job.skill, &entry.shape);
         }
         let (chosen, asked) = self.choose(entry);
-        // Counted only if there are enough of them: a job may ask thousands one by one.
+        // A job may ask thousands of agents one by one: count those that refused only when there can be enough.
         let has_refused = || entry.refused.iter().filter(|id| self.fleet.is_present(id));
         let may_all = chosen.is_none() && entry.refused.len() >= asked.max(1);
         let all_refused = may_all && has_refused().count() >= asked;
@@ -153,15 +153,15 @@ impl Hub {
         self.dismiss_if_drained(now, &agent);
     }
 
-    /// An agent that refused is most likely full: it is offered no more sessions than it has accepted
-    /// for a while, or a long queue would ask it for job after job.
+    /// Limits an agent that refused to the sessions that it has accepted, for a while. It is most likely full, and a long
+    /// queue would ask it for one job after the other.
     // choice: HUB-3-6 the room of an agent that refused shrinks to what it accepted, and grows by one each time
     fn cool_down(&mut self, now: Now, id: &ClientId) {
         self.fleet.set_room(id, self.accepted_by(id));
         self.arm_cooldown(now, id);
     }
 
-    /// An agent that accepts more than it has room for since it refused has that room.
+    /// Raises the room of an agent that accepted more than its limit since it refused.
     pub(super) fn warm_up(&mut self, id: &ClientId) {
         if self.timers.get(&Timer::Cool(id.clone())).is_some() {
             self.fleet.raise_room(id, self.accepted_by(id));
@@ -234,7 +234,7 @@ impl Hub {
             if freed {
                 freed = !entry.refused.remove(agent);
             }
-            // A job that passes over this agent has no other candidate, or it would not wait.
+            // A job that this agent refused waits because all others refused it too, or have no room.
             if !entry.refused.contains(agent) {
                 self.place(now, job);
             }
@@ -256,8 +256,8 @@ impl Hub {
         lines.map(|line| (line, None)).collect()
     }
 
-    /// An agent cannot be asked any more. Jobs that all others refused waited for it alone; they are searched for
-    /// a little later, once for all agents that leave.
+    /// Notes that an agent cannot be asked any more. Jobs that all others refused may have waited for it alone: they are
+    /// searched a little later, once for all agents that leave meanwhile.
     pub(super) fn one_less(&mut self, now: Now) {
         if self.timers.get(&Timer::Fewer).is_none() {
             let pause = self.config.refusal_pause.max(SHORTEST);
@@ -313,4 +313,23 @@ fn pause(first: Duration, rounds: u32) -> Duration {
     first
         .saturating_mul(2_u32.saturating_pow(rounds))
         .min(LONGEST.max(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: HUB-3-1
+    #[test]
+    fn the_pause_doubles_up_to_a_minute() {
+        let seconds = |first, rounds| pause(Duration::from_secs(first), rounds).as_secs();
+        let pauses = [0, 1, 5, 6, 7, u32::MAX].map(|rounds| seconds(1, rounds));
+        assert_eq!(pauses, [1, 2, 32, 60, 60, 60]);
+        assert_eq!(
+            [seconds(90, 0), seconds(90, 1)],
+            [90, 90],
+            "no shorter than the first"
+        );
+        assert_eq!(pause(Duration::ZERO, 0), SHORTEST);
+    }
 }

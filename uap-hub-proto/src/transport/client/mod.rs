@@ -200,10 +200,12 @@ fn bearer(token: &Secret<String>) -> Result<AsciiMetadataValue, StartError> {
 #[non_exhaustive]
 pub enum StartError {
     /// The hub's address.
-    #[error("the hub's address is no URL")]
+    #[error("the hub's address is not a URL")]
     Url,
     /// The scheme of the URL: `http` without TLS settings, `https` with them.
-    #[error("the hub's address begins with http:// without TLS settings and https:// with them")]
+    #[error(
+        "the hub's address must begin with http:// without TLS settings, and with https:// with them"
+    )]
     Scheme,
     /// The token.
     #[error("the token has characters that metadata cannot carry")]

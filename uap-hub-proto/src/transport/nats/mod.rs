@@ -88,7 +88,7 @@ pub enum QueueError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The job is larger than what the server takes.
-    #[error("a job of {seen} bytes, the server takes {most}")]
+    #[error("the job has {seen} bytes, the server takes at most {most}")]
     TooLarge {
         /// Bytes of the job.
         seen: usize,

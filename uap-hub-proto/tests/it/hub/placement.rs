@@ -207,6 +207,30 @@ fn a_refused_job_goes_to_all_other_agents_first() {
     assert_eq!(rig.proposals().len(), 1);
 }
 
+// spec: HUB-3-1, HUB-3-6
+#[test]
+fn an_acceptance_ends_the_growth_of_the_pause() {
+    let mut rig = Rig::with(Config::default().with_max_attempts(2));
+    let (_, listen) = rig.agent();
+    rig.submit();
+    for seconds in [1, 2] {
+        let (_, session) = rig.proposals().pop().unwrap();
+        rig.answer(listen, &session, false);
+        rig.seconds(seconds);
+    }
+    let (_, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    rig.seconds(30);
+    assert!(
+        words(rig.said.clone())
+            .iter()
+            .any(|word| word.starts_with("requeued"))
+    );
+    rig.take();
+    rig.seconds(1);
+    assert_eq!(rig.proposals().len(), 1, "the first pause again");
+}
+
 // spec: HUB-3-6
 #[test]
 fn a_job_that_nobody_takes_ends_with_the_reason() {

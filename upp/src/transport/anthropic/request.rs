@@ -107,7 +107,7 @@ fn tools(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
     }
     if let Some(schema) = &request.structure {
         if request.tools.iter().any(|tool| tool.name() == ANSWER_TOOL) {
-            return Err("a tool of the name that structured output needs");
+            return Err("a tool has the name json_response, which structured output needs");
         }
         tools.push(object_text(|object| {
             object.member("name", ANSWER_TOOL);

@@ -54,12 +54,12 @@ fn config(params: Option<RawBuf>, schema: &str) -> Result<String, &'static str> 
     let own: BTreeMap<String, RawBuf> = match params {
         Some(params) => params
             .deserialize()
-            .map_err(|_| "a generationConfig that is no object")?,
+            .map_err(|_| "generationConfig is not an object")?,
         None => BTreeMap::new(),
     };
     let ours = ["responseMimeType", "responseSchema", "responseJsonSchema"];
     if own.keys().any(|name| ours.contains(&name.as_str())) {
-        return Err("a parameter that the request itself sets");
+        return Err("a parameter has a name that the request itself sets");
     }
     Ok(object_text(|object| {
         for (name, value) in &own {
@@ -108,7 +108,7 @@ fn contents(request: &LlmRequest, provider: &str) -> Result<String, &'static str
                     .iter()
                     .map(|result| match names.get(&result.tool_call_id) {
                         Some((name, id)) => Ok(response(result, name, id.as_deref())),
-                        None => Err("a tool result without its call"),
+                        None => Err("a tool result has no call in the history"),
                     })
                     .collect();
                 ("user", parts?)

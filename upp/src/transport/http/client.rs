@@ -61,9 +61,9 @@ pub(super) fn client(config: &ProviderConfig) -> Result<reqwest::Client, ClientE
 /// The error of a failed connection. The text of `error` contains the URL and is dropped.
 pub(super) fn transport(error: &reqwest::Error, provider: &Arc<str>) -> UppError {
     let (code, text) = if error.is_timeout() {
-        (ErrorCode::Timeout, "no answer in time")
+        (ErrorCode::Timeout, "the vendor did not answer in time")
     } else if error.is_connect() {
-        (ErrorCode::NetworkError, "no connection")
+        (ErrorCode::NetworkError, "the connection could not be made")
     } else {
         (ErrorCode::NetworkError, "the connection failed")
     };
@@ -73,8 +73,8 @@ pub(super) fn transport(error: &reqwest::Error, provider: &Arc<str>) -> UppError
 /// The error of creating a client.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
-    #[error("no TLS")]
+    #[error("TLS is not available")]
     Tls(#[from] rustls::Error),
-    #[error("no HTTP client")]
+    #[error("the HTTP client could not be made")]
     Http(#[from] reqwest::Error),
 }

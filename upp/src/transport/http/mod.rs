@@ -96,7 +96,7 @@ impl HttpModel {
             UppError::new(ErrorCode::InvalidRequest, Arc::clone(&provider), what)
         })?;
         let headers = headers(&config, vendor)
-            .ok_or_else(|| refuse(&provider, "a header that cannot be sent"))?;
+            .ok_or_else(|| refuse(&provider, "a header is not valid and cannot be sent"))?;
         let client = client::client(&config)
             .map_err(|error| UppError::wrap(Arc::clone(&provider), error))?;
         Ok(Self {
@@ -157,7 +157,10 @@ impl HttpModel {
         if let Some(key) = &key {
             let (name, before) = self.vendor.key_header();
             let value = secret_value(&format!("{before}{}", key.expose())).ok_or_else(|| {
-                self.error(ErrorCode::AuthenticationFailed, "a key that cannot be sent")
+                self.error(
+                    ErrorCode::AuthenticationFailed,
+                    "the key cannot be sent in a header",
+                )
             })?;
             // A header of the caller's own wins.
             headers.entry(name).or_insert(value);
@@ -306,7 +309,7 @@ async fn collect(mut answer: reqwest::Response, provider: &Arc<str>) -> Result<V
         .map_err(|error| client::transport(&error, provider))?
     {
         if body.len() + bytes.len() > MAX_BODY_BYTES {
-            let text = "an answer of more than 64 MiB";
+            let text = "the response has more than 64 MiB";
             let code = ErrorCode::InvalidResponse;
             return Err(UppError::new(code, Arc::clone(provider), text));
         }

@@ -38,7 +38,7 @@ impl AgentControl {
         answer.await.unwrap_or(Err(CommandError::Closing))
     }
 
-    /// Ends the agent in good order, as far as that still needs to be.
+    /// Shuts the agent down. One that has ended stays so.
     pub async fn shutdown(&self) {
         // One that is gone has ended.
         let _ = self.0.send(Update::Shutdown).await;

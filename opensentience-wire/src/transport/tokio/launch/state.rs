@@ -25,7 +25,7 @@ pub enum LaunchError {
     #[error("the socket cannot be made")]
     Socket(#[source] std::io::Error),
     /// The socket's path is longer than a socket's may be; set another folder for temporary files.
-    #[error("the socket's path has {bytes} bytes where fewer than {limit} are allowed")]
+    #[error("the socket's path has {bytes} bytes, fewer than {limit} are allowed")]
     PathTooLong {
         /// Bytes of the path.
         bytes: usize,

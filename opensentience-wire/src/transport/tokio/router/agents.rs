@@ -13,7 +13,7 @@ use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
 use crate::role::router::{Ended, RouteId};
 
-/// What a task has to events the router.
+/// What a task reports to the router.
 pub(super) enum AgentEvent {
     Launched(Arc<str>, Result<Box<RunningAgent>, LaunchError>),
     Tools(Arc<str>, Vec<ToolSpec>),
@@ -121,7 +121,7 @@ pub(super) async fn call(
             chunk = call.next_chunk() => {
                 let Some(chunk) = chunk else { break };
                 tokio::select! {
-                    // Who does not listen waits for the result alone.
+                    // A closed channel drops the piece; the result still comes.
                     _ = chunks.send(Box::new(chunk)) => {}
                     () = cancel.notified() => call.cancel(),
                 }

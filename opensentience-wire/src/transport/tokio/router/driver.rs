@@ -57,7 +57,7 @@ pub(super) struct Driver {
     events_tx: mpsc::Sender<AgentEvent>,
     events: mpsc::Receiver<AgentEvent>,
     view: watch::Sender<Arc<View>>,
-    /// Agents whose first launch is not over, and whom to tell when none is left.
+    /// Agents whose first launch is not over; `ready` is notified when none is left.
     starting: BTreeSet<Arc<str>>,
     ready: Option<oneshot::Sender<()>>,
     closing: bool,
@@ -104,7 +104,7 @@ impl Driver {
             if self.starting.is_empty()
                 && let Some(ready) = self.ready.take()
             {
-                // Who started it may be gone.
+                // The caller of `start` may be gone.
                 let _ = ready.send(());
             }
             if self.closing && self.tasks.is_empty() {
@@ -133,7 +133,7 @@ impl Driver {
             Some(Command::Call(request, cancels, reply)) => {
                 let taken = self.router.call(self.clock.now(), *request);
                 let call = taken.map(|route| RunningCall::new(self.slot(route), cancels, None));
-                // Who asked may be gone, now or before they look; then the call is dropped, which cancels it.
+                // The caller may be gone; then the call is dropped, which cancels it.
                 drop(reply.send(call));
             }
             Some(Command::Stop(agent)) => {
@@ -249,7 +249,7 @@ impl Driver {
                 }
                 Output::Ended { route, outcome } => {
                     if let Some(slot) = self.slots.remove(&route) {
-                        // Who dropped the call does not want to know.
+                        // A dropped call has no receiver.
                         let _ = slot.outcome.send(*outcome);
                     }
                 }
@@ -283,7 +283,7 @@ impl Driver {
             return;
         };
         let mut launcher = make_launcher().with_audit(self.audit.clone());
-        // Who may call what is the router's to say.
+        // The router alone checks permissions.
         launcher.map_config(|config| {
             config
                 .with_agent_grant("tool:invoke:*")

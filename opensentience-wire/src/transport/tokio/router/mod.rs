@@ -83,7 +83,7 @@ impl ToolRouter {
         self.view.borrow().clone()
     }
 
-    /// Waits until the view is another than when this was asked last; `false` when the router is gone.
+    /// Waits until the view changes; `false` when the router has ended.
     pub async fn view_changed(&mut self) -> bool {
         self.view.changed().await.is_ok()
     }
