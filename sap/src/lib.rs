@@ -144,7 +144,7 @@
 //! | Nacks it notes | 1,000; 100 at once, 10 a second | counted |
 //! | ended tasks it remembers, bytes of their results | 10,000, 64 MiB | the oldest is forgotten |
 //! | time of a task without a deadline | 1 hour | FAILED `TIMEOUT` |
-//! | calls that wait for a store in files | 4,096 | refused |
+//! | calls and bytes of records that wait for a store in files | 4,096; 64 MiB | refused |
 //! | silence of an HTTP server towards its client | 300 s | no answer |
 //! | reports of a handler that wait | 16 | the handler waits |
 //! | messages that wait for a slow caller or endpoint | 64 | the handler waits |

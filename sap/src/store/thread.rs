@@ -4,6 +4,7 @@ use core::panic::AssertUnwindSafe;
 use std::io;
 use std::panic::catch_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -20,6 +21,8 @@ use crate::future::{BoxFuture, ready};
 pub(super) struct StoreThread {
     log: Arc<Log>,
     jobs: Option<SyncSender<Job>>,
+    /// Bytes of the records that were handed over and are not settled yet.
+    waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,6 +38,8 @@ type Written = Box<dyn FnOnce(Result<Position, AppendError>) + Send>;
 pub(super) enum ThreadError {
     #[error("{limit} jobs of the store wait, which is the bound")]
     Full { limit: usize },
+    #[error("records of {limit} bytes wait for the store, which is the bound")]
+    FullOfBytes { limit: usize },
     #[error("the store's thread ended before the job was done")]
     Gone,
 }
@@ -50,6 +55,7 @@ impl StoreThread {
         Ok(Self {
             log,
             jobs: Some(jobs),
+            waiting: Arc::default(),
             thread: Some(thread),
         })
     }
@@ -65,8 +71,15 @@ impl StoreThread {
         record: Vec<u8>,
         then: impl FnOnce(Result<Position, AppendError>) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, ThreadError>> {
+        let place = match Place::take(&self.waiting, record.len()) {
+            Ok(place) => place,
+            Err(full) => return ready(Err(full)),
+        };
         let (answer, answered) = oneshot::channel();
-        let written = Box::new(move |position| drop(answer.send(then(position))));
+        let written = Box::new(move |position| {
+            drop(place);
+            drop(answer.send(then(position)));
+        });
         self.hand_over(Job::Append(record, written), answered)
     }
 
@@ -91,6 +104,34 @@ impl StoreThread {
             Some(Err(TrySendError::Full(_))) => ready(Err(ThreadError::Full { limit: MAX_JOBS })),
             Some(Err(TrySendError::Disconnected(_))) | None => ready(Err(ThreadError::Gone)),
         }
+    }
+}
+
+/// A record's share of the bytes that may wait; given back when it is settled, or was refused.
+struct Place {
+    waiting: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Place {
+    /// One record is taken whatever its length.
+    fn take(waiting: &Arc<AtomicUsize>, bytes: usize) -> Result<Self, ThreadError> {
+        let before = waiting.fetch_add(bytes, Ordering::Relaxed);
+        let place = Self {
+            waiting: Arc::clone(waiting),
+            bytes,
+        };
+        let limit = MAX_WAITING_BYTES;
+        if before > 0 && before.saturating_add(bytes) > limit {
+            return Err(ThreadError::FullOfBytes { limit });
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -140,6 +181,8 @@ fn shielded(job: impl FnOnce()) {
 
 /// Jobs that may wait: more than the tasks that a processor runs, each of which has one or two.
 const MAX_JOBS: usize = 4_096;
+/// Bytes of records that may wait.
+const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Jobs that are done before records are committed.
 const MAX_BATCH: usize = 256;
 
@@ -216,5 +259,26 @@ mod tests {
         for job in waiting {
             block_on(job).unwrap();
         }
+    }
+
+    #[test]
+    fn records_that_wait_are_bounded_in_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = started(&folder);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = thread.call(move |_| held.recv().unwrap_err());
+        let record = || vec![7; 1 << 20];
+        let limit = MAX_WAITING_BYTES;
+        let waiting: Vec<_> = (0..limit >> 20)
+            .map(|_| thread.append(record(), sequence))
+            .collect();
+        let refused = thread.append(record(), sequence);
+        assert_eq!(block_on(refused), Err(ThreadError::FullOfBytes { limit }));
+        drop(release);
+        block_on(held).unwrap();
+        for (wanted, record) in (0..).zip(waiting) {
+            assert_eq!(block_on(record), Ok(wanted));
+        }
+        assert_eq!(block_on(thread.append(record(), sequence)), Ok(64));
     }
 }
