@@ -155,12 +155,8 @@ impl Config {
         ];
         timeouts.into_iter().try_for_each(|(setting, timeout)| {
             let holds = timeout.is_none_or(|timeout| !timeout.is_zero());
-            ConfigError::require(
-                holds,
-                setting,
-                timeout,
-                "a timeout must be longer than zero",
-            )
+            let seen = timeout.unwrap_or_default();
+            ConfigError::require(holds, setting, seen, "a timeout must be longer than zero")
         })
     }
 

@@ -124,7 +124,7 @@ fn a_configuration_that_cannot_work_is_refused() {
     let refused = Orchestrator::new(now(), request, library(), config, IdSource::seeded(7));
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "max_running is 0, but a run needs at least 1"
+        "max_running is 0, but must be at least 1"
     );
 }
 

@@ -611,31 +611,31 @@ fn a_configuration_that_cannot_work_is_refused() {
     for (config, why) in [
         (
             Config::default().with_max_running(0),
-            "max_running is 0, but a run needs at least 1",
+            "max_running is 0, but must be at least 1",
         ),
         (
             Config::default().with_max_steps(0),
-            "max_steps is 0, but a run needs at least 1",
+            "max_steps is 0, but must be at least 1",
         ),
         (
             Config::default().with_max_bytes(0, 1),
-            "max_output_bytes is 0, but an output needs at least 1 byte",
+            "max_output_bytes is 0, but must be at least 1",
         ),
         (
             Config::default().with_max_bytes(1, 0),
-            "max_total_bytes is 0, but an output needs at least 1 byte",
+            "max_total_bytes is 0, but must be at least 1",
         ),
         (
             Config::default().with_step_timeout(Duration::ZERO),
-            "step_timeout is 0, but a timeout must be longer than zero",
+            "step_timeout is 0ns, but a timeout must be longer than zero",
         ),
         (
             Config::default().with_idle_timeout(Duration::ZERO),
-            "idle_timeout is 0, but a timeout must be longer than zero",
+            "idle_timeout is 0ns, but a timeout must be longer than zero",
         ),
         (
             Config::default().with_run_timeout(Duration::ZERO),
-            "run_timeout is 0, but a timeout must be longer than zero",
+            "run_timeout is 0ns, but a timeout must be longer than zero",
         ),
     ] {
         assert_eq!(refused(config), why);
