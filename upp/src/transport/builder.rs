@@ -51,6 +51,9 @@ pub(super) struct ResponseBuilder {
     /// Texts that may go on in the next event, by index.
     joiners: BTreeMap<u32, (StreamEventType, Joiner)>,
     begun: bool,
+    /// Whether the metadata goes back only with the message as it is.
+    #[cfg(feature = "openai")]
+    pub(super) is_bound: bool,
     /// Whether the vendor has sent its end marker.
     pub(super) ended: bool,
 }
@@ -85,6 +88,8 @@ impl ResponseBuilder {
             sum: Accumulator::new(Arc::clone(&provider)),
             joiners: BTreeMap::new(),
             begun: false,
+            #[cfg(feature = "openai")]
+            is_bound: false,
             ended: false,
             provider,
         }
@@ -107,6 +112,8 @@ impl ResponseBuilder {
             sum,
             joiners: BTreeMap::new(),
             begun: true,
+            #[cfg(feature = "openai")]
+            is_bound: false,
             ended: true,
         }
     }
@@ -256,6 +263,11 @@ impl ResponseBuilder {
         let sum = core::mem::replace(&mut self.sum, Accumulator::new(""));
         let (mut message, data) = sum.finish(self.stamp.clone())?;
         message.content.append(&mut self.blocks);
+        #[cfg(feature = "openai")]
+        if self.is_bound {
+            let digest = super::unchanged::digest(&message);
+            self.set_metadata(super::unchanged::DIGEST, Some(&digest));
+        }
         if let Some(metadata) = self.metadata_object() {
             message
                 .metadata

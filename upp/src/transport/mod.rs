@@ -31,6 +31,8 @@ mod google;
 pub mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(feature = "openai")]
+mod unchanged;
 
 #[cfg(feature = "anthropic")]
 pub use anthropic::AnthropicModel;
