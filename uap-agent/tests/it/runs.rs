@@ -721,20 +721,33 @@ fn a_paused_message_goes_on() {
     let run = |replies: &[&str], options: fn(AgentOptions) -> AgentOptions| {
         let model = script(replies.iter().map(|text| Reply::text(*text)));
         let pausing: upp::ModelReference = Arc::new(Pausing(Arc::clone(&model)));
-        let agent = agent(options(self::options(&model).map_llm(|llm| llm.with_model(pausing)))).unwrap();
-        (block_on(agent.generate("go", &agent.initial_state())), model.requests())
+        let agent = agent(options(
+            self::options(&model).map_llm(|llm| llm.with_model(pausing)),
+        ))
+        .unwrap();
+        (
+            block_on(agent.generate("go", &agent.initial_state())),
+            model.requests(),
+        )
     };
     let (result, requests) = run(&["…", "…", "done"], |options| options);
     let result = result.unwrap();
     assert_eq!(result.turn.response.text(), "done");
     assert_eq!((result.turn.cycles, result.state.step()), (3, 1));
-    assert_eq!(roles(&requests[2]), ["user:go", "assistant:…", "assistant:…"]);
+    assert_eq!(
+        roles(&requests[2]),
+        ["user:go", "assistant:…", "assistant:…"]
+    );
     // A request of the strategy's goes on, too, and without its prompt.
     let (result, requests) = run(&["…", "thought", "…", "done"], |options| {
-        options.with_execution(react(ReactOptions::default().with_reasoning_prompt("think")).unwrap())
+        options
+            .with_execution(react(ReactOptions::default().with_reasoning_prompt("think")).unwrap())
     });
     assert_eq!(result.unwrap().turn.response.text(), "done");
-    assert_eq!(roles(&requests[1]), ["user:go", "user:think", "assistant:…"]);
+    assert_eq!(
+        roles(&requests[1]),
+        ["user:go", "user:think", "assistant:…"]
+    );
     assert!(roles(&requests[3]).last().unwrap().ends_with("assistant:…"));
     // A pause counts as a round of the tool strategy's limit; behind it the message stays paused.
     struct Once;
@@ -746,5 +759,11 @@ fn a_paused_message_goes_on() {
     let (result, requests) = run(&["…", "…", "never"], |options| {
         options.map_llm(|llm| llm.with_tool_strategy(Arc::new(Once)))
     });
-    assert_eq!((result.unwrap().turn.response.text().as_str(), requests.len()), ("…", 2));
+    assert_eq!(
+        (
+            result.unwrap().turn.response.text().as_str(),
+            requests.len()
+        ),
+        ("…", 2)
+    );
 }

@@ -223,7 +223,10 @@ impl SentExtras {
         if let Some(name) = name.filter(|_| !thoughts.is_empty()) {
             object.member(name, &*thoughts);
         }
-        object.optional("reasoning_details", self.bound("reasoning_details").as_ref());
+        object.optional(
+            "reasoning_details",
+            self.bound("reasoning_details").as_ref(),
+        );
         let audio = self.bound("audio");
         let audio = audio.and_then(|audio| Object::of(audio.as_str()));
         if let Some(id) = audio.as_ref().and_then(|audio| audio.0.value("id")) {
