@@ -21,6 +21,8 @@ mod http;
 mod sse;
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod structure;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod vendor_json;
 
 #[cfg(feature = "anthropic")]
