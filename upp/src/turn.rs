@@ -164,7 +164,7 @@ ubos_common::words! {
 }
 
 impl Stop {
-    fn of_word(word: &str) -> Self {
+    pub(crate) fn of_word(word: &str) -> Self {
         match word {
             "stop" | "end_turn" | "stop_sequence" | "STOP" => Self::End,
             "length" | "max_tokens" | "MAX_TOKENS" | "model_context_window_exceeded" => {

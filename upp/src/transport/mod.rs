@@ -21,6 +21,8 @@ mod http;
 mod sse;
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod structure;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod vendor_json;
 
 #[cfg(feature = "anthropic")]
@@ -31,6 +33,8 @@ mod google;
 pub mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(feature = "openai")]
+mod unchanged;
 
 #[cfg(feature = "anthropic")]
 pub use anthropic::AnthropicModel;

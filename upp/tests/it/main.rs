@@ -34,6 +34,8 @@ mod quirks;
 mod retry;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
 mod secrets;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod structure;
 #[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;

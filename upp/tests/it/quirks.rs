@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::to_string;
+use ubos_common::json::{Limits, to_string};
+use ubos_common::violation::Profile;
 use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
 use upp::{
     AssistantMessage, ContentBlock, ErrorCode, List, LlmResponse, Message, ModelReference,
@@ -599,6 +600,29 @@ async fn what_compatible_vendors_send_beside_a_message_goes_back() {
             !sent.contains("hm, so") && !sent.contains("reasoning_details"),
             "{sent}"
         );
+        // Nothing that was signed goes with what the application wrote instead. A store may order members of JSON.
+        let stored: serde_json::Value =
+            serde_json::from_str(&to_string(&Message::Assistant(Arc::clone(&message)))).unwrap();
+        let (stored, _) = ubos_common::json::decode::<Message>(
+            stored.to_string().as_bytes(),
+            &Limits::default(),
+            Profile::Strict,
+        )
+        .unwrap();
+        assert!(sent_back(OpenAi, stored).await.contains("c2lnMg=="));
+        let mut text = (*message).clone();
+        text.content.push(ContentBlock::text("more"));
+        let mut thought = (*message).clone();
+        thought.content[0] = ContentBlock::Reasoning("hm, no".into());
+        let mut call = (*message).clone();
+        call.tool_calls.as_mut().unwrap()[0].arguments = object(r#"{"a":2}"#).unwrap();
+        for changed in [text, thought, call] {
+            let sent = sent_back(OpenAi, changed.into()).await;
+            for signed in ["c2ln", "c2lnMg==", r#""id":"au""#] {
+                assert!(!sent.contains(signed), "{sent}");
+            }
+            assert!(sent.contains(&format!(r#""{name}":"hm, "#)), "{sent}");
+        }
     }
     let body =
         r#"{"choices":[{"message":{"content":null,"refusal":"No."},"finish_reason":"stop"}]}"#;

@@ -71,7 +71,12 @@ impl Vendor for OpenAi {
         request::body(model, provider, request, streams)
     }
 
-    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
+    fn response_reader(
+        &self,
+        _: &str,
+        request: &LlmRequest,
+        provider: Arc<str>,
+    ) -> Box<dyn ResponseReader> {
         Box::new(CompletionReader::new(request, provider))
     }
 }

@@ -12,6 +12,7 @@ use crate::transport::builder::{
     Alternative, FIRST_CALL, REASONING, ResponseBuilder, ResponseReader, TEXT,
 };
 use crate::transport::sse::SseEvent;
+use crate::transport::structure::Form;
 use crate::transport::vendor_json::{Count, Json, Piece, Spare, parse};
 use crate::turn::CycleUsage;
 
@@ -25,7 +26,11 @@ pub(super) struct CompletionReader {
 impl CompletionReader {
     pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
-            first: ChoiceReader::new(ResponseBuilder::new(request, provider)),
+            first: ChoiceReader::new(ResponseBuilder::new(
+                Form::native(request),
+                request,
+                provider,
+            )),
             others: BTreeMap::new(),
         }
     }
