@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use ubos_common::json::to_string;
-use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig};
+use upp::transport::{
+    AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig,
+};
 use upp::{LlmModel, UppError};
 
 use crate::vendor::{Pieces, answer, drain, events, serve_all, structured};
