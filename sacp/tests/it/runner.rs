@@ -778,7 +778,7 @@ fn a_timeout_before_the_start_changes_nothing() {
 #[test]
 fn a_value_that_stands_in_for_an_output_has_its_bounds() {
     let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
-    let value = ubos_common::json::RawBuf::parse("\"too long for this\"").unwrap();
+    let value = RawBuf::parse("\"too long for this\"").unwrap();
     let rule = Rule {
         recoveries: vec![Recovery::Skip(value)],
         ..Rule::default()
