@@ -32,6 +32,9 @@ pub struct LlmRequest {
     pub tools: Arc<[Arc<dyn Tool>]>,
     /// The JSON Schema of the response.
     pub structure: Option<Arc<RawObject>>,
+    /// The span of the request, which adapters add to.
+    #[cfg(feature = "tracing")]
+    pub(crate) span: tracing::Span,
 }
 
 impl LlmRequest {
@@ -45,6 +48,8 @@ impl LlmRequest {
             params: None,
             tools: Arc::new([]),
             structure: None,
+            #[cfg(feature = "tracing")]
+            span: tracing::Span::none(),
         }
     }
 }
@@ -222,6 +227,7 @@ pub trait LlmMiddleware: Send + Sync {
 /// | `tools` | none |
 /// | `structure` | none: the response is free text |
 /// | `middleware` | none |
+/// | content in spans | no |
 ///
 /// Spec: UPP-1.3 options
 #[derive(Clone)]
@@ -232,6 +238,9 @@ pub struct LlmOptions {
     tools: ToolSet,
     structure: Option<Arc<RawObject>>,
     middleware: Vec<Arc<dyn LlmMiddleware>>,
+    /// Whether requests have spans already.
+    #[cfg(feature = "tracing")]
+    is_traced: bool,
 }
 
 impl LlmOptions {
@@ -244,6 +253,8 @@ impl LlmOptions {
             tools: ToolSet::default(),
             structure: None,
             middleware: Vec::new(),
+            #[cfg(feature = "tracing")]
+            is_traced: false,
         }
     }
 
@@ -251,6 +262,10 @@ impl LlmOptions {
     #[must_use]
     pub fn with_model(mut self, model: ModelReference) -> Self {
         self.model = model;
+        #[cfg(feature = "tracing")]
+        {
+            self.is_traced = false;
+        }
         self
     }
 
@@ -303,6 +318,14 @@ impl LlmOptions {
     #[must_use]
     pub fn with_structure(mut self, schema: impl Into<Arc<RawObject>>) -> Self {
         self.structure = Some(schema.into());
+        self
+    }
+
+    /// Puts the content of messages, calls and results into spans, where it is never by default. It may hold secrets, and data
+    /// of people.
+    #[must_use]
+    pub const fn with_content_in_spans(mut self) -> Self {
+        self.tools.shows_content = true;
         self
     }
 
@@ -372,6 +395,13 @@ pub fn llm(mut options: LlmOptions) -> Result<LlmInstance, UppError> {
     for layer in options.middleware.drain(..).rev() {
         options.model = layer.wrap(options.model);
     }
+    #[cfg(feature = "tracing")]
+    if !core::mem::replace(&mut options.is_traced, true) {
+        options.model = Arc::new(crate::otel::TracedModel {
+            model: options.model,
+            shows_content: options.tools.shows_content,
+        });
+    }
     let capabilities = options.model.capabilities();
     let refuse = |what: &str| {
         let model = options.model.as_ref();
@@ -408,6 +438,8 @@ impl LlmInstance {
             params: self.0.params.clone(),
             tools: Arc::clone(&self.0.tools.tools),
             structure: self.0.structure.clone(),
+            #[cfg(feature = "tracing")]
+            span: tracing::Span::none(),
         }
     }
 }
