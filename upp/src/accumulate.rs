@@ -108,19 +108,28 @@ impl Accumulator {
     /// A tool call lacks its id or name, or the structured output is not JSON. Arguments that are not an object are no
     /// error: see [`ToolCall::malformed_arguments`].
     pub fn finish(self, stamp: Stamp) -> Result<(AssistantMessage, Option<RawBuf>), UppError> {
+        self.finish_message(stamp, true)
+    }
+
+    /// As [`Accumulator::finish`], of a message that the model may go on with.
+    pub(crate) fn finish_message(
+        self,
+        stamp: Stamp,
+        is_whole: bool,
+    ) -> Result<(AssistantMessage, Option<RawBuf>), UppError> {
         let refuse = |what: &str| {
             UppError::new(ErrorCode::InvalidResponse, Arc::clone(&self.provider), what)
         };
-        let (mut content, mut calls, mut data) = (Vec::new(), Vec::new(), None);
+        let (mut content, mut calls) = (Vec::new(), Vec::new());
+        let (mut data, mut has_output) = (None, false);
         for part in self.parts.into_values() {
             match part {
                 Part::Text(text) => content.push(ContentBlock::text(text)),
                 Part::Reasoning(text) => content.push(ContentBlock::Reasoning(text.into())),
                 Part::Object(text) => {
-                    data = Some(
-                        value_of(&text)
-                            .ok_or_else(|| refuse("the structured output is not JSON"))?,
-                    );
+                    // A model may say something before its output: the last part is the output.
+                    has_output = true;
+                    data = value_of(&text);
                     content.push(ContentBlock::text(text));
                 }
                 Part::Call {
@@ -134,6 +143,9 @@ impl Accumulator {
                     calls.push(call_of(id, name, &arguments));
                 }
             }
+        }
+        if has_output && data.is_none() && calls.is_empty() && is_whole {
+            return Err(refuse("the structured output is not JSON"));
         }
         let calls = (!calls.is_empty()).then_some(calls);
         Ok((AssistantMessage::new(stamp, content, calls), data))

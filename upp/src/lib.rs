@@ -21,7 +21,7 @@
 //! | feature | what it adds | default |
 //! |---|---|---|
 //! | `driver` | [`LlmInstance`]`::generate` and `stream`, on any async runtime | yes |
-//! | `openai` | chat completions of OpenAI and of compatible vendors, with presets by name | no |
+//! | `openai` | chat completions of OpenAI and of compatible vendors, with presets by name; OpenAI's responses endpoint | no |
 //! | `anthropic` | the messages API | no |
 //! | `google` | `generateContent` | no |
 //! | `schemars` | tools whose arguments and results are Rust types | no |

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::RawBuf;
 
 use crate::message::AssistantMessage;
-use crate::turn::CycleUsage;
+use crate::turn::{CycleUsage, Stop};
 
 /// One response of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,5 +34,11 @@ impl LlmResponse {
             stop_reason: stop_reason.into(),
             data: None,
         }
+    }
+
+    /// Why the model ended its message.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        Stop::of_word(&self.stop_reason)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ubos_common::time::Now;
 use upp::{
-    ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, ToolCall, ToolResult,
+    ErrorCode, LlmRequest, LlmResponse, Message, ModelEvent, Stamp, Stop, ToolCall, ToolResult,
     ToolResultMessage, UppError,
 };
 
@@ -186,6 +186,9 @@ impl Engine {
     fn on_response(&mut self, now: Now, inference: &Inference, mut response: Box<LlmResponse>) {
         self.added.cycles += 1;
         self.added.usage += response.usage.clone();
+        if response.stop() == Stop::Pause && !response.message.has_tool_calls() && self.may_act() {
+            return self.go_on(now, inference, response);
+        }
         let again = match self.repair_output(inference, &mut response) {
             Ok(again) => again,
             Err(error) => {
@@ -203,15 +206,7 @@ impl Engine {
         {
             self.added.data.clone_from(&response.data);
         }
-        // The time of an answer is when it is complete.
-        Arc::make_mut(&mut response.message).timestamp = Stamp::with_id("", now.wall).timestamp;
-        let mut messages: Vec<Message> = self.prompt.take().into_iter().collect();
-        let answer = Message::Assistant(Arc::clone(&response.message));
-        messages.push(if inference.is_action {
-            answer
-        } else {
-            mark(answer, self.step, inference.phase, false)
-        });
+        let mut messages = self.answer_messages(now, inference, &mut response);
         if !inference.is_action {
             messages.extend(self.refuse_calls(now, inference, &response));
         }
@@ -232,6 +227,35 @@ impl Engine {
                 ran_tools: false,
             }))]);
         }
+    }
+
+    /// Sends a message back that the vendor paused: it goes on in the next response. A pause counts as a round of tools.
+    fn go_on(&mut self, now: Now, inference: &Inference, mut response: Box<LlmResponse>) {
+        self.tool_rounds += 1;
+        let messages = self.answer_messages(now, inference, &mut response);
+        self.append(messages);
+        let mut rest = inference.clone();
+        rest.prompt = None;
+        self.infer(now, rest);
+    }
+
+    /// The prompt of a request and its response, as the state gets them.
+    fn answer_messages(
+        &mut self,
+        now: Now,
+        inference: &Inference,
+        response: &mut LlmResponse,
+    ) -> Vec<Message> {
+        // The time of an answer is when it is complete.
+        Arc::make_mut(&mut response.message).timestamp = Stamp::with_id("", now.wall).timestamp;
+        let mut messages: Vec<Message> = self.prompt.take().into_iter().collect();
+        let answer = Message::Assistant(Arc::clone(&response.message));
+        messages.push(if inference.is_action {
+            answer
+        } else {
+            mark(answer, self.step, inference.phase, false)
+        });
+        messages
     }
 
     /// Calls in an answer to a question that offered no tools. Vendors take no history in which a call has no result.

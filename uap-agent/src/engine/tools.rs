@@ -25,12 +25,7 @@ type Repaired = (Vec<ToolCall>, BTreeMap<usize, Box<str>>);
 impl Engine {
     /// Reports the action, and then starts the tools. Fails the run where the limit of rounds is reached.
     pub(super) fn begin_tools(&mut self, messages: Vec<Message>, response: Box<LlmResponse>) {
-        let tools = self.config.llm.options().tools();
-        let most = tools
-            .strategy
-            .as_ref()
-            .and_then(|strategy| strategy.max_iterations());
-        if let Some(most) = most.filter(|most| self.tool_rounds >= *most) {
+        if let Some(most) = self.max_rounds().filter(|most| self.tool_rounds >= *most) {
             // The answer with its unanswered calls stays out of the state, and in the turn that the error carries.
             self.added.messages.extend(messages);
             let error = self.refuse(
@@ -68,6 +63,17 @@ impl Engine {
             AgendaItem::Event(UapEventType::Action, EventData::ToolCalls(message)),
             AgendaItem::Tools,
         ]);
+    }
+
+    /// The limit of the tool strategy, where it sets one.
+    fn max_rounds(&self) -> Option<u64> {
+        let tools = self.config.llm.options().tools();
+        tools.strategy.as_ref()?.max_iterations()
+    }
+
+    /// Whether the limit leaves another round.
+    pub(super) fn may_act(&self) -> bool {
+        self.max_rounds().is_none_or(|most| self.tool_rounds < most)
     }
 
     /// Starts every call that is ready.

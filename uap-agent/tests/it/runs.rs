@@ -686,3 +686,84 @@ fn the_engine_cancels_its_effects_and_is_closed_after_its_end() {
     ));
     assert!(engine.is_closed() && engine.handle_input(now, Input::Abort).is_err());
 }
+
+/// A model whose vendor pauses every message with the text "…".
+struct Pausing(Arc<ScriptedModel>);
+
+impl upp::LlmModel for Pausing {
+    fn provider(&self) -> &str {
+        self.0.provider()
+    }
+    fn model_id(&self) -> &str {
+        self.0.model_id()
+    }
+    fn capabilities(&self) -> upp::LlmCapabilities {
+        self.0.capabilities()
+    }
+    fn complete(
+        &self,
+        request: upp::LlmRequest,
+    ) -> futures::future::BoxFuture<'static, Result<upp::LlmResponse, upp::UppError>> {
+        let response = self.0.complete(request);
+        Box::pin(async {
+            let mut response = response.await?;
+            if response.message.text() == "…" {
+                response.stop_reason = "pause_turn".into();
+            }
+            Ok(response)
+        })
+    }
+}
+
+// spec: UAP-5-1
+#[test]
+fn a_paused_message_goes_on() {
+    let run = |replies: &[&str], options: fn(AgentOptions) -> AgentOptions| {
+        let model = script(replies.iter().map(|text| Reply::text(*text)));
+        let pausing: upp::ModelReference = Arc::new(Pausing(Arc::clone(&model)));
+        let agent = agent(options(
+            self::options(&model).map_llm(|llm| llm.with_model(pausing)),
+        ))
+        .unwrap();
+        (
+            block_on(agent.generate("go", &agent.initial_state())),
+            model.requests(),
+        )
+    };
+    let (result, requests) = run(&["…", "…", "done"], |options| options);
+    let result = result.unwrap();
+    assert_eq!(result.turn.response.text(), "done");
+    assert_eq!((result.turn.cycles, result.state.step()), (3, 1));
+    assert_eq!(
+        roles(&requests[2]),
+        ["user:go", "assistant:…", "assistant:…"]
+    );
+    // A request of the strategy's goes on, too, and without its prompt.
+    let (result, requests) = run(&["…", "thought", "…", "done"], |options| {
+        options
+            .with_execution(react(ReactOptions::default().with_reasoning_prompt("think")).unwrap())
+    });
+    assert_eq!(result.unwrap().turn.response.text(), "done");
+    assert_eq!(
+        roles(&requests[1]),
+        ["user:go", "user:think", "assistant:…"]
+    );
+    assert!(roles(&requests[3]).last().unwrap().ends_with("assistant:…"));
+    // A pause counts as a round of the tool strategy's limit; behind it the message stays paused.
+    struct Once;
+    impl ToolUseStrategy for Once {
+        fn max_iterations(&self) -> Option<u64> {
+            Some(1)
+        }
+    }
+    let (result, requests) = run(&["…", "…", "never"], |options| {
+        options.map_llm(|llm| llm.with_tool_strategy(Arc::new(Once)))
+    });
+    assert_eq!(
+        (
+            result.unwrap().turn.response.text().as_str(),
+            requests.len()
+        ),
+        ("…", 2)
+    );
+}

@@ -32,6 +32,7 @@
 mod digest;
 mod error;
 mod mode;
+mod names;
 mod number;
 mod order;
 mod ser;

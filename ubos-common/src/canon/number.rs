@@ -38,6 +38,9 @@ pub(super) fn write_i128(out: &mut Vec<u8>, value: i128, mode: Mode) -> Result<(
     }
 }
 
+/// Fractions that every writer of JSON writes with a decimal point and without an exponent.
+const PLAIN: core::ops::Range<f64> = 1e-3..1e15;
+
 /// Appends a double; it is by definition the value that it has.
 pub(super) fn write_f64(out: &mut Vec<u8>, value: f64) -> Result<(), CanonFault> {
     if !value.is_finite() {
@@ -49,6 +52,9 @@ pub(super) fn write_f64(out: &mut Vec<u8>, value: f64) -> Result<(), CanonFault>
     }
     let start = out.len();
     digits(out, &value);
+    if PLAIN.contains(&value.abs()) {
+        return Ok(());
+    }
     let text = out.get(start..).unwrap_or_default();
     // Both write a plain decimal point for middling values, and there they agree.
     if value.abs() >= 1e-6 && !text.contains(&b'e') {

@@ -3,6 +3,7 @@
 
 use core::cmp::Ordering;
 
+use super::names::Names;
 use super::{CanonError, CanonFault, MAX_DEPTH, Mode};
 use super::{order, text};
 
@@ -33,6 +34,7 @@ pub(super) struct Writer<'s, S> {
     members: Vec<Member>,
     scratch: Vec<u8>,
     known: [Known; KNOWN],
+    names: Names,
 }
 
 /// An object being written.
@@ -52,8 +54,6 @@ struct Member {
     start: usize,
     /// Where the name ends, at its closing quote.
     name_end: usize,
-    /// Filled in when the object turns out to be out of order.
-    end: usize,
     /// Stands for the start of the name in most comparisons: see [`order::prefix`].
     prefix: u64,
     escaped: bool,
@@ -69,6 +69,7 @@ impl<'s, S: Sink> Writer<'s, S> {
             members: Vec::with_capacity(32),
             scratch: Vec::new(),
             known: Default::default(),
+            names: Names::default(),
         }
     }
 
@@ -146,16 +147,55 @@ impl<'s, S: Sink> Writer<'s, S> {
         escaped: bool,
     ) -> Result<(), CanonError> {
         let buffer = self.sink.buffer();
+        let name_end = buffer.len();
+        buffer.extend_from_slice(b"\":");
+        self.note_member(object, name_end, prefix, escaped)
+    }
+
+    /// Writes the name of a field; its value is to be written next.
+    #[inline]
+    pub(super) fn field_name(
+        &mut self,
+        object: &mut Object,
+        name: &'static str,
+    ) -> Result<(), CanonError> {
+        let Some(known) = self.names.find(name) else {
+            return self.name(object, name);
+        };
+        object.current = self.members.len();
+        let is_first = object.current == object.first;
+        let buffer = self.sink.buffer();
+        object.start = buffer.len() + usize::from(!is_first);
+        known.append_to(buffer, is_first);
+        let (name_end, prefix) = (buffer.len() - 2, known.prefix);
+        self.note_member(object, name_end, prefix, false)
+    }
+
+    /// Writes the name of a member; its value is to be written next.
+    #[inline]
+    pub(super) fn name(&mut self, object: &mut Object, name: &str) -> Result<(), CanonError> {
+        self.begin_member(object);
+        let escaped = text::write_body(self.out(), name.as_bytes());
+        self.end_name(object, order::prefix(name.as_bytes()), escaped)
+    }
+
+    #[inline]
+    fn note_member(
+        &mut self,
+        object: &mut Object,
+        name_end: usize,
+        prefix: u64,
+        escaped: bool,
+    ) -> Result<(), CanonError> {
         self.members.push(Member {
             start: object.start,
-            name_end: buffer.len(),
-            end: 0,
+            name_end,
             prefix,
             escaped,
         });
-        buffer.extend_from_slice(b"\":");
         if object.sorted && prefix <= object.prefix {
-            object.sorted = ends_in_order(buffer, self.members.get(object.first..))?;
+            let members = self.members.get(object.first..);
+            object.sorted = ends_in_order(self.sink.buffer(), members)?;
         }
         object.prefix = prefix;
         Ok(())
@@ -183,25 +223,23 @@ impl<'s, S: Sink> Writer<'s, S> {
     /// Puts the members from `first` on into canonical order.
     fn reorder(&mut self, first: usize) -> Result<(), CanonError> {
         let buffer = self.sink.buffer();
-        let members = self.members.get_mut(first..).unwrap_or_default();
+        let members = self.members.get(first..).unwrap_or_default();
         let start = members.first().map_or(buffer.len(), |member| member.start);
-        let mut end = buffer.len();
-        for member in members.iter_mut().rev() {
-            member.end = end;
-            end = member.start.saturating_sub(1);
-        }
         let Some(known) = self.known.get_mut(members.len() % KNOWN) else {
             return Ok(());
         };
         if !known.is_of(members) {
             known.sort(buffer, members)?;
         }
+        // With a comma behind the last, too, each member reaches to the start of the next.
+        buffer.push(b',');
         self.scratch.clear();
-        self.scratch.reserve(buffer.len() - start + 1);
-        for member in known.order.iter().filter_map(|index| members.get(*index)) {
-            let member = buffer.get(member.start..member.end).unwrap_or_default();
-            text::append(&mut self.scratch, member);
-            self.scratch.push(b',');
+        self.scratch.reserve(buffer.len() - start);
+        for index in &known.order {
+            let end = members.get(index + 1).map(|next| next.start);
+            let span = (members.get(*index))
+                .and_then(|member| buffer.get(member.start..end.unwrap_or(buffer.len())));
+            text::append(&mut self.scratch, span.unwrap_or_default());
         }
         self.scratch.pop();
         buffer.truncate(start);

@@ -8,6 +8,7 @@
 )]
 
 mod doc;
+mod fields;
 
 use std::collections::BTreeMap;
 
@@ -49,6 +50,23 @@ proptest! {
         prop_assert_eq!(&text(canon::str_to_vec(&wanted)).unwrap(), &wanted);
         let raw = RawValue::from_string(untidy).unwrap();
         prop_assert_eq!(text(canon::to_vec(&[raw])).unwrap(), format!("[{wanted}]"));
+    }
+
+    #[test]
+    fn fields_of_any_names_are_as_strangers_write_them(fields in fields::Fields::any()) {
+        let fields = fields.without_doubles();
+        let stranger = serde_json_canonicalizer::to_string(&fields).unwrap();
+        prop_assert_eq!(text(canon::to_vec(&fields)), Ok(stranger));
+    }
+
+    #[test]
+    fn one_name_from_two_places_is_refused(
+        length in 1usize..26, before in fields::names(), between in proptest::collection::vec(fields::names(), 0..9),
+    ) {
+        let (one, other) = (fields::at(0, length), fields::at(26, length));
+        let names = [vec![before, one], between, vec![other]].concat();
+        let fields = fields::Fields(names.into_iter().map(|index| (index, None)).collect());
+        prop_assert_eq!(fault(canon::to_vec(&fields)).0, CanonFault::DuplicateKey);
     }
 
     #[test]

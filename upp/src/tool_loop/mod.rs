@@ -40,7 +40,7 @@ use crate::response::LlmResponse;
 use crate::stream::StreamEvent;
 use crate::tool::{ToolCall, ToolExecution, ToolResult};
 use crate::trace::{debug, trace};
-use crate::turn::{TokenUsage, Turn};
+use crate::turn::{Stop, TokenUsage, Turn};
 
 /// Rounds of tool calls, unless the tool strategy sets another limit.
 const MAX_ITERATIONS: u64 = 10;
@@ -342,9 +342,9 @@ impl ToolLoop {
 
     fn on_response(&mut self, now: Now, response: LlmResponse) {
         self.cycles += 1;
-        self.usage += response.usage;
         let has_data = response.data.is_some();
-        let is_paused = &*response.stop_reason == "pause_turn";
+        let is_paused = response.stop() == Stop::Pause;
+        self.usage += response.usage;
         self.data = response.data.or_else(|| self.data.take());
         let mut message = response.message;
         // A message is dated when it is complete, not when it was requested.

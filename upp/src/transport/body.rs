@@ -74,6 +74,35 @@ pub(super) fn merged(
         .ok_or("the parameters are not an object")
 }
 
+/// The members of a parameter that is an object, with those that the request itself sets.
+///
+/// # Errors
+///
+/// The parameter is not an object, or has a member that the request sets.
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+pub(super) fn with_members(
+    param: Option<RawBuf>,
+    ours: &[(&str, &str)],
+) -> Result<String, &'static str> {
+    let own: BTreeMap<String, RawBuf> = match param {
+        Some(param) => param
+            .deserialize()
+            .map_err(|_| "a parameter that is shared with structured output is not an object")?,
+        None => BTreeMap::new(),
+    };
+    if ours.iter().any(|(name, _)| own.contains_key(*name)) {
+        return Err("a parameter has a name that the request itself sets");
+    }
+    Ok(object_text(|object| {
+        for (name, value) in &own {
+            object.member(name, value);
+        }
+        for (name, value) in ours {
+            object.member(name, &Text(value));
+        }
+    }))
+}
+
 /// Writes a tool's metadata for one vendor, without the members that the adapter writes itself.
 pub(super) fn tool_metadata(
     object: &mut MemberWriter<'_>,

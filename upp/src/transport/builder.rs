@@ -7,6 +7,9 @@ use ubos_common::json::{MemberWriter, RawBuf, RawObject, Write, to_string};
 
 use super::failure::http_error;
 use super::sse::SseEvent;
+#[cfg(any(feature = "anthropic", feature = "google"))]
+use super::structure::ANSWER_TOOL;
+use super::structure::Form;
 use super::vendor_json::{Joiner, Piece, Unreadable};
 use crate::accumulate::Accumulator;
 use crate::content::ContentBlock;
@@ -38,8 +41,10 @@ const MAX_ALTERNATIVES: usize = 128;
 pub(super) struct ResponseBuilder {
     pub(super) provider: Arc<str>,
     pub(super) stamp: Stamp,
-    /// Whether structured output was asked for.
-    pub(super) structured: bool,
+    /// How structured output was asked for.
+    pub(super) form: Form,
+    /// Whether the structured output came as a call, which is hidden.
+    pub(super) has_hidden_call: bool,
     pub(super) usage: CycleUsage,
     pub(super) stop_reason: Option<Box<str>>,
     /// Vendor data, stored in the message's metadata under the provider's name.
@@ -51,6 +56,9 @@ pub(super) struct ResponseBuilder {
     /// Texts that may go on in the next event, by index.
     joiners: BTreeMap<u32, (StreamEventType, Joiner)>,
     begun: bool,
+    /// Whether the metadata goes back only with the message as it is.
+    #[cfg(feature = "openai")]
+    pub(super) is_bound: bool,
     /// Whether the vendor has sent its end marker.
     pub(super) ended: bool,
 }
@@ -73,10 +81,11 @@ pub(super) trait ResponseReader: Send {
 }
 
 impl ResponseBuilder {
-    pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
+    pub(super) fn new(form: Form, request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
             stamp: request.stamp.clone(),
-            structured: request.structure.is_some(),
+            form,
+            has_hidden_call: false,
             usage: CycleUsage::new(0, 0, 0, 0),
             stop_reason: None,
             metadata: Vec::new(),
@@ -85,6 +94,8 @@ impl ResponseBuilder {
             sum: Accumulator::new(Arc::clone(&provider)),
             joiners: BTreeMap::new(),
             begun: false,
+            #[cfg(feature = "openai")]
+            is_bound: false,
             ended: false,
             provider,
         }
@@ -98,7 +109,8 @@ impl ResponseBuilder {
             provider: Arc::clone(&self.provider),
             stamp: self.stamp.clone(),
             // Only the answer gives structured output.
-            structured: false,
+            form: Form::Text,
+            has_hidden_call: false,
             usage: CycleUsage::new(0, 0, 0, 0),
             stop_reason: None,
             metadata: Vec::new(),
@@ -107,6 +119,8 @@ impl ResponseBuilder {
             sum,
             joiners: BTreeMap::new(),
             begun: true,
+            #[cfg(feature = "openai")]
+            is_bound: false,
             ended: true,
         }
     }
@@ -190,13 +204,19 @@ impl ResponseBuilder {
     }
 
     /// The event type of plain text: an object delta where structured output was requested.
-    #[cfg(any(feature = "openai", feature = "google"))]
     pub(super) const fn text_kind(&self) -> StreamEventType {
-        if self.structured {
-            StreamEventType::ObjectDelta
-        } else {
-            StreamEventType::TextDelta
+        match self.form {
+            Form::Native => StreamEventType::ObjectDelta,
+            _ => StreamEventType::TextDelta,
         }
+    }
+
+    /// Whether a call is the structured output. Its input is then the text of the response.
+    #[cfg(any(feature = "anthropic", feature = "google"))]
+    pub(super) fn hides(&mut self, call: &str) -> bool {
+        let is_hidden = self.form == Form::Tool && call == ANSWER_TOOL;
+        self.has_hidden_call |= is_hidden;
+        is_hidden
     }
 
     /// Appends a block that was received in one piece; such blocks follow the streamed ones.
@@ -253,17 +273,30 @@ impl ResponseBuilder {
         };
         self.end_texts()?;
         self.set_metadata("stop_reason", Some(&stop));
+        let is_paused = &*stop == "pause_turn";
         let sum = core::mem::replace(&mut self.sum, Accumulator::new(""));
-        let (mut message, data) = sum.finish(self.stamp.clone())?;
+        let (mut message, data) = sum.finish_message(self.stamp.clone(), !is_paused)?;
         message.content.append(&mut self.blocks);
+        #[cfg(feature = "openai")]
+        if self.is_bound {
+            let digest = super::unchanged::digest(&message);
+            self.set_metadata(super::unchanged::DIGEST, Some(&digest));
+        }
         if let Some(metadata) = self.metadata_object() {
             message
                 .metadata
                 .get_or_insert_default()
                 .set(self.provider.to_string(), metadata);
         }
+        // A model that calls tools has not answered yet, whatever it says beside the calls.
+        let is_answer = !is_paused && message.calls().is_empty() || self.has_hidden_call;
+        #[cfg(any(feature = "anthropic", feature = "google"))]
+        if is_answer && self.form == Form::Tool && data.is_none() {
+            let text = "the response has no structured output";
+            return Err(self.error(ErrorCode::InvalidResponse, text));
+        }
         let mut response = LlmResponse::new(message, self.usage.clone(), stop);
-        response.data = data;
+        response.data = data.filter(|_| is_answer);
         Ok(response)
     }
 

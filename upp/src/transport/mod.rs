@@ -6,6 +6,8 @@ mod body;
 mod builder;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod config;
+#[cfg(any(feature = "openai", feature = "anthropic"))]
+mod dialect;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod failure;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
@@ -21,6 +23,8 @@ mod http;
 mod sse;
 
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+mod structure;
+#[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod vendor_json;
 
 #[cfg(feature = "anthropic")]
@@ -31,6 +35,8 @@ mod google;
 pub mod mcp;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(feature = "openai")]
+mod unchanged;
 
 #[cfg(feature = "anthropic")]
 pub use anthropic::AnthropicModel;
@@ -39,7 +45,7 @@ pub use config::ProviderConfig;
 #[cfg(feature = "google")]
 pub use google::GoogleModel;
 #[cfg(feature = "openai")]
-pub use openai::{OpenAiModel, PRESETS, Preset, preset};
+pub use openai::{OpenAiModel, OpenAiResponsesModel, PRESETS, Preset, preset};
 #[cfg(feature = "arbitrary")]
 pub(crate) use sse::SseReader;
 

@@ -31,9 +31,13 @@ mod mcp;
 mod openai;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
 mod quirks;
+#[cfg(feature = "openai")]
+mod responses;
 mod retry;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
 mod secrets;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod structure;
 #[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;

@@ -8,7 +8,7 @@ use serde::ser::{self, Serialize};
 
 use self::text_only::TextOnly;
 use super::writer::{Object, Sink, Writer};
-use super::{CanonError, CanonFault, number, order, text, wire};
+use super::{CanonError, CanonFault, number, text, wire};
 
 /// Names by which serde_json marks structs that hold JSON text: of any value, and of a number
 /// (in a build with arbitrary precision).
@@ -35,13 +35,6 @@ pub(super) struct MemberSerializer<'w, 's, S> {
 }
 
 impl<'s, S: Sink> Writer<'s, S> {
-    #[inline]
-    fn name(&mut self, object: &mut Object, name: &str) -> Result<()> {
-        self.begin_member(object);
-        let escaped = text::write_body(self.out(), name.as_bytes());
-        self.end_name(object, order::prefix(name.as_bytes()), escaped)
-    }
-
     /// Opens `{"variant":`.
     fn variant(&mut self, variant: &str) -> Result<Object> {
         let mut object = self.begin_object()?;
@@ -121,7 +114,7 @@ impl<S: Sink> MemberSerializer<'_, '_, S> {
 
     fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<()> {
         if let Some(object) = &mut self.object {
-            let outcome = self.writer.name(object, name);
+            let outcome = self.writer.field_name(object, name);
             outcome.map_err(|error| within(self.writer, self.variant.as_ref(), error))?;
         }
         self.value(value)

@@ -2,7 +2,8 @@
 //!
 //! The vendor needs `max_tokens` with every request: set it in the parameters of the configuration or of the request. A
 //! request without it is refused before it is sent.
-//! Structured output is a tool that the model must call in the end; its input is the answer, and no call of it is seen.
+//! Structured output is native where model and schema allow it. Elsewhere it is a tool that the model must call in the end; its
+//! input is the answer, and no call of it is seen.
 
 mod event;
 mod raw;
@@ -76,7 +77,16 @@ impl Vendor for Anthropic {
         request::body(model, provider, request, streams)
     }
 
-    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
-        Box::new(MessageReader::new(request, provider))
+    fn response_reader(
+        &self,
+        model: &str,
+        request: &LlmRequest,
+        provider: Arc<str>,
+    ) -> Box<dyn ResponseReader> {
+        Box::new(MessageReader::new(
+            request::form(model, request),
+            request,
+            provider,
+        ))
     }
 }

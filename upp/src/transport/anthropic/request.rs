@@ -1,19 +1,51 @@
 //! The body of a request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ubos_common::json::{MemberWriter, to_string};
+use ubos_common::json::{MemberWriter, RawBuf, to_string};
 
 use super::raw::blocks_of;
 use crate::content::{ContentBlock, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
 use crate::tool::ToolResult;
-use crate::transport::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+use crate::transport::body::{
+    Place, Text, object_text, params, place, tool_metadata, untaken, with_members,
+};
+use crate::transport::dialect::Dialect;
+use crate::transport::structure::{ANSWER_TOOL, Form};
 
-/// The tool whose input is the structured output.
-pub(super) const ANSWER_TOOL: &str = "json_response";
+/// How structured output is asked for. Models before Claude 4.1 have no native form, and neither have others that speak like
+/// this vendor.
+pub(super) fn form(model: &str, request: &LlmRequest) -> Form {
+    const BEFORE: [&str; 8] = [
+        "claude-2",
+        "claude-3",
+        "claude-instant",
+        "claude-sonnet-4-0",
+        "claude-sonnet-4-2025",
+        "claude-sonnet-4@",
+        "claude-opus-4-0",
+        "claude-opus-4-2025",
+    ];
+    let is_later =
+        || model.contains("claude-") && !BEFORE.iter().any(|before| model.contains(before));
+    match &request.structure {
+        Some(schema) if !is_later() || !ENFORCED.takes(schema) => Form::Tool,
+        _ => Form::native(request),
+    }
+}
+
+/// What the native form takes.
+const ENFORCED: Dialect = Dialect {
+    keywords: &["allOf", "default"],
+    requires_all: false,
+    is_recursive: false,
+};
+
+/// The parameter of the native form, which others share.
+const CONFIG: &str = "output_config";
 
 /// The body: what the request says, then the user's parameters as they stand.
 ///
@@ -26,7 +58,8 @@ pub(super) fn body(
     request: &LlmRequest,
     streams: bool,
 ) -> Result<Vec<u8>, &'static str> {
-    let structured = request.structure.is_some();
+    let form = form(model, request);
+    let structured = form == Form::Tool;
     let taken = |name: &str| match name {
         "model" | "messages" | "stream" => true,
         "system" => request.system.is_some(),
@@ -34,7 +67,7 @@ pub(super) fn body(
         "tool_choice" => structured,
         _ => false,
     };
-    let params = params(request, taken)?;
+    let mut params = params(request, taken)?;
     if !params.contains_key("max_tokens") {
         return Err("the parameter max_tokens is not set, but this vendor needs it");
     }
@@ -50,16 +83,18 @@ pub(super) fn body(
     object.member("messages", &Text(&messages(request, provider)?));
     object.optional("system", request.system.as_deref());
     if structured || !request.tools.is_empty() {
-        object.member("tools", &Text(&tools(request, provider)?));
+        object.member("tools", &Text(&tools(request, provider, structured)?));
     }
     if structured {
-        // With tools of the user's the model may call them first.
-        let choice = if request.tools.is_empty() {
-            format!(r#"{{"type":"tool","name":"{ANSWER_TOOL}"}}"#)
-        } else {
-            r#"{"type":"any"}"#.into()
-        };
-        object.member("tool_choice", &Text(&choice));
+        object.member(
+            "tool_choice",
+            &Text(&forced(request, params.get("thinking"))),
+        );
+    }
+    if let (Form::Native, Some(schema)) = (form, &request.structure) {
+        let format = format!(r#"{{"type":"json_schema","schema":{}}}"#, schema.as_str());
+        let config = with_members(params.remove(CONFIG), &[("format", &format)])?;
+        object.member(CONFIG, &Text(&config));
     }
     if !called.is_empty() {
         object.member("tools", &Text(&undeclared(&called)));
@@ -75,6 +110,21 @@ pub(super) fn body(
     }
     object.end();
     Ok(out)
+}
+
+/// The choice of the answer tool. With tools of the user's the model may call them first; where the model thinks, the vendor
+/// refuses to force a call.
+fn forced(request: &LlmRequest, thinking: Option<&RawBuf>) -> String {
+    let thinking: Option<BTreeMap<String, RawBuf>> =
+        thinking.and_then(|thinking| thinking.deserialize().ok());
+    let kind = thinking.as_ref().and_then(|thinking| thinking.get("type"));
+    if kind.is_some_and(|kind| kind.as_str() != r#""disabled""#) {
+        r#"{"type":"auto"}"#.into()
+    } else if request.tools.is_empty() {
+        format!(r#"{{"type":"tool","name":"{ANSWER_TOOL}"}}"#)
+    } else {
+        r#"{"type":"any"}"#.into()
+    }
 }
 
 /// The tools that the conversation has called.
@@ -94,7 +144,11 @@ fn undeclared(called: &BTreeSet<Arc<str>>) -> String {
     format!("[{}]", declared.join(","))
 }
 
-fn tools(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
+fn tools(
+    request: &LlmRequest,
+    provider: &str,
+    has_answer_tool: bool,
+) -> Result<String, &'static str> {
     let mut tools: Vec<String> = Vec::with_capacity(request.tools.len() + 1);
     for tool in request.tools.iter() {
         tools.push(object_text(|object| {
@@ -105,7 +159,7 @@ fn tools(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {
             tool_metadata(object, tool.as_ref(), provider, &own);
         }));
     }
-    if let Some(schema) = &request.structure {
+    if let (Some(schema), true) = (&request.structure, has_answer_tool) {
         if request.tools.iter().any(|tool| tool.name() == ANSWER_TOOL) {
             return Err("a tool has the name json_response, which structured output needs");
         }

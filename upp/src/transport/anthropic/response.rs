@@ -8,12 +8,12 @@ use super::event::{
     MessageStart, MessageUsage,
 };
 use super::raw::{CONTENT, RawBlock, are_plain};
-use super::request::ANSWER_TOOL;
 use crate::error::{ErrorCode, UppError};
 use crate::model::LlmRequest;
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::transport::builder::{MAX_BODY_BYTES, ResponseBuilder, ResponseReader};
 use crate::transport::sse::SseEvent;
+use crate::transport::structure::Form;
 use crate::transport::vendor_json::{Count, Json, Piece, Spare, parse};
 use crate::turn::CycleUsage;
 
@@ -37,8 +37,6 @@ pub(super) struct MessageReader {
     raw: BTreeMap<u32, RawBlock>,
     /// Bytes of the deltas of all blocks.
     raw_bytes: usize,
-    /// Whether the structured output came as a call, which is hidden.
-    has_hidden_call: bool,
     usage: Counts,
     stop_reason: Option<Box<str>>,
     /// Whether the response is not streamed.
@@ -52,6 +50,7 @@ struct Counts {
     output: u64,
     cache_read: u64,
     cache_write: u64,
+    thinking: Option<u64>,
 }
 
 impl Counts {
@@ -68,6 +67,9 @@ impl Counts {
         set(&mut self.output, usage.output_tokens);
         set(&mut self.cache_read, usage.cache_read);
         set(&mut self.cache_write, usage.cache_write);
+        let details = usage.output_tokens_details.0;
+        let thinking = details.and_then(|details| details.thinking_tokens.0);
+        self.thinking = thinking.map(u64::from).or(self.thinking);
     }
 
     /// The vendor counts cached tokens beside the input; UPP counts them as a part of it.
@@ -75,17 +77,17 @@ impl Counts {
         let cached = self.cache_read.saturating_add(self.cache_write);
         let input = self.fresh.saturating_add(cached);
         CycleUsage::new(input, self.output, self.cache_read, self.cache_write)
+            .with_reasoning(self.thinking)
     }
 }
 
 impl MessageReader {
-    pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
+    pub(super) fn new(form: Form, request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
-            answer: ResponseBuilder::new(request, provider),
+            answer: ResponseBuilder::new(form, request, provider),
             open: BTreeMap::new(),
             raw: BTreeMap::new(),
             raw_bytes: 0,
-            has_hidden_call: false,
             usage: Counts::default(),
             stop_reason: None,
             is_whole: false,
@@ -137,7 +139,7 @@ impl MessageReader {
                 let text = block
                     .text
                     .ok_or_else(|| self.invalid("a text block has no text"))?;
-                self.answer.text(StreamEventType::TextDelta, index, text)?;
+                self.answer.text(self.answer.text_kind(), index, text)?;
                 OpenBlock::Text
             }
             "thinking" => {
@@ -164,8 +166,7 @@ impl MessageReader {
         } else {
             input
         };
-        if self.answer.structured && &*name == ANSWER_TOOL {
-            self.has_hidden_call = true;
+        if self.answer.hides(&name) {
             let kind = StreamEventType::ObjectDelta;
             self.answer.text(kind.clone(), index, input.into())?;
             return Ok(OpenBlock::Call(kind));
@@ -200,7 +201,7 @@ impl MessageReader {
             return wrong(self);
         };
         let event = match (&*delta.kind, open) {
-            ("text_delta", OpenBlock::Text) => Some(StreamEventType::TextDelta),
+            ("text_delta", OpenBlock::Text) => Some(self.answer.text_kind()),
             ("thinking_delta", OpenBlock::Thinking) => Some(StreamEventType::ReasoningDelta),
             ("input_json_delta", OpenBlock::Call(kind)) => Some(kind.clone()),
             ("signature_delta", OpenBlock::Thinking) | (_, OpenBlock::Other) => None,
@@ -241,7 +242,7 @@ impl MessageReader {
         let raw = core::mem::take(&mut self.raw).into_values();
         let raw: Vec<RawBlock> = raw.map(RawBlock::finish).collect();
         // The hidden call has no result, and the vendor refuses a call without one.
-        if is_kept_whole && !self.has_hidden_call && !are_plain(&raw) {
+        if is_kept_whole && !self.answer.has_hidden_call && !are_plain(&raw) {
             self.answer.set_metadata(CONTENT, Some(&raw));
         }
     }

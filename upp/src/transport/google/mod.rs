@@ -70,15 +70,24 @@ impl Vendor for Google {
 
     fn body(
         &self,
-        _: &str,
+        model: &str,
         provider: &str,
         request: &LlmRequest,
         _: bool,
     ) -> Result<Vec<u8>, &'static str> {
-        request::body(provider, request)
+        request::body(model, provider, request)
     }
 
-    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader> {
-        Box::new(ContentReader::new(request, provider))
+    fn response_reader(
+        &self,
+        model: &str,
+        request: &LlmRequest,
+        provider: Arc<str>,
+    ) -> Box<dyn ResponseReader> {
+        Box::new(ContentReader::new(
+            request::form(model, request),
+            request,
+            provider,
+        ))
     }
 }

@@ -10,7 +10,21 @@ use crate::content::{ContentBlock, Source};
 use crate::message::{AssistantMessage, Message};
 use crate::model::LlmRequest;
 use crate::tool::{ToolCall, ToolResult};
-use crate::transport::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+use crate::transport::body::{
+    Place, Text, object_text, params, place, tool_metadata, untaken, with_members,
+};
+use crate::transport::structure::{ANSWER_TOOL, Form};
+
+/// How structured output is asked for. Models before Gemini 3 take no schema beside tools.
+pub(super) fn form(model: &str, request: &LlmRequest) -> Form {
+    let is_older = ["gemini-1", "gemini-2"]
+        .iter()
+        .any(|older| model.contains(older));
+    match Form::native(request) {
+        Form::Native if is_older && !request.tools.is_empty() => Form::Tool,
+        form => form,
+    }
+}
 
 /// What `generationConfig` holds where structured output is asked for.
 const CONFIG: &str = "generationConfig";
@@ -20,11 +34,17 @@ const CONFIG: &str = "generationConfig";
 /// # Errors
 ///
 /// A parameter has a name that the request itself needs, or content cannot be said in this shape.
-pub(super) fn body(provider: &str, request: &LlmRequest) -> Result<Vec<u8>, &'static str> {
+pub(super) fn body(
+    model: &str,
+    provider: &str,
+    request: &LlmRequest,
+) -> Result<Vec<u8>, &'static str> {
+    let form = form(model, request);
     let taken = |name: &str| match name {
         "contents" => true,
         "systemInstruction" => request.system.is_some(),
         "tools" => !request.tools.is_empty(),
+        "toolConfig" => form == Form::Tool,
         _ => false,
     };
     let mut params = params(request, taken)?;
@@ -36,9 +56,13 @@ pub(super) fn body(provider: &str, request: &LlmRequest) -> Result<Vec<u8>, &'st
         object.member("systemInstruction", &Text(&parts));
     }
     if !request.tools.is_empty() {
-        object.member("tools", &Text(&tools(request, provider)));
+        object.member("tools", &Text(&tools(request, provider, form)?));
     }
-    if let Some(schema) = &request.structure {
+    if form == Form::Tool {
+        let any = r#"{"functionCallingConfig":{"mode":"ANY"}}"#;
+        object.member("toolConfig", &Text(any));
+    }
+    if let (Form::Native, Some(schema)) = (form, &request.structure) {
         let config = config(params.remove(CONFIG), schema.as_str())?;
         object.member(CONFIG, &Text(&config));
     }
@@ -51,26 +75,19 @@ pub(super) fn body(provider: &str, request: &LlmRequest) -> Result<Vec<u8>, &'st
 
 /// The user's generation parameters, and the structure beside them.
 fn config(params: Option<RawBuf>, schema: &str) -> Result<String, &'static str> {
-    let own: BTreeMap<String, RawBuf> = match params {
-        Some(params) => params
-            .deserialize()
-            .map_err(|_| "generationConfig is not an object")?,
-        None => BTreeMap::new(),
-    };
-    let ours = ["responseMimeType", "responseSchema", "responseJsonSchema"];
-    if own.keys().any(|name| ours.contains(&name.as_str())) {
+    let own: Option<BTreeMap<String, RawBuf>> =
+        params.as_ref().and_then(|params| params.deserialize().ok());
+    if own.is_some_and(|own| own.contains_key("responseSchema")) {
         return Err("a parameter has a name that the request itself sets");
     }
-    Ok(object_text(|object| {
-        for (name, value) in &own {
-            object.member(name, value);
-        }
-        object.member("responseMimeType", "application/json");
-        object.member("responseJsonSchema", &Text(schema));
-    }))
+    let ours = [
+        ("responseMimeType", r#""application/json""#),
+        ("responseJsonSchema", schema),
+    ];
+    with_members(params, &ours)
 }
 
-fn tools(request: &LlmRequest, provider: &str) -> String {
+fn tools(request: &LlmRequest, provider: &str, form: Form) -> Result<String, &'static str> {
     let declare = |tool: &Arc<dyn crate::tool::Tool>| {
         object_text(|object| {
             object.member("name", tool.name());
@@ -80,8 +97,21 @@ fn tools(request: &LlmRequest, provider: &str) -> String {
             tool_metadata(object, tool.as_ref(), provider, &own);
         })
     };
-    let declared: Vec<String> = request.tools.iter().map(declare).collect();
-    format!(r#"[{{"functionDeclarations":[{}]}}]"#, declared.join(","))
+    let mut declared: Vec<String> = request.tools.iter().map(declare).collect();
+    if let (Form::Tool, Some(schema)) = (form, &request.structure) {
+        if request.tools.iter().any(|tool| tool.name() == ANSWER_TOOL) {
+            return Err("a tool has the name json_response, which structured output needs");
+        }
+        declared.push(object_text(|object| {
+            object.member("name", ANSWER_TOOL);
+            object.member("description", "Give the final answer.");
+            object.member("parametersJsonSchema", &**schema);
+        }));
+    }
+    Ok(format!(
+        r#"[{{"functionDeclarations":[{}]}}]"#,
+        declared.join(",")
+    ))
 }
 
 fn contents(request: &LlmRequest, provider: &str) -> Result<String, &'static str> {

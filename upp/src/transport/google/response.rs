@@ -16,6 +16,7 @@ use crate::transport::builder::{
     Alternative, FIRST_CALL, MAX_BODY_BYTES, REASONING, ResponseBuilder, ResponseReader, TEXT,
 };
 use crate::transport::sse::SseEvent;
+use crate::transport::structure::Form;
 use crate::transport::vendor_json::{Count, Json, Spare, parse};
 use crate::turn::CycleUsage;
 
@@ -40,9 +41,9 @@ pub(super) struct ContentReader {
 }
 
 impl ContentReader {
-    pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
+    pub(super) fn new(form: Form, request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
-            first: CandidateReader::new(ResponseBuilder::new(request, provider)),
+            first: CandidateReader::new(ResponseBuilder::new(form, request, provider)),
             others: BTreeMap::new(),
         }
     }
@@ -97,6 +98,7 @@ fn usage_of(usage: &UsageMetadata) -> CycleUsage {
         count(&usage.cached_content_token_count),
         0,
     )
+    .with_reasoning(usage.thoughts_token_count.0)
 }
 
 /// Reads one candidate.
@@ -168,6 +170,13 @@ impl CandidateReader {
     }
 
     fn call(&mut self, call: FunctionCall) -> Result<(), UppError> {
+        if self.answer.hides(&call.name) {
+            let output = call.args.as_ref().map_or("{}", Json::text);
+            let index = FIRST_CALL.saturating_add(u32::MAX / 2);
+            return self
+                .answer
+                .text(StreamEventType::ObjectDelta, index, output.into());
+        }
         let place = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         let id = call.id.filter(|id| !id.is_empty());
         let named = id
@@ -187,7 +196,8 @@ impl CandidateReader {
             self.answer.set_metadata("calls", Some(&self.calls));
         }
         let raw = core::mem::take(&mut self.raw);
-        if self.is_kept_whole && !are_plain(&raw) {
+        // The hidden call has no result, and the vendor refuses a call without one.
+        if self.is_kept_whole && !self.answer.has_hidden_call && !are_plain(&raw) {
             self.answer.set_metadata(PARTS, Some(&raw));
         }
     }

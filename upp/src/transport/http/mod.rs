@@ -54,7 +54,12 @@ pub(super) trait Vendor: Send + Sync {
         streams: bool,
     ) -> Result<Vec<u8>, &'static str>;
 
-    fn response_reader(&self, request: &LlmRequest, provider: Arc<str>) -> Box<dyn ResponseReader>;
+    fn response_reader(
+        &self,
+        model: &str,
+        request: &LlmRequest,
+        provider: Arc<str>,
+    ) -> Box<dyn ResponseReader>;
 }
 
 /// A model of a vendor. Clones share connections.
@@ -243,9 +248,9 @@ impl LlmModel for HttpModel {
         Box::pin(async move {
             let (answer, secrets) = this.open(&request, false).await?;
             let body = collect(answer, &this.provider).await?;
-            let reading = this
-                .vendor
-                .response_reader(&request, Arc::clone(&this.provider));
+            let reading =
+                this.vendor
+                    .response_reader(&this.model_id, &request, Arc::clone(&this.provider));
             read_whole(reading, &body).map_err(|error| secrets.hide(error))
         })
     }
@@ -257,9 +262,9 @@ impl LlmModel for HttpModel {
         let this = self.clone();
         let opened = async move {
             let (answer, secrets) = this.open(&request, true).await?;
-            let reading = this
-                .vendor
-                .response_reader(&request, Arc::clone(&this.provider));
+            let reading =
+                this.vendor
+                    .response_reader(&this.model_id, &request, Arc::clone(&this.provider));
             Ok(Streaming::new(answer, reading, this.provider, secrets).into_stream())
         };
         stream::once(opened)

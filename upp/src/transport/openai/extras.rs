@@ -11,6 +11,7 @@ use crate::message::AssistantMessage;
 use crate::tool::ToolCall;
 use crate::transport::body::Text;
 use crate::transport::builder::{MAX_BODY_BYTES, ResponseBuilder};
+use crate::transport::unchanged::is_unchanged;
 use crate::transport::vendor_json::{Joiner, Json, Object, Piece};
 
 /// The names under which vendors send reasoning.
@@ -110,6 +111,10 @@ impl Extras {
     /// Puts all of it into the metadata. `ids` are those of the calls.
     pub(super) fn end(&mut self, answer: &mut ResponseBuilder, ids: &[Arc<str>]) {
         let extras = core::mem::take(self);
+        answer.is_bound = !extras.reasoning_details.is_empty()
+            || !extras.refusal.is_empty()
+            || extras.audio.is_some()
+            || !extras.calls.is_empty();
         let name = extras.reasoning_name;
         answer.set_metadata("reasoning_name", name.map(str::to_owned).as_ref());
         let some = |list: Vec<RawBuf>| (!list.is_empty()).then_some(list);
@@ -166,23 +171,36 @@ impl Write for RawCall {
 }
 
 /// The extras of a message that goes back to the vendor that sent them.
-pub(super) struct SentExtras(Option<Object>);
+pub(super) struct SentExtras {
+    kept: Option<Object>,
+    /// Whether the message is as it came. What the vendor signed goes back with nothing else.
+    is_unchanged: bool,
+}
 
 impl SentExtras {
     pub(super) fn of(answer: &AssistantMessage, provider: &str) -> Self {
         let kept = answer.metadata.as_ref().and_then(|all| all.get(provider));
-        Self(kept.and_then(|kept| Object::of(kept.as_str())))
+        let kept = kept.and_then(|kept| Object::of(kept.as_str()));
+        let is_unchanged = kept.as_ref().is_some_and(|kept| is_unchanged(answer, kept));
+        Self { kept, is_unchanged }
+    }
+
+    /// A member that goes back only with the message as it came.
+    fn bound(&self, name: &str) -> Option<RawBuf> {
+        let kept = self.kept.as_ref().filter(|_| self.is_unchanged)?;
+        Some(kept.0.value(name)?.to_owned())
     }
 
     /// Whether the whole text of the message is the model's refusal.
     pub(super) fn is_refusal(&self, text: &str) -> bool {
-        let refusal: Option<String> = self.0.as_ref().and_then(|kept| kept.read_member("refusal"));
+        let refusal = self.bound("refusal");
+        let refusal: Option<String> = refusal.and_then(|refusal| refusal.deserialize().ok());
         refusal.is_some_and(|refusal| refusal == text)
     }
 
     /// What was sent beside a call.
     pub(super) fn call(&self, id: &str) -> Option<RawBuf> {
-        let calls: Vec<Json> = self.0.as_ref()?.read_member("calls")?;
+        let calls: Vec<Json> = self.bound("calls")?.deserialize().ok()?;
         let mut calls = calls.iter().filter_map(|call| Object::of(call.text()));
         let call = calls.find(|call| call.read_member::<String>("id").as_deref() == Some(id))?;
         Some(call.0.value("extra_content")?.to_owned())
@@ -190,7 +208,7 @@ impl SentExtras {
 
     /// Writes the members beside content and calls.
     pub(super) fn write(&self, answer: &AssistantMessage, object: &mut MemberWriter<'_>) {
-        let Some(kept) = &self.0 else {
+        let Some(kept) = &self.kept else {
             return;
         };
         let thoughts = answer.content.iter().filter_map(|block| match block {
@@ -205,17 +223,12 @@ impl SentExtras {
         if let Some(name) = name.filter(|_| !thoughts.is_empty()) {
             object.member(name, &*thoughts);
         }
-        // Signed parts of the reasoning go with the reasoning, or not at all.
-        if !thoughts.is_empty() || name.is_none() {
-            object.optional(
-                "reasoning_details",
-                kept.0.value("reasoning_details").as_ref(),
-            );
-        }
-        let audio = kept
-            .0
-            .value("audio")
-            .and_then(|audio| Object::of(audio.as_str()));
+        object.optional(
+            "reasoning_details",
+            self.bound("reasoning_details").as_ref(),
+        );
+        let audio = self.bound("audio");
+        let audio = audio.and_then(|audio| Object::of(audio.as_str()));
         if let Some(id) = audio.as_ref().and_then(|audio| audio.0.value("id")) {
             object.member("audio", &Text(&format!(r#"{{"id":{}}}"#, id.as_str())));
         }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use ubos_common::json::{MemberWriter, Write, to_string};
+use ubos_common::json::{MemberWriter, RawObject, Write, to_string};
 
 use super::super::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
+use super::super::dialect::Dialect;
 use super::extras::{SentExtras, call_text};
 use crate::content::{ContentBlock, MediaKind, Source};
 use crate::message::{AssistantMessage, Message};
@@ -31,11 +32,11 @@ pub(super) fn body(
         object.member("tools", &Text(&tools(request, provider)));
     }
     if let Some(schema) = &request.structure {
-        let schema = format!(
-            r#"{{"type":"json_schema","json_schema":{{"name":"answer","schema":{}}}}}"#,
-            schema.as_str()
+        let format = format!(
+            r#"{{"type":"json_schema","json_schema":{}}}"#,
+            answer_format(schema, None)
         );
-        object.member("response_format", &Text(&schema));
+        object.member("response_format", &Text(&format));
     }
     if streams {
         object.member("stream", &true);
@@ -53,6 +54,34 @@ pub(super) fn body(
     object.end();
     Ok(out)
 }
+
+/// The schema of the answer, with its name. A schema that the vendor can enforce is enforced.
+pub(super) fn answer_format(schema: &RawObject, kind: Option<&str>) -> String {
+    object_text(|object| {
+        object.optional("type", kind);
+        object.member("name", "answer");
+        object.member("schema", schema);
+        if STRICT.takes(schema) {
+            object.member("strict", &true);
+        }
+    })
+}
+
+/// What `strict` takes.
+pub(super) const STRICT: Dialect = Dialect {
+    keywords: &[
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "maxItems",
+        "maximum",
+        "minItems",
+        "minimum",
+        "multipleOf",
+        "pattern",
+    ],
+    requires_all: true,
+    is_recursive: true,
+};
 
 fn tools(request: &LlmRequest, provider: &str) -> String {
     let declare = |tool: &Arc<dyn Tool>| {

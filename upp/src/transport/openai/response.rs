@@ -12,6 +12,7 @@ use crate::transport::builder::{
     Alternative, FIRST_CALL, REASONING, ResponseBuilder, ResponseReader, TEXT,
 };
 use crate::transport::sse::SseEvent;
+use crate::transport::structure::Form;
 use crate::transport::vendor_json::{Count, Json, Piece, Spare, parse};
 use crate::turn::CycleUsage;
 
@@ -25,7 +26,11 @@ pub(super) struct CompletionReader {
 impl CompletionReader {
     pub(super) fn new(request: &LlmRequest, provider: Arc<str>) -> Self {
         Self {
-            first: ChoiceReader::new(ResponseBuilder::new(request, provider)),
+            first: ChoiceReader::new(ResponseBuilder::new(
+                Form::native(request),
+                request,
+                provider,
+            )),
             others: BTreeMap::new(),
         }
     }
@@ -70,13 +75,16 @@ impl CompletionReader {
 
 fn usage_of(usage: &CompletionUsage) -> CycleUsage {
     let count = |of: &Spare<Count>| of.0.map_or(0, |count| count.0);
-    let cached = usage.details.0.as_ref();
+    let input = usage.details.0.as_ref();
+    let output = usage.output_details.0.as_ref();
+    let hits = count(&usage.prompt_cache_hit_tokens);
     CycleUsage::new(
         count(&usage.prompt_tokens),
         count(&usage.completion_tokens),
-        cached.map_or(0, |details| count(&details.cached_tokens)),
-        0,
+        input.map_or(hits, |details| count(&details.cached_tokens)),
+        input.map_or(0, |details| count(&details.cache_write_tokens)),
     )
+    .with_reasoning(output.and_then(|details| details.reasoning_tokens.0))
 }
 
 impl ResponseReader for CompletionReader {
