@@ -92,7 +92,7 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     processor
         .resume(clock.as_ref(), Interrupted::Fail)
         .await
-        .map_err(failed)?;
+        .map_err(|error| Problem::Failed(with_causes(&error)))?;
     let processor = Arc::new(processor);
     let failed = |error: io::Error| Problem::Failed(error.to_string());
     // Before the address is known, so that nobody's signal is missed.
