@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod amount;
 mod flow;
 mod order;
 mod repair;
@@ -80,7 +81,11 @@ fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         let Some(code) = why_unserved(registry, verb, tool) else {
             continue;
         };
-        let what = format!("{verb} with {tool}: {}", code.text());
+        let what = format!(
+            "{verb} with {tool}: {}{}",
+            code.text(),
+            mistaken(registry, code, verb, tool)
+        );
         let at = || step.pointer.clone();
         let mut repairs = Vec::new();
         if let Some(def) = registry.tool(tool).filter(|_| code != Code::NoAgentFound) {
@@ -102,6 +107,18 @@ fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         let finding = Finding::of_step(step, code.as_str(), clause, Level::Must, &what);
         findings.push(finding.mended_by(repairs));
     }
+}
+
+/// The registered name that an unknown one could be mistaken for.
+fn mistaken(registry: &dyn Registry, code: Code, verb: &str, tool: &str) -> String {
+    let like = match code {
+        Code::UnknownVerb => registry.verb_look_alike(verb),
+        Code::UnknownTool => registry.look_alike(tool),
+        _ => None,
+    };
+    like.map_or_else(String::new, |name| {
+        format!("; it looks like {name:?}, which is registered")
+    })
 }
 
 fn why_unserved(registry: &dyn Registry, verb: &str, tool: &str) -> Option<Code> {

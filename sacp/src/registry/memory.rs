@@ -8,6 +8,7 @@ use ubos_common::time::{Mono, Now};
 
 use super::changes::{Change, Journal, Subject};
 use super::index::{Indexes, Ranked};
+use super::looks;
 use super::vectors::Vectors;
 use super::{
     AgentRecord, EmbeddingRecord, Health, Query, Registry, RegistryError, Similar, ToolDef, VerbDef,
@@ -33,6 +34,8 @@ pub struct MemoryRegistry {
     journal: Journal,
     /// Tools by the look of their names.
     looks: BTreeSet<(String, String)>,
+    /// Verbs by the look of their names.
+    verb_looks: BTreeSet<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -160,8 +163,8 @@ impl MemoryRegistry {
         }
     }
 
-    /// The agents for a verb and perhaps a tool, under all names of the verb.
-    fn under_verb(&self, verb: &str, tool: Option<&str>) -> Vec<Arc<AgentRecord>> {
+    /// The agents for a verb and perhaps a tool, under all names of the verb, best first: at most `most`.
+    fn under_verb(&self, verb: &str, tool: Option<&str>, most: usize) -> Vec<Arc<AgentRecord>> {
         let list = |name: &&str| match tool {
             Some(tool) => self.indexes.pair(name, tool),
             None => self.indexes.verbs.get(name),
@@ -169,10 +172,11 @@ impl MemoryRegistry {
         let lists: Vec<&Ranked> = self.verb_names(verb).iter().filter_map(list).collect();
         match lists.as_slice() {
             [] => Vec::new(),
-            [one] => one.values().cloned().collect(),
+            [one] => one.values().take(most).cloned().collect(),
             many => {
-                let merged: BTreeMap<_, _> = many.iter().copied().flatten().collect();
-                merged.into_values().cloned().collect()
+                let best = many.iter().flat_map(|list| list.iter().take(most));
+                let merged: BTreeMap<_, _> = best.collect();
+                merged.into_values().take(most).cloned().collect()
             }
         }
     }
@@ -214,12 +218,20 @@ impl Registry for MemoryRegistry {
     }
 
     fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>> {
-        self.under_verb(verb, Some(tool))
+        self.under_verb(verb, Some(tool), usize::MAX)
+    }
+
+    fn serves(&self, verb: &str, tool: &str) -> bool {
+        !self.under_verb(verb, Some(tool), 1).is_empty()
+    }
+
+    fn best_for(&self, verb: &str, most: usize) -> Vec<Arc<AgentRecord>> {
+        self.under_verb(verb, None, most)
     }
 
     fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>> {
         let mut found: Vec<Arc<AgentRecord>> = match (&query.verb, self.shortest(query)) {
-            (Some(verb), _) => self.under_verb(verb, query.tool.as_deref()),
+            (Some(verb), _) => self.under_verb(verb, query.tool.as_deref(), usize::MAX),
             (None, Some(lists)) => lists
                 .into_iter()
                 .flat_map(BTreeMap::values)
@@ -259,10 +271,11 @@ impl Registry for MemoryRegistry {
     }
 
     fn look_alike(&self, name: &str) -> Option<Arc<str>> {
-        let look = super::looks::looks(name);
-        let mut names = self.looks.range((look.clone(), String::new())..);
-        let other = names.find(|(_, other)| other != name)?;
-        (other.0 == look).then(|| other.1.as_str().into())
+        mistaken(&self.looks, name)
+    }
+
+    fn verb_look_alike(&self, name: &str) -> Option<Arc<str>> {
+        mistaken(&self.verb_looks, name)
     }
 
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
@@ -291,6 +304,8 @@ impl Registry for MemoryRegistry {
             self.aliases.insert(alias.clone(), verb.name.clone());
         }
         self.journal.note(Subject::Verb, &verb.name, None);
+        self.verb_looks
+            .insert((looks(&verb.name), verb.name.clone()));
         self.verbs.insert(verb.name.clone(), Arc::new(verb));
         Ok(())
     }
@@ -298,8 +313,7 @@ impl Registry for MemoryRegistry {
     fn add_tool(&mut self, tool: ToolDef) -> Result<(), RegistryError> {
         room(&self.tools, &tool.id)?;
         self.journal.note(Subject::Tool, &tool.id, None);
-        self.looks
-            .insert((super::looks::looks(&tool.id), tool.id.clone()));
+        self.looks.insert((looks(&tool.id), tool.id.clone()));
         self.tools.insert(tool.id.clone(), Arc::new(tool));
         Ok(())
     }
@@ -352,6 +366,14 @@ impl Registry for MemoryRegistry {
         }
         was
     }
+}
+
+/// Another name with the look of this one.
+fn mistaken(by_look: &BTreeSet<(String, String)>, name: &str) -> Option<Arc<str>> {
+    let look = looks(name);
+    let mut names = by_look.range((look.clone(), String::new())..);
+    let other = names.find(|(_, other)| other != name)?;
+    (other.0 == look).then(|| other.1.as_str().into())
 }
 
 fn room<V>(map: &BTreeMap<String, V>, name: &str) -> Result<(), RegistryError> {

@@ -41,6 +41,7 @@ pub use changes::{Change, Subject};
 pub use defs::{AgentRecord, EmbeddingRecord, ToolDef, VerbDef};
 pub use embed::{Embedder, NGrams};
 pub use health::Health;
+pub(crate) use looks::looks;
 pub use memory::MemoryRegistry;
 pub(crate) use query::best_for_goal;
 pub use query::{Matches, Query, QueryMessage, Similar, answer};
@@ -63,6 +64,18 @@ pub trait Registry {
     ///
     /// It includes unhealthy agents; [`Registry::ready_for`] leaves them out.
     fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>>;
+
+    /// Whether an agent carries out a verb with a tool.
+    fn serves(&self, verb: &str, tool: &str) -> bool {
+        !self.agents_for(verb, tool).is_empty()
+    }
+
+    /// The best agents for a verb, at most `most`.
+    fn best_for(&self, verb: &str, most: usize) -> Vec<Arc<AgentRecord>> {
+        let mut agents = self.query(&Query::default().with_verb(verb));
+        agents.truncate(most);
+        agents
+    }
 
     /// Agents that meet every member of a query, best first.
     fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>>;
@@ -99,6 +112,11 @@ pub trait Registry {
 
     /// The name of another registered tool that this one could be mistaken for. The default implementation finds none.
     fn look_alike(&self, _name: &str) -> Option<Arc<str>> {
+        None
+    }
+
+    /// The name of another registered verb that this one could be mistaken for. The default implementation finds none.
+    fn verb_look_alike(&self, _name: &str) -> Option<Arc<str>> {
         None
     }
 
@@ -180,7 +198,15 @@ pub enum RegistryError {
 /// Verbs that need no registration: joins and the acts of a spawn.
 pub(crate) const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
 
-/// Looks up a pair of verb and tool.
+/// The tool of the joins that every registry serves: their output is the list of their inputs.
+pub(crate) const MERGE: &str = "MERGE";
+
+/// Whether the host itself carries out an act, without an agent.
+pub(crate) fn is_merge(verb: &str, tool: &str) -> bool {
+    verb == "join" && tool == MERGE
+}
+
+/// Looks up a pair of verb and tool. `join` with `MERGE` is in every registry.
 ///
 /// # Errors
 ///
@@ -188,7 +214,7 @@ pub(crate) const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
 ///
 /// Spec: SACP 10
 pub fn look_up(registry: &dyn Registry, verb: &str, tool: &str) -> Result<(), Code> {
-    if matches!(verb, "define" | "instantiate") {
+    if matches!(verb, "define" | "instantiate") || is_merge(verb, tool) {
         return Ok(());
     }
     let def = registry.verb(verb);

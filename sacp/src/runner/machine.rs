@@ -177,9 +177,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Does what is due at `now`: timeouts of attempts and of the run, and retries whose wait is over.
+    /// Does what is due at `now`: timeouts of attempts and of the run, and retries whose wait is over. Before the start
+    /// it changes nothing.
     pub fn handle_timeout(&mut self, now: Now) {
-        if self.end.is_some() {
+        if self.check_running().is_err() {
             return;
         }
         if self.deadline.is_some_and(|deadline| deadline <= now.mono) {

@@ -41,6 +41,7 @@ impl Runner {
                 .map(report)
                 .collect(),
             result: self.last_output(0),
+            overruled: Vec::new(),
         }
     }
 

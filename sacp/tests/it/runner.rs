@@ -762,3 +762,36 @@ fn ten_thousand_steps_in_two_groups_run() {
     run.start(now(0));
     assert_eq!(outcome(&drain(&mut run)).end, End::Done);
 }
+
+#[test]
+fn a_timeout_before_the_start_changes_nothing() {
+    let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
+    let mut run = Runner::new(&request, Config::default()).unwrap();
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    run.handle_timeout(now);
+    assert_eq!(run.poll_output(), None);
+    assert_eq!(run.end(), None);
+    run.start(now);
+    assert!(matches!(run.poll_output(), Some(Output::Dispatch { .. })));
+}
+
+#[test]
+fn a_value_that_stands_in_for_an_output_has_its_bounds() {
+    let request = Message::decode(br#"{"g":"G","plan":[["get","ONE",{}]]}"#).unwrap();
+    let value = RawBuf::parse("\"too long for this\"").unwrap();
+    let rule = Rule {
+        recoveries: vec![Recovery::Skip(value)],
+        ..Rule::default()
+    };
+    let config = Config::default().with_max_bytes(10, 100).with_rule(rule);
+    let mut run = Runner::new(&request, config).unwrap();
+    let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+    run.start(now);
+    let Some(Output::Dispatch { ticket, .. }) = run.poll_output() else {
+        panic!("no dispatch")
+    };
+    let cause = Cause::permanent("down");
+    run.handle_input(now, Input::Failed { ticket, cause })
+        .unwrap();
+    assert_eq!(run.end(), Some(&End::Failed));
+}
