@@ -42,6 +42,12 @@ impl ToolSet {
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.iter().find(|tool| tool.name() == name)
     }
+
+    /// The limit of rounds, where the hooks set one.
+    #[must_use]
+    pub fn max_rounds(&self) -> Option<u64> {
+        self.strategy.as_ref()?.max_iterations()
+    }
 }
 
 impl fmt::Debug for ToolSet {
