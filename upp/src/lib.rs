@@ -52,6 +52,7 @@ mod list;
 mod message;
 mod metadata;
 mod model;
+mod options;
 #[cfg(feature = "tracing")]
 mod otel;
 mod response;
@@ -86,9 +87,9 @@ pub use message::{
 };
 pub use metadata::Metadata;
 pub use model::{
-    LlmCapabilities, LlmInstance, LlmMiddleware, LlmModel, LlmOptions, LlmRequest, ModelEvent,
-    ModelReference, ModelStream, llm,
+    LlmCapabilities, LlmMiddleware, LlmModel, LlmRequest, ModelEvent, ModelReference, ModelStream,
 };
+pub use options::{LlmInstance, LlmOptions, llm};
 pub use response::LlmResponse;
 pub use retry::{
     ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel, RetryStrategy,
