@@ -65,7 +65,6 @@ mod hooks;
 #[cfg(feature = "canon")]
 pub mod journal;
 pub mod middleware;
-mod order;
 mod repair;
 mod result;
 mod state;

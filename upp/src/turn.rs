@@ -43,6 +43,28 @@ ubos_common::wire! {
     }
 }
 
+impl CycleUsage {
+    /// The member with the tokens of reasoning, which the protocol does not have.
+    const REASONING: &'static str = "reasoningTokens";
+
+    /// Sets the tokens of reasoning among the output tokens.
+    #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
+    pub(crate) fn with_reasoning(mut self, tokens: Option<impl Into<u64>>) -> Self {
+        if let Some(tokens) = tokens {
+            let text = ubos_common::json::to_string(&tokens.into());
+            self.extra
+                .insert(Self::REASONING, RawBuf::assume_sound(text));
+        }
+        self
+    }
+
+    /// The tokens of reasoning among the output tokens, where the vendor reports them.
+    #[must_use]
+    pub fn reasoning_tokens(&self) -> Option<u64> {
+        self.extra.value(Self::REASONING)?.deserialize().ok()
+    }
+}
+
 /// Adds one inference. Sums saturate.
 impl core::ops::AddAssign<CycleUsage> for TokenUsage {
     fn add_assign(&mut self, cycle: CycleUsage) {
@@ -166,10 +188,12 @@ ubos_common::words! {
 impl Stop {
     pub(crate) fn of_word(word: &str) -> Self {
         match word {
-            "stop" | "end_turn" | "stop_sequence" | "STOP" => Self::End,
-            "length" | "max_tokens" | "MAX_TOKENS" | "model_context_window_exceeded" => {
-                Self::Length
-            }
+            "stop" | "completed" | "end_turn" | "stop_sequence" | "STOP" => Self::End,
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "MAX_TOKENS"
+            | "model_context_window_exceeded" => Self::Length,
             "tool_calls" | "tool_use" | "function_call" => Self::ToolCalls,
             "content_filter" => Self::Filter,
             "pause_turn" => Self::Pause,

@@ -13,7 +13,7 @@ ubos_common::wire! {
     }
 }
 
-/// Reads a library and registers all of it. A join can always be made with `MERGE`.
+/// Reads a library and registers all of it.
 pub fn read(bytes: &[u8]) -> Result<MemoryRegistry, String> {
     let (library, _) = json::decode::<Library>(bytes, &Limits::default(), Profile::Strict)
         .map_err(|refused| refused.to_string())?;
@@ -22,9 +22,7 @@ pub fn read(bytes: &[u8]) -> Result<MemoryRegistry, String> {
         return Err(format!("{name:?} is none of verbs, tools and agents"));
     }
     let mut registry = MemoryRegistry::default();
-    let merge = ToolDef::new("MERGE".into(), "Merges outputs".into(), vec!["join".into()]);
     let register = || {
-        registry.add_tool(merge)?;
         for verb in library.verbs.into_iter().flatten() {
             registry.add_verb(verb)?;
         }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sap::alignment::Rules;
 use sap::cache::CacheStore;
-use sap::processor::{AllowAll, Config, Processor, Schemas, Table};
+use sap::processor::{AllowAll, Config, Interrupted, Processor, Schemas, Table};
 use sap::store::{
     FileCache, FileCacheError, FileTranscript, MemoryCache, MemoryTranscript, Redacting,
 };
@@ -87,7 +87,13 @@ const PATH: &str = "/sap/tasks";
 
 /// Serves until a signal comes; gives the exit code that tells which.
 pub async fn serve(args: &Args) -> Result<u8, Problem> {
-    let processor = Arc::new(processor(args)?);
+    let mut processor = processor(args)?;
+    let clock = Arc::new(TokioClock::default());
+    processor
+        .resume(clock.as_ref(), Interrupted::Fail)
+        .await
+        .map_err(|error| Problem::Failed(with_causes(&error)))?;
+    let processor = Arc::new(processor);
     let failed = |error: io::Error| Problem::Failed(error.to_string());
     // Before the address is known, so that nobody's signal is missed.
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -98,7 +104,7 @@ pub async fn serve(args: &Args) -> Result<u8, Problem> {
     let config = http::Config::default().with_path(PATH);
     let url = format!("http://{}{PATH}", listener.local_addr().map_err(failed)?);
     listening(&url, &args.agent, &processor).map_err(failed)?;
-    let service = Service::new(processor, Arc::new(TokioClock::default())).on_warning(|warning| {
+    let service = Service::new(processor, clock).on_warning(|warning| {
         drop(writeln!(
             io::stderr(),
             "sap-agent: {}",

@@ -19,6 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod amount;
 mod flow;
 mod order;
 mod repair;
@@ -29,11 +30,10 @@ mod widen;
 
 use ubos_common::violation::Level;
 
-use crate::any::AnyMessage;
+use crate::any::{AnyMessage, MessageRef};
 use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
-use crate::message::Message;
 use crate::registry::{Registry, look_up};
 
 pub use repair::{Repair, RepairError, repair};
@@ -80,7 +80,11 @@ fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         let Some(code) = why_unserved(registry, verb, tool) else {
             continue;
         };
-        let what = format!("{verb} with {tool}: {}", code.text());
+        let what = format!(
+            "{verb} with {tool}: {}{}",
+            code.text(),
+            mistaken(registry, code, verb, tool)
+        );
         let at = || step.pointer.clone();
         let mut repairs = Vec::new();
         if let Some(def) = registry.tool(tool).filter(|_| code != Code::NoAgentFound) {
@@ -102,6 +106,18 @@ fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         let finding = Finding::of_step(step, code.as_str(), clause, Level::Must, &what);
         findings.push(finding.mended_by(repairs));
     }
+}
+
+/// The registered name that an unknown one could be mistaken for.
+fn mistaken(registry: &dyn Registry, code: Code, verb: &str, tool: &str) -> String {
+    let like = match code {
+        Code::UnknownVerb => registry.verb_look_alike(verb),
+        Code::UnknownTool => registry.look_alike(tool),
+        _ => None,
+    };
+    like.map_or_else(String::new, |name| {
+        format!("; it looks like {name:?}, which is registered")
+    })
 }
 
 fn why_unserved(registry: &dyn Registry, verb: &str, tool: &str) -> Option<Code> {
@@ -143,8 +159,8 @@ impl Gap {
 ///
 /// Spec: SACP 10, 11
 #[must_use]
-pub fn gaps(message: &Message, registry: &dyn Registry) -> Vec<Gap> {
-    let graph = Graph::from(message);
+pub fn gaps<'a>(message: impl Into<MessageRef<'a>>, registry: &dyn Registry) -> Vec<Gap> {
+    let graph = Graph::from(message.into());
     // The step that stands for the subtask behind a plan is not the sender's and has no agent.
     let is_act = |step: &&Node| !step.pointer.ends_with("/subtask");
     let steps = graph.steps().iter().filter(is_act);

@@ -10,6 +10,7 @@ use super::subject::{Config, Finding, Subject, is_full};
 use super::types::inputs;
 use crate::any::Edition;
 use crate::graph::{OnError, Step};
+use crate::registry::MERGE;
 
 pub(super) fn check(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
     conflicts(plan, findings);
@@ -171,7 +172,7 @@ fn unreachable(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         let number = step.number;
         let what = format!("never runs: it waits for act {number}, and runs only when that failed");
         let (at, id) = (fallback.pointer.clone(), step.id.clone());
-        let finding = Finding::of_step(fallback, "unreachable", "SACP1-6-3", Level::Should, &what);
+        let finding = Finding::of_step(fallback, "unreachable", "SACP1-6-3", Level::Advice, &what);
         findings.push(finding.mended_by([Repair::Release { at, id }]));
     }
 }
@@ -179,6 +180,10 @@ fn unreachable(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
 /// Outputs that nothing takes: of 1.0, ends without a name; of 0.1, a group at the end without a join.
 fn unjoined(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     let is_end = |step: &&Step| !plan.is_taken(step.number) && step.policy.replaces.is_none();
+    let keys = plan.graph.steps().iter();
+    let keys: BTreeSet<&str> = keys
+        .filter_map(|step| step.policy.output_key.as_deref())
+        .collect();
     for (scope, known) in plan.graph.scopes().iter().enumerate() {
         let steps = known
             .steps
@@ -190,23 +195,17 @@ fn unjoined(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         }
         match plan.message.edition() {
             Edition::V10 => {
-                findings.extend(ends.iter().filter_map(|step| nameless_end(plan, step)))
+                findings.extend(ends.iter().filter_map(|step| nameless_end(&keys, step)))
             }
             Edition::V01 => findings.extend(open_group(plan, scope, &ends)),
         }
     }
 }
 
-fn nameless_end(plan: &Subject<'_>, step: &Step) -> Option<Finding> {
+fn nameless_end(keys: &BTreeSet<&str>, step: &Step) -> Option<Finding> {
     if step.policy.output_key.is_some() {
         return None;
     }
-    let keys = plan
-        .graph
-        .steps()
-        .iter()
-        .filter_map(|other| other.policy.output_key.as_deref());
-    let keys: BTreeSet<&str> = keys.collect();
     let free = |key: &String| !keys.contains(key.as_str()) && crate::v1::Name::fits(key);
     let mut names =
         core::iter::once(step.id.clone()).chain((1..).map(|n| format!("out{n}_{}", step.number)));
@@ -238,8 +237,7 @@ fn open_group(plan: &Subject<'_>, scope: usize, ends: &[&Step]) -> Option<Findin
     let tool = used.or_else(|| plan.tools_for("join", "").into_iter().next());
     Some(finding.mended_by([Repair::Join {
         at: group.to_owned(),
-        // A merge of that name ships with every registry.
-        tool: tool.unwrap_or_else(|| "MERGE".to_owned()),
+        tool: tool.unwrap_or_else(|| MERGE.to_owned()),
     }]))
 }
 

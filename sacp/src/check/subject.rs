@@ -1,6 +1,7 @@
 //! The subject of the checks: a plan with its graph and registry, and the findings about it.
 
-use std::collections::BTreeMap;
+use core::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ubos_common::json::RawBuf;
 use ubos_common::violation::{Level, Violation};
@@ -11,7 +12,7 @@ use crate::any::AnyMessage;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
 use crate::message::OutFmt;
-use crate::registry::{Registry, look_up};
+use crate::registry::{MERGE, Registry, look_up};
 
 /// What a check takes for too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,8 @@ pub(super) struct Subject<'a> {
     pub(super) order: order::Order,
     /// By number, whether a step is waited for.
     pub(super) taken: Vec<bool>,
+    /// By verb, the tools that an agent carries it out with.
+    tools: RefCell<BTreeMap<String, Vec<String>>>,
 }
 
 impl<'a> Subject<'a> {
@@ -109,6 +112,7 @@ impl<'a> Subject<'a> {
             registry,
             order: order::Order::of(graph),
             taken: taken(graph),
+            tools: RefCell::default(),
         }
     }
 
@@ -189,18 +193,32 @@ impl<'a> Subject<'a> {
         let Some(registry) = self.registry else {
             return Vec::new();
         };
-        let agents = registry.query(&crate::registry::Query::default().with_verb(verb));
-        let mut tools: Vec<String> = agents
-            .iter()
-            .take(CANDIDATES)
-            .flat_map(|agent| agent.supported_tools.iter().cloned())
-            .filter(|tool| tool != like && is_served(registry, verb, tool))
-            .collect();
-        tools.sort_by_cached_key(|tool| (distance(tool, like), tool.clone()));
-        tools.dedup();
-        tools.truncate(SHOWN);
-        tools
+        let mut known = self.tools.borrow_mut();
+        if !known.contains_key(verb) && known.len() >= CANDIDATES {
+            return Vec::new();
+        }
+        let tools = known
+            .entry(verb.to_owned())
+            .or_insert_with(|| served_tools(registry, verb));
+        let mut tools: Vec<&String> = tools.iter().filter(|tool| *tool != like).collect();
+        tools.sort_by_cached_key(|tool| (distance(tool, like), *tool));
+        tools.into_iter().take(SHOWN).cloned().collect()
     }
+}
+
+/// Tools with which the best agents for a verb carry it out.
+fn served_tools(registry: &dyn Registry, verb: &str) -> Vec<String> {
+    let agents = registry.best_for(verb, CANDIDATES);
+    let named = agents.iter().flat_map(|agent| {
+        let tools = agent.supported_tools.iter().take(CANDIDATES);
+        tools.map(String::as_str)
+    });
+    let merge = (verb == "join").then_some(MERGE);
+    let named: BTreeSet<&str> = named.chain(merge).collect();
+    let served = named
+        .into_iter()
+        .filter(|tool| is_served(registry, verb, tool));
+    served.take(CANDIDATES).map(str::to_owned).collect()
 }
 
 fn taken(graph: &Graph) -> Vec<bool> {
@@ -220,15 +238,14 @@ fn taken(graph: &Graph) -> Vec<bool> {
     taken
 }
 
-/// Agents that are looked at for repairs.
+/// Verbs, agents and tools that are looked at for repairs.
 const CANDIDATES: usize = 64;
 /// Repairs of one sort that are offered.
 pub(super) const SHOWN: usize = 3;
 
 pub(super) fn is_served(registry: &dyn Registry, verb: &str, tool: &str) -> bool {
     look_up(registry, verb, tool).is_ok()
-        && (crate::registry::KNOWN_VERBS.contains(&verb)
-            || !registry.agents_for(verb, tool).is_empty())
+        && (crate::registry::KNOWN_VERBS.contains(&verb) || registry.serves(verb, tool))
 }
 
 /// Whether enough has been found.

@@ -1,20 +1,33 @@
-//! A plan that allows itself more than its context does.
+//! A plan that allows itself more than its context does, or whose limits cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ubos_common::json::RawBuf;
+use ubos_common::json::{Kind, RawBuf};
 use ubos_common::violation::Level;
 
+use super::amount::Amount;
 use super::repair::Repair;
 use super::subject::{Finding, Subject, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::message::OutFmt;
+use crate::registry::looks;
 
 /// Members of `ctx` and parameters that limit what may be spent.
 const BUDGETS: [&str; 2] = ["budget", "bdg"];
 /// Members of `ctx` that name tools or verbs which may not be used.
 const FORBIDDEN: [&str; 4] = ["forbidden_tools", "forbidden_verbs", "forbidden", "forbid"];
+/// Verbs whose parameters name tools and verbs that are made.
+const MAKERS: [&str; 3] = ["define", "instantiate", "register"];
+/// The parameters of those that name them.
+const MADE: [&str; 6] = [
+    "tool",
+    "verb",
+    "tools",
+    "verbs",
+    "supported_tools",
+    "supported_verbs",
+];
 
 // impl: SACP-4-2
 pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
@@ -27,6 +40,7 @@ pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         if let Some(parent) = parent {
             nested(plan, scope, parent, &above, findings);
         }
+        unreadable(plan, scope, known.parent, findings);
         limits.push(above.within(plan.context(scope)));
     }
     for step in plan.acts() {
@@ -40,34 +54,128 @@ pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
 /// What a message and those around it allow.
 #[derive(Clone, Default)]
 struct Limits {
-    budget: Option<(f64, RawBuf)>,
-    forbidden: Vec<String>,
+    budget: Option<(Amount, RawBuf)>,
+    /// Whether a limit on what may be spent cannot be read.
+    is_unclear: bool,
+    forbidden: Forbidden,
 }
 
 impl Limits {
     /// With what a message inside adds; it may not take away.
     fn within(mut self, context: Option<&BTreeMap<String, RawBuf>>) -> Self {
         let Some(context) = context else { return self };
-        for name in BUDGETS {
-            let Some((amount, value)) = context.get(name).and_then(number) else {
+        for value in BUDGETS.iter().filter_map(|name| context.get(*name)) {
+            let Some(amount) = Amount::of(value) else {
+                self.is_unclear = true;
                 continue;
             };
             if self.budget.as_ref().is_none_or(|(most, _)| amount < *most) {
-                self.budget = Some((amount, value));
+                self.budget = Some((amount, value.clone()));
             }
         }
-        for name in FORBIDDEN {
-            let words = context
-                .get(name)
-                .and_then(|value| value.deserialize::<Vec<String>>().ok());
-            self.forbidden.extend(words.unwrap_or_default());
+        for value in FORBIDDEN.iter().filter_map(|name| context.get(*name)) {
+            for word in words(value).known {
+                self.forbidden.add(word);
+            }
         }
         self
     }
 }
 
-fn number(value: &RawBuf) -> Option<(f64, RawBuf)> {
-    Some((value.deserialize().ok()?, value.clone()))
+/// Names that may not be used.
+#[derive(Clone, Default)]
+struct Forbidden {
+    names: BTreeSet<String>,
+    looks: BTreeSet<String>,
+}
+
+impl Forbidden {
+    fn add(&mut self, name: String) {
+        self.looks.insert(looks(&name));
+        self.names.insert(name);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Whether a name is one of them, or written in letters of another script that look the same.
+    fn has(&self, name: &str) -> bool {
+        self.names.contains(name) || (!name.is_ascii() && self.looks.contains(&looks(name)))
+    }
+
+    fn has_verb(&self, plan: &Subject<'_>, verb: &str) -> bool {
+        let def = plan.registry.and_then(|registry| registry.verb(verb));
+        self.has(verb) || def.is_some_and(|def| def.names().any(|name| self.has(name)))
+    }
+}
+
+/// The texts of a list, or one text.
+struct Words {
+    known: Vec<String>,
+    /// Whether it is a list of texts.
+    is_whole: bool,
+}
+
+fn words(value: &RawBuf) -> Words {
+    if value.kind() == Kind::String {
+        return Words {
+            known: value.deserialize().into_iter().collect(),
+            is_whole: false,
+        };
+    }
+    let entries: Vec<RawBuf> = value.deserialize().unwrap_or_default();
+    let texts = entries.iter().filter(|entry| entry.kind() == Kind::String);
+    let known: Vec<String> = texts.filter_map(|entry| entry.deserialize().ok()).collect();
+    let is_whole = value.kind() == Kind::Array && known.len() == entries.len();
+    Words { known, is_whole }
+}
+
+/// Limits of a message that cannot be read: what they forbid is not known, so nothing is allowed.
+fn unreadable(
+    plan: &Subject<'_>,
+    scope: usize,
+    parent: Option<usize>,
+    findings: &mut Vec<Finding>,
+) {
+    let Some(context) = plan.context(scope) else {
+        return;
+    };
+    let root = plan.root(scope);
+    let mut found = |name: &str, what: &str, value: Option<RawBuf>| {
+        let pointer = format!("{root}/ctx/{name}");
+        let code = Code::InvalidParamType.as_str();
+        let mut finding = Finding::new(pointer, code, "SACP-9-1", Level::Must, what.to_owned());
+        finding.step = parent;
+        let (at, name) = (root.clone(), name.to_owned());
+        let repair = value.map(|value| Repair::SetContext { at, name, value });
+        findings.push(finding.mended_by(repair));
+    };
+    for name in BUDGETS {
+        let Some(value) = context
+            .get(name)
+            .filter(|value| Amount::of(value).is_none())
+        else {
+            continue;
+        };
+        let what = "a limit on what may be spent is a number";
+        found(name, what, number_in(value));
+    }
+    for name in FORBIDDEN {
+        let Some(value) = context.get(name).filter(|value| !words(value).is_whole) else {
+            continue;
+        };
+        let one = (value.kind() == Kind::String).then(|| format!("[{}]", value.as_str()));
+        let list = one.and_then(|text| RawBuf::parse(&text).ok());
+        found(name, "what is forbidden is a list of names", list);
+    }
+}
+
+/// The number that a text holds and nothing else.
+fn number_in(value: &RawBuf) -> Option<RawBuf> {
+    let text = value.deserialize::<String>().ok()?;
+    let number = RawBuf::parse(text.trim()).ok()?;
+    Amount::of(&number).is_some().then_some(number)
 }
 
 /// A message inside another one: its budget and its format.
@@ -86,8 +194,8 @@ fn nested(
     };
     if let (Some((most, value)), Some(context)) = (&above.budget, plan.context(scope)) {
         for name in BUDGETS {
-            let own = context.get(name).and_then(number);
-            if own.is_some_and(|(amount, _)| amount > *most) {
+            let own = context.get(name).and_then(Amount::of);
+            if own.is_some_and(|amount| amount > *most) {
                 let what = format!("its {name} is above that of the message around it");
                 let repair = Repair::SetContext {
                     at: root.clone(),
@@ -105,56 +213,106 @@ fn nested(
     }
 }
 
-/// A step with a tool or verb that the context forbids.
-fn forbidden(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
+/// A step with a tool or verb that the context forbids, or that makes one.
+fn forbidden(
+    plan: &Subject<'_>,
+    step: &Step,
+    params: &BTreeMap<String, RawBuf>,
+    limits: &Limits,
+    findings: &mut Vec<Finding>,
+) {
     let at = || step.pointer.clone();
-    let banned = |word: &String| limits.forbidden.contains(word);
-    if banned(&step.act.tool) || banned(&step.act.verb) {
-        let what = format!("ctx forbids {} with {}", step.act.verb, step.act.tool);
-        let tools = if banned(&step.act.verb) {
+    let banned = &limits.forbidden;
+    if banned.is_empty() {
+        return;
+    }
+    let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
+    let is_banned_verb = banned.has_verb(plan, verb);
+    if is_banned_verb || banned.has(tool) {
+        let what = format!("ctx forbids {verb} with {tool}");
+        let tools = if is_banned_verb {
             Vec::new()
         } else {
-            plan.tools_for(&step.act.verb, &step.act.tool)
+            plan.tools_for(verb, tool)
         };
-        let others = tools.into_iter().filter(|tool| !banned(tool));
+        let others = tools.into_iter().filter(|tool| !banned.has(tool));
         let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
-        let finding = Finding::of_step(
-            step,
-            Code::MalformedPlan.as_str(),
-            "SACP-9-1",
-            Level::Must,
-            &what,
-        );
+        let finding = too_much(step, &what);
         findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
+    }
+    if !MAKERS.contains(&verb) {
+        return;
+    }
+    for (name, value) in MADE
+        .iter()
+        .filter_map(|name| Some((name, params.get(*name)?)))
+    {
+        let made = words(value);
+        let is_read = made.is_whole || value.kind() == Kind::String;
+        let one = made.known.iter().find(|word| banned.has_verb(plan, word));
+        let what = match one {
+            Some(word) => format!("ctx forbids {word:?}, and it makes one"),
+            None if !is_read => format!("its {name} cannot be read, and ctx forbids some"),
+            None => continue,
+        };
+        let finding = too_much(step, &what).at(plan.param(step, name));
+        findings.push(finding.mended_by(plan.removal(step)));
+    }
+}
+
+/// The finding of a step that allows itself more than its context does.
+fn too_much(step: &Step, what: &str) -> Finding {
+    let code = Code::MalformedPlan.as_str();
+    Finding::of_step(step, code, "SACP-9-1", Level::Must, what)
+}
+
+/// A step that may spend more than its context allows, or says so in a way that cannot be read.
+fn spending(
+    plan: &Subject<'_>,
+    step: &Step,
+    params: &BTreeMap<String, RawBuf>,
+    limits: &Limits,
+    findings: &mut Vec<Finding>,
+) {
+    if limits.budget.is_none() && !limits.is_unclear {
+        return;
+    }
+    for (name, value) in BUDGETS
+        .iter()
+        .filter_map(|name| Some((name, params.get(*name)?)))
+    {
+        let amount = Amount::of(value);
+        let most = limits.budget.as_ref();
+        let what = match (&amount, most) {
+            (None, _) => format!("its {name} is no number that can be held against that of ctx"),
+            (Some(amount), Some((most, _))) if amount > most => {
+                format!("its {name} is above that of ctx")
+            }
+            _ => continue,
+        };
+        // The number that was meant, where it is allowed; else the most that is.
+        let meant = amount.is_none().then(|| number_in(value)).flatten();
+        let fits = |value: &RawBuf| {
+            let own = Amount::of(value);
+            most.is_some_and(|(most, _)| own.is_some_and(|own| own <= *most))
+        };
+        let meant = meant.filter(fits);
+        let values = meant
+            .into_iter()
+            .chain(most.map(|(_, value)| value.clone()));
+        let finding = too_much(step, &what).at(plan.param(step, name));
+        findings.push(finding.mended_by(values.map(|value| Repair::SetParam {
+            at: step.pointer.clone(),
+            name: (*name).to_owned(),
+            value,
+        })));
     }
 }
 
 fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<Finding>) {
     let params: BTreeMap<String, RawBuf> = step.act.params.deserialize().unwrap_or_default();
-    let at = || step.pointer.clone();
-    for name in BUDGETS {
-        let own = params.get(name).and_then(number);
-        let (Some((amount, _)), Some((most, value))) = (own, &limits.budget) else {
-            continue;
-        };
-        if amount > *most {
-            let what = format!("its {name} is above that of ctx");
-            let finding = Finding::of_step(
-                step,
-                Code::MalformedPlan.as_str(),
-                "SACP-9-1",
-                Level::Must,
-                &what,
-            );
-            let finding = finding.at(plan.param(step, name));
-            findings.push(finding.mended_by([Repair::SetParam {
-                at: at(),
-                name: name.to_owned(),
-                value: value.clone(),
-            }]));
-        }
-    }
-    forbidden(plan, step, limits, findings);
+    spending(plan, step, &params, limits, findings);
+    forbidden(plan, step, &params, limits, findings);
     let human = params
         .get("out_fmt")
         .is_some_and(|value| value.as_str() == "\"human\"");
@@ -168,8 +326,8 @@ fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<
             what,
         );
         let finding = finding.at(plan.param(step, "out_fmt"));
-        let name = "out_fmt".to_owned();
-        findings.push(finding.mended_by([Repair::RemoveParam { at: at(), name }]));
+        let (at, name) = (step.pointer.clone(), "out_fmt".to_owned());
+        findings.push(finding.mended_by([Repair::RemoveParam { at, name }]));
     }
 }
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use ubos_common::time::{Mono, Now};
 
+use super::budget::{self, Budget};
 use super::changes::{Change, Journal, Subject};
 use super::index::{Indexes, Ranked};
+use super::looks;
 use super::vectors::Vectors;
 use super::{
     AgentRecord, EmbeddingRecord, Health, Query, Registry, RegistryError, Similar, ToolDef, VerbDef,
@@ -31,8 +33,11 @@ pub struct MemoryRegistry {
     leases: BTreeMap<String, Lease>,
     due: BTreeSet<(Mono, String)>,
     journal: Journal,
+    budget: Budget,
     /// Tools by the look of their names.
     looks: BTreeSet<(String, String)>,
+    /// Verbs by the look of their names.
+    verb_looks: BTreeSet<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +96,7 @@ impl MemoryRegistry {
             let Some((_, name)) = self.due.pop_first() else {
                 break;
             };
-            if self.take(&name) {
+            if self.discard(&name) {
                 self.journal.note(Subject::AgentExpired, &name, None);
                 gone.push(name);
             }
@@ -137,6 +142,14 @@ impl MemoryRegistry {
             })
     }
 
+    /// Removes an agent, and gives back its share of the budget.
+    fn discard(&mut self, name: &str) -> bool {
+        if let Some(agent) = self.agents.get(name) {
+            self.budget.release(budget::of_agent(agent));
+        }
+        self.take(name)
+    }
+
     /// Removes an agent with its indexes, vector, health and lease.
     fn take(&mut self, name: &str) -> bool {
         let Some(agent) = self.agents.remove(name) else {
@@ -160,8 +173,8 @@ impl MemoryRegistry {
         }
     }
 
-    /// The agents for a verb and perhaps a tool, under all names of the verb.
-    fn under_verb(&self, verb: &str, tool: Option<&str>) -> Vec<Arc<AgentRecord>> {
+    /// The agents for a verb and perhaps a tool, under all names of the verb, best first: at most `most`.
+    fn under_verb(&self, verb: &str, tool: Option<&str>, most: usize) -> Vec<Arc<AgentRecord>> {
         let list = |name: &&str| match tool {
             Some(tool) => self.indexes.pair(name, tool),
             None => self.indexes.verbs.get(name),
@@ -169,10 +182,11 @@ impl MemoryRegistry {
         let lists: Vec<&Ranked> = self.verb_names(verb).iter().filter_map(list).collect();
         match lists.as_slice() {
             [] => Vec::new(),
-            [one] => one.values().cloned().collect(),
+            [one] => one.values().take(most).cloned().collect(),
             many => {
-                let merged: BTreeMap<_, _> = many.iter().copied().flatten().collect();
-                merged.into_values().cloned().collect()
+                let best = many.iter().flat_map(|list| list.iter().take(most));
+                let merged: BTreeMap<_, _> = best.collect();
+                merged.into_values().take(most).cloned().collect()
             }
         }
     }
@@ -214,12 +228,20 @@ impl Registry for MemoryRegistry {
     }
 
     fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>> {
-        self.under_verb(verb, Some(tool))
+        self.under_verb(verb, Some(tool), usize::MAX)
+    }
+
+    fn serves(&self, verb: &str, tool: &str) -> bool {
+        !self.under_verb(verb, Some(tool), 1).is_empty()
+    }
+
+    fn best_for(&self, verb: &str, most: usize) -> Vec<Arc<AgentRecord>> {
+        self.under_verb(verb, None, most)
     }
 
     fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>> {
         let mut found: Vec<Arc<AgentRecord>> = match (&query.verb, self.shortest(query)) {
-            (Some(verb), _) => self.under_verb(verb, query.tool.as_deref()),
+            (Some(verb), _) => self.under_verb(verb, query.tool.as_deref(), usize::MAX),
             (None, Some(lists)) => lists
                 .into_iter()
                 .flat_map(BTreeMap::values)
@@ -259,14 +281,16 @@ impl Registry for MemoryRegistry {
     }
 
     fn look_alike(&self, name: &str) -> Option<Arc<str>> {
-        let look = super::looks::looks(name);
-        let mut names = self.looks.range((look.clone(), String::new())..);
-        let other = names.find(|(_, other)| other != name)?;
-        (other.0 == look).then(|| other.1.as_str().into())
+        mistaken(&self.looks, name)
+    }
+
+    fn verb_look_alike(&self, name: &str) -> Option<Arc<str>> {
+        mistaken(&self.verb_looks, name)
     }
 
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
         room(&self.verbs, &verb.name)?;
+        budget::check_verb(&verb)?;
         let owner = self.aliases.get(&verb.name);
         if let Some(owner) = owner.filter(|owner| **owner != verb.name) {
             return Err(RegistryError::AliasTaken {
@@ -286,26 +310,39 @@ impl Registry for MemoryRegistry {
                 });
             }
         }
+        let before = self
+            .verbs
+            .get(&verb.name)
+            .map_or(0, |old| budget::of_verb(old));
+        self.budget.replace(before, budget::of_verb(&verb))?;
         self.aliases.retain(|_, name| *name != verb.name);
         for alias in verb.aliases.iter().flatten() {
             self.aliases.insert(alias.clone(), verb.name.clone());
         }
         self.journal.note(Subject::Verb, &verb.name, None);
+        self.verb_looks
+            .insert((looks(&verb.name), verb.name.clone()));
         self.verbs.insert(verb.name.clone(), Arc::new(verb));
         Ok(())
     }
 
     fn add_tool(&mut self, tool: ToolDef) -> Result<(), RegistryError> {
         room(&self.tools, &tool.id)?;
+        budget::check_tool(&tool)?;
+        let before = self
+            .tools
+            .get(&tool.id)
+            .map_or(0, |old| budget::of_tool(old));
+        self.budget.replace(before, budget::of_tool(&tool))?;
         self.journal.note(Subject::Tool, &tool.id, None);
-        self.looks
-            .insert((super::looks::looks(&tool.id), tool.id.clone()));
+        self.looks.insert((looks(&tool.id), tool.id.clone()));
         self.tools.insert(tool.id.clone(), Arc::new(tool));
         Ok(())
     }
 
     fn add_agent(&mut self, agent: AgentRecord) -> Result<(), RegistryError> {
         room(&self.agents, &agent.agent_name)?;
+        budget::check_agent(&agent)?;
         if agent
             .confidence_score
             .is_some_and(|score| !score.is_finite())
@@ -319,6 +356,11 @@ impl Registry for MemoryRegistry {
             .map(|vector| self.vectors.sound(&vector));
         let vector = vector.transpose()?;
         let name = agent.agent_name.clone();
+        let before = self
+            .agents
+            .get(&name)
+            .map_or(0, |old| budget::of_agent(old));
+        self.budget.replace(before, budget::of_agent(&agent))?;
         // Health is separate from the record: a new record keeps it.
         let health = self.health.get(&name).copied();
         self.take(&name);
@@ -346,12 +388,20 @@ impl Registry for MemoryRegistry {
     }
 
     fn remove_agent(&mut self, name: &str) -> bool {
-        let was = self.take(name);
+        let was = self.discard(name);
         if was {
             self.journal.note(Subject::AgentRemoved, name, None);
         }
         was
     }
+}
+
+/// Another name with the look of this one.
+fn mistaken(by_look: &BTreeSet<(String, String)>, name: &str) -> Option<Arc<str>> {
+    let look = looks(name);
+    let mut names = by_look.range((look.clone(), String::new())..);
+    let other = names.find(|(_, other)| other != name)?;
+    (other.0 == look).then(|| other.1.as_str().into())
 }
 
 fn room<V>(map: &BTreeMap<String, V>, name: &str) -> Result<(), RegistryError> {
@@ -373,4 +423,30 @@ fn room<V>(map: &BTreeMap<String, V>, name: &str) -> Result<(), RegistryError> {
 )]
 fn single(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|number| *number as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_a_registry_gives_its_bytes_back() {
+        let agent = |about: &str| {
+            let (verbs, tools) = (vec!["v".to_owned()], vec!["T".to_owned()]);
+            AgentRecord::new("A".into(), verbs, tools, vec![], vec![], about.into())
+        };
+        let mut registry = MemoryRegistry::default();
+        registry.add_agent(agent("long ago")).unwrap();
+        registry.add_agent(agent("new")).unwrap();
+        let once = registry.budget;
+        registry.remove_agent("A");
+        assert_eq!(registry.budget, Budget::default());
+        let now = Now::new(Mono::ZERO, ubos_common::time::Timestamp::EPOCH);
+        let lasts = Duration::from_secs(1);
+        registry.add_for(now, agent("new"), lasts).unwrap();
+        assert_eq!(registry.budget, once);
+        let later = Now::new(Mono::from_millis(2000), now.wall);
+        assert_eq!(registry.expire(later), ["A"]);
+        assert_eq!(registry.budget, Budget::default());
+    }
 }

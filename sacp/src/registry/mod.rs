@@ -22,6 +22,7 @@
 //!
 //! Spec: SACP 10, 11, 12
 
+mod budget;
 mod changes;
 mod defs;
 mod embed;
@@ -41,6 +42,7 @@ pub use changes::{Change, Subject};
 pub use defs::{AgentRecord, EmbeddingRecord, ToolDef, VerbDef};
 pub use embed::{Embedder, NGrams};
 pub use health::Health;
+pub(crate) use looks::looks;
 pub use memory::MemoryRegistry;
 pub(crate) use query::best_for_goal;
 pub use query::{Matches, Query, QueryMessage, Similar, answer};
@@ -63,6 +65,18 @@ pub trait Registry {
     ///
     /// It includes unhealthy agents; [`Registry::ready_for`] leaves them out.
     fn agents_for(&self, verb: &str, tool: &str) -> Vec<Arc<AgentRecord>>;
+
+    /// Whether an agent carries out a verb with a tool.
+    fn serves(&self, verb: &str, tool: &str) -> bool {
+        !self.agents_for(verb, tool).is_empty()
+    }
+
+    /// The best agents for a verb, at most `most`.
+    fn best_for(&self, verb: &str, most: usize) -> Vec<Arc<AgentRecord>> {
+        let mut agents = self.query(&Query::default().with_verb(verb));
+        agents.truncate(most);
+        agents
+    }
 
     /// Agents that meet every member of a query, best first.
     fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>>;
@@ -99,6 +113,11 @@ pub trait Registry {
 
     /// The name of another registered tool that this one could be mistaken for. The default implementation finds none.
     fn look_alike(&self, _name: &str) -> Option<Arc<str>> {
+        None
+    }
+
+    /// The name of another registered verb that this one could be mistaken for. The default implementation finds none.
+    fn verb_look_alike(&self, _name: &str) -> Option<Arc<str>> {
         None
     }
 
@@ -144,6 +163,24 @@ pub enum RegistryError {
         /// The bound.
         limit: usize,
     },
+    /// A list of a record is too long.
+    #[error("{list} has {seen} entries, but at most {limit} are registered")]
+    TooLong {
+        /// The list: a member of the record, or `pairs` for those of its verbs and tools.
+        list: &'static str,
+        /// Its length.
+        seen: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The records and their index entries would take too many bytes together.
+    #[error("the registry would hold {seen} bytes, but at most {limit} are kept")]
+    TooLarge {
+        /// The bytes, about.
+        seen: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// A required name is empty.
     #[error("an entry without a name")]
     NoName,
@@ -180,7 +217,15 @@ pub enum RegistryError {
 /// Verbs that need no registration: joins and the acts of a spawn.
 pub(crate) const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
 
-/// Looks up a pair of verb and tool.
+/// The tool of the joins that every registry serves: their output is the list of their inputs.
+pub(crate) const MERGE: &str = "MERGE";
+
+/// Whether the host itself carries out an act, without an agent.
+pub(crate) fn is_merge(verb: &str, tool: &str) -> bool {
+    verb == "join" && tool == MERGE
+}
+
+/// Looks up a pair of verb and tool. `join` with `MERGE` is in every registry.
 ///
 /// # Errors
 ///
@@ -188,7 +233,7 @@ pub(crate) const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
 ///
 /// Spec: SACP 10
 pub fn look_up(registry: &dyn Registry, verb: &str, tool: &str) -> Result<(), Code> {
-    if matches!(verb, "define" | "instantiate") {
+    if matches!(verb, "define" | "instantiate") || is_merge(verb, tool) {
         return Ok(());
     }
     let def = registry.verb(verb);

@@ -53,6 +53,14 @@ impl<R: Registry> Registry for Shared<R> {
         self.read().agents_for(verb, tool)
     }
 
+    fn serves(&self, verb: &str, tool: &str) -> bool {
+        self.read().serves(verb, tool)
+    }
+
+    fn best_for(&self, verb: &str, most: usize) -> Vec<Arc<AgentRecord>> {
+        self.read().best_for(verb, most)
+    }
+
     fn query(&self, query: &Query) -> Vec<Arc<AgentRecord>> {
         self.read().query(query)
     }
@@ -76,6 +84,10 @@ impl<R: Registry> Registry for Shared<R> {
 
     fn look_alike(&self, name: &str) -> Option<Arc<str>> {
         self.read().look_alike(name)
+    }
+
+    fn verb_look_alike(&self, name: &str) -> Option<Arc<str>> {
+        self.read().verb_look_alike(name)
     }
 
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {

@@ -35,7 +35,7 @@ pub struct Planned {
 /// let abstract_goal = Message::decode(br#"{"g":"TRIP","plan":[["plan","TRIP",{}]]}"#)?;
 /// let planned = planner.plan(&abstract_goal, &MemoryRegistry::default()).unwrap();
 /// assert_eq!(Graph::from(&planned.message).steps().len(), 3);
-/// assert_eq!(planned.missing.len(), 3, "nobody is registered, and each act is named");
+/// assert_eq!(planned.missing.len(), 2, "nobody fetches, and a merge needs nobody");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

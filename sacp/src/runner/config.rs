@@ -62,7 +62,7 @@ pub enum Recovery {
     OtherAct(Act),
     /// Runs a deferred step of the plan in place of this one: what 1.0 calls a fallback step.
     Fallback(usize),
-    /// Takes this value as the output of the step.
+    /// Takes this value as the output of the step, if the limits leave room for it.
     Skip(RawBuf),
     /// Leaves the step failed: its dependents are skipped, all other steps go on.
     Continue,

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, RawBuf, Write};
+use ubos_common::violation::Violation;
 
 use super::Failure;
 use crate::draw::StepState;
@@ -34,6 +35,10 @@ pub struct Outcome {
     pub steps: Vec<StepReport>,
     /// The output of the plan's last entry; of a group, the list of all. Absent if it has none.
     pub result: Option<RawBuf>,
+    /// The time from the start of the run to the end of its last step.
+    pub took: Option<Duration>,
+    /// MUST findings about the plan that the caller chose to overrule; empty unless a configuration says so.
+    pub overruled: Vec<Violation>,
 }
 
 /// The outcome of a step.
@@ -68,8 +73,8 @@ impl Outcome {
     /// The answer to a message of 0.1.
     ///
     /// The answer to a run that is done is a `DONE` message. Its context has `result`, the last output; `results`, all
-    /// outputs by act number; and `failed`, the reasons of failed and skipped steps by act number, if there are any. A
-    /// summary has no `results`. The answer to any other run is `ERR` with `STEP_FAILED`.
+    /// outputs by act number; `failed`, the reasons of failed and skipped steps by act number, if there are any; and
+    /// `overruled`, the findings that the run went on in spite of. A summary has no `results`. The answer to any other run is `ERR` with `STEP_FAILED`.
     ///
     /// Spec: SACP 3, 4
     #[must_use]
@@ -92,6 +97,20 @@ impl Outcome {
                 Reply::Err(error.to(request))
             }
         }
+    }
+
+    /// Pointer and code of each finding that was overruled.
+    pub(super) fn overruled(&self) -> Option<RawBuf> {
+        let told = |finding: &Violation| {
+            let mut text = Vec::new();
+            let mut object = MemberWriter::begin(&mut text);
+            object.member("pointer", &finding.pointer);
+            object.member("code", finding.code.as_ref());
+            object.end();
+            reply::raw(text)
+        };
+        let told: Vec<RawBuf> = self.overruled.iter().map(told).collect();
+        (!told.is_empty()).then(|| reply::list(&told.iter().collect::<Vec<_>>()))
     }
 
     /// The report of a step.
@@ -124,6 +143,9 @@ impl Outcome {
             .collect();
         if !failed.is_empty() {
             message.set_context("failed", by_name(failed.into_iter()));
+        }
+        if let Some(overruled) = self.overruled() {
+            message.set_context("overruled", overruled);
         }
         message
     }

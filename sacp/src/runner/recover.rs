@@ -39,10 +39,7 @@ impl Runner {
                     self.requeue(step);
                     true
                 }
-                Recovery::Skip(value) => {
-                    self.finish(step, Progress::Done(Arc::new(value.clone())));
-                    true
-                }
+                Recovery::Skip(value) => self.keep(step, value.clone()).is_ok(),
                 Recovery::Continue => {
                     self.finish(step, Progress::Failed);
                     true

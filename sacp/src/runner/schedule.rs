@@ -173,17 +173,25 @@ impl Runner {
 
     /// An attempt succeeded.
     pub(super) fn on_output(&mut self, step: usize, output: RawBuf) {
+        if let Err(cause) = self.keep(step, output) {
+            self.work.push_back(Work::Failed(step, cause));
+        }
+    }
+
+    /// Ends a step with an output, if the limits leave room for it.
+    pub(super) fn keep(&mut self, step: usize, output: RawBuf) -> Result<(), Cause> {
         let bytes = output.as_str().len();
-        let over = |limit, total| Work::Failed(step, Cause::TooLarge { limit, total });
         let (one, all) = (self.config.max_output_bytes, self.config.max_total_bytes);
+        let over = |limit, total| Err(Cause::TooLarge { limit, total });
         if bytes > one {
-            return self.work.push_back(over(one, false));
+            return over(one, false);
         }
         if self.bytes.saturating_add(bytes) > all {
-            return self.work.push_back(over(all, true));
+            return over(all, true);
         }
         self.bytes += bytes;
         self.finish(step, Progress::Done(Arc::new(output)));
+        Ok(())
     }
 
     pub(super) fn finish(&mut self, step: usize, progress: Progress) {

@@ -248,7 +248,7 @@ fn branches_that_write_one_name_are_put_in_order() {
 fn what_cannot_run_or_goes_nowhere_is_found() {
     let falls = json!({"on_error": "fallback", "fallback_step": "f"});
     let (told, plan) = mended(&new(&[step("a", &[], falls), step("f", &["a"], json!({}))]));
-    assert_eq!(told, ["SHOULD /plan/1 unreachable"]);
+    assert_eq!(told, ["ADVICE /plan/1 unreachable"]);
     assert_eq!(plan[1]["depends_on"], json!([]));
     let (told, plan) = mended(&new(&[
         step("a", &[], json!({})),
@@ -553,4 +553,146 @@ fn two_writers_are_put_in_the_order_that_no_fallback_makes_a_cycle() {
         clash(&check_plan(&mended, Some(&library()), &Config::default())),
         None
     );
+}
+
+/// Pointers of the MUST findings about the limits of a plan.
+fn limits(ctx: Value, plan: Value) -> Vec<String> {
+    let mut message = old(plan);
+    message["ctx"] = ctx;
+    let findings = check_plan(&decode(&message), None, &Config::default());
+    let musts = findings
+        .into_iter()
+        .filter(|finding| finding.violation.level == Level::Must);
+    musts.map(|finding| finding.violation.pointer).collect()
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_limit_or_an_amount_that_cannot_be_read_allows_nothing() {
+    let act = |budget: &str| -> Value {
+        serde_json::from_str(&format!(r#"[["search","H_API",{{"budget":{budget}}}]]"#)).unwrap()
+    };
+    let text = |ctx: &str, act: &str| {
+        let message = format!(
+            r#"{{"g":"G","ctx":{{"budget":{ctx}}},"plan":[["search","H_API",{{"budget":{act}}}]]}}"#
+        );
+        let (read, _) = AnyMessage::decode(message.as_bytes()).unwrap();
+        let findings = check_plan(&read, None, &Config::default());
+        let pointers = findings.into_iter().map(|f| f.violation.pointer);
+        pointers.collect::<Vec<_>>()
+    };
+    let own = ["/plan/0/2/budget"];
+    for amount in [
+        "1e999",
+        &"9".repeat(400),
+        "\"250\"",
+        "null",
+        "[1]",
+        "100.00000000000000001",
+    ] {
+        assert_eq!(text("100", amount), own, "{amount}");
+    }
+    for amount in ["1e2", "100.0", "0.1e3", "-1e999"] {
+        assert!(text("100", amount).is_empty(), "{amount}");
+    }
+    assert_eq!(limits(json!({"budget": "100"}), act("1")), ["/ctx/budget"]);
+    // Without a limit nothing is held against it.
+    assert!(limits(json!({}), act("\"low\"")).is_empty());
+    assert_eq!(
+        limits(json!({"budget": "100"}), act("\"x\"")),
+        ["/ctx/budget", "/plan/0/2/budget"]
+    );
+}
+
+// spec: SACP-9-1
+#[test]
+fn what_is_forbidden_stays_forbidden_however_it_is_written() {
+    let del = || json!([["del", "RM", {}]]);
+    for forbidden in [json!("RM"), json!(["RM", 1])] {
+        let found = limits(json!({"forbidden_tools": forbidden}), del());
+        assert_eq!(found, ["/ctx/forbidden_tools", "/plan/0"]);
+    }
+    for made in [
+        json!([["define", "RM", {}]]),
+        json!([["instantiate", "RM_AGENT", {"tool": "RM", "verb": "del"}]]),
+        json!([["instantiate", "A", {"tools": ["LS", "RM"]}]]),
+        json!([["register", "A", {"supported_tools": ["RM"]}]]),
+        json!([["register", "A", {"supported_tools": {"0": "RM"}}]]),
+        // The second letter is Cyrillic.
+        json!([["del", "R\u{41c}", {}]]),
+    ] {
+        let found = limits(json!({"forbidden_tools": ["RM"]}), made.clone());
+        assert_eq!(found.len(), 1, "{made}");
+    }
+    assert!(
+        limits(
+            json!({"forbidden_tools": ["rm"]}),
+            json!([["instantiate", "A", {"tool": "LS"}]])
+        )
+        .is_empty()
+    );
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_forbidden_verb_is_forbidden_under_each_of_its_names() {
+    let mut registry = library();
+    let def = json!({"name": "delete", "description": "d", "inputs": [], "outputs": "string", "aliases": ["del"]});
+    registry.add_verb(read::<VerbDef>(&def)).unwrap();
+    let mut message = old(json!([["del", "RM", {}]]));
+    message["ctx"] = json!({"forbidden_verbs": ["delete"]});
+    let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
+    let is_ban = |finding: &Finding| finding.violation.message.contains("ctx forbids");
+    assert_eq!(findings.iter().filter(|finding| is_ban(finding)).count(), 1);
+}
+
+#[test]
+fn look_alikes_of_registered_names_are_named() {
+    let mut message = old(json!([["search", "\u{41d}_API", {"city": "P"}]]));
+    message["ctx"] = json!({});
+    let findings = found(&message, &Config::default());
+    assert!(
+        findings[0]
+            .violation
+            .message
+            .contains("looks like \"H_API\""),
+        "{findings:?}"
+    );
+    let message = old(json!([["s\u{435}arch", "H_API", {"city": "P"}]]));
+    let findings = found(&message, &Config::default());
+    assert!(
+        findings[0]
+            .violation
+            .message
+            .contains("looks like \"search\""),
+        "{findings:?}"
+    );
+}
+
+// spec: SACP1-6-3
+#[test]
+fn a_fallback_that_waits_for_the_step_it_replaces_is_advice() {
+    let message = new(&[
+        step(
+            "a",
+            &[],
+            json!({"on_error": "fallback", "fallback_step": "b"}),
+        ),
+        step("b", &["a"], json!({})),
+    ]);
+    let levels: Vec<Level> = found(&message, &Config::default())
+        .into_iter()
+        .filter(|finding| finding.violation.code == "unreachable")
+        .map(|finding| finding.violation.level)
+        .collect();
+    assert_eq!(levels, [Level::Advice]);
+}
+
+#[test]
+fn a_merge_is_served_by_an_empty_registry() {
+    let group = json!({"parallel": [["define", "A", {}], ["define", "B", {}]]});
+    let message = old(json!([group, ["join", "MERGE", {}]]));
+    let registry = MemoryRegistry::default();
+    let findings = check_plan(&decode(&message), Some(&registry), &Config::default());
+    assert!(findings.is_empty(), "{findings:?}");
 }

@@ -526,3 +526,65 @@ fn a_rehearsal_leaves_the_registry_as_it_is() {
     assert_eq!(run.registry().agent("VISA_AGENT"), None);
     assert_eq!(run.registry().tool("VISA"), None);
 }
+
+const WIDE: &str = r#"{"msg_id":"m","g":"G","ctx":{"forbidden_tools":["ONE"],"budget":1},
+    "plan":[["get","ONE",{"budget":99}]]}"#;
+
+// spec: SACP-9-1
+#[test]
+fn a_plan_with_a_must_finding_is_refused_before_anything_is_delegated() {
+    let mut strict = start(WIDE, OrchestratorConfig::default());
+    let outputs = drain(&mut strict);
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    let refused = error(&outputs);
+    assert_eq!(refused.code, Code::MalformedPlan);
+    assert_eq!(refused.pointer.as_deref(), Some("/plan/0/2/budget"));
+    assert_eq!(refused.reply_to.as_deref(), Some("m"));
+}
+
+#[test]
+fn a_plan_whose_limits_are_broken_spawns_nobody() {
+    let text = r#"{"g":"G","ctx":{"budget":"1"},"plan":[["fly","NOBODY",{}]]}"#;
+    let config = OrchestratorConfig::default().with_spawning(true);
+    let mut orchestrator = start(text, config);
+    let outputs = drain(&mut orchestrator);
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    assert_eq!(error(&outputs).pointer.as_deref(), Some("/ctx/budget"));
+}
+
+#[test]
+fn overruled_findings_are_named_in_the_answer() {
+    let config = OrchestratorConfig::default().with_overruling(true);
+    let mut lax = start(WIDE, config);
+    let outputs = drain(&mut lax);
+    let [delegation] = &delegations(&outputs)[..] else {
+        panic!("{outputs:?}")
+    };
+    answer(&mut lax, delegation.ticket, &result("1"));
+    let outputs = drain(&mut lax);
+    let Some(Output::Answer(last)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    let Answer::Reply(Reply::Message(done)) = &**last else {
+        panic!("{last:?}")
+    };
+    assert_eq!(
+        done.context.as_ref().unwrap()["overruled"].as_str(),
+        r#"[{"pointer":"/plan/0/2/budget","code":"MALFORMED_PLAN"},{"pointer":"/plan/0","code":"MALFORMED_PLAN"}]"#
+    );
+}
+
+// spec: SACP-3-8
+#[test]
+fn a_join_with_merge_needs_no_registration() {
+    let text = r#"{"g":"G","plan":[{"parallel":[["get","ONE",{}],["get","TWO",{}]]},["join","MERGE",{}]]}"#;
+    let mut orchestrator = start(text, OrchestratorConfig::default());
+    for delegation in delegations(&drain(&mut orchestrator)) {
+        answer(&mut orchestrator, delegation.ticket, &result("1"));
+    }
+    let outputs = drain(&mut orchestrator);
+    assert!(
+        matches!(outputs.last(), Some(Output::Answer(last)) if matches!(&**last, Answer::Reply(Reply::Message(_)))),
+        "{outputs:?}"
+    );
+}

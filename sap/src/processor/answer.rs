@@ -1,10 +1,9 @@
 //! What comes out of a processor.
 
-use super::hooks::NotEnforced;
 use crate::error::StoreError;
-use crate::lifecycle::LifecycleError;
 use crate::receipt::{Ack, Nack};
 use crate::result::TaskResult;
+use crate::role::consumer::NotEnforced;
 use crate::transcript::TranscriptError;
 
 /// What is told on the way to the answer.
@@ -75,7 +74,4 @@ pub enum ProcessError {
     /// It could not be written down.
     #[error("not delivered, because it is not in the transcript")]
     Transcript(#[from] TranscriptError),
-    /// A result would break the lifecycle.
-    #[error(transparent)]
-    Lifecycle(#[from] LifecycleError),
 }

@@ -84,5 +84,3 @@ impl Config {
 pub(super) const MAX_FINISHED: usize = 10_000;
 /// Reports of one handler that wait for their delivery.
 pub(super) const MAX_REPORTS: usize = 16;
-/// How long a cancelled handler may take to end by itself.
-pub(super) const CANCEL_GRACE: Duration = Duration::from_millis(100);

@@ -7,8 +7,9 @@ use ubos_common::canon::Digest;
 use ubos_common::json::Raw;
 use ubos_common::schema::{Schema, SchemaError};
 
-use super::hooks::{ContractCheck, ContractFinding, NotEnforced};
+use super::hooks::ContractCheck;
 use crate::future::{BoxFuture, ready};
+use crate::role::consumer::{ContractFinding, NotEnforced};
 use crate::task::OutputContract;
 
 /// Holds outputs against JSON Schemas, draft 2020-12 where a schema names none. Formats are asserted, patterns

@@ -8,6 +8,7 @@ use ubos_common::json::Raw;
 use crate::alignment::{Assessment, Policy, Subject};
 use crate::future::{BoxFuture, ready};
 use crate::ident::{AgentId, Capability};
+use crate::role::consumer::{Access, ContractFinding};
 use crate::task::{Issuer, OutputContract};
 
 /// Whether an issuer may have a capability done. Asked before any handler. Spec: SAP 11
@@ -18,18 +19,6 @@ pub trait Authorize: fmt::Debug + Send + Sync {
         issuer: &'a Issuer,
         capability: &'a Capability,
     ) -> BoxFuture<'a, Access>;
-}
-
-/// What is decided about an issuer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Access {
-    /// It may.
-    Allowed,
-    /// It is known and may not: `FORBIDDEN`.
-    Forbidden,
-    /// It is not known: `UNAUTHORIZED`.
-    Unknown,
 }
 
 /// Everybody may do everything. For agents of one owner, which nobody else can reach.
@@ -105,39 +94,6 @@ pub trait ContractCheck: fmt::Debug + Send + Sync {
         contract: &'a OutputContract,
         output: Raw<'a>,
     ) -> BoxFuture<'a, ContractFinding>;
-}
-
-/// What was found about an output and its contract.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ContractFinding {
-    /// The contract is kept, or asks for nothing.
-    Kept,
-    /// It is broken at these pointers into the output: `UNPROCESSABLE`.
-    Broken(Vec<String>),
-    /// It cannot be judged, and is not enforced.
-    NotEnforced(NotEnforced),
-}
-
-/// Why a contract is not enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotEnforced {
-    /// Its schema is a descriptor: it does not compile as JSON Schema.
-    #[error("the schema of the contract is no JSON Schema that can be compiled")]
-    NoSchema,
-    /// The schema is longer, or refers more often, than may be.
-    #[error("the schema of the contract is over its bounds")]
-    TooLarge,
-    /// The schema refers to something that is not in it, which is not fetched.
-    #[error("the schema of the contract refers to something outside of it")]
-    Remote,
-    /// The output has a number that the check cannot hold.
-    #[error("the output has a number that no double holds")]
-    Number,
-    /// To hold this output against the schema takes more steps than the budget.
-    #[error("holding the output against its contract takes more steps than the budget")]
-    TooExpensive,
 }
 
 /// Takes every output: the default, for handlers that check their outputs themselves.

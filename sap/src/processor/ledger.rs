@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ubos_common::canon::Digest;
 
 use super::config::MAX_FINISHED;
-use super::stop::{Stop, StopReason};
+use super::stop::Stop;
 use crate::ident::TaskId;
 use crate::result::TaskResult;
+use crate::role::consumer::StopReason;
+use crate::status::Status;
 use crate::task::Task;
 
 #[derive(Debug, Default)]
@@ -18,6 +20,7 @@ pub(super) struct Ledger(Mutex<Tasks>);
 struct Tasks {
     held: BTreeMap<TaskId, Held>,
     finished: VecDeque<TaskId>,
+    running: usize,
     /// Of the latest results.
     bytes: usize,
 }
@@ -28,16 +31,16 @@ struct Held {
     body: Digest,
     before: Before,
     /// Encoded; `None` before the first.
-    latest: Option<Box<[u8]>>,
-    /// While it runs.
-    stop: Option<Stop>,
+    latest: Option<Arc<[u8]>>,
+    state: State,
 }
 
-impl Tasks {
-    fn remove(&mut self, task_id: &TaskId) {
-        let latest = self.held.remove(task_id).and_then(|held| held.latest);
-        self.bytes -= latest.map_or(0, |latest| latest.len());
-    }
+#[derive(Debug)]
+enum State {
+    Running(Stop),
+    /// It ran when an earlier process ended; its last status.
+    Interrupted(Option<Status>),
+    Ended,
 }
 
 /// What a task of the same id is compared with.
@@ -52,36 +55,85 @@ pub(super) enum Before {
 /// What became of a task that wants in.
 pub(super) enum Entered {
     New(Stop),
+    /// It ran when an earlier process ended, with this as its last status.
+    Interrupted(Stop, Option<Status>),
     /// It came before, with an equal body; its latest result, encoded.
-    Known(Option<Box<[u8]>>),
-    /// It came before, with other bytes; those, and its latest result.
-    Other(Before, Option<Box<[u8]>>),
+    Known(Option<Arc<[u8]>>),
+    /// It came before, with other bytes: those.
+    Other(Before),
     Full,
+}
+
+impl Tasks {
+    fn remove(&mut self, task_id: &TaskId) {
+        let Some(held) = self.held.remove(task_id) else {
+            return;
+        };
+        self.bytes -= held.latest.map_or(0, |latest| latest.len());
+        if matches!(held.state, State::Running(_)) {
+            self.running -= 1;
+        }
+    }
+
+    /// Lets in a task that came before.
+    fn enter_again(&mut self, task_id: &TaskId, max_running: usize) -> Option<Entered> {
+        let held = self.held.get_mut(task_id)?;
+        let State::Interrupted(status) = &held.state else {
+            return Some(Entered::Known(held.latest.clone()));
+        };
+        if self.running >= max_running {
+            return Some(Entered::Full);
+        }
+        let (stop, status) = (Stop::new(), status.clone());
+        held.state = State::Running(stop.clone());
+        self.running += 1;
+        Some(Entered::Interrupted(stop, status))
+    }
 }
 
 impl Ledger {
     /// Lets a task in.
     pub(super) fn enter(&self, task: &Arc<Task>, body: Digest, max_running: usize) -> Entered {
         let mut tasks = self.tasks();
-        if let Some(held) = tasks.held.get(&task.task_id) {
-            return if held.body == body {
-                Entered::Known(held.latest.clone())
-            } else {
-                Entered::Other(held.before.clone(), held.latest.clone())
-            };
+        if let Some(held) = tasks.held.get(&task.task_id)
+            && held.body != body
+        {
+            return Entered::Other(held.before.clone());
         }
-        if tasks.held.len() - tasks.finished.len() >= max_running {
+        if let Some(entered) = tasks.enter_again(&task.task_id, max_running) {
+            return entered;
+        }
+        if tasks.running >= max_running {
             return Entered::Full;
         }
         let stop = Stop::new();
         let held = Held {
             body,
-            stop: Some(stop.clone()),
+            state: State::Running(stop.clone()),
             before: Before::Unwritten(Arc::clone(task)),
             latest: None,
         };
         tasks.held.insert(task.task_id, held);
+        tasks.running += 1;
         Entered::New(stop)
+    }
+
+    /// Lets in a task that is the one that came before, written otherwise. `None` where that was forgotten since.
+    pub(super) fn enter_equal(&self, task_id: &TaskId, max_running: usize) -> Option<Entered> {
+        self.tasks().enter_again(task_id, max_running)
+    }
+
+    /// Takes up a task that an earlier process began.
+    pub(super) fn resume(&self, task_id: TaskId, body: Digest, entry: u64, status: Option<Status>) {
+        let held = Held {
+            body,
+            before: Before::Written(entry),
+            latest: None,
+            state: State::Interrupted(status),
+        };
+        let mut tasks = self.tasks();
+        tasks.remove(&task_id);
+        tasks.held.insert(task_id, held);
     }
 
     /// Keeps where the transcript has the task.
@@ -92,17 +144,24 @@ impl Ledger {
     }
 
     /// Keeps the latest result; a terminal one ends the run. The oldest ended ones above the bounds are forgotten.
-    pub(super) fn update(&self, result: &TaskResult, encoded: Vec<u8>, max_bytes: usize) {
+    pub(super) fn update(&self, result: &TaskResult, encoded: Arc<[u8]>, max_bytes: usize) {
         let mut held_tasks = self.tasks();
         let tasks = &mut *held_tasks;
         let Some(held) = tasks.held.get_mut(&result.task_id) else {
             return;
         };
         tasks.bytes += encoded.len();
-        let before = held.latest.replace(encoded.into_boxed_slice());
+        let before = held.latest.replace(encoded);
         tasks.bytes -= before.map_or(0, |before| before.len());
-        if result.status.is_terminal() && held.stop.take().is_some() {
-            tasks.finished.push_back(result.task_id);
+        if result.status.is_terminal() {
+            match core::mem::replace(&mut held.state, State::Ended) {
+                State::Running(_) => {
+                    tasks.running -= 1;
+                    tasks.finished.push_back(result.task_id);
+                }
+                State::Interrupted(_) => tasks.finished.push_back(result.task_id),
+                State::Ended => {}
+            }
         }
         while (tasks.finished.len() > MAX_FINISHED || tasks.bytes > max_bytes)
             && let Some(oldest) = tasks.finished.pop_front()
@@ -114,42 +173,38 @@ impl Ledger {
     /// Forgets a task that did not get as far as a result.
     pub(super) fn forget(&self, task_id: &TaskId) {
         let mut tasks = self.tasks();
-        if tasks
-            .held
-            .get(task_id)
-            .is_some_and(|held| held.stop.is_some())
-        {
+        let held = tasks.held.get(task_id);
+        if held.is_some_and(|held| matches!(held.state, State::Running(_))) {
             tasks.remove(task_id);
         }
-    }
-
-    /// Whether the task has not ended yet.
-    pub(super) fn runs(&self, task_id: &TaskId) -> bool {
-        let tasks = self.tasks();
-        let held = tasks.held.get(task_id);
-        held.is_some_and(|held| held.stop.is_some())
     }
 
     /// Whether the task runs; it is told to stop then.
     pub(super) fn cancel(&self, task_id: &TaskId) -> bool {
         let tasks = self.tasks();
-        let stop = tasks.held.get(task_id).and_then(|held| held.stop.as_ref());
-        stop.inspect(|stop| stop.fire(StopReason::Cancelled))
-            .is_some()
+        tasks.held.get(task_id).is_some_and(Held::cancel)
     }
 
     pub(super) fn running(&self) -> usize {
-        let tasks = self.tasks();
-        tasks.held.len() - tasks.finished.len()
+        self.tasks().running
     }
 
     pub(super) fn cancel_all(&self) -> usize {
         let tasks = self.tasks();
-        let running = tasks.held.values().filter_map(|held| held.stop.as_ref());
-        running.map(|stop| stop.fire(StopReason::Cancelled)).count()
+        tasks.held.values().filter(|held| held.cancel()).count()
     }
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn cancel(&self) -> bool {
+        let State::Running(stop) = &self.state else {
+            return false;
+        };
+        stop.fire(StopReason::Cancelled);
+        true
     }
 }

@@ -40,69 +40,67 @@ mod answer;
 mod config;
 #[cfg(feature = "schema")]
 mod contract;
+mod drive;
+mod effects;
 mod flight;
 mod guard;
 mod handler;
 mod hooks;
 mod ledger;
-mod race;
 mod refusals;
-mod results;
+mod resume;
 mod state;
 mod stop;
 
 use core::fmt;
-use core::ops::ControlFlow;
-use core::panic::AssertUnwindSafe;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::time::Now;
 use ubos_common::violation::{Level, Report};
 
+pub use crate::role::consumer::{
+    Access, ContractFinding, HandlerError, NotEnforced, Outcome, Progress, StopReason,
+};
 pub use answer::{Answer, Delivery, ProcessError, Unreachable, Warning};
 pub use config::Config;
 #[cfg(feature = "schema")]
 pub use contract::Schemas;
-pub use handler::{Context, Handler, HandlerError, Outcome, Progress};
-pub use hooks::{
-    Access, AllowAll, Authorize, ContractCheck, ContractFinding, Judge, NotEnforced, Table,
-};
+pub use handler::{Context, Handler};
+pub use hooks::{AllowAll, Authorize, ContractCheck, Judge, Table};
+pub use resume::{Interrupted, Resumed};
 pub use state::Processor;
-pub use stop::StopReason;
 
-use flight::{Flight, SingleFlight};
+use drive::{Driver, Sink};
+use effects::Effects;
+use flight::SingleFlight;
 use guard::{Panicked, guarded};
 use hooks::Unchecked;
-use ledger::{Before, Entered, Ledger};
-use race::{Race, Step, TimeLimits};
+use ledger::Ledger;
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
-use results::Run;
 use state::Route;
-use stop::Stop;
 
 use crate::ConfigError;
 use crate::alignment::AlwaysValid;
 use crate::cache::{CacheStore, Essence, WholePayload};
-use crate::error::{ErrorCode, StoreError};
-use crate::evidence::Alignment;
+use crate::error::ErrorCode;
 use crate::ident::{Capability, Reason, TaskId};
-use crate::learning::{Signal, SignalSink};
-use crate::lifecycle::{LifecycleError, body_digest};
-use crate::receipt::{Ack, Nack, ReceiptStatus};
-use crate::result::{Producer, TaskResult};
-use crate::status::Status;
+use crate::learning::SignalSink;
+use crate::receipt::{Nack, ReceiptStatus};
+use crate::result::Producer;
+#[cfg(feature = "nats")]
+use crate::result::TaskResult;
+use crate::role::consumer;
 use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
-use crate::transcript::{Entry, EntryKind, Transcript, TranscriptError};
-use crate::validate::{Options, decode_result, decode_task, findings, ids_of};
+#[cfg(feature = "nats")]
+use crate::transcript::EntryKind;
+use crate::transcript::{Entry, Transcript, TranscriptError};
+use crate::validate::{Options, decode_task, findings, ids_of};
 
 impl Processor {
     /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
@@ -118,8 +116,11 @@ impl Processor {
         config: Config,
     ) -> Result<Self, ConfigError> {
         config.check()?;
+        let consumer =
+            consumer::Config::new(producer.clone()).with_default_time(config.default_time);
         Ok(Self {
             producer,
+            consumer,
             routes: BTreeMap::new(),
             authorize,
             policy: Arc::new(AlwaysValid),
@@ -243,7 +244,7 @@ impl Processor {
         &self,
         clock: &S,
         task: &[u8],
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+        sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         match self.read(task) {
             Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
@@ -257,7 +258,7 @@ impl Processor {
         clock: &S,
         task: Task,
         given: Given<'_>,
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+        sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
         let answer = Box::pin(self.answer_once(clock, task, given, sink));
@@ -271,88 +272,16 @@ impl Processor {
         clock: &S,
         task: Task,
         given: Given<'_>,
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
+        sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let bytes = given.bytes();
-        let now = clock.now();
-        let refused = guarded(self.refuse(&task)).await;
-        let refused = refused.unwrap_or_else(|Panicked| {
-            let why = "whether the issuer may have this done is not known";
-            Some(nack(&task, ErrorCode::Internal, why))
-        });
-        if let Some(nack) = refused {
-            return Ok(self.turn_away(now, nack, bytes).await);
-        }
-        let task = Arc::new(task);
-        let Some(route) = self.route(&task) else {
-            let nack = nack(
-                &task,
-                ErrorCode::NotFound,
-                "no such capability or agent here",
-            );
-            return Ok(self.turn_away(now, nack, bytes).await);
-        };
-        let run = Run::new(self, Arc::clone(&task), Arc::clone(&route.essence));
         let encoded = given.encoded(&task);
-        let stop = match self.enter(now, &run, bytes, &encoded).await? {
-            ControlFlow::Continue(stop) => stop,
-            ControlFlow::Break(answer) => return Ok(answer),
-        };
-        let mut active = ActiveTask {
-            processor: self,
-            clock,
-            run,
-            limits: TimeLimits::of(&task, now, self.config.default_time),
-            stop,
-            status: None,
-            handed_over: None,
-        };
-        active.begin(&encoded).await?;
-        if task.expects_ack() {
-            sink(Delivery::Ack(Ack::from(&*task)));
+        let effects = Effects::new(self, task, encoded);
+        let answer = Driver::new(clock, &effects).run(sink).await?;
+        match answer {
+            Answer::Nack(nack) => Ok(self.turn_away(clock.now(), nack, bytes).await),
+            answer @ Answer::Result(_) => Ok(answer),
         }
-        let worked = guarded(Box::pin(self.work(&mut active, route, sink))).await;
-        let result = match worked {
-            Ok(result) => active.judged_by_time(result?),
-            Err(Panicked) => {
-                let why = "the processor was stopped by a panic";
-                active.run.failed(clock.now(), ErrorCode::Internal, why)
-            }
-        };
-        let result = active.emit(result, sink).await?;
-        Ok(Answer::Result(Box::new(result)))
-    }
-
-    /// Takes the place of a task that is new. `Break` answers one that is not new, or for which there is no place.
-    async fn enter(
-        &self,
-        now: Now,
-        run: &Run<'_>,
-        bytes: &[u8],
-        encoded: &[u8],
-    ) -> Result<ControlFlow<Answer, Stop>, ProcessError> {
-        let task = &run.task;
-        let body = Digest::of_bytes(encoded);
-        let max_running = self.config.max_running;
-        let refused = |code, why| self.turn_away(now, nack(task, code, why), bytes);
-        let answer = match self.ledger.enter(task, body, max_running) {
-            Entered::New(stop) => return Ok(ControlFlow::Continue(stop)),
-            Entered::Known(latest) => self.answer_again(now, run, latest.as_deref()).await,
-            // The same task may be written otherwise, which its bytes do not show.
-            Entered::Other(before, latest) => {
-                if self.is_equal(before, encoded).await {
-                    self.answer_again(now, run, latest.as_deref()).await
-                } else {
-                    let why = "another task of this id came before";
-                    Ok(refused(ErrorCode::InvalidTask, why).await)
-                }
-            }
-            Entered::Full => {
-                let why = "too many tasks run at the same time";
-                Ok(refused(ErrorCode::RateLimit, why).await)
-            }
-        };
-        answer.map(ControlFlow::Break)
     }
 
     /// Reads a task, or says why it is turned away.
@@ -365,22 +294,6 @@ impl Processor {
                 bytes,
                 &self.config.options,
             ))),
-        }
-    }
-
-    // impl: SAP-11-2
-    async fn refuse(&self, task: &Task) -> Option<Nack> {
-        let capability = &task.target.capability;
-        match self.authorize.authorize(&task.issuer, capability).await {
-            Access::Allowed => None,
-            Access::Forbidden => {
-                let why = "the issuer may not have this done";
-                Some(nack(task, ErrorCode::Forbidden, why))
-            }
-            Access::Unknown => {
-                let why = "the issuer is not known";
-                Some(nack(task, ErrorCode::Unauthorized, why))
-            }
         }
     }
 
@@ -419,128 +332,6 @@ impl Processor {
         let recorded = guarded(async { self.transcript.record(entry).await }).await;
         recorded.unwrap_or_else(|Panicked| Err(TranscriptError::Store(Box::new(Panicked))))
     }
-
-    /// Whether a task is the one that came before, written otherwise: in another order, or with other white space.
-    async fn is_equal(&self, before: Before, encoded: &[u8]) -> bool {
-        let entry = match before {
-            Before::Unwritten(task) => return body_digest(&task.encode()) == body_digest(encoded),
-            Before::Written(entry) => entry,
-        };
-        let entries = guarded(async { self.transcript.read(entry, 1).await }).await;
-        let entries = entries.ok().and_then(Result::ok);
-        let there = entries.as_deref().and_then(<[Entry]>::first);
-        there.is_some_and(|entry| {
-            body_digest(entry.body.as_str().as_bytes()) == body_digest(encoded)
-        })
-    }
-
-    /// Keeps a result, to answer the same task again.
-    fn remember(&self, result: &TaskResult, encoded: Vec<u8>) {
-        let max_bytes = self.config.max_remembered_bytes;
-        self.ledger.update(result, encoded, max_bytes);
-    }
-
-    /// Answers a task that came before.
-    // impl: SAP-5-10
-    async fn answer_again(
-        &self,
-        now: Now,
-        run: &Run<'_>,
-        latest: Option<&[u8]>,
-    ) -> Result<Answer, ProcessError> {
-        let latest = latest.and_then(|bytes| {
-            let read = decode_result(bytes, &Options::default());
-            read.ok().map(|(result, _)| result)
-        });
-        let result = match latest {
-            Some(result) => result,
-            // That it waits was not said yet, so it is not yet written down.
-            None => {
-                let queued = run.interim(now, Status::Queued);
-                self.record(&Entry::of(EntryKind::Result, now.wall, &queued)?)
-                    .await?;
-                queued
-            }
-        };
-        Ok(Answer::Result(Box::new(result)))
-    }
-
-    /// From the Ack to the last result, which is not yet told.
-    async fn work<S: Sleep + Sync + ?Sized>(
-        &self,
-        active: &mut ActiveTask<'_, S>,
-        route: &Route,
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
-    ) -> Result<TaskResult, ProcessError> {
-        let now = active.clock.now();
-        if let Some(why) = active.limits.over(now) {
-            return Ok(active.run.failed(now, ErrorCode::Timeout, why));
-        }
-        let admission = self.policy.judge(active.run.subject()).await;
-        let now = active.clock.now();
-        active.run.admission = admission;
-        if active.run.admission.alignment != Alignment::Valid {
-            let assessment = active.run.admission.clone();
-            return Ok(active.run.by_verdict(now, assessment, Outcome::default()));
-        }
-        if let Some(result) = active.run.look_up(now, sink).await {
-            return Ok(result);
-        }
-        let leader_guard = loop {
-            let completion = match active.run.flight() {
-                Some(Flight::Follow(completion)) => completion,
-                Some(Flight::Lead(leader_guard)) => break Some(leader_guard),
-                None => break None,
-            };
-            let waited = race::wait(active.clock, &active.limits, &active.stop, completion);
-            if let Some(ended) = waited.await {
-                return Ok(active.run.end(active.clock.now(), ended, sink).await);
-            }
-            // Where the leader came to nothing, those who waited form one new flight.
-            let now = active.clock.now();
-            if let Some(result) = active.run.look_up(now, sink).await {
-                return Ok(result);
-            }
-        };
-        // On the heap, so that what is answered without it stays small.
-        let result = Box::pin(self.run(active, route, sink)).await;
-        drop(leader_guard);
-        result
-    }
-
-    /// From RUNNING to the last result, which is not yet told.
-    async fn run<S: Sleep + Sync + ?Sized>(
-        &self,
-        active: &mut ActiveTask<'_, S>,
-        route: &Route,
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
-    ) -> Result<TaskResult, ProcessError> {
-        let running = active.run.interim(active.clock.now(), Status::Running);
-        let running = active.emit(running, sink).await?;
-        sink(Delivery::Result(&running));
-        let task = Arc::clone(&active.run.task);
-        active.limits = active.limits.beginning(active.clock.now());
-        let (handler, stop) = (route.handler.as_ref(), active.stop.clone());
-        let mut race = Race::new(active.clock, handler, &task, stop, active.limits);
-        loop {
-            match race.next().await {
-                Step::Progress(progress) => {
-                    let now = active.clock.now();
-                    let result = active.run.progress(now, progress).await;
-                    let validated = active.run.validated(active.clock.now(), result);
-                    // A part that breaks a principle, or is no valid result.
-                    if validated.0.status.is_terminal() {
-                        return Ok(validated.0);
-                    }
-                    let result = active.emit_validated(validated, sink).await?;
-                    sink(Delivery::Result(&result));
-                }
-                Step::Ended(ended) => {
-                    return Ok(active.run.end(active.clock.now(), ended, sink).await);
-                }
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Processor {
@@ -573,136 +364,6 @@ impl<'a> Given<'a> {
         match self {
             Self::Wire(_) => Cow::Owned(task.encode()),
             Self::Encoded(bytes) => Cow::Borrowed(bytes),
-        }
-    }
-}
-
-/// A task that was taken and has no last result yet.
-struct ActiveTask<'p, S: Sleep + Sync + ?Sized> {
-    processor: &'p Processor,
-    clock: &'p S,
-    run: Run<'p>,
-    limits: TimeLimits,
-    stop: Stop,
-    /// Of the last result that was written down.
-    status: Option<Status>,
-    /// What the transcript is writing down.
-    handed_over: Option<(TaskResult, Vec<u8>)>,
-}
-
-impl<S: Sleep + Sync + ?Sized> ActiveTask<'_, S> {
-    /// Writes the task down.
-    async fn begin(&self, encoded: &[u8]) -> Result<(), TranscriptError> {
-        let task_id = &self.run.task.task_id;
-        let entry = Entry::encoded(EntryKind::Task, self.clock.now().wall, encoded);
-        match self.processor.record(&entry).await {
-            Ok(entry) => self.processor.ledger.written(task_id, entry),
-            Err(lost) => {
-                // What is not in the transcript was never here, and has no end there either.
-                self.processor.ledger.forget(task_id);
-                return Err(lost);
-            }
-        }
-        Ok(())
-    }
-
-    /// The last result as it may be told now: contract check and alignment take their time.
-    // impl: SAP-5-8
-    fn judged_by_time(&self, result: TaskResult) -> TaskResult {
-        let counts = matches!(result.status, Status::Succeeded | Status::Escalated);
-        let now = self.clock.now();
-        if counts && self.stop.reason() == Some(StopReason::Cancelled) {
-            return self.run.interim(now, Status::Cancelled);
-        }
-        match self.limits.over(now).filter(|_| counts) {
-            Some(why) => self.run.failed(now, ErrorCode::Timeout, why),
-            None => result,
-        }
-    }
-
-    /// Writes a result down, as of now; only then may it be told.
-    // impl: SAP-10-1
-    async fn emit(
-        &mut self,
-        mut result: TaskResult,
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
-    ) -> Result<TaskResult, ProcessError> {
-        let now = self.clock.now();
-        result.reported_at = now.wall.into();
-        let validated = self.run.validated(now, result);
-        self.emit_validated(validated, sink).await
-    }
-
-    async fn emit_validated(
-        &mut self,
-        (result, encoded): (TaskResult, Vec<u8>),
-        sink: &mut (dyn FnMut(Delivery<'_>) + Send),
-    ) -> Result<TaskResult, ProcessError> {
-        let now = self.clock.now();
-        if !result.status.may_follow(self.status.as_ref()) {
-            return Err(LifecycleError::Transition {
-                from: self.status.clone().unwrap_or(Status::Queued),
-                to: result.status,
-            }
-            .into());
-        }
-        let processor = self.processor;
-        let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
-        // Dropped while it is written, the run has ended with it all the same.
-        self.handed_over = Some((result.clone(), encoded));
-        let recorded = processor.record(&entry).await;
-        let handed_over = self.handed_over.take();
-        recorded?;
-        self.status = Some(result.status.clone());
-        if let Some((result, encoded)) = handed_over {
-            processor.remember(&result, encoded);
-        }
-        self.signal(&result, sink);
-        Ok(result)
-    }
-
-    // impl: SAP-7-6
-    fn signal(&self, result: &TaskResult, sink: &mut (dyn FnMut(Delivery<'_>) + Send)) {
-        let Some(signals) = &self.processor.signals else {
-            return;
-        };
-        if !result.status.is_terminal() && result.status != Status::Partial {
-            return;
-        }
-        let kept = catch_unwind(AssertUnwindSafe(|| {
-            let fingerprint = self.run.fingerprint();
-            let signal = Signal::of_result(&self.run.task, fingerprint, result);
-            signal.map_or(Ok(()), |signal| signals.emit(signal))
-        }));
-        if let Err(error) = kept.unwrap_or_else(|_| Err(StoreError::Failed(Box::new(Panicked)))) {
-            sink(Delivery::Warning(Warning::Signal(error)));
-        }
-    }
-}
-
-impl<S: Sleep + Sync + ?Sized> Drop for ActiveTask<'_, S> {
-    /// Ends a task whose processing was given up, or whose transcript failed. The transcript is handed the end,
-    /// and nobody waits for it.
-    fn drop(&mut self) {
-        let ledger = &self.processor.ledger;
-        let task_id = &self.run.task.task_id;
-        if self.status.as_ref().is_some_and(Status::is_terminal) || !ledger.runs(task_id) {
-            return;
-        }
-        if let Some((result, encoded)) = self.handed_over.take()
-            && result.status.is_terminal()
-        {
-            return self.processor.remember(&result, encoded);
-        }
-        let now = self.clock.now();
-        let why = "processing was given up before its end";
-        let result = self.run.failed(now, ErrorCode::Internal, why);
-        let (result, encoded) = self.run.validated(now, result);
-        let entry = Entry::encoded(EntryKind::Result, now.wall, &encoded);
-        let recorded = guarded(async { self.processor.transcript.record(&entry).await });
-        match recorded.now_or_never() {
-            Some(Ok(Err(_)) | Err(Panicked)) => ledger.forget(task_id),
-            Some(Ok(Ok(_))) | None => self.processor.remember(&result, encoded),
         }
     }
 }

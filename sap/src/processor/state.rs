@@ -13,11 +13,13 @@ use crate::cache::{CacheStore, Essence};
 use crate::ident::Capability;
 use crate::learning::SignalSink;
 use crate::result::Producer;
+use crate::role::consumer;
 use crate::transcript::Transcript;
 
 /// Answers tasks.
 pub struct Processor {
     pub(super) producer: Producer,
+    pub(super) consumer: consumer::Config,
     pub(super) routes: BTreeMap<Capability, Route>,
     pub(super) authorize: Arc<dyn Authorize>,
     pub(super) policy: Arc<dyn Judge>,

@@ -8,15 +8,7 @@ use futures::FutureExt as _;
 use futures::channel::oneshot;
 use futures::future::Shared;
 
-/// Why a task is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StopReason {
-    /// On request.
-    Cancelled,
-    /// Its time is over.
-    TimedOut,
-}
+use crate::role::consumer::StopReason;
 
 /// The signal; clones are one signal.
 #[derive(Clone)]

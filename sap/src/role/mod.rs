@@ -1,7 +1,7 @@
 //! The two sides of one task as machines: what may happen next, and what is due when.
 //!
 //! ```text
-//! consumer  received -> accepted -> running <-> partial -> ended        received -> refused
+//! consumer  received -> accepted -> running -> ended                    received -> dismissed
 //! producer  drafted  -> sent -> accepted -> in progress -> ended        sent     -> refused
 //! ```
 //!
@@ -9,7 +9,7 @@
 //! [`poll_timeout`](ubos_common::machine::Machine::poll_timeout) says when to come back. What may not follow is
 //! refused with where the task is and where it should have gone, and changes nothing.
 //!
-//! The `processor` (feature `driver`) needs neither: they are for those who bring their own loop.
+//! The `processor` (feature `driver`) runs the consumer's machine; whoever brings a loop of his own runs it himself.
 //!
 //! Spec: SAP 5
 

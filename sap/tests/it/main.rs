@@ -11,6 +11,7 @@
 mod alignment;
 mod cache;
 mod checklist;
+mod consumer;
 #[cfg(feature = "log")]
 mod files;
 #[cfg(feature = "arbitrary")]
@@ -19,13 +20,17 @@ mod generated;
 mod hooks;
 #[cfg(feature = "driver")]
 mod judged;
+
 mod lab;
 mod learning;
 mod lifecycle;
 mod message;
 #[cfg(feature = "driver")]
 mod processor;
+#[cfg(feature = "driver")]
+mod resume;
 mod roles;
+
 mod samples;
 mod schemas;
 mod shapes;

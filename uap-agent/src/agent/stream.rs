@@ -41,7 +41,12 @@ use crate::result::RunResult;
 pub struct AgentStreamResult {
     driver: Option<BoxFuture<'static, ()>>,
     shared: Arc<Shared>,
+    /// Events since the caller last had to wait.
+    in_a_row: u32,
 }
+
+/// Events after which the runtime's other tasks get their turn, although the next event is ready.
+const YIELD_AFTER: u32 = 64;
 
 impl AgentStreamResult {
     pub(super) fn new(
@@ -62,6 +67,7 @@ impl AgentStreamResult {
         Self {
             driver: Some(driver),
             shared,
+            in_a_row: 0,
         }
     }
 
@@ -87,6 +93,12 @@ impl AgentStreamResult {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<AgentStreamEvent>> {
+        if self.in_a_row >= YIELD_AFTER {
+            self.in_a_row = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.in_a_row += 1;
         if let Some(event) = self.shared.pop() {
             return Poll::Ready(Some(event));
         }
@@ -102,7 +114,10 @@ impl AgentStreamResult {
         match self.shared.pop() {
             Some(event) => Poll::Ready(Some(event)),
             None if ended => Poll::Ready(None),
-            None => Poll::Pending,
+            None => {
+                self.in_a_row = 0;
+                Poll::Pending
+            }
         }
     }
 }

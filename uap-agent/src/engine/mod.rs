@@ -235,7 +235,7 @@ impl Engine {
             | Phase::Saving(id)
             | Phase::Pausing(id)
             | Phase::Layer(id, _) => vec![*id],
-            Phase::Tools(round) => round.running(),
+            Phase::Tools(pending) => pending.round.running().collect(),
             Phase::Idle | Phase::Failing(..) | Phase::Closed => Vec::new(),
         }
     }

@@ -1,14 +1,14 @@
 //! The state of a run, which every part of the engine works on.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::machine::Outbox;
+use upp::tool_loop::ToolRound;
 use upp::{
-    List, LlmRequest, LlmResponse, Message, Messages, TokenUsage, ToolCall, ToolExecution, Turn,
-    UppError,
+    List, LlmRequest, LlmResponse, Message, Messages, TokenUsage, ToolExecution, Turn, UppError,
 };
 
 use super::config::EngineConfig;
@@ -16,7 +16,6 @@ use super::effects::{EffectId, Output};
 use crate::event::{EventData, UapEventType};
 use crate::hooks::HookCall;
 use crate::middleware::MiddlewareContext;
-use crate::order::CallOrder;
 use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::{Inference, Outcome, StrategyRun};
@@ -44,7 +43,7 @@ pub struct Engine {
     /// The prompt of the pending request. It is added to the state together with the response.
     pub(super) prompt: Option<Message>,
     /// A round of tool calls that is about to start.
-    pub(super) pending: Option<Box<ToolRound>>,
+    pub(super) pending: Option<Box<PendingRound>>,
     pub(super) effects: EffectId,
     pub(super) tool_rounds: u64,
     /// How often the pending request was repeated because of its output.
@@ -114,7 +113,7 @@ pub(super) enum Phase {
     Asking(EffectId, Box<Attempt>),
     Sleeping(EffectId, Box<Attempt>),
     Inferring(EffectId, Box<Attempt>),
-    Tools(Box<ToolRound>),
+    Tools(Box<PendingRound>),
     Hook(EffectId),
     Saving(EffectId),
     Pausing(EffectId),
@@ -135,24 +134,13 @@ pub(super) struct Attempt {
     pub(super) failure: Option<UppError>,
 }
 
-/// The tool calls of one response while they run.
-pub(super) struct ToolRound {
+/// A round of tool calls, and the response that it belongs to.
+pub(super) struct PendingRound {
     /// Messages that are added to the state together with the results, so that no call in it lacks its result.
     pub(super) messages: Vec<Message>,
     pub(super) response: Box<LlmResponse>,
-    /// The calls, as repaired.
-    pub(super) calls: Vec<ToolCall>,
-    /// Calls that the repair policy answers instead of the tool.
-    pub(super) answered: BTreeMap<usize, Box<str>>,
-    pub(super) order: CallOrder,
-    pub(super) running: BTreeMap<EffectId, usize>,
-    pub(super) executions: Vec<Option<ToolExecution>>,
-}
-
-impl ToolRound {
-    pub(super) fn running(&self) -> Vec<EffectId> {
-        self.running.keys().copied().collect()
-    }
+    /// The calls are as repaired.
+    pub(super) round: ToolRound,
 }
 
 /// The call of a layer that is pending.

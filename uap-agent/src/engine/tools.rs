@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ubos_common::time::Now;
+use upp::tool_loop::{RoundOutput, ToolRound};
 use upp::{
-    ErrorCode, LlmResponse, Message, StreamEvent, ToolCall, ToolExecution, ToolResult,
-    ToolResultMessage, UppError,
+    ErrorCode, LlmResponse, Message, ToolCall, ToolExecution, ToolResult, ToolResultMessage,
+    UppError,
 };
 
 use super::effects::{CallScope, EffectId, Output};
 use super::guard::guarded;
-use super::state::{AgendaItem, Engine, Phase, ToolRound};
+use super::state::{AgendaItem, Engine, PendingRound, Phase};
 use crate::event::{AgentStreamEvent, EventData, UapEventType};
 use crate::hooks::HookCall;
-use crate::order::CallOrder;
 use crate::repair::CallVerdict;
 use crate::state::SubagentExecutionTrace;
 use crate::strategy::Outcome;
@@ -46,18 +46,14 @@ impl Engine {
                 return self.plan_ops([AgendaItem::Fail(Box::new(error))]);
             }
         };
-        let round = ToolRound {
-            messages,
-            order: CallOrder::new(&calls, self.config.llm.options().tools()),
-            running: BTreeMap::new(),
-            executions: vec![None; calls.len()],
-            calls,
-            answered,
-            response,
-        };
-        let message = Arc::clone(&round.response.message);
+        let round = ToolRound::new(calls, answered, self.config.llm.options().tools());
+        let message = Arc::clone(&response.message);
         let hook = HookCall::Act(self.step, Arc::clone(&message));
-        self.pending = Some(Box::new(round));
+        self.pending = Some(Box::new(PendingRound {
+            messages,
+            response,
+            round,
+        }));
         self.plan_ops([
             AgendaItem::Hook(hook),
             AgendaItem::Event(UapEventType::Action, EventData::ToolCalls(message)),
@@ -65,10 +61,8 @@ impl Engine {
         ]);
     }
 
-    /// The limit of the tool strategy, where it sets one.
     fn max_rounds(&self) -> Option<u64> {
-        let tools = self.config.llm.options().tools();
-        tools.strategy.as_ref()?.max_iterations()
+        self.config.llm.options().tools().max_rounds()
     }
 
     /// Whether the limit leaves another round.
@@ -78,19 +72,20 @@ impl Engine {
 
     /// Starts every call that is ready.
     pub(super) fn start_tools(&mut self, now: Now) {
-        let Some(mut round) = self.pending.take() else {
+        let Some(mut pending) = self.pending.take() else {
             return;
         };
-        self.start_ready(now, &mut round);
-        self.go_on_with(now, round);
+        let outputs = pending.round.start(now, &mut self.effects);
+        self.perform(outputs);
+        self.go_on_with(now, pending);
     }
 
     /// Waits for running calls, or ends the round.
-    fn go_on_with(&mut self, now: Now, round: Box<ToolRound>) {
-        if round.order.is_complete() {
-            self.end_tools(now, *round);
+    fn go_on_with(&mut self, now: Now, pending: Box<PendingRound>) {
+        if pending.round.is_complete() {
+            self.end_tools(now, *pending);
         } else {
-            self.phase = Phase::Tools(round);
+            self.phase = Phase::Tools(pending);
         }
     }
 
@@ -119,54 +114,6 @@ impl Engine {
         Ok((calls?, answered))
     }
 
-    fn start_ready(&mut self, now: Now, round: &mut ToolRound) {
-        let mut unlocked = true;
-        // A call that is answered at once may be all that another waits for.
-        while core::mem::take(&mut unlocked) {
-            for n in round.order.start() {
-                unlocked |= self.start_call(now, round, n);
-            }
-        }
-    }
-
-    /// Starts a call, or answers it. Returns whether it has ended.
-    fn start_call(&mut self, now: Now, round: &mut ToolRound, n: usize) -> bool {
-        let Some(call) = round.calls.get(n).cloned() else {
-            return false;
-        };
-        let event = StreamEvent::tool_start(place(n), &call, millis(now));
-        self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
-        if let Some(text) = round.answered.remove(&n) {
-            let ToolCall {
-                tool_name,
-                tool_call_id,
-                arguments,
-                ..
-            } = call;
-            let result = upp::json_text(&text);
-            let execution = ToolExecution::new(tool_name, tool_call_id, arguments, result, true, 0);
-            self.end_call(now, round, n, execution);
-            return true;
-        }
-        let id = self.next_effect();
-        round.running.insert(id, n);
-        let scope = CallScope {
-            step: self.step,
-            state_id: self.state.id(),
-        };
-        self.out.push(Output::Tool(id, call, scope));
-        false
-    }
-
-    fn end_call(&mut self, now: Now, round: &mut ToolRound, n: usize, execution: ToolExecution) {
-        let event = StreamEvent::tool_end(place(n), &execution, millis(now));
-        self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
-        round.order.done(n);
-        if let Some(slot) = round.executions.get_mut(n) {
-            *slot = Some(execution);
-        }
-    }
-
     pub(super) fn on_tool(
         &mut self,
         now: Now,
@@ -174,28 +121,43 @@ impl Engine {
         execution: ToolExecution,
         traces: Vec<SubagentExecutionTrace>,
     ) {
-        if !matches!(&self.phase, Phase::Tools(round) if round.running.contains_key(&id)) {
+        if !matches!(&self.phase, Phase::Tools(pending) if pending.round.is_running(id)) {
             return;
         }
-        let Phase::Tools(mut round) = core::mem::replace(&mut self.phase, Phase::Idle) else {
-            return;
-        };
-        let Some(n) = round.running.remove(&id) else {
+        let Phase::Tools(mut pending) = core::mem::replace(&mut self.phase, Phase::Idle) else {
             return;
         };
         // In the state at once: a run that breaks off before the other calls have ended still tells of these agents.
         for trace in traces {
             self.state = self.state.with_subagent_trace(&mut self.ids, trace);
         }
-        self.end_call(now, &mut round, n, execution);
-        self.start_ready(now, &mut round);
-        self.go_on_with(now, round);
+        let round = &mut pending.round;
+        let outputs = round.handle_execution(now, id, execution, &mut self.effects);
+        self.perform(outputs);
+        self.go_on_with(now, pending);
     }
 
-    fn end_tools(&mut self, now: Now, round: ToolRound) {
-        let executions: Arc<[ToolExecution]> = round.executions.into_iter().flatten().collect();
+    fn perform(&mut self, outputs: Vec<RoundOutput>) {
+        let scope = CallScope {
+            step: self.step,
+            state_id: self.state.id(),
+        };
+        for output in outputs {
+            match output {
+                RoundOutput::Tool(id, call) => self.out.push(Output::Tool(id, call, scope)),
+                RoundOutput::Event(event) => {
+                    self.out.push(Output::Event(AgentStreamEvent::Upp(event)));
+                }
+                // A round asks for nothing else.
+                _ => {}
+            }
+        }
+    }
+
+    fn end_tools(&mut self, now: Now, pending: PendingRound) {
+        let executions: Arc<[ToolExecution]> = pending.round.into_executions().into();
         let results = executions.iter().map(ToolResult::from).collect();
-        let mut messages = round.messages;
+        let mut messages = pending.messages;
         messages.push(ToolResultMessage::new(self.stamp(now), results).into());
         self.append(messages);
         self.added.executions.extend(executions.iter().cloned());
@@ -205,7 +167,7 @@ impl Engine {
             EventData::Observations(executions),
         );
         let next = Outcome::Inferred {
-            response: round.response,
+            response: pending.response,
             ran_tools: true,
         };
         self.plan_ops([
@@ -214,13 +176,4 @@ impl Engine {
             AgendaItem::Next(Box::new(next)),
         ]);
     }
-}
-
-fn place(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-/// Milliseconds since 1970.
-fn millis(now: Now) -> i64 {
-    now.wall.unix_millis()
 }

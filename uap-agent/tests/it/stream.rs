@@ -239,3 +239,20 @@ fn a_slow_reader_holds_the_run_back() {
     }
     assert!(model.requests().len() > 80);
 }
+
+#[test]
+fn a_run_that_is_always_ready_leaves_the_executor_its_turn() {
+    let mut left = 3_000;
+    let model = Arc::new(ScriptedModel::with(move |_| {
+        left -= 1;
+        (left > 0).then(|| calling("again", "c", r#"{"a":1}"#))
+    }));
+    let agent = agent(options(&model)).unwrap();
+    let state = agent.initial_state();
+    let mut cx = std::task::Context::from_waker(futures::task::noop_waker_ref());
+    let mut whole = Box::pin(agent.generate("go", &state));
+    assert!(Future::poll(whole.as_mut(), &mut cx).is_pending());
+    let mut reading = agent.stream("go", &state);
+    let mut events = Box::pin(async move { while reading.next().await.is_some() {} });
+    assert!(Future::poll(events.as_mut(), &mut cx).is_pending());
+}

@@ -17,7 +17,7 @@ use super::{LlmInput, ToolLoop};
 use crate::cancel::CancelToken;
 use crate::error::{ErrorCode, UppError};
 use crate::message::Messages;
-use crate::model::LlmInstance;
+use crate::options::LlmInstance;
 use crate::stream::StreamEvent;
 use crate::tool::Extensions;
 use crate::turn::Turn;
@@ -157,7 +157,12 @@ pub struct StreamResult {
     driver: Option<BoxFuture<'static, Result<(), DriveError>>>,
     shared: Arc<Shared>,
     result: Option<Result<Turn, UppError>>,
+    /// Items since the caller last had to wait.
+    in_a_row: u32,
 }
+
+/// Items after which the runtime's other tasks get their turn, although the next item is ready.
+const YIELD_AFTER: u32 = 64;
 
 impl StreamResult {
     fn new<I: Into<LlmInput>>(
@@ -188,6 +193,7 @@ impl StreamResult {
             })),
             shared,
             result: None,
+            in_a_row: 0,
         }
     }
 
@@ -230,6 +236,12 @@ impl Stream for StreamResult {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if this.in_a_row >= YIELD_AFTER {
+            this.in_a_row = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        this.in_a_row += 1;
         // An abort is handled before events that were queued: the machine drops them.
         let aborts = this.driver.is_some() && this.shared.cancel.is_cancelled();
         if !aborts && let Some(event) = this.shared.pop_event() {
@@ -243,7 +255,10 @@ impl Stream for StreamResult {
         match this.shared.pop_event() {
             Some(event) => Poll::Ready(Some(Ok(event))),
             None if this.driver.is_none() => Poll::Ready(this.end()),
-            None => Poll::Pending,
+            None => {
+                this.in_a_row = 0;
+                Poll::Pending
+            }
         }
     }
 }

@@ -16,6 +16,8 @@
 
 #[cfg(feature = "driver")]
 mod call;
+mod order;
+mod round;
 #[cfg(feature = "driver")]
 mod world;
 
@@ -30,12 +32,14 @@ use ubos_common::time::{Mono, Now};
 
 #[cfg(feature = "driver")]
 pub use call::{LlmCall, StreamResult};
+pub use round::{RoundOutput, ToolRound};
 
 use crate::content::{ContentBlock, MediaKind};
 use crate::error::{ErrorCode, UppError};
 use crate::list::List;
 use crate::message::{Message, Messages, Stamp, ToolResultMessage};
-use crate::model::{LlmCapabilities, LlmInstance, LlmRequest, ModelEvent};
+use crate::model::{LlmCapabilities, LlmRequest, ModelEvent};
+use crate::options::LlmInstance;
 use crate::response::LlmResponse;
 use crate::stream::StreamEvent;
 use crate::tool::{ToolCall, ToolExecution, ToolResult};
@@ -181,17 +185,10 @@ pub struct ToolLoop {
 /// What the loop waits for.
 enum Phase {
     Inferring(EffectId),
-    RunningTools(Round),
+    RunningTools(Box<ToolRound>),
     /// The limit of rounds is reached; the hook is called before the loop fails.
     LimitReached(EffectId, u64),
     Closed,
-}
-
-/// The tool calls of one response while they run.
-struct Round {
-    running: BTreeMap<EffectId, usize>,
-    /// In the order of the calls, whatever order they end in.
-    executions: Vec<Option<ToolExecution>>,
 }
 
 impl ToolLoop {
@@ -358,9 +355,7 @@ impl ToolLoop {
         );
         // Structured output that is sent as a call is the final response. Without tools there is nothing to run.
         let tools = self.instance.options().tools();
-        let strategy = tools.strategy.as_ref();
-        let limit = strategy.and_then(|strategy| strategy.max_iterations());
-        let limit = limit.unwrap_or(MAX_ITERATIONS);
+        let limit = tools.max_rounds().unwrap_or(MAX_ITERATIONS);
         // The vendor continues a message that it paused when it gets it back. A pause counts as a round.
         if is_paused && calls.is_empty() && self.rounds < limit {
             self.rounds += 1;
@@ -382,48 +377,50 @@ impl ToolLoop {
     }
 
     fn start_tools(&mut self, now: Now, calls: Vec<ToolCall>) {
-        let mut round = Round {
-            running: BTreeMap::new(),
-            executions: vec![None; calls.len()],
-        };
-        for (place, call) in calls.into_iter().enumerate() {
-            let id = self.next_effect();
-            round.running.insert(id, place);
-            let event = StreamEvent::tool_start(index(place), &call, millis(now));
-            self.out.push(Output::Event(event));
-            self.out.push(Output::Tool(id, call));
-        }
-        self.phase = Phase::RunningTools(round);
+        let tools = self.instance.options().tools();
+        let mut round = ToolRound::new(calls, BTreeMap::new(), tools);
+        let outputs = round.start(now, &mut self.effects);
+        self.perform(outputs);
+        self.phase = Phase::RunningTools(Box::new(round));
     }
 
     fn on_tool(&mut self, now: Now, id: EffectId, execution: ToolExecution) {
         let Phase::RunningTools(round) = &mut self.phase else {
             return;
         };
-        let Some(place) = round.running.remove(&id) else {
+        if !round.is_running(id) {
             return;
-        };
+        }
         trace!(
             effect = id,
             duration_ms = execution.duration,
             is_error = execution.is_error,
             "tool loop ran a tool"
         );
-        let event = StreamEvent::tool_end(index(place), &execution, millis(now));
-        self.out.push(Output::Event(event));
-        if let Some(slot) = round.executions.get_mut(place) {
-            *slot = Some(execution);
-        }
-        if !round.running.is_empty() {
+        let outputs = round.handle_execution(now, id, execution, &mut self.effects);
+        let is_complete = round.is_complete();
+        self.perform(outputs);
+        if !is_complete {
             return;
         }
-        let executions = core::mem::take(&mut round.executions);
-        let executions: Vec<_> = executions.into_iter().flatten().collect();
+        let Phase::RunningTools(round) = core::mem::replace(&mut self.phase, Phase::Closed) else {
+            return;
+        };
+        let executions = round.into_executions();
         let results = executions.iter().map(ToolResult::from).collect();
         let stamp = Stamp::new(&mut self.ids, now.wall);
         self.append(ToolResultMessage::new(stamp, results).into());
         self.executions.extend(executions);
         self.infer(now);
+    }
+
+    fn perform(&mut self, outputs: Vec<RoundOutput>) {
+        for output in outputs {
+            self.out.push(match output {
+                RoundOutput::Tool(id, call) => Output::Tool(id, call),
+                RoundOutput::Event(event) => Output::Event(event),
+            });
+        }
     }
 
     fn on_hook_done(&mut self, id: EffectId) {
@@ -457,7 +454,7 @@ impl ToolLoop {
         }
         let running: Vec<EffectId> = match &self.phase {
             Phase::Inferring(id) | Phase::LimitReached(id, _) => vec![*id],
-            Phase::RunningTools(round) => round.running.keys().copied().collect(),
+            Phase::RunningTools(round) => round.running().collect(),
             Phase::Closed => Vec::new(),
         };
         for id in running {
@@ -527,15 +524,6 @@ impl fmt::Debug for ToolLoop {
             .field("rounds", &self.rounds)
             .finish_non_exhaustive()
     }
-}
-
-fn index(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(u32::MAX)
-}
-
-/// Milliseconds since 1970.
-fn millis(now: Now) -> i64 {
-    now.wall.unix_millis()
 }
 
 const fn accepts(capabilities: LlmCapabilities, block: &ContentBlock) -> bool {

@@ -64,6 +64,10 @@ fn code(status: u16, error: &Object, body: &[u8]) -> ErrorCode {
         "request_too_large" => ErrorCode::ContextLengthExceeded,
         "invalid_request_error" => ErrorCode::InvalidRequest,
         "timeout_error" => ErrorCode::Timeout,
+        _ if word("code") == "rate_limit_exceeded" => ErrorCode::RateLimited,
+        _ if matches!(word("code").as_str(), "invalid_prompt" | "invalid_image") => {
+            ErrorCode::InvalidRequest
+        }
         // Google repeats the status as a number.
         _ => error
             .get("code")

@@ -6,6 +6,8 @@ mod body;
 mod builder;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod config;
+#[cfg(any(feature = "openai", feature = "anthropic"))]
+mod dialect;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod failure;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
@@ -43,7 +45,7 @@ pub use config::ProviderConfig;
 #[cfg(feature = "google")]
 pub use google::GoogleModel;
 #[cfg(feature = "openai")]
-pub use openai::{OpenAiModel, PRESETS, Preset, preset};
+pub use openai::{OpenAiModel, OpenAiResponsesModel, PRESETS, Preset, preset};
 #[cfg(feature = "arbitrary")]
 pub(crate) use sse::SseReader;
 

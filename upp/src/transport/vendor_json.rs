@@ -169,6 +169,12 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Spare<T> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count(pub(super) u64);
 
+impl From<Count> for u64 {
+    fn from(count: Count) -> Self {
+        count.0
+    }
+}
+
 impl<'de> Deserialize<'de> for Count {
     #[expect(
         clippy::cast_possible_truncation,

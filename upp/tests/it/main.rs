@@ -31,6 +31,8 @@ mod mcp;
 mod openai;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
 mod quirks;
+#[cfg(feature = "openai")]
+mod responses;
 mod retry;
 #[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
 mod secrets;

@@ -450,27 +450,69 @@ async fn a_streamed_answer_of_anthropic_goes_back_as_it_came() {
 
 // spec: UPP-10
 #[tokio::test]
-async fn cached_tokens_are_a_part_of_the_input() {
-    let body = r#"{"content":[],"stop_reason":"end_turn","usage":{"input_tokens":1000,"output_tokens":7,"cache_read_input_tokens":5000,"cache_creation_input_tokens":300}}"#;
-    let usage = whole(Anthropic, body).await.unwrap().usage;
-    assert_eq!(
+async fn token_counts_mean_the_same_for_every_vendor() {
+    let openai = |usage: &str| {
+        format!(
+            r#"{{"choices":[{{"message":{{"content":"x"}},"finish_reason":"stop"}}],"usage":{usage}}}"#
+        )
+    };
+    // Input with cached, cached, cache written, output with reasoning, reasoning. The numbers are in the vendors' own words.
+    for (vendor, body, wanted) in [
         (
+            OpenAi,
+            openai(
+                r#"{"prompt_tokens":6300,"completion_tokens":700,"total_tokens":7000,"prompt_tokens_details":{"cached_tokens":5000,"cache_write_tokens":300},"completion_tokens_details":{"reasoning_tokens":640}}"#,
+            ),
+            (6_300, 5_000, 300, 700, Some(640)),
+        ),
+        (
+            OpenAi,
+            openai(
+                r#"{"prompt_tokens":6000,"completion_tokens":7,"prompt_cache_hit_tokens":5000,"prompt_cache_miss_tokens":1000}"#,
+            ),
+            (6_000, 5_000, 0, 7, None),
+        ),
+        (
+            Anthropic,
+            r#"{"content":[],"stop_reason":"end_turn","usage":{"input_tokens":1000,"output_tokens":700,"cache_read_input_tokens":5000,"cache_creation_input_tokens":300,"cache_creation":{"ephemeral_5m_input_tokens":300,"ephemeral_1h_input_tokens":0},"output_tokens_details":{"thinking_tokens":640}}}"#.to_owned(),
+            (6_300, 5_000, 300, 700, Some(640)),
+        ),
+        (
+            Google,
+            r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":6295,"toolUsePromptTokenCount":5,"cachedContentTokenCount":5000,"candidatesTokenCount":60,"thoughtsTokenCount":640,"totalTokenCount":7000}}"#.to_owned(),
+            (6_300, 5_000, 0, 700, Some(640)),
+        ),
+    ] {
+        let usage = whole(vendor, &body).await.unwrap().usage;
+        let seen = (
             usage.input_tokens,
             usage.cache_read_tokens,
-            usage.cache_write_tokens
-        ),
-        (6_300, 5_000, 300)
-    );
-    let body = r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":6000,"toolUsePromptTokenCount":5,"cachedContentTokenCount":5000,"candidatesTokenCount":3,"thoughtsTokenCount":4}}"#;
-    let usage = whole(Google, body).await.unwrap().usage;
-    assert_eq!(
-        (
-            usage.input_tokens,
-            usage.cache_read_tokens,
-            usage.output_tokens
-        ),
-        (6_005, 5_000, 7)
-    );
+            usage.cache_write_tokens,
+            usage.output_tokens,
+            usage.reasoning_tokens(),
+        );
+        assert_eq!(seen, wanted, "{body}");
+        let (read, _) = ubos_common::json::decode::<upp::CycleUsage>(
+            to_string(&usage).as_bytes(),
+            &Limits::default(),
+            Profile::Strict,
+        )
+        .unwrap();
+        assert_eq!(read, usage);
+    }
+    // The counts of a stream come in two events; the later ones go before.
+    let usage = streamed(
+        Anthropic,
+        &[
+            r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":1000,"cache_read_input_tokens":5000,"output_tokens":1}}}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":7}}"#,
+            r#"{"type":"message_stop"}"#,
+        ],
+    )
+    .await
+    .unwrap()
+    .usage;
+    assert_eq!((usage.input_tokens, usage.output_tokens), (6_000, 7));
 }
 
 /// The turn of a call with a tool, and what the server was asked.

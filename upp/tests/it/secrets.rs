@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use ubos_common::json::to_string;
-use upp::transport::{AnthropicModel, GoogleModel, OpenAiModel, ProviderConfig};
+use upp::transport::{
+    AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig,
+};
 use upp::{LlmModel, UppError};
 
 use crate::vendor::{Pieces, answer, drain, events, serve_all, structured};
@@ -14,7 +16,7 @@ const KEY: &str = "plain-old-word";
 const HEADER: &str = "hush-of-a-header";
 const PASSWORD: &str = "hush-of-the-url";
 
-fn models(url: &str) -> [Arc<dyn LlmModel>; 3] {
+fn models(url: &str) -> [Arc<dyn LlmModel>; 4] {
     let url = url.replace("http://", &format!("http://someone:{PASSWORD}@"));
     let config = ProviderConfig::default()
         .with_base_url(url)
@@ -24,6 +26,7 @@ fn models(url: &str) -> [Arc<dyn LlmModel>; 3] {
     [
         Arc::new(OpenAiModel::new("m", config.clone()).unwrap()),
         Arc::new(AnthropicModel::new("m", config.clone()).unwrap()),
+        Arc::new(OpenAiResponsesModel::new("m", config.clone()).unwrap()),
         Arc::new(GoogleModel::new("m", config).unwrap()),
     ]
 }
@@ -60,6 +63,7 @@ async fn no_error_has_a_secret_that_the_vendor_repeats() {
             format!(r#"{{"type":"error","error":{{"type":"{said}","message":"{said}"}}}}"#),
             format!(r#"[{{"error":{{"code":401,"message":"{said}","status":"{said}"}}}}]"#),
             format!(r#"{{"detail":"{said}"}}"#),
+            format!(r#"{{"status":"{said}","code":"{said}","message":"{said}"}}"#),
             said.clone(),
         ];
         let mut answers: Vec<Pieces> = Vec::new();
@@ -70,7 +74,7 @@ async fn no_error_has_a_secret_that_the_vendor_repeats() {
             answers.push(events(&format!("data: {body}\n\n"), 4_096));
             answers.push(events(&format!("event: {said}\ndata: {body}"), 4_096));
         }
-        for n in 0..3 {
+        for n in 0..4 {
             let (url, server) = serve_all(answers.clone()).await;
             let model = &models(&url)[n];
             for n in 0..answers.len() {
@@ -92,7 +96,7 @@ async fn no_redirect_is_followed() {
     let to = other.local_addr().unwrap();
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
         let head = format!("{status}\r\nlocation: http://{to}/v1/");
-        for n in 0..3 {
+        for n in 0..4 {
             let (url, _server) = serve_all(vec![answer(&head, "{}")]).await;
             let error = models(&url)[n].complete(structured()).await.unwrap_err();
             assert!(error.message.starts_with("HTTP status 30"), "{error}");

@@ -360,3 +360,99 @@ fn a_failure_in_a_later_round_keeps_the_earlier_ones() {
     assert_eq!((partial.cycles, partial.messages.len()), (1, 3));
     assert_eq!(streamed.partial_turn.unwrap(), partial);
 }
+
+/// 3,000 rounds in which nothing is waited for.
+fn always_ready() -> LlmInstance {
+    struct Many;
+    impl ToolUseStrategy for Many {
+        fn max_iterations(&self) -> Option<u64> {
+            Some(3_000)
+        }
+    }
+    let model = ScriptedModel::with(|_| Some(calling(1)));
+    let tools = [quick("first"), quick("second")];
+    let options = LlmOptions::new(Arc::new(model)).with_tools(tools);
+    llm(options.with_tool_strategy(Arc::new(Many))).unwrap()
+}
+
+#[test]
+fn a_run_that_is_always_ready_leaves_the_executor_its_turn() {
+    let instance = always_ready();
+    let mut cx = std::task::Context::from_waker(futures::task::noop_waker_ref());
+    let history = List::default();
+    let mut whole = Box::pin(instance.generate(&history, ["hi"], call()));
+    assert!(whole.as_mut().poll(&mut cx).is_pending());
+    let stream = || instance.stream(&history, ["hi"], call()).unwrap();
+    let mut turn = Box::pin(stream().turn());
+    assert!(turn.as_mut().poll(&mut cx).is_pending());
+    let mut reading = stream();
+    let mut events = Box::pin(async move { while reading.next().await.is_some() {} });
+    assert!(events.as_mut().poll(&mut cx).is_pending());
+}
+
+#[tokio::test]
+async fn a_timeout_ends_a_run_that_is_always_ready() {
+    let instance = always_ready();
+    let history = List::default();
+    let mut stream = instance.stream(&history, ["hi"], call()).unwrap();
+    // An end of its own would come far later: each event takes a moment that no other task can use.
+    let reading = async {
+        while stream.next().await.is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    let timeout = std::time::Duration::from_millis(50);
+    assert!(tokio::time::timeout(timeout, reading).await.is_err());
+}
+
+// spec: UPP-7
+#[test]
+fn calls_run_in_the_order_that_their_tools_state() {
+    let tool = |name: &'static str, order: &str| {
+        let mut metadata = upp::Metadata::default();
+        metadata.set("uap", object(order).unwrap());
+        let run = move |_, _| async move { Ok(json_text(name)) };
+        let tool = FnTool::new(name, "d", empty(), run).with_metadata(metadata);
+        Arc::new(tool) as Arc<dyn Tool>
+    };
+    let tools = vec![
+        tool("write", r#"{"dependsOn":["read"]}"#),
+        tool("read", "{}"),
+        tool("alone", r#"{"sequential":true}"#),
+    ];
+    let reply = ["write", "read", "alone"]
+        .into_iter()
+        .fold(Reply::default(), |reply, name| {
+            reply.calling(name, name, empty())
+        });
+    let (instance, model) = instance([reply, Reply::text("done")], tools, None);
+    let (events, turn) = drain(&instance);
+    let seen: Vec<_> = events
+        .iter()
+        .filter_map(|event| {
+            let name = event.delta.tool_name.as_deref()?;
+            Some((event.event_type.as_str(), name, event.index))
+        })
+        .filter(|(kind, ..)| kind.starts_with("tool_execution"))
+        .collect();
+    let (start, end) = ("tool_execution_start", "tool_execution_end");
+    assert_eq!(
+        seen,
+        [
+            (start, "alone", 2),
+            (end, "alone", 2),
+            (start, "read", 1),
+            (end, "read", 1),
+            (start, "write", 0),
+            (end, "write", 0),
+        ]
+    );
+    // Results are in the order of the calls.
+    let turn = turn.unwrap();
+    let executions = turn.tool_executions.iter();
+    let names: Vec<_> = executions.map(|ran| &*ran.tool_name).collect();
+    assert_eq!(names, ["write", "read", "alone"]);
+    let requests = model.requests();
+    let results = requests[1].messages.last().unwrap();
+    assert_eq!(results.text(), "write\n\nread\n\nalone");
+}

@@ -1,14 +1,16 @@
 //! The governed task: both sides of SAP over a network that loses, doubles and reorders.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sap::role::consumer::{self, ReceivedTask};
+use sap::alignment::Assessment;
+use sap::role::consumer::{self, Access, Admission, Ended, Outcome, ReceivedTask, Reply, Request};
 use sap::role::producer::{self, SentTasks};
 use sap::validate::{Options, decode_result, decode_task};
 use sap::{
-    Ack, AgentKind, Alignment, ConstitutionalContext, ConstitutionalEvidence, Issuer,
-    PressureLevel, Producer, ProducerKind, Status, Target, Task, TaskId, TaskResult,
+    Ack, AgentKind, ConstitutionalContext, Issuer, PressureLevel, Producer, ProducerKind, Status,
+    Target, Task, TaskId,
 };
 use ubos_common::id::IdSource;
 use ubos_common::json::{self, Limits, RawBuf, RawObject};
@@ -107,9 +109,17 @@ impl Wiring<SentTasks> for ProducerWire {
 
 /// The consumer's process: a machine for each task, and the results that it has sent.
 struct Consumer {
-    tasks: BTreeMap<TaskId, (Task, ReceivedTask, Option<TaskResult>)>,
+    tasks: BTreeMap<TaskId, Work>,
     out: Outbox<Out>,
     ledger: Ledger,
+}
+
+struct Work {
+    task: Arc<Task>,
+    machine: ReceivedTask,
+    /// The request that the handler answers.
+    run: u64,
+    latest: Option<Vec<u8>>,
 }
 
 enum Out {
@@ -126,50 +136,72 @@ enum In<'a> {
 impl Consumer {
     fn receive(&mut self, now: Now, bytes: &[u8]) {
         let (task, _) = decode_task(bytes, &Options::default()).unwrap();
-        if let Some((_, _, result)) = self.tasks.get(&task.task_id) {
-            // The same task again: its result again, once there is one.
-            let result = result
-                .as_ref()
-                .map(|result| Out::Send(json::to_vec(result)));
-            return result.into_iter().for_each(|out| self.out.push(out));
-        }
-        let mut received = ReceivedTask::new(&task);
-        received.handle_input(now, consumer::Input::Accept).unwrap();
-        received.handle_input(now, consumer::Input::Run).unwrap();
-        self.ledger.borrow_mut().task_runs += 1;
-        self.out.push(Out::Run(task.task_id));
         let id = task.task_id;
-        self.tasks.insert(id, (task, received, None));
+        if let Some(work) = self.tasks.get(&id) {
+            // The same task again: its latest result again, once there is one.
+            let latest = work.latest.clone().map(Out::Send);
+            return latest.into_iter().for_each(|out| self.out.push(out));
+        }
+        let producer = Producer::new("writer".parse().unwrap(), ProducerKind::Agent);
+        let task = Arc::new(task);
+        let config = consumer::Config::new(producer);
+        let work = Work {
+            machine: ReceivedTask::new(now, Arc::clone(&task), config),
+            task,
+            run: 0,
+            latest: None,
+        };
+        self.tasks.insert(id, work);
         self.drain(now, id);
     }
 
     fn finish(&mut self, now: Now, id: TaskId) {
-        let (_, received, _) = self.tasks.get_mut(&id).unwrap();
-        let succeeded = consumer::Input::Finish(Status::Succeeded);
-        received.handle_input(now, succeeded).unwrap();
+        let work = self.tasks.get_mut(&id).unwrap();
+        let made = Outcome::new(RawBuf::parse(r#"{"governed":true}"#).unwrap());
+        let reply = Reply::Ran(Ended::Outcome(Box::new(made)));
+        let input = consumer::Input::Reply {
+            id: work.run,
+            reply,
+        };
+        work.machine.handle_input(now, input).unwrap();
         self.drain(now, id);
     }
 
-    fn drain(&mut self, now: Now, id: TaskId) {
-        let (task, received, sent) = self.tasks.get_mut(&id).unwrap();
-        while let Some(output) = received.poll_output() {
-            match output {
-                consumer::Output::Ack => self.out.push(Out::Send(json::to_vec(&Ack::from(&*task)))),
-                consumer::Output::Report(status, _) => {
-                    let mut result = TaskResult::of(
-                        task,
-                        now.wall,
-                        Producer::new("writer".parse().unwrap(), ProducerKind::Agent),
-                        status.clone(),
-                        ConstitutionalEvidence::new(Alignment::Valid),
-                    );
-                    result.output = (status == Status::Succeeded)
-                        .then(|| RawBuf::parse(r#"{"governed":true}"#).unwrap());
-                    self.out.push(Out::Send(json::to_vec(&result)));
-                    *sent = Some(result);
+    fn drain(&mut self, now: Now, task_id: TaskId) {
+        let work = self.tasks.get_mut(&task_id).unwrap();
+        while let Some(output) = work.machine.poll_output() {
+            let (id, request) = match output {
+                consumer::Output::Request { id, request } => (id, request),
+                consumer::Output::Remember(written) => {
+                    let encoded = written.encoded.to_vec();
+                    self.out.push(Out::Send(encoded.clone()));
+                    work.latest = Some(encoded);
+                    continue;
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            let reply = match request {
+                Request::Authorize => Reply::Access(Access::Allowed),
+                Request::Enter => Reply::Admission(Admission::New),
+                Request::Record(_) => Reply::Recorded,
+                Request::Deliver(consumer::Message::Ack(ack)) => {
+                    self.out.push(Out::Send(json::to_vec(&ack)));
+                    Reply::Delivered
+                }
+                Request::Deliver(_) => Reply::Delivered,
+                Request::Assess(_) => {
+                    Reply::Assessed(Assessment::valid(&work.task.constitutional_context))
+                }
+                Request::Run => {
+                    work.run = id;
+                    self.ledger.borrow_mut().task_runs += 1;
+                    self.out.push(Out::Run(task_id));
+                    continue;
+                }
+                other => panic!("{other:?} is not needed here"),
+            };
+            let input = consumer::Input::Reply { id, reply };
+            work.machine.handle_input(now, input).unwrap();
         }
     }
 }
@@ -190,8 +222,8 @@ impl Machine for Consumer {
     fn handle_timeout(&mut self, now: Now) {
         let ids: Vec<_> = self.tasks.keys().copied().collect();
         for id in ids {
-            if let Some((_, received, _)) = self.tasks.get_mut(&id) {
-                received.handle_timeout(now);
+            if let Some(work) = self.tasks.get_mut(&id) {
+                work.machine.handle_timeout(now);
             }
             self.drain(now, id);
         }
@@ -203,9 +235,7 @@ impl Machine for Consumer {
 
     fn poll_timeout(&self) -> Option<Mono> {
         let tasks = self.tasks.values();
-        tasks
-            .filter_map(|(_, received, _)| received.poll_timeout())
-            .min()
+        tasks.filter_map(|work| work.machine.poll_timeout()).min()
     }
 
     fn accepts_input(&self) -> bool {

@@ -1,5 +1,6 @@
 //! How an orchestrator works.
 
+use crate::check;
 use crate::registry::AgentRecord;
 use crate::runner;
 
@@ -10,6 +11,8 @@ pub struct OrchestratorConfig {
     pub(super) spawning: bool,
     pub(super) formatters: Vec<String>,
     pub(super) max_shared_bytes: usize,
+    pub(super) check: check::Config,
+    pub(super) overrule: bool,
 }
 
 impl Default for OrchestratorConfig {
@@ -19,6 +22,8 @@ impl Default for OrchestratorConfig {
             spawning: false,
             formatters: Vec::new(),
             max_shared_bytes: 262_144,
+            check: check::Config::default(),
+            overrule: false,
         }
     }
 }
@@ -29,6 +34,22 @@ impl OrchestratorConfig {
     #[must_use]
     pub const fn with_max_shared_bytes(mut self, bytes: usize) -> Self {
         self.max_shared_bytes = bytes;
+        self
+    }
+
+    /// Sets what the check of a plan takes for too much.
+    #[must_use]
+    pub const fn with_check(mut self, check: check::Config) -> Self {
+        self.check = check;
+        self
+    }
+
+    /// Sets whether a plan runs in spite of the MUST findings of its check. Off by default: it is refused before anything
+    /// is spawned or delegated. A plan that ran names them in [`Outcome::overruled`](runner::Outcome::overruled) and in its
+    /// answer.
+    #[must_use]
+    pub const fn with_overruling(mut self, on: bool) -> Self {
+        self.overrule = on;
         self
     }
 

@@ -9,26 +9,30 @@ use ubos_common::id::IdSource;
 use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
+use ubos_common::violation::{Level, Violation};
 
 use crate::ConfigError;
-use crate::check::{Gap, gaps};
+use crate::any::AnyMessage;
+use crate::check::{Finding, Gap, check_plan, gaps};
 use crate::error::Code;
-use crate::graph::Scope;
+use crate::graph::{Graph, Scope};
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::plan::{Act, Plan};
-use crate::registry::Registry;
+use crate::registry::{Registry, is_merge};
 use crate::reply::{Clarify, ErrReply, Reply};
 use crate::role::discipline::{Answer, AnswerForm, admit};
 use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
 use crate::trace::{debug, trace};
+use crate::validate::code_of;
 
 pub use config::OrchestratorConfig;
 pub use event::{Delegation, Input, OrchestratorError, Output};
 
 /// Takes one message through spawning, delegation and output discipline to its answer.
 ///
-/// It delegates nothing before an agent exists for every act. A delegated act is raw, whatever the `out_fmt` of the
+/// It [checks](mod@crate::check) the plan before it spawns or delegates anything, and delegates nothing before an agent
+/// exists for every act. A delegated act is raw, whatever the `out_fmt` of the
 /// message, except for an agent that may write prose in a message that asks for `human`. The orchestrator itself runs a
 /// join with the tool `MERGE`: its output is the list of its inputs.
 ///
@@ -74,6 +78,8 @@ pub struct Orchestrator<R> {
     simulated_spawns: Vec<(String, String)>,
     /// Open delegations: the `msg_id` of each, and the form that its answer may have.
     open: BTreeMap<Ticket, (String, AnswerForm)>,
+    /// MUST findings about the plan that the configuration overrules.
+    overruled: Vec<Violation>,
     out: Outbox<Output>,
 }
 
@@ -111,6 +117,7 @@ impl<R: Registry> Orchestrator<R> {
             last_spawn: None,
             simulated_spawns: Vec::new(),
             open: BTreeMap::new(),
+            overruled: Vec::new(),
             out: Outbox::new(bound),
         };
         orchestrator.prepare(now);
@@ -216,11 +223,15 @@ impl<R: Registry> Orchestrator<R> {
             Ok(runner) => runner,
             Err(refused) => return self.finish(Answer::Reply(refused.reply(&self.request))),
         };
+        // What the plan says of itself is known before anything is spawned for it.
+        if let Some(first) = self.refusals(false).first() {
+            return self.refuse(refusal(first));
+        }
         let missing = gaps(&self.request, &self.registry);
         let open = |gap: &&Gap| {
             let simulated =
                 |(verb, tool): &(String, String)| (verb, tool) == (&gap.verb, &gap.tool);
-            !is_merge(&gap.verb, &gap.tool) && !self.simulated_spawns.iter().any(simulated)
+            !self.simulated_spawns.iter().any(simulated)
         };
         if let Some(gap) = missing.iter().find(open) {
             if !self.config.spawning {
@@ -245,11 +256,41 @@ impl<R: Registry> Orchestrator<R> {
             }
             return;
         }
+        if let Some(first) = self.refusals(true).first() {
+            return self.refuse(refusal(first));
+        }
         self.stage = Stage::Running(Box::new(runner));
         if let Stage::Running(runner) = &mut self.stage {
             runner.start(now);
         }
         self.drain_runner(now);
+    }
+
+    /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
+    fn refusals(&mut self, with_registry: bool) -> Vec<Violation> {
+        let message = AnyMessage::from(self.request.clone());
+        let registry = with_registry.then_some(&self.registry as &dyn Registry);
+        let graph = Graph::from(&message);
+        // A rehearsed spawn registers nothing, so that its acts are served by nobody.
+        let is_rehearsed = |finding: &Finding| {
+            let act = finding.step.and_then(|step| graph.step(step));
+            let pair = act.map(|step| (step.act.verb.clone(), step.act.tool.clone()));
+            let unserved = [Code::UnknownVerb, Code::UnknownTool, Code::NoAgentFound];
+            unserved
+                .iter()
+                .any(|code| code.as_str() == finding.violation.code)
+                && pair.is_some_and(|pair| self.simulated_spawns.contains(&pair))
+        };
+        let musts = check_plan(&message, registry, &self.config.check)
+            .into_iter()
+            .filter(|finding| finding.violation.level == Level::Must && !is_rehearsed(finding))
+            .map(|finding| finding.violation)
+            .collect();
+        if self.config.overrule {
+            self.overruled = musts;
+            return Vec::new();
+        }
+        musts
     }
 
     fn on_spawned(&mut self, now: Now, reply: &Reply) -> Result<(), OrchestratorError> {
@@ -293,7 +334,10 @@ impl<R: Registry> Orchestrator<R> {
                 runner::Output::Cancel { ticket } if self.open.remove(&ticket).is_some() => {
                     self.out.push(Output::Cancel { ticket });
                 }
-                runner::Output::Ended(outcome) => self.on_end(&outcome),
+                runner::Output::Ended(mut outcome) => {
+                    outcome.overruled = core::mem::take(&mut self.overruled);
+                    self.on_end(&outcome);
+                }
                 _ => {}
             }
         }
@@ -437,7 +481,7 @@ impl<R: Registry> Orchestrator<R> {
                     self.ask_back(now, clarify);
                     return Ok(());
                 }
-                Reply::Valid { .. } => {
+                Reply::Valid { .. } | Reply::V10(_) => {
                     let what = "the answer has no result".to_owned();
                     failed(ticket, Code::MalformedMessage, what)
                 }
@@ -568,7 +612,7 @@ fn output_of(answer: &Message) -> RawBuf {
         .unwrap_or_else(|_| RawBuf::from(RawObject::empty()))
 }
 
-/// Whether the orchestrator runs this act itself.
-fn is_merge(verb: &str, tool: &str) -> bool {
-    verb == "join" && tool == "MERGE"
+/// The answer to a plan with a finding.
+fn refusal(finding: &Violation) -> ErrReply {
+    ErrReply::new(code_of(finding), finding.message.as_ref()).at(&finding.pointer)
 }

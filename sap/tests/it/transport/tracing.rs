@@ -7,7 +7,7 @@ use sap::processor::Config;
 use sap::role::{consumer, producer};
 use sap::transport::bus::{self, Bus};
 use sap::validate::{Options, decode_result, decode_task};
-use sap::{Ack, Status};
+use sap::{Ack, Producer, ProducerKind};
 use serde_json::json;
 
 use ubos_common::testing::Traces;
@@ -111,14 +111,17 @@ fn machines_record_ids_and_nothing_of_a_message() {
         .unwrap();
     sent.handle_input(now, producer::Input::Dispatch(&task))
         .unwrap_err();
-    let mut received = consumer::ReceivedTask::new(&task);
+    let producer = Producer::new("worker".parse().unwrap(), ProducerKind::Agent);
+    let config = consumer::Config::new(producer);
+    let mut received = consumer::ReceivedTask::new(now, Arc::new(task.clone()), config);
     received
-        .handle_input(now, consumer::Input::Part)
+        .handle_input(now, consumer::Input::Cancel)
         .unwrap_err();
-    received.handle_input(now, consumer::Input::Accept).unwrap();
     received.handle_timeout(now);
-    received.handle_input(now, consumer::Input::Cancel).unwrap();
-    assert_eq!(received.stage(), &consumer::Stage::Ended(Status::Cancelled));
+    received
+        .handle_input(now, consumer::Input::Shutdown)
+        .unwrap();
+    assert_eq!(received.stage(), consumer::Stage::Dismissed);
     let records = traces.text();
     for wanted in [
         "input: dispatch",

@@ -123,4 +123,14 @@ pub(super) struct MessageUsage {
     /// Input tokens written to the cache.
     #[serde(default, rename = "cache_creation_input_tokens")]
     pub(super) cache_write: Spare<Count>,
+    #[serde(default)]
+    pub(super) output_tokens_details: Spare<OutputDetails>,
+}
+
+/// Details of the output tokens.
+#[derive(Deserialize)]
+pub(super) struct OutputDetails {
+    /// Output tokens of reasoning.
+    #[serde(default)]
+    pub(super) thinking_tokens: Spare<Count>,
 }

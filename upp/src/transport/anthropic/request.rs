@@ -13,7 +13,8 @@ use crate::tool::ToolResult;
 use crate::transport::body::{
     Place, Text, object_text, params, place, tool_metadata, untaken, with_members,
 };
-use crate::transport::structure::{ANSWER_TOOL, Dialect, Form};
+use crate::transport::dialect::Dialect;
+use crate::transport::structure::{ANSWER_TOOL, Form};
 
 /// How structured output is asked for. Models before Claude 4.1 have no native form, and neither have others that speak like
 /// this vendor.
@@ -28,16 +29,11 @@ pub(super) fn form(model: &str, request: &LlmRequest) -> Form {
         "claude-opus-4-0",
         "claude-opus-4-2025",
     ];
+    let is_later =
+        || model.contains("claude-") && !BEFORE.iter().any(|before| model.contains(before));
     match &request.structure {
-        None => Form::Text,
-        Some(schema)
-            if model.contains("claude-")
-                && !BEFORE.iter().any(|before| model.contains(before))
-                && ENFORCED.takes(schema) =>
-        {
-            Form::Native
-        }
-        Some(_) => Form::Tool,
+        Some(schema) if !is_later() || !ENFORCED.takes(schema) => Form::Tool,
+        _ => Form::native(request),
     }
 }
 

@@ -50,6 +50,7 @@ struct Counts {
     output: u64,
     cache_read: u64,
     cache_write: u64,
+    thinking: Option<u64>,
 }
 
 impl Counts {
@@ -66,6 +67,9 @@ impl Counts {
         set(&mut self.output, usage.output_tokens);
         set(&mut self.cache_read, usage.cache_read);
         set(&mut self.cache_write, usage.cache_write);
+        let details = usage.output_tokens_details.0;
+        let thinking = details.and_then(|details| details.thinking_tokens.0);
+        self.thinking = thinking.map(u64::from).or(self.thinking);
     }
 
     /// The vendor counts cached tokens beside the input; UPP counts them as a part of it.
@@ -73,6 +77,7 @@ impl Counts {
         let cached = self.cache_read.saturating_add(self.cache_write);
         let input = self.fresh.saturating_add(cached);
         CycleUsage::new(input, self.output, self.cache_read, self.cache_write)
+            .with_reasoning(self.thinking)
     }
 }
 

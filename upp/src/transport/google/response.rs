@@ -98,6 +98,7 @@ fn usage_of(usage: &UsageMetadata) -> CycleUsage {
         count(&usage.cached_content_token_count),
         0,
     )
+    .with_reasoning(usage.thoughts_token_count.0)
 }
 
 /// Reads one candidate.

@@ -116,6 +116,12 @@ pub(super) struct CompletionUsage {
     /// Details of the input tokens.
     #[serde(default, rename = "prompt_tokens_details")]
     pub(super) details: Spare<PromptTokensDetails>,
+    /// Details of the output tokens.
+    #[serde(default, rename = "completion_tokens_details")]
+    pub(super) output_details: Spare<CompletionTokensDetails>,
+    /// Input tokens read from the cache, as DeepSeek says it.
+    #[serde(default)]
+    pub(super) prompt_cache_hit_tokens: Spare<Count>,
 }
 
 /// Details of the input tokens.
@@ -124,6 +130,16 @@ pub(super) struct PromptTokensDetails {
     /// Input tokens read from the cache.
     #[serde(default)]
     pub(super) cached_tokens: Spare<Count>,
+    /// Input tokens written to the cache.
+    #[serde(default)]
+    pub(super) cache_write_tokens: Spare<Count>,
+}
+
+/// Details of the output tokens.
+#[derive(Deserialize)]
+pub(super) struct CompletionTokensDetails {
+    #[serde(default)]
+    pub(super) reasoning_tokens: Spare<Count>,
 }
 
 /// Content: a text, or a list of parts.

@@ -1,14 +1,17 @@
-//! Chat completions in OpenAI's shape: OpenAI itself and everybody who speaks like it, by base URL.
+//! Chat completions in OpenAI's shape: OpenAI itself and everybody who speaks like it, by base URL. The responses endpoint
+//! beside it.
 
 mod chunk;
 mod extras;
 mod preset;
 mod request;
 mod response;
+mod responses;
 
 use std::sync::Arc;
 
 pub use preset::{PRESETS, Preset, preset};
+pub use responses::OpenAiResponsesModel;
 
 use super::builder::ResponseReader;
 use super::http::Vendor;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, RawObject, Write, to_string};
 
 use super::super::body::{Place, Text, object_text, params, place, tool_metadata, untaken};
-use super::super::structure::Dialect;
+use super::super::dialect::Dialect;
 use super::extras::{SentExtras, call_text};
 use crate::content::{ContentBlock, MediaKind, Source};
 use crate::message::{AssistantMessage, Message};
@@ -68,7 +68,7 @@ pub(super) fn answer_format(schema: &RawObject, kind: Option<&str>) -> String {
 }
 
 /// What `strict` takes.
-const STRICT: Dialect = Dialect {
+pub(super) const STRICT: Dialect = Dialect {
     keywords: &[
         "exclusiveMaximum",
         "exclusiveMinimum",

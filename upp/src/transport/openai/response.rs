@@ -75,13 +75,16 @@ impl CompletionReader {
 
 fn usage_of(usage: &CompletionUsage) -> CycleUsage {
     let count = |of: &Spare<Count>| of.0.map_or(0, |count| count.0);
-    let cached = usage.details.0.as_ref();
+    let input = usage.details.0.as_ref();
+    let output = usage.output_details.0.as_ref();
+    let hits = count(&usage.prompt_cache_hit_tokens);
     CycleUsage::new(
         count(&usage.prompt_tokens),
         count(&usage.completion_tokens),
-        cached.map_or(0, |details| count(&details.cached_tokens)),
-        0,
+        input.map_or(hits, |details| count(&details.cached_tokens)),
+        input.map_or(0, |details| count(&details.cache_write_tokens)),
     )
+    .with_reasoning(output.and_then(|details| details.reasoning_tokens.0))
 }
 
 impl ResponseReader for CompletionReader {

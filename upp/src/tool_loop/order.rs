@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ubos_common::json::{Limits, read_raw};
 use ubos_common::violation::Profile;
-use upp::{ToolCall, ToolSet};
+
+use crate::tool::{ToolCall, ToolSet};
 
 ubos_common::wire! {
     /// A tool's metadata under `uap`.
@@ -35,7 +36,7 @@ struct Group {
 ///
 /// A start or an end of a call takes time proportional to what it changes, because a message may hold many calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CallOrder {
+pub(super) struct CallOrder {
     groups: Vec<Group>,
     /// The group of each call.
     group_of: Vec<usize>,
@@ -51,7 +52,7 @@ pub(crate) struct CallOrder {
 }
 
 impl CallOrder {
-    pub(crate) fn new(calls: &[ToolCall], tools: &ToolSet) -> Self {
+    pub(super) fn new(calls: &[ToolCall], tools: &ToolSet) -> Self {
         let mut order = Self::default();
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         for (n, call) in calls.iter().enumerate() {
@@ -98,7 +99,7 @@ impl CallOrder {
     }
 
     /// A call has ended.
-    pub(crate) fn done(&mut self, call: usize) {
+    pub(super) fn done(&mut self, call: usize) {
         if !self.running.remove(&call) {
             return;
         }
@@ -123,13 +124,13 @@ impl CallOrder {
     }
 
     /// Whether every call has ended.
-    pub(crate) const fn is_complete(&self) -> bool {
+    pub(super) const fn is_complete(&self) -> bool {
         self.pending == 0
     }
 
     /// Starts calls; their places, in call order.
     // impl: UAP-8-2
-    pub(crate) fn start(&mut self) -> Vec<usize> {
+    pub(super) fn start(&mut self) -> Vec<usize> {
         if self.running.is_empty() && self.ready.is_empty() && self.alone.is_empty() {
             self.open_cycles();
         }
@@ -209,8 +210,8 @@ fn ordering(name: &str, tools: &ToolSet) -> (bool, Vec<Arc<str>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FnTool, Metadata, Tool, object};
     use ubos_common::json::RawObject;
-    use upp::{FnTool, Metadata, Tool, object};
 
     /// Tools are `name`, `name!` (sequential) or `name<a,b` (depends on a and b).
     fn tools(tools: &[&str]) -> Vec<Arc<dyn Tool>> {

@@ -1,0 +1,353 @@
+//! Runs the machine of one task: performs what it asks for, and gives it what comes back.
+
+use core::future::poll_fn;
+use core::panic::AssertUnwindSafe;
+use core::pin::{Pin, pin};
+use core::task::{Context as Waking, Poll};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::future::{BoxFuture, Fuse, FusedFuture};
+use ubos_common::driver::Sleep;
+use ubos_common::time::Mono;
+
+use super::answer::{Answer, Delivery, ProcessError};
+use super::config::MAX_REPORTS;
+use super::effects::{Done, Effects, Gain};
+use super::flight::LeaderGuard;
+use super::guard::Panicked;
+use super::handler::{Context, Handler, Spending};
+use super::stop::Stop;
+use crate::role::consumer::{
+    End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request, StopReason,
+};
+use crate::task::Task;
+use crate::transcript::TranscriptError;
+
+/// Who is told on the way.
+pub(super) type Sink<'a> = &'a mut (dyn FnMut(Delivery<'_>) + Send);
+
+/// One task under way.
+pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
+    clock: &'p S,
+    effects: &'p Effects<'p>,
+    machine: ReceivedTask,
+    stop: Option<Stop>,
+    /// Until somebody has stopped the task.
+    stopped: Option<BoxFuture<'static, StopReason>>,
+    handler: Option<Running<'p>>,
+    /// Others wait while it is held.
+    leads: Option<LeaderGuard>,
+    timer: Option<(Mono, BoxFuture<'static, ()>)>,
+    /// Why a record failed first.
+    lost: Option<TranscriptError>,
+}
+
+/// What wakes a driver.
+enum Wake {
+    Done(Done),
+    Report(Progress),
+    Ran(u64, Ended),
+    Cancel,
+    Timeout,
+}
+
+impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
+    pub(super) fn new(clock: &'p S, effects: &'p Effects<'p>) -> Self {
+        let config = effects.processor.consumer.clone();
+        let task = Arc::clone(&effects.task);
+        Self {
+            clock,
+            effects,
+            machine: ReceivedTask::new(clock.now(), task, config),
+            stop: None,
+            stopped: None,
+            handler: None,
+            leads: None,
+            timer: None,
+            lost: None,
+        }
+    }
+
+    /// Runs the task to its end.
+    pub(super) async fn run(mut self, sink: Sink<'_>) -> Result<Answer, ProcessError> {
+        let mut under_way = 0;
+        let mut effect = pin!(Fuse::terminated());
+        let effects = self.effects;
+        for wakes in 1_u32.. {
+            while let Some(output) = self.machine.poll_output() {
+                match output {
+                    Output::Close(end) => return self.answer(end),
+                    Output::Request {
+                        id,
+                        request: Request::Run,
+                    } => self.start(id),
+                    Output::Request {
+                        id,
+                        request: Request::Deliver(message),
+                    } => {
+                        match message {
+                            Message::Ack(ack) => sink(Delivery::Ack(ack)),
+                            Message::Result(written) => sink(Delivery::Result(&written.result)),
+                        }
+                        self.reply(id, Reply::Delivered);
+                    }
+                    Output::Request { id, request } => {
+                        under_way = id;
+                        effect.set(effects.perform(self.clock.now(), request).fuse());
+                    }
+                    Output::Cancel(id) if id == under_way => effect.set(Fuse::terminated()),
+                    other => self.apply(other, sink),
+                }
+            }
+            if wakes.is_multiple_of(YIELD_AFTER) {
+                yield_once().await;
+            }
+            match poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await {
+                Wake::Done(done) => self.done(under_way, done, sink),
+                Wake::Report(progress) => self.input(Input::Report(progress)),
+                Wake::Ran(id, ended) => self.reply(id, Reply::Ran(ended)),
+                Wake::Cancel => self.input(Input::Cancel),
+                Wake::Timeout => self.machine.handle_timeout(self.clock.now()),
+            }
+        }
+        Err(self.why_lost())
+    }
+
+    fn poll_wake<E>(&mut self, effect: Pin<&mut E>, cx: &mut Waking<'_>) -> Poll<Wake>
+    where
+        E: FusedFuture<Output = Done>,
+    {
+        if let Some(stopped) = &mut self.stopped
+            && let Poll::Ready(reason) = stopped.poll_unpin(cx)
+        {
+            self.stopped = None;
+            if reason == StopReason::Cancelled {
+                return Poll::Ready(Wake::Cancel);
+            }
+        }
+        if let Poll::Ready(done) = effect.poll(cx) {
+            return Poll::Ready(Wake::Done(done));
+        }
+        if let Some(handler) = &mut self.handler
+            && let Poll::Ready(wake) = handler.poll_wake(self.machine.accepts_report(), cx)
+        {
+            return Poll::Ready(wake);
+        }
+        self.poll_timer(cx).map(|()| Wake::Timeout)
+    }
+
+    fn poll_timer(&mut self, cx: &mut Waking<'_>) -> Poll<()> {
+        let Some(at) = self.machine.poll_timeout() else {
+            self.timer = None;
+            return Poll::Pending;
+        };
+        if self.timer.as_ref().is_none_or(|(set, _)| *set != at) {
+            self.timer = Some((at, self.clock.sleep_until(at)));
+        }
+        let is_due = self
+            .timer
+            .as_mut()
+            .is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
+        if !is_due {
+            return Poll::Pending;
+        }
+        self.timer = None;
+        Poll::Ready(())
+    }
+
+    fn done(&mut self, id: u64, done: Done, sink: Sink<'_>) {
+        let Done {
+            reply,
+            gain,
+            warning,
+        } = done;
+        if let Some(warning) = warning {
+            sink(Delivery::Warning(warning));
+        }
+        match gain {
+            Gain::Nothing => {}
+            Gain::Place(stop) => {
+                self.stopped = Some(stop.stopped().boxed());
+                self.stop = Some(stop);
+            }
+            Gain::Lead(guard) => self.leads = Some(guard),
+            Gain::Lost(why) => {
+                self.lost.get_or_insert(why);
+            }
+        }
+        self.reply(id, reply);
+    }
+
+    fn reply(&mut self, id: u64, reply: Reply) {
+        self.input(Input::Reply { id, reply });
+    }
+
+    fn input(&mut self, input: Input) {
+        // What the machine refuses comes too late: it has decided otherwise, and says so in its outputs.
+        drop(self.machine.handle_input(self.clock.now(), input));
+    }
+
+    fn start(&mut self, id: u64) {
+        let Some((route, stop)) = self.effects.route.zip(self.stop.clone()) else {
+            return;
+        };
+        self.handler = Some(Running::new(
+            id,
+            route.handler.as_ref(),
+            &self.effects.task,
+            stop,
+        ));
+    }
+
+    /// What is done at once.
+    fn apply(&mut self, output: Output, sink: Sink<'_>) {
+        match output {
+            Output::Cancel(id) => {
+                if self
+                    .handler
+                    .as_ref()
+                    .is_some_and(|handler| handler.id == id)
+                {
+                    self.handler = None;
+                }
+            }
+            Output::Stop(reason) => {
+                if let Some(stop) = &self.stop {
+                    stop.fire(reason);
+                }
+            }
+            Output::Remember(written) => {
+                if let Some(warning) = self.effects.remember(&written) {
+                    sink(Delivery::Warning(warning));
+                }
+            }
+            Output::Forget => self.effects.forget(),
+            Output::Request { .. } | Output::Close(_) => {}
+        }
+    }
+
+    fn answer(&mut self, end: End) -> Result<Answer, ProcessError> {
+        match end {
+            End::Nack(nack) => Ok(Answer::Nack(nack)),
+            End::Answer(written) => {
+                let written = Arc::unwrap_or_clone(written);
+                Ok(Answer::Result(Box::new(written.result)))
+            }
+            End::Again(result) => Ok(Answer::Result(result)),
+            End::Lost => Err(self.why_lost()),
+        }
+    }
+
+    fn why_lost(&mut self) -> ProcessError {
+        let why = self.lost.take();
+        why.unwrap_or_else(|| TranscriptError::Store(Box::new(Panicked)))
+            .into()
+    }
+}
+
+impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
+    /// A task whose processing was given up ends: the transcript is handed its end, and nobody waits for it.
+    fn drop(&mut self) {
+        if self.machine.is_closed() {
+            return;
+        }
+        self.input(Input::Shutdown);
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Request {
+                    id,
+                    request: request @ Request::Record(Record::Result(_)),
+                } => {
+                    let recorded = self.effects.perform(self.clock.now(), request);
+                    // What is not kept yet was handed over.
+                    let reply = recorded
+                        .now_or_never()
+                        .map_or(Reply::Recorded, |done| done.reply);
+                    self.reply(id, reply);
+                }
+                output => self.apply(output, &mut |_| {}),
+            }
+        }
+    }
+}
+
+/// A handler at work.
+struct Running<'p> {
+    id: u64,
+    reports: mpsc::Receiver<Progress>,
+    work: Option<BoxFuture<'p, Ended>>,
+    ended: Option<Ended>,
+    spending: Arc<Spending>,
+}
+
+impl<'p> Running<'p> {
+    fn new(id: u64, handler: &'p dyn Handler, task: &Arc<Task>, stop: Stop) -> Self {
+        let (sender, reports) = mpsc::channel(MAX_REPORTS);
+        let spending = Arc::new(Spending::default());
+        let context = Context {
+            task: Arc::clone(task),
+            reports: sender,
+            stop,
+            spending: Arc::clone(&spending),
+        };
+        // The call itself may panic too, so it is made inside.
+        let run = AssertUnwindSafe(async move { handler.run(context).await });
+        let ended = run.catch_unwind().map(|answer| match answer {
+            Ok(Ok(outcome)) => Ended::Outcome(Box::new(outcome)),
+            Ok(Err(error)) => Ended::Error(error),
+            Err(_panic) => Ended::Panicked,
+        });
+        Self {
+            id,
+            reports,
+            work: Some(ended.boxed()),
+            ended: None,
+            spending,
+        }
+    }
+
+    /// Its next report, or its end. Reports that were made before the end come before it.
+    fn poll_wake(&mut self, is_heard: bool, cx: &mut Waking<'_>) -> Poll<Wake> {
+        loop {
+            if is_heard {
+                if let Poll::Ready(Some(progress)) = self.reports.poll_next_unpin(cx) {
+                    return Poll::Ready(Wake::Report(progress));
+                }
+                if let Some(ended) = self.ended.take() {
+                    let over = self.spending.over();
+                    let ended = over.map_or(ended, Ended::OverBudget);
+                    return Poll::Ready(Wake::Ran(self.id, ended));
+                }
+            }
+            let Some(work) = &mut self.work else {
+                return Poll::Pending;
+            };
+            match work.poll_unpin(cx) {
+                Poll::Ready(ended) => {
+                    self.work = None;
+                    self.ended = Some(ended);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// Lets the runtime's other tasks run.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if core::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Wakes after which a driver yields, whatever is ready.
+const YIELD_AFTER: u32 = 32;

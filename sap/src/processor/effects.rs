@@ -1,0 +1,287 @@
+//! What the machine of a task asks for, done.
+
+use core::panic::AssertUnwindSafe;
+use std::borrow::Cow;
+use std::panic::catch_unwind;
+use std::sync::{Arc, OnceLock};
+
+use ubos_common::canon::Digest;
+use ubos_common::json::RawBuf;
+use ubos_common::time::Now;
+
+use super::answer::Warning;
+use super::flight::{Flight, LeaderGuard};
+use super::guard::{Panicked, guarded};
+use super::ledger::{Before, Entered};
+use super::state::{Processor, Route};
+use super::stop::Stop;
+use crate::cache::{CacheKey, CacheRecord, Keys};
+use crate::error::StoreError;
+use crate::learning::Signal;
+use crate::lifecycle::body_digest;
+use crate::result::TaskResult;
+use crate::role::consumer::{
+    Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
+};
+use crate::status::Status;
+use crate::task::Task;
+use crate::transcript::{Entry, EntryKind, TranscriptError};
+use crate::validate::{Options, decode_result};
+
+/// The world of one task.
+pub(super) struct Effects<'p> {
+    pub(super) processor: &'p Processor,
+    pub(super) task: Arc<Task>,
+    pub(super) route: Option<&'p Route>,
+    /// The task as it is written here.
+    encoded: Cow<'p, [u8]>,
+    keys: OnceLock<Option<Keys>>,
+}
+
+/// An effect that was performed.
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    pub(super) gain: Gain,
+    pub(super) warning: Option<Warning>,
+}
+
+/// What the driver keeps of an effect.
+pub(super) enum Gain {
+    Nothing,
+    /// The place among those that run.
+    Place(Stop),
+    /// Others wait for this one's outcome.
+    Lead(LeaderGuard),
+    /// Why a record failed.
+    Lost(TranscriptError),
+}
+
+impl From<Reply> for Done {
+    fn from(reply: Reply) -> Self {
+        Self {
+            reply,
+            gain: Gain::Nothing,
+            warning: None,
+        }
+    }
+}
+
+impl<'p> Effects<'p> {
+    pub(super) fn new(processor: &'p Processor, task: Task, encoded: Cow<'p, [u8]>) -> Self {
+        Self {
+            route: processor.route(&task),
+            processor,
+            task: Arc::new(task),
+            encoded,
+            keys: OnceLock::new(),
+        }
+    }
+
+    /// Performs one request, whatever somebody else's code does.
+    pub(super) async fn perform(&self, now: Now, request: Request) -> Done {
+        let done = guarded(self.perform_one(now, request)).await;
+        done.unwrap_or_else(|Panicked| Reply::Panicked.into())
+    }
+
+    async fn perform_one(&self, now: Now, request: Request) -> Done {
+        let processor = self.processor;
+        match request {
+            Request::Authorize => {
+                let capability = &self.task.target.capability;
+                let access = processor.authorize.authorize(&self.task.issuer, capability);
+                Reply::Access(access.await).into()
+            }
+            Request::Enter => self.enter().await,
+            Request::Record(record) => self.record(now, &record).await,
+            Request::Assess(proposed) => Reply::Assessed(self.assess(&proposed).await).into(),
+            Request::LookUp => self.look_up().await,
+            Request::Join(key) => self.join(key).await,
+            Request::Check(outcome) => self.check(&outcome).await,
+            Request::Keep(record) => self.keep(&record).await,
+            // The driver does these itself.
+            Request::Deliver(_) => Reply::Delivered.into(),
+            Request::Run => Reply::Panicked.into(),
+        }
+    }
+
+    async fn assess(&self, proposed: &Proposed) -> crate::alignment::Assessment {
+        let subject = proposed.subject(&self.task);
+        self.processor.policy.judge(subject).await
+    }
+
+    /// Takes the place of a task that is new.
+    async fn enter(&self) -> Done {
+        if self.route.is_none() {
+            return Reply::Admission(Admission::NotFound).into();
+        }
+        let body = Digest::of_bytes(&self.encoded);
+        let max_running = self.processor.config.max_running;
+        let ledger = &self.processor.ledger;
+        let mut entered = ledger.enter(&self.task, body, max_running);
+        // The same task may be written otherwise, which its bytes do not show.
+        if let Entered::Other(before) = &entered
+            && self.is_equal(before).await
+            && let Some(again) = ledger.enter_equal(&self.task.task_id, max_running)
+        {
+            entered = again;
+        }
+        let (admission, gain) = match entered {
+            Entered::New(stop) => (Admission::New, Gain::Place(stop)),
+            Entered::Interrupted(stop, status) => {
+                (Admission::Interrupted(status), Gain::Place(stop))
+            }
+            Entered::Known(latest) => (known(latest.as_deref()), Gain::Nothing),
+            Entered::Other(_) => (Admission::Other, Gain::Nothing),
+            Entered::Full => (Admission::Full, Gain::Nothing),
+        };
+        Done {
+            gain,
+            ..Reply::Admission(admission).into()
+        }
+    }
+
+    /// Whether a task is the one that came before, written otherwise: in another order, or with other white space.
+    async fn is_equal(&self, before: &Before) -> bool {
+        let entry = match before {
+            Before::Unwritten(task) => {
+                return body_digest(&task.encode()) == body_digest(&self.encoded);
+            }
+            Before::Written(entry) => *entry,
+        };
+        let transcript = &self.processor.transcript;
+        let entries = guarded(async { transcript.read(entry, 1).await }).await;
+        let entries = entries.ok().and_then(Result::ok);
+        let there = entries.as_deref().and_then(<[Entry]>::first);
+        there.is_some_and(|entry| {
+            body_digest(entry.body.as_str().as_bytes()) == body_digest(&self.encoded)
+        })
+    }
+
+    async fn record(&self, now: Now, record: &Record) -> Done {
+        let entry = match record {
+            Record::Task => Entry::encoded(EntryKind::Task, now.wall, &self.encoded),
+            Record::Result(written) | Record::Queued(written) => {
+                Entry::encoded(EntryKind::Result, now.wall, &written.encoded)
+            }
+        };
+        match self.processor.record(&entry).await {
+            Ok(number) => {
+                if matches!(record, Record::Task) {
+                    let ledger = &self.processor.ledger;
+                    ledger.written(&self.task.task_id, number);
+                }
+                Reply::Recorded.into()
+            }
+            Err(lost) => Done {
+                gain: Gain::Lost(lost),
+                ..Reply::NotRecorded.into()
+            },
+        }
+    }
+
+    fn keys(&self) -> Option<Keys> {
+        let essence = self.route?.essence.as_ref();
+        *self.keys.get_or_init(|| Keys::of(&self.task, essence).ok())
+    }
+
+    async fn look_up(&self) -> Done {
+        let keys = self.keys();
+        let cache = self.processor.cache.as_ref();
+        let mut warning = None;
+        let mut record = None;
+        if let Some((keys, cache)) = keys.zip(cache) {
+            match cache.find(&keys.key).await {
+                Ok(lookup) => {
+                    let records = lookup.damaged;
+                    warning = (records > 0).then_some(Warning::CacheDamaged { records });
+                    record = lookup.record.map(Arc::new);
+                }
+                Err(error) => warning = Some(Warning::Cache(error)),
+            }
+        }
+        let keeps = cache.is_some();
+        Done {
+            warning,
+            ..Reply::Found {
+                keys,
+                record,
+                keeps,
+            }
+            .into()
+        }
+    }
+
+    async fn join(&self, key: CacheKey) -> Done {
+        match self.processor.flights.join(key) {
+            Flight::Lead(guard) => Done {
+                gain: Gain::Lead(guard),
+                ..Reply::Lead.into()
+            },
+            Flight::Follow(completion) => {
+                completion.await;
+                Reply::Followed.into()
+            }
+        }
+    }
+
+    async fn check(&self, outcome: &Outcome) -> Done {
+        let output = outcome.output.as_ref().map(RawBuf::as_raw);
+        let Some((contract, output)) = self.task.output_contract.as_ref().zip(output) else {
+            return Reply::Checked(ContractFinding::Kept).into();
+        };
+        let finding = self.processor.contract.check(contract, output).await;
+        let warning = match &finding {
+            ContractFinding::NotEnforced(why) => Some(Warning::Contract(*why)),
+            _ => None,
+        };
+        Done {
+            warning,
+            ..Reply::Checked(finding).into()
+        }
+    }
+
+    async fn keep(&self, record: &CacheRecord) -> Done {
+        let kept = match &self.processor.cache {
+            Some(cache) => cache.put(record).await,
+            None => Ok(()),
+        };
+        Done {
+            warning: kept.err().map(Warning::Cache),
+            ..Reply::Kept.into()
+        }
+    }
+
+    /// Keeps a result, to answer the same task again, and tells those who learn of it.
+    // impl: SAP-7-6
+    pub(super) fn remember(&self, written: &Written) -> Option<Warning> {
+        let result = &written.result;
+        let max_bytes = self.processor.config.max_remembered_bytes;
+        let encoded = Arc::clone(&written.encoded);
+        self.processor.ledger.update(result, encoded, max_bytes);
+        self.signal(result).err().map(Warning::Signal)
+    }
+
+    fn signal(&self, result: &TaskResult) -> Result<(), StoreError> {
+        let Some(signals) = &self.processor.signals else {
+            return Ok(());
+        };
+        if !result.status.is_terminal() && result.status != Status::Partial {
+            return Ok(());
+        }
+        let kept = catch_unwind(AssertUnwindSafe(|| {
+            let fingerprint = self.keys().map(|keys| keys.fingerprint);
+            let signal = Signal::of_result(&self.task, fingerprint, result);
+            signal.map_or(Ok(()), |signal| signals.emit(signal))
+        }));
+        kept.unwrap_or_else(|_| Err(StoreError::Failed(Box::new(Panicked))))
+    }
+
+    pub(super) fn forget(&self) {
+        self.processor.ledger.forget(&self.task.task_id);
+    }
+}
+
+fn known(latest: Option<&[u8]>) -> Admission {
+    let latest = latest.and_then(|bytes| decode_result(bytes, &Options::default()).ok());
+    Admission::Known(latest.map(|(result, _)| Box::new(result)))
+}

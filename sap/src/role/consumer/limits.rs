@@ -1,0 +1,72 @@
+//! When a task's time is over.
+
+use core::time::Duration;
+
+use ubos_common::time::{Mono, Now, Timestamp};
+
+use crate::number::Amount;
+use crate::task::Task;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeLimits {
+    deadline: Option<Timestamp>,
+    /// The end of a task that names no deadline.
+    default: Option<Mono>,
+    seconds: Option<Duration>,
+    last: Option<Mono>,
+}
+
+// impl: SAP-5-8
+impl TimeLimits {
+    /// The limits of a task that has just come. `default` is the time of one without a deadline.
+    pub(super) fn of(task: &Task, now: Now, default: Duration) -> Self {
+        let seconds = task.budget().and_then(|budget| budget.seconds.as_ref());
+        let seconds = seconds.map(|seconds| {
+            Duration::try_from_secs_f64(Amount::value(seconds)).unwrap_or(Duration::MAX)
+        });
+        let deadline = task.deadline();
+        let default = deadline.is_none().then(|| now.mono.saturating_add(default));
+        let limits = Self {
+            deadline,
+            default,
+            seconds,
+            last: None,
+        };
+        limits.beginning(now)
+    }
+
+    /// The same limits with the budget of seconds counted from now.
+    pub(super) fn beginning(mut self, now: Now) -> Self {
+        let last = |seconds| now.mono.saturating_add(seconds);
+        self.last = self.seconds.map(last);
+        self
+    }
+
+    /// Why the time is over; equal is within.
+    pub(super) fn over(&self, now: Now) -> Option<&'static str> {
+        if self
+            .deadline
+            .is_some_and(|deadline| now.wall.truncated_to_second() > deadline)
+        {
+            return Some("the deadline is over");
+        }
+        if self.default.is_some_and(|end| now.mono > end) {
+            return Some("the time of a task without a deadline is over");
+        }
+        let is_over = self.last.is_some_and(|last| now.mono > last);
+        is_over.then_some("the budget of seconds is used up")
+    }
+
+    /// When to look again, as far as the calendar shows it now.
+    pub(super) fn next(&self, now: Now) -> Option<Mono> {
+        let deadline = self.deadline.map(|deadline| {
+            // Times on the wire are whole seconds: all of the deadline's second is in time.
+            let over = deadline.saturating_add(Duration::from_secs(1));
+            let left = over.saturating_since(now.wall);
+            now.mono.saturating_add(left)
+        });
+        let behind = |last: Mono| last.saturating_add(Duration::from_nanos(1));
+        let ends = [deadline, self.default.map(behind), self.last.map(behind)];
+        ends.into_iter().flatten().min()
+    }
+}

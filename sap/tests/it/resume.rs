@@ -1,0 +1,211 @@
+//! What a processor takes up from the transcript of one that died.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context as Waking, Waker};
+
+use futures::executor::block_on;
+use sap::processor::{Context, Interrupted, Outcome, Processor, Progress};
+use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
+use sap::{BoxFuture, ErrorCode, Status};
+use serde_json::json;
+use ubos_common::json::RawObject;
+use ubos_common::testing::CrashPoint;
+
+use crate::processor::{Jumping, Log, answering, kinds, no_cache, processor, result, run, text};
+use crate::samples::with;
+
+/// The transcript of a process that dies at one of its records, before or after it is kept.
+#[derive(Debug)]
+struct Dying {
+    log: Log,
+    crash: CrashPoint,
+    is_kept: bool,
+    is_dead: AtomicBool,
+}
+
+impl Transcript for Dying {
+    fn record(&self, entry: &Entry) -> BoxFuture<'_, Result<u64, TranscriptError>> {
+        if self.is_dead.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        let dies = self.crash.is_now();
+        self.is_dead.store(dies, Ordering::SeqCst);
+        let recorded = (!dies || self.is_kept).then(|| self.log.record(entry));
+        match recorded {
+            Some(recorded) if !dies => recorded,
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Vec<Entry>, TranscriptError>> {
+        self.log.read(from, max)
+    }
+
+    fn verify(&self, kept: Option<&Head>) -> Result<Proof, TranscriptError> {
+        self.log.verify(kept)
+    }
+}
+
+/// Reports a part, then says 1.
+fn working(processor: Processor, calls: &Arc<AtomicUsize>) -> Processor {
+    let calls = Arc::clone(calls);
+    processor.handle("consult.align".parse().unwrap(), move |mut cx: Context| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let part = Progress::partial(text("0"), vec![RawObject::empty()]);
+            cx.report(part).await;
+            Ok(Outcome::new(text("1")).citing(vec!["ubos://a".into()]))
+        }
+    })
+}
+
+/// Ends of the task in a transcript.
+fn ends(log: &Log) -> usize {
+    let kinds = kinds(log);
+    let is_end = |kind: &&String| ["SUCCEEDED", "FAILED", "CANCELLED"].contains(&kind.as_str());
+    kinds.iter().filter(is_end).count()
+}
+
+// spec: SAP-5-10, SAP-10-1, SAP-5-3
+#[test]
+fn a_process_that_dies_at_any_record_leaves_each_task_one_end() {
+    for is_kept in [true, false] {
+        for policy in [Interrupted::Fail, Interrupted::RunAgain] {
+            CrashPoint::at_each(|crash| dies_at(crash, is_kept, policy));
+        }
+    }
+}
+
+fn dies_at(crash: &CrashPoint, is_kept: bool, policy: Interrupted) {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let dying = Dying {
+        log: log.clone(),
+        crash: crash.clone(),
+        is_kept,
+        is_dead: AtomicBool::new(false),
+    };
+    let first = working(processor_on(Arc::new(dying)), &calls);
+    let bytes = no_cache().to_string();
+    {
+        let mut sink = |_: sap::processor::Delivery<'_>| {};
+        let mut task = pin!(first.process(&clock, bytes.as_bytes(), &mut sink));
+        for _ in 0..100 {
+            if task
+                .as_mut()
+                .poll(&mut Waking::from_waker(Waker::noop()))
+                .is_ready()
+            {
+                break;
+            }
+        }
+    }
+    let before = kinds(&log);
+    let ran = calls.load(Ordering::SeqCst);
+    let mut second = working(processor(&log), &calls);
+    let resumed = block_on(second.resume(&clock, policy)).unwrap();
+    let was_open = !before.is_empty() && ends(&log) - resumed.failed.len() == 0;
+    assert_eq!(
+        (resumed.failed.len(), resumed.interrupted.len()),
+        match policy {
+            Interrupted::Fail => (usize::from(was_open), 0),
+            _ => (0, usize::from(was_open)),
+        },
+        "{before:?}"
+    );
+    let (_, answer) = run(&second, &clock, &no_cache());
+    let answer = result(answer);
+    let runs = calls.load(Ordering::SeqCst) - ran;
+    match (before.is_empty(), was_open, policy) {
+        // It never was here.
+        (true, ..) => assert_eq!((answer.status, runs), (Status::Succeeded, 1)),
+        (_, true, Interrupted::Fail) => {
+            assert_eq!(answer.error_code(), Some(&ErrorCode::Internal));
+            assert_eq!((answer.status, runs), (Status::Failed, 0), "{before:?}");
+        }
+        (_, true, _) => {
+            assert_eq!((answer.status, runs), (Status::Succeeded, 1), "{before:?}");
+            // The transcript shows that it ran again, and has the task once.
+            let after = kinds(&log)[before.len()..].to_vec();
+            assert_eq!(after, ["RUNNING", "PARTIAL", "SUCCEEDED"]);
+        }
+        (_, false, _) => assert_eq!((answer.status, runs), (Status::Succeeded, 0)),
+    }
+    assert_eq!(ends(&log), 1, "{before:?}");
+    assert_eq!(kinds(&log).iter().filter(|kind| *kind == "task").count(), 1);
+}
+
+fn processor_on(transcript: Arc<dyn Transcript>) -> Processor {
+    use sap::{Producer, ProducerKind};
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let config = sap::processor::Config::default();
+    let all = Arc::new(sap::processor::AllowAll);
+    Processor::new(producer, all, transcript, config).unwrap()
+}
+
+// spec: SAP-5-10
+#[test]
+fn a_task_that_had_ended_is_answered_from_the_transcript() {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let first = result(run(&answering(&log, "1", &calls), &clock, &no_cache()).1);
+    let written = kinds(&log);
+    let mut second = answering(&log, "2", &calls);
+    let resumed = block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!((resumed.ended, resumed.failed.len()), (1, 0));
+    assert_eq!(result(run(&second, &clock, &no_cache()).1), first);
+    // In another order it is the same task, and with another payload it is another one.
+    let text = no_cache().to_string();
+    let mut members: Vec<_> = no_cache()
+        .as_object()
+        .unwrap()
+        .clone()
+        .into_iter()
+        .collect();
+    members.reverse();
+    let lines: Vec<String> = members
+        .iter()
+        .map(|(name, value)| format!("{}: {value}", json!(name)))
+        .collect();
+    let reordered = format!("{{{}}}", lines.join(", "));
+    assert_ne!(reordered, text);
+    let mut sink = |_: sap::processor::Delivery<'_>| {};
+    let answer = block_on(second.process(&clock, reordered.as_bytes(), &mut sink)).unwrap();
+    assert_eq!(result(answer), first);
+    assert_eq!(kinds(&log), written);
+    let other = with(no_cache(), "/payload/topic", Some(json!("another")));
+    let refused = crate::processor::nack(run(&second, &clock, &other).1);
+    assert_eq!(refused.code, ErrorCode::InvalidTask);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+// spec: SAP-5-10, SAP-5-2
+#[test]
+fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let crash = CrashPoint::at(1);
+    let dying = Dying {
+        log: log.clone(),
+        crash,
+        is_kept: false,
+        is_dead: AtomicBool::new(false),
+    };
+    let first = working(processor_on(Arc::new(dying)), &calls);
+    let bytes = no_cache().to_string();
+    {
+        let mut sink = |_: sap::processor::Delivery<'_>| {};
+        let mut task = pin!(first.process(&clock, bytes.as_bytes(), &mut sink));
+        assert!(
+            task.as_mut()
+                .poll(&mut Waking::from_waker(Waker::noop()))
+                .is_pending()
+        );
+    }
+    let full = Arc::new(sap::store::MemoryTranscript::new(1));
+    let entry = block_on(log.read(0, 1)).unwrap().remove(0);
+    block_on(full.record(&entry)).unwrap();
+    let mut second = working(processor(&full), &calls);
+    let failed = block_on(second.resume(&clock, Interrupted::Fail));
+    assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+}
