@@ -18,6 +18,7 @@ pub mod osw_core;
 pub mod plan;
 pub mod sap_agent;
 pub mod sap_send;
+mod secured;
 pub mod validate;
 
 /// The example of the project's first page runs.

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::secured::TlsFiles;
+
 /// The help text.
 pub(super) const USAGE: &str = "\
 A UAP hub: fleet agents register with it, jobs come as JSON lines, and everything that happens is printed as
@@ -17,6 +19,12 @@ usage: hub [OPTIONS] [FILES...]
                       is started again
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
+  --token-file FILE   agents must show the token that is the file's first line
+  --tls-cert FILE     serves over TLS with this certificate (PEM)
+  --tls-key FILE      its private key (PEM)
+  --tls-ca FILE       agents must show a certificate that this authority (PEM) signed, and are told apart by it
+  --max-control-bytes N
+                      bytes of a registration or control message, 1 to 67108864; default 1048576
   --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
   --exit-when-done    exits when all input is read and every job has ended; without it the hub runs until it is
                       interrupted
@@ -31,9 +39,11 @@ a job:  {\"kind\":\"test\"|\"translation\", \"type\":TYPE, \"payloads\":[PAYLOAD
 payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"base64\":DATA | \"file\":PATH,
          \"metadata\":{...}}
 
-events: listening, agent-registered, agent-listening, agent-away, agent-gone; submitted, restored, known,
+events, each with at, the hub's time:
+        listening, agent-registered, agent-listening, agent-away, agent-gone, audit; submitted, restored, known,
         proposed, accepted, rejected, ready, init-sent, status, telemetry, requeued, and for each job one of
-        result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job
+        result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
+        status and telemetry have the agent's time as agent_at; audit is an action of an agent that was ignored
 
 exit codes: 0 every job ended COMPLETED
             1 some job did not
@@ -41,6 +51,9 @@ exit codes: 0 every job ended COMPLETED
             3 something of the hub failed
             130 after Ctrl-C, 143 after SIGTERM
 ";
+
+/// The most bytes of a message in any call.
+const MAX_CONTROL_BYTES: usize = 64 << 20;
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +66,12 @@ pub(super) struct Args {
     pub(super) results: bool,
     /// The NATS server.
     pub(super) nats: Option<String>,
+    /// Where the token of the agents stands.
+    pub(super) token_file: Option<PathBuf>,
+    /// Where certificates and keys stand.
+    pub(super) tls: TlsFiles,
+    /// Bytes of a control message, where they are limited by hand.
+    pub(super) max_control_bytes: Option<usize>,
     /// How often a job may be begun.
     pub(super) attempts: u32,
     /// Whether to exit when there is nothing left to do.
@@ -69,6 +88,9 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         store: None,
         results: false,
         nats: None,
+        token_file: None,
+        tls: TlsFiles::default(),
+        max_control_bytes: None,
         attempts: 1,
         exit_when_done: false,
         files: Vec::new(),
@@ -97,6 +119,18 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
                     .filter(|number| (1..=100).contains(number))
                     .ok_or("--attempts needs a number from 1 to 100")?;
             }
+            "--token-file" => args.token_file = Some(value("a file")?.into()),
+            "--tls-cert" => args.tls.cert = Some(value("a file")?.into()),
+            "--tls-key" => args.tls.key = Some(value("a file")?.into()),
+            "--tls-ca" => args.tls.ca = Some(value("a file")?.into()),
+            "--max-control-bytes" => {
+                let given = value("a number")?;
+                let number = given.to_str().and_then(|text| text.parse().ok());
+                let number = number.filter(|number| (1..=MAX_CONTROL_BYTES).contains(number));
+                let refused =
+                    || format!("--max-control-bytes needs a number from 1 to {MAX_CONTROL_BYTES}");
+                args.max_control_bytes = Some(number.ok_or_else(refused)?);
+            }
             "--exit-when-done" => args.exit_when_done = true,
             option if option.starts_with("--") => return Err(format!("unknown option {option}")),
             _ => args.files.push(argument.into()),
@@ -104,6 +138,10 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     }
     if args.store.is_some() && args.nats.is_some() {
         return Err("--store and --nats exclude each other: the queue keeps the jobs".to_owned());
+    }
+    args.tls.check()?;
+    if args.tls.ca.is_some() && args.tls.cert.is_none() {
+        return Err("--tls-ca needs --tls-cert: the hub's own certificate".to_owned());
     }
     if args.results && args.store.is_none() {
         return Err("--results needs --store".to_owned());
@@ -131,6 +169,12 @@ mod tests {
             "--listen here",
             "--attempts 0",
             "--what",
+            "--max-control-bytes 0",
+            "--max-control-bytes 67108865",
+            "--tls-cert c",
+            "--tls-key k",
+            "--tls-ca a",
+            "--token-file",
             "--results",
             "--store d --nats nats://x",
         ] {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use prost_types::Timestamp;
 use serde_json::{Map, Value, json};
 use uap_hub_proto::convert;
 use uap_hub_proto::id::JobId;
@@ -13,15 +14,23 @@ use uap_hub_proto::message::JobResult;
 use uap_hub_proto::role::hub::{Event, JobEvent, Outcome, Verdict};
 use uap_hub_proto::state::State;
 use uap_hub_proto::wire::{Attachment, Payload, Severity, StepReport, StepStatus, Summary};
+use ubos_common::os::Clock;
 
 /// Standard output, until somebody closes it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lines(Arc<AtomicBool>);
+pub(super) struct Lines {
+    is_broken: Arc<AtomicBool>,
+    clock: Clock,
+}
 
 impl Lines {
     /// Prints a line; members that are null are left out.
     pub(super) fn say(&self, event: &str, members: Value) {
-        let mut line = Map::from_iter([("event".to_owned(), event.into())]);
+        let at = self.clock.now().wall.to_string();
+        let mut line = Map::from_iter([
+            ("event".to_owned(), event.into()),
+            ("at".to_owned(), at.into()),
+        ]);
         if let Value::Object(members) = members {
             line.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
         }
@@ -33,13 +42,13 @@ impl Lines {
             .and_then(|()| out.flush())
             .is_err()
         {
-            self.0.store(true, Ordering::Relaxed);
+            self.is_broken.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether nobody reads.
     pub(super) fn is_broken(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_broken.load(Ordering::Relaxed)
     }
 
     /// News of agents.
@@ -64,6 +73,16 @@ impl Lines {
                 self.say(
                     "agent-gone",
                     json!({"agent": agent.as_str(), "reason": reason}),
+                );
+            }
+            Event::Audit(audit) => {
+                self.say(
+                    "audit",
+                    json!({
+                        "kind": format!("{:?}", audit.kind),
+                        "agent": audit.agent.as_ref().map(|agent| agent.as_str()),
+                        "session": audit.session.as_ref().map(|session| session.as_str()),
+                    }),
                 );
             }
             _ => {}
@@ -92,13 +111,14 @@ impl Lines {
                 "requeued",
                 json!({"session": session.as_str(), "attempts": attempts, "reason": reason}),
             ),
-            JobEvent::Status { state, message, .. } => (
+            JobEvent::Status { state, message, at } => (
                 "status",
-                json!({"state": state_word(*state), "message": message}),
+                json!({"state": state_word(*state), "message": message, "agent_at": time(at.as_ref())}),
             ),
-            JobEvent::Telemetry { telemetry, .. } => (
+            JobEvent::Telemetry { telemetry, at } => (
                 "telemetry",
                 json!({
+                    "agent_at": time(at.as_ref()),
                     "message": telemetry.message,
                     "severity": Severity::try_from(telemetry.severity)
                         .map(|severity| severity.as_str_name()).ok(),
@@ -198,12 +218,17 @@ fn summary(summary: &Summary) -> Value {
             .ok()
             .map(|span| span.as_secs_f64())
     };
-    let start = summary.start_time.as_ref();
     json!({
         "total_seconds": summary.total_duration.as_ref().and_then(seconds),
-        "start_time": start.and_then(|at| convert::from_timestamp(at).ok()).map(|at| at.to_string()),
+        "start_time": time(summary.start_time.as_ref()),
         "metadata": summary.metadata.as_ref().and_then(|found| convert::from_struct(found).ok()),
     })
+}
+
+/// A time of an agent's clock, if it is one.
+fn time(at: Option<&Timestamp>) -> Option<String> {
+    let at = convert::from_timestamp(at?).ok()?;
+    Some(at.to_string())
 }
 
 fn payload(payload: &Payload) -> Value {

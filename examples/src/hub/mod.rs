@@ -25,10 +25,11 @@ use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
 use uap_hub_proto::role::hub::{self, Event};
 use uap_hub_proto::store::{FileStore, FileStoreError};
-use uap_hub_proto::transport::server::{HubHandle, ServerConfig, serve};
+use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use ubos_common::id::IdSource;
 use ubos_common::log::{self, LogId, OpenError};
 
+use crate::secured;
 use args::Args;
 use lines::Lines;
 
@@ -88,7 +89,8 @@ async fn run(args: Args) -> Result<u8, Problem> {
     let config = hub::Config::default()
         .with_max_attempts(args.attempts)
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
-    let mut config = ServerConfig::default().with_hub(config);
+    let mut config =
+        secured(&args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
     if let Some(store) = &store {
         config = config.with_store(store.clone());
     }
@@ -108,6 +110,32 @@ async fn run(args: Args) -> Result<u8, Problem> {
     let code = worked?;
     left.map_err(|err| (FAILED, err.to_string()))?;
     Ok(code)
+}
+
+/// Lets in whom the arguments let in.
+fn secured(args: &Args, mut config: ServerConfig) -> Result<ServerConfig, String> {
+    if let Some(bytes) = args.max_control_bytes {
+        config = config.with_max_control_message_bytes(bytes);
+    }
+    if let Some(tls) = args.tls.read()? {
+        config = config.with_tls(tls);
+    }
+    let Some(file) = &args.token_file else {
+        return Ok(config);
+    };
+    // Digests are compared in constant time.
+    let wanted = blake3::hash(secured::token(file)?.expose().as_bytes());
+    Ok(config.with_authorize(move |caller| async move {
+        match caller.bearer_token() {
+            Some(token) if blake3::hash(token.as_bytes()) == wanted => Ok(caller
+                .certificate()
+                .unwrap_or_else(|| "holder of the token".into())),
+            Some(_) => Err(Denied::Forbidden(
+                "this is not the token of the hub".to_owned(),
+            )),
+            None => Err(Denied::Unauthenticated("the hub wants a token".to_owned())),
+        }
+    }))
 }
 
 async fn work(

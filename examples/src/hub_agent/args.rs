@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::secured::TlsFiles;
+
 /// The help text.
 pub(super) const USAGE: &str = "\
 A fleet agent of the UAP hub protocol: finds its hub, takes what it can do, comes back when the hub was away.
@@ -15,6 +17,9 @@ usage: hub-agent --hub URL [OPTIONS]
   --max-sessions N   sessions at once; default 16
   --drain-ms N       how long sessions may go on after Ctrl-C or SIGTERM; default 5000
   --token-file FILE  a token to show on every call, the file's first line
+  --tls-ca FILE      the authority (PEM) that must have signed the hub's certificate; the URL is https then
+  --tls-cert FILE    the certificate (PEM) that the agent shows
+  --tls-key FILE     its private key (PEM)
   --help             this text
 
 tests:        echo   completes with its payloads of type text: the first as words if it is short, all as attachments
@@ -38,6 +43,8 @@ pub(super) struct Args {
     pub(super) drain: Duration,
     /// Where a token stands.
     pub(super) token_file: Option<PathBuf>,
+    /// Where certificates and keys stand.
+    pub(super) tls: TlsFiles,
 }
 
 /// Reads the arguments behind the program's name; `None` asks for the help text.
@@ -50,6 +57,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         max_sessions: 16,
         drain: Duration::from_secs(5),
         token_file: None,
+        tls: TlsFiles::default(),
     };
     while let Some(option) = arguments.next() {
         let name = option.to_string_lossy().into_owned();
@@ -67,9 +75,13 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
             "--max-sessions" => args.max_sessions = number(&name, value()?)?,
             "--drain-ms" => args.drain = Duration::from_millis(number(&name, value()?)?),
             "--token-file" => args.token_file = Some(value()?.into()),
+            "--tls-ca" => args.tls.ca = Some(value()?.into()),
+            "--tls-cert" => args.tls.cert = Some(value()?.into()),
+            "--tls-key" => args.tls.key = Some(value()?.into()),
             _ => return Err(format!("unknown argument {name}")),
         }
     }
+    args.tls.check()?;
     args.hub = hub.ok_or("--hub is wanted")?;
     Ok(Some(args))
 }
@@ -108,6 +120,8 @@ mod tests {
             &["--hub"],
             &["--hub", "h", "--max-sessions", "-1"],
             &["--hub", "h", "more"],
+            &["--hub", "h", "--tls-cert", "c"],
+            &["--hub", "h", "--tls-key", "k"],
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");
         }

@@ -10,15 +10,14 @@
 mod args;
 pub mod work;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 use uap_hub_proto::role::agent::Event;
 use uap_hub_proto::transport::client::{AgentBuilder, AgentHandle};
-use ubos_common::secret::Secret;
 
+use crate::secured;
 use args::{Args, USAGE};
 
 /// Runs the program.
@@ -56,19 +55,15 @@ pub fn main() -> ExitCode {
 }
 
 fn built(args: &Args) -> Result<AgentBuilder, String> {
-    let agent =
+    let mut agent =
         work::agent(&args.name).configure(|config| config.with_max_sessions(args.max_sessions));
-    match &args.token_file {
-        Some(file) => Ok(agent.with_bearer_token(token(file)?)),
-        None => Ok(agent),
+    if let Some(file) = &args.token_file {
+        agent = agent.with_bearer_token(secured::token(file)?);
     }
-}
-
-fn token(file: &Path) -> Result<Secret<String>, String> {
-    let text = std::fs::read_to_string(file);
-    let text = Secret::new(text.map_err(|err| format!("{}: {err}", file.display()))?);
-    let first = text.expose().lines().next().unwrap_or_default();
-    Ok(Secret::new(first.trim().to_owned()))
+    if let Some(tls) = args.tls.read()? {
+        agent = agent.with_tls(tls);
+    }
+    Ok(agent)
 }
 
 /// Tells what happens until a signal comes, then leaves.

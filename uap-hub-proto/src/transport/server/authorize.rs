@@ -68,6 +68,12 @@ impl Caller {
         }
     }
 
+    /// The identity of its certificate, which is what it has where no hook is set; `None` without mutual TLS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<Identity> {
+        identity_of(&self.certificates)
+    }
+
     /// A text of the call's metadata.
     #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
@@ -92,14 +98,18 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The identity of a caller who showed a certificate, where no hook is set.
+/// The identity of a caller where no hook is set.
 pub(super) fn of_certificate(extensions: &Extensions) -> Option<Identity> {
+    identity_of(&certificates(extensions))
+}
+
+fn identity_of(certificates: &[Vec<u8>]) -> Option<Identity> {
     #[cfg(feature = "tls")]
-    if let Some(own) = certificates(extensions).first() {
+    if let Some(own) = certificates.first() {
         let digest = ubos_common::canon::Digest::of_bytes(own);
         return Some(Identity::from(format!("certificate {digest}")));
     }
-    let _ = extensions;
+    let _ = certificates;
     None
 }
 
