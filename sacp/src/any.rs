@@ -1,12 +1,13 @@
 //! A message of the edition that its `proto_ver` names.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use ubos_common::json::{self, DecodeError, Fault, Kind, Limits, Reader, Write};
+use ubos_common::json::{self, DecodeError, Fault, Kind, Limits, RawBuf, Reader, Write};
 use ubos_common::violation::{Level, Profile, Report, Violation};
 
 use crate::graph::Graph;
-use crate::message::Message;
+use crate::message::{Message, OutFmt, State};
 use crate::v1;
 
 /// An edition of the protocol.
@@ -128,10 +129,7 @@ impl AnyMessage {
 
     /// The id of the message.
     pub(crate) fn msg_id(&self) -> Option<&str> {
-        match self {
-            Self::V01(message) => message.msg_id.as_deref(),
-            Self::V10(message) => Some(&message.msg_id),
-        }
+        MessageRef::from(self).msg_id()
     }
 
     /// Whether the plan is empty; a message of 1.0 always has a step.
@@ -147,12 +145,133 @@ impl AnyMessage {
     }
 }
 
+/// A message of either edition that belongs to somebody else.
+///
+/// What reads messages of both editions takes anything that becomes one: `&Message`, `&v1::Message` or `&AnyMessage`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MessageRef<'a> {
+    /// A message of 0.1.
+    V01(&'a Message),
+    /// A message of 1.0.
+    V10(&'a v1::Message),
+}
+
+impl<'a> MessageRef<'a> {
+    /// The id of the message.
+    #[must_use]
+    pub fn msg_id(self) -> Option<&'a str> {
+        match self {
+            Self::V01(message) => message.msg_id.as_deref(),
+            Self::V10(message) => Some(&message.msg_id),
+        }
+    }
+
+    /// The id of the message that this one answers.
+    #[must_use]
+    pub fn reply_to(self) -> Option<&'a str> {
+        match self {
+            Self::V01(message) => message.reply_to.as_deref(),
+            Self::V10(message) => message.reply_to.as_deref(),
+        }
+    }
+
+    /// The goal.
+    #[must_use]
+    pub fn goal(self) -> &'a str {
+        match self {
+            Self::V01(message) => &message.g,
+            Self::V10(message) => &message.g,
+        }
+    }
+
+    /// The context, by name.
+    #[must_use]
+    pub const fn context(self) -> Option<&'a BTreeMap<String, RawBuf>> {
+        match self {
+            Self::V01(message) => message.context.as_ref(),
+            Self::V10(message) => message.ctx.as_ref(),
+        }
+    }
+
+    /// The format of the answer: raw if absent.
+    #[must_use]
+    pub fn out_fmt(self) -> OutFmt {
+        match self {
+            Self::V01(message) => message.out_fmt(),
+            Self::V10(message) => message.out_fmt.clone().unwrap_or(OutFmt::Raw),
+        }
+    }
+
+    /// Whether acts are only simulated.
+    #[must_use]
+    pub fn is_test(self) -> bool {
+        match self {
+            Self::V01(message) => message.is_test(),
+            Self::V10(message) => message.test_mode == Some(true),
+        }
+    }
+
+    /// The word of its state, if it has ended.
+    pub(crate) fn ended(self) -> Option<&'static str> {
+        match self {
+            Self::V01(message) => match message.state() {
+                State::Done => Some("DONE"),
+                State::Failed => Some("FAILED"),
+                _ => None,
+            },
+            Self::V10(message) => match message.state {
+                v1::State::Done => Some("DONE"),
+                v1::State::Failed => Some("FAILED"),
+                v1::State::Cancelled => Some("CANCELLED"),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a Message> for MessageRef<'a> {
+    fn from(message: &'a Message) -> Self {
+        Self::V01(message)
+    }
+}
+
+impl<'a> From<&'a v1::Message> for MessageRef<'a> {
+    fn from(message: &'a v1::Message) -> Self {
+        Self::V10(message)
+    }
+}
+
+impl<'a> From<&'a AnyMessage> for MessageRef<'a> {
+    fn from(message: &'a AnyMessage) -> Self {
+        match message {
+            AnyMessage::V01(message) => Self::V01(message),
+            AnyMessage::V10(message) => Self::V10(message),
+        }
+    }
+}
+
+impl From<MessageRef<'_>> for AnyMessage {
+    fn from(message: MessageRef<'_>) -> Self {
+        match message {
+            MessageRef::V01(message) => message.clone().into(),
+            MessageRef::V10(message) => message.clone().into(),
+        }
+    }
+}
+
+impl From<MessageRef<'_>> for Graph {
+    fn from(message: MessageRef<'_>) -> Self {
+        match message {
+            MessageRef::V01(message) => Self::from(message),
+            MessageRef::V10(message) => Self::from(message),
+        }
+    }
+}
+
 impl From<&AnyMessage> for Graph {
     fn from(message: &AnyMessage) -> Self {
-        match message {
-            AnyMessage::V01(message) => Self::from(message.as_ref()),
-            AnyMessage::V10(message) => Self::from(message.as_ref()),
-        }
+        Self::from(MessageRef::from(message))
     }
 }
 

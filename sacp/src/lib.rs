@@ -106,7 +106,7 @@ pub mod validate;
 mod view;
 
 pub use alias::{AliasError, AliasTable};
-pub use any::{AnyMessage, Edition};
+pub use any::{AnyMessage, Edition, MessageRef};
 pub use error::Code;
 pub use graph::{Graph, OnError, Policy, Retry, Scope, Step};
 pub use message::{Message, NonEmpty, OutFmt, State, Version};

@@ -12,6 +12,15 @@ pub(crate) const MAX_ACTS: usize = 10_000;
 /// Agents, verbs and tools in a [`MemoryRegistry`](crate::registry::MemoryRegistry), each.
 pub(crate) const MAX_REGISTERED: usize = 1_000_000;
 
+/// Names in one list of a record: verbs, tools, inputs, outputs, tags or aliases.
+pub(crate) const MAX_LISTED: usize = 256;
+
+/// Pairs of a verb and a tool of one agent.
+pub(crate) const MAX_PAIRS: usize = 4_096;
+
+/// Bytes of all records and index entries of a [`MemoryRegistry`](crate::registry::MemoryRegistry).
+pub(crate) const MAX_REGISTRY_BYTES: usize = 1 << 30;
+
 /// Spawns for one message.
 pub(crate) const MAX_SPAWNS: usize = 8;
 

@@ -185,6 +185,14 @@ impl core::fmt::Display for NonEmpty {
     }
 }
 
+impl Read<'_> for NonEmpty {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
+        let at = reader.offset();
+        let text = reader.str()?;
+        Self::new(text).ok_or_else(|| reader.bad_value(at, "a text that is not empty"))
+    }
+}
+
 impl Write for NonEmpty {
     fn write(&self, out: &mut Vec<u8>) {
         self.0.write(out);

@@ -5,9 +5,10 @@ use ubos_common::json::{
 };
 use ubos_common::violation::{Level, Profile};
 
-use crate::any::Peek;
+use crate::any::{AnyMessage, MessageRef, Peek};
 use crate::error::Code;
 use crate::message::Message;
+use crate::v1;
 
 /// A reply.
 ///
@@ -17,6 +18,8 @@ use crate::message::Message;
 pub enum Reply {
     /// A message with the results.
     Message(Box<Message>),
+    /// An answer of 1.0, whatever became of the message: its state says it.
+    V10(Box<v1::Message>),
     /// A message is valid.
     Valid {
         /// The message.
@@ -69,7 +72,7 @@ pub struct Clarify {
 }
 
 impl Reply {
-    /// Reads a reply: an object with `status`, or a message of 0.1.
+    /// Reads a reply: an object with `status`, or a message of either edition.
     ///
     /// ```
     /// use sacp::{Code, Reply};
@@ -90,9 +93,18 @@ impl Reply {
         let limits = Limits::default();
         let peek = Peek::whole(bytes, &limits).unwrap_or_default();
         if peek.status.is_none() || peek.is_message {
-            return Message::decode(bytes).map(|message| Self::Message(Box::new(message)));
+            return AnyMessage::decode(bytes).map(|(message, _)| Self::from(message));
         }
         json::decode::<Status>(bytes, &limits, Profile::Strict).map(|(status, _)| status.0)
+    }
+}
+
+impl From<AnyMessage> for Reply {
+    fn from(message: AnyMessage) -> Self {
+        match message {
+            AnyMessage::V01(message) => Self::Message(message),
+            AnyMessage::V10(message) => Self::V10(message),
+        }
     }
 }
 
@@ -222,8 +234,8 @@ impl ErrReply {
     }
 
     /// Sets the id of the answered message.
-    pub(crate) fn to(mut self, message: &Message) -> Self {
-        self.reply_to = message.msg_id.as_deref().map(str::to_owned);
+    pub(crate) fn to<'a>(mut self, message: impl Into<MessageRef<'a>>) -> Self {
+        self.reply_to = message.into().msg_id().map(str::to_owned);
         self
     }
 }
@@ -259,6 +271,7 @@ impl Write for Reply {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Message(message) => message.write(out),
+            Self::V10(message) => message.write(out),
             Self::Valid { reply_to } => {
                 let mut object = MemberWriter::begin(out);
                 object.member("status", "VALID");

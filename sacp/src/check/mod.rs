@@ -30,11 +30,10 @@ mod widen;
 
 use ubos_common::violation::Level;
 
-use crate::any::AnyMessage;
+use crate::any::{AnyMessage, MessageRef};
 use crate::error::Code;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
-use crate::message::Message;
 use crate::registry::{Registry, look_up};
 
 pub use repair::{Repair, RepairError, repair};
@@ -160,8 +159,8 @@ impl Gap {
 ///
 /// Spec: SACP 10, 11
 #[must_use]
-pub fn gaps(message: &Message, registry: &dyn Registry) -> Vec<Gap> {
-    let graph = Graph::from(message);
+pub fn gaps<'a>(message: impl Into<MessageRef<'a>>, registry: &dyn Registry) -> Vec<Gap> {
+    let graph = Graph::from(message.into());
     // The step that stands for the subtask behind a plan is not the sender's and has no agent.
     let is_act = |step: &&Node| !step.pointer.ends_with("/subtask");
     let steps = graph.steps().iter().filter(is_act);

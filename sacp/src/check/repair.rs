@@ -318,7 +318,11 @@ fn forget(steps: &mut [Node], id: &str, removed: &Node) {
         };
         if list.iter().any(|other| other.as_text() == Some(id)) {
             list.retain(|other| other.as_text() != Some(id));
-            list.extend(before.clone());
+            for other in &before {
+                if !list.iter().any(|known| known.as_text() == other.as_text()) {
+                    list.push(other.clone());
+                }
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ubos_common::time::{Mono, Now};
 
+use super::budget::{self, Budget};
 use super::changes::{Change, Journal, Subject};
 use super::index::{Indexes, Ranked};
 use super::looks;
@@ -32,6 +33,7 @@ pub struct MemoryRegistry {
     leases: BTreeMap<String, Lease>,
     due: BTreeSet<(Mono, String)>,
     journal: Journal,
+    budget: Budget,
     /// Tools by the look of their names.
     looks: BTreeSet<(String, String)>,
     /// Verbs by the look of their names.
@@ -94,7 +96,7 @@ impl MemoryRegistry {
             let Some((_, name)) = self.due.pop_first() else {
                 break;
             };
-            if self.take(&name) {
+            if self.discard(&name) {
                 self.journal.note(Subject::AgentExpired, &name, None);
                 gone.push(name);
             }
@@ -138,6 +140,14 @@ impl MemoryRegistry {
             .ok_or_else(|| RegistryError::UnknownAgent {
                 agent: name.to_owned(),
             })
+    }
+
+    /// Removes an agent, and gives back its share of the budget.
+    fn discard(&mut self, name: &str) -> bool {
+        if let Some(agent) = self.agents.get(name) {
+            self.budget.release(budget::of_agent(agent));
+        }
+        self.take(name)
     }
 
     /// Removes an agent with its indexes, vector, health and lease.
@@ -280,6 +290,7 @@ impl Registry for MemoryRegistry {
 
     fn add_verb(&mut self, verb: VerbDef) -> Result<(), RegistryError> {
         room(&self.verbs, &verb.name)?;
+        budget::check_verb(&verb)?;
         let owner = self.aliases.get(&verb.name);
         if let Some(owner) = owner.filter(|owner| **owner != verb.name) {
             return Err(RegistryError::AliasTaken {
@@ -299,6 +310,11 @@ impl Registry for MemoryRegistry {
                 });
             }
         }
+        let before = self
+            .verbs
+            .get(&verb.name)
+            .map_or(0, |old| budget::of_verb(old));
+        self.budget.replace(before, budget::of_verb(&verb))?;
         self.aliases.retain(|_, name| *name != verb.name);
         for alias in verb.aliases.iter().flatten() {
             self.aliases.insert(alias.clone(), verb.name.clone());
@@ -312,6 +328,12 @@ impl Registry for MemoryRegistry {
 
     fn add_tool(&mut self, tool: ToolDef) -> Result<(), RegistryError> {
         room(&self.tools, &tool.id)?;
+        budget::check_tool(&tool)?;
+        let before = self
+            .tools
+            .get(&tool.id)
+            .map_or(0, |old| budget::of_tool(old));
+        self.budget.replace(before, budget::of_tool(&tool))?;
         self.journal.note(Subject::Tool, &tool.id, None);
         self.looks.insert((looks(&tool.id), tool.id.clone()));
         self.tools.insert(tool.id.clone(), Arc::new(tool));
@@ -320,6 +342,7 @@ impl Registry for MemoryRegistry {
 
     fn add_agent(&mut self, agent: AgentRecord) -> Result<(), RegistryError> {
         room(&self.agents, &agent.agent_name)?;
+        budget::check_agent(&agent)?;
         if agent
             .confidence_score
             .is_some_and(|score| !score.is_finite())
@@ -333,6 +356,11 @@ impl Registry for MemoryRegistry {
             .map(|vector| self.vectors.sound(&vector));
         let vector = vector.transpose()?;
         let name = agent.agent_name.clone();
+        let before = self
+            .agents
+            .get(&name)
+            .map_or(0, |old| budget::of_agent(old));
+        self.budget.replace(before, budget::of_agent(&agent))?;
         // Health is separate from the record: a new record keeps it.
         let health = self.health.get(&name).copied();
         self.take(&name);
@@ -360,7 +388,7 @@ impl Registry for MemoryRegistry {
     }
 
     fn remove_agent(&mut self, name: &str) -> bool {
-        let was = self.take(name);
+        let was = self.discard(name);
         if was {
             self.journal.note(Subject::AgentRemoved, name, None);
         }
@@ -395,4 +423,30 @@ fn room<V>(map: &BTreeMap<String, V>, name: &str) -> Result<(), RegistryError> {
 )]
 fn single(numbers: &[f64]) -> Vec<f32> {
     numbers.iter().map(|number| *number as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_a_registry_gives_its_bytes_back() {
+        let agent = |about: &str| {
+            let (verbs, tools) = (vec!["v".to_owned()], vec!["T".to_owned()]);
+            AgentRecord::new("A".into(), verbs, tools, vec![], vec![], about.into())
+        };
+        let mut registry = MemoryRegistry::default();
+        registry.add_agent(agent("long ago")).unwrap();
+        registry.add_agent(agent("new")).unwrap();
+        let once = registry.budget;
+        registry.remove_agent("A");
+        assert_eq!(registry.budget, Budget::default());
+        let now = Now::new(Mono::ZERO, ubos_common::time::Timestamp::EPOCH);
+        let lasts = Duration::from_secs(1);
+        registry.add_for(now, agent("new"), lasts).unwrap();
+        assert_eq!(registry.budget, once);
+        let later = Now::new(Mono::from_millis(2000), now.wall);
+        assert_eq!(registry.expire(later), ["A"]);
+        assert_eq!(registry.budget, Budget::default());
+    }
 }

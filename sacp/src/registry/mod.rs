@@ -22,6 +22,7 @@
 //!
 //! Spec: SACP 10, 11, 12
 
+mod budget;
 mod changes;
 mod defs;
 mod embed;
@@ -160,6 +161,24 @@ pub enum RegistryError {
     #[error("the registry holds {limit} entries of this sort, and no more")]
     Full {
         /// The bound.
+        limit: usize,
+    },
+    /// A list of a record is too long.
+    #[error("{list} has {seen} entries, but at most {limit} are registered")]
+    TooLong {
+        /// The list: a member of the record, or `pairs` for those of its verbs and tools.
+        list: &'static str,
+        /// Its length.
+        seen: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The records and their index entries would take too many bytes together.
+    #[error("the registry would hold {seen} bytes, but at most {limit} are kept")]
+    TooLarge {
+        /// The bytes, about.
+        seen: usize,
+        /// The limit.
         limit: usize,
     },
     /// A required name is empty.

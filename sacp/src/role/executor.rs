@@ -8,14 +8,17 @@ use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
 use super::Executor;
+use super::answer::Author;
+use crate::any::MessageRef;
 use crate::error::Code;
-use crate::message::Message;
+use crate::graph::{Graph, Step};
 use crate::plan::Act;
 use crate::registry::KNOWN_VERBS;
 use crate::reply::{ErrReply, Reply};
 use crate::runner::{Cause, Config, Input, Output, Runner, StepInputs};
 
-type Handler = Box<dyn Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync>;
+type Handler =
+    Box<dyn Fn(MessageRef<'_>, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync>;
 
 /// An executor with a function for each verb and tool. It does not delegate.
 ///
@@ -49,7 +52,10 @@ impl LocalExecutor {
         mut self,
         verb: &str,
         tool: &str,
-        handler: impl Fn(&Message, &Act, &StepInputs) -> Result<RawBuf, Cause> + Send + Sync + 'static,
+        handler: impl Fn(MessageRef<'_>, &Act, &StepInputs) -> Result<RawBuf, Cause>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.handlers
             .insert((verb.to_owned(), tool.to_owned()), Box::new(handler));
@@ -69,7 +75,12 @@ impl Executor for LocalExecutor {
             .contains_key(&(act.verb.clone(), act.tool.clone()))
     }
 
-    fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause> {
+    fn execute(
+        &self,
+        message: MessageRef<'_>,
+        act: &Act,
+        inputs: &StepInputs,
+    ) -> Result<RawBuf, Cause> {
         match self.handlers.get(&(act.verb.clone(), act.tool.clone())) {
             Some(handler) => handler(message, act, inputs),
             None => Err(Cause::permanent("not an act of this agent")),
@@ -77,37 +88,31 @@ impl Executor for LocalExecutor {
     }
 }
 
-/// The answer of a single agent to a message: it runs the whole plan if it can run every act, and nothing otherwise.
+/// The answer of a single agent to a message of either edition: it runs the whole plan if it can run every act, and nothing otherwise.
 /// Acts run one after the other, and waits between attempts are skipped.
 ///
 /// Spec: SACP 9, 13
 // impl: SACP-13-2
 #[must_use]
-pub fn answer_alone(
+pub fn answer_alone<'a>(
     now: Now,
-    message: &Message,
+    message: impl Into<MessageRef<'a>>,
     executor: &dyn Executor,
     config: Config,
     ids: &mut IdSource,
 ) -> Reply {
+    let message = message.into();
+    let author = Author {
+        at: now.wall,
+        sender: None,
+        msg_id: ids.uuid().to_string(),
+    };
     let mut runner = match Runner::new(message, config) {
         Ok(runner) => runner,
-        Err(refused) => return refused.reply(message),
+        Err(refused) => return author.of_reply(message, refused.reply(message)),
     };
-    let foreign = |step: &&crate::graph::Step| step.subtask.is_none() && !executor.owns(&step.act);
-    if let Some(step) = runner.graph().steps().iter().find(foreign) {
-        let (verb, tool) = (&step.act.verb, &step.act.tool);
-        let known = KNOWN_VERBS.contains(&verb.as_str());
-        let code = if known {
-            Code::UnknownTool
-        } else {
-            Code::UnknownVerb
-        };
-        let what = format!(
-            "act {}: {verb} with {tool} is not an act of this agent",
-            step.place
-        );
-        return Reply::Err(ErrReply::new(code, what).at(&step.pointer).to(message));
+    if let Some(error) = foreign(runner.graph(), executor) {
+        return author.of_error(message, error);
     }
     let mut now = now;
     runner.start(now);
@@ -127,17 +132,33 @@ pub fn answer_alone(
                     // The attempt is running, so the runner accepts its result.
                     let _ = runner.handle_input(now, input);
                 }
-                Output::Ended(outcome) => return outcome.answer(message, &ids.uuid().to_string()),
+                Output::Ended(outcome) => return author.of_run(message, &outcome),
                 _ => {}
             }
         }
         // Only a step that backs off is left, so its wait is skipped.
         let Some(due) = runner.poll_timeout() else {
-            return Reply::Err(
-                ErrReply::new(Code::InternalError, "the run waits for nothing").to(message),
-            );
+            let error = ErrReply::new(Code::InternalError, "the run waits for nothing");
+            return author.of_error(message, error);
         };
         now = Now::new(due, now.wall);
         runner.handle_timeout(now);
     }
+}
+
+/// The error of a plan with an act that is not the executor's.
+fn foreign(graph: &Graph, executor: &dyn Executor) -> Option<ErrReply> {
+    let foreign = |step: &&Step| step.subtask.is_none() && !executor.owns(&step.act);
+    let step = graph.steps().iter().find(foreign)?;
+    let (verb, tool) = (&step.act.verb, &step.act.tool);
+    let code = if KNOWN_VERBS.contains(&verb.as_str()) {
+        Code::UnknownTool
+    } else {
+        Code::UnknownVerb
+    };
+    let what = format!(
+        "act {}: {verb} with {tool} is not an act of this agent",
+        step.place
+    );
+    Some(ErrReply::new(code, what).at(&step.pointer))
 }

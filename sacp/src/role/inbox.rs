@@ -4,8 +4,8 @@ use core::num::NonZeroUsize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::any::{AnyMessage, MessageRef};
 use crate::error::Code;
-use crate::message::Message;
 use crate::reply::{ErrReply, Reply};
 
 /// What to do with a message.
@@ -38,7 +38,7 @@ pub enum Arrival {
 #[derive(Clone, Debug)]
 pub struct Inbox {
     bound: NonZeroUsize,
-    seen: BTreeMap<String, (Message, Option<Arc<Reply>>)>,
+    seen: BTreeMap<String, (AnyMessage, Option<Arc<Reply>>)>,
     order: VecDeque<String>,
 }
 
@@ -53,18 +53,19 @@ impl Inbox {
         }
     }
 
-    /// Registers an incoming message.
+    /// Registers an incoming message of either edition.
     ///
     /// # Errors
     ///
     /// [`Code::MalformedMessage`]: another message has the same id. [`Code::InternalError`]: the inbox is full of
     /// messages that are being acted on.
-    pub fn receive(&mut self, message: &Message) -> Result<Arrival, ErrReply> {
-        let Some(id) = message.msg_id.as_deref() else {
+    pub fn receive<'a>(&mut self, message: impl Into<MessageRef<'a>>) -> Result<Arrival, ErrReply> {
+        let message = message.into();
+        let Some(id) = message.msg_id() else {
             return Ok(Arrival::New);
         };
         match self.seen.get(id) {
-            Some((before, _)) if before != message => {
+            Some((before, _)) if MessageRef::from(before) != message => {
                 let what = "another message has this msg_id";
                 return Err(ErrReply::new(Code::MalformedMessage, what)
                     .at("/msg_id")
@@ -79,7 +80,8 @@ impl Inbox {
                 "this agent acts on as many messages as it can: send the message again later";
             return Err(ErrReply::new(Code::InternalError, what).to(message));
         }
-        self.seen.insert(id.to_owned(), (message.clone(), None));
+        self.seen
+            .insert(id.to_owned(), (AnyMessage::from(message), None));
         self.order.push_back(id.to_owned());
         Ok(Arrival::New)
     }

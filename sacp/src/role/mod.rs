@@ -12,6 +12,7 @@
 //!
 //! Spec: SACP 4, 9
 
+mod answer;
 mod discipline;
 mod executor;
 mod formatter;
@@ -19,7 +20,9 @@ mod inbox;
 mod interface;
 pub mod orchestrator;
 mod planner;
+mod tracker;
 
+use crate::any::MessageRef;
 use crate::message::Message;
 use crate::plan::Act;
 use crate::registry::Registry;
@@ -33,6 +36,7 @@ pub use formatter::PlainFormatter;
 pub use inbox::{Arrival, Inbox};
 pub use interface::WordInterface;
 pub use planner::{Planned, RegistryPlanner, keeps_constraints};
+pub use tracker::{StateError, Tracker};
 
 /// Turns a person's words into a message.
 ///
@@ -70,7 +74,12 @@ pub trait Executor {
     /// # Errors
     ///
     /// The act failed.
-    fn execute(&self, message: &Message, act: &Act, inputs: &StepInputs) -> Result<RawBuf, Cause>;
+    fn execute(
+        &self,
+        message: MessageRef<'_>,
+        act: &Act,
+        inputs: &StepInputs,
+    ) -> Result<RawBuf, Cause>;
 }
 
 /// Renders an answer for a person: the one role, besides Interface, that may write prose.

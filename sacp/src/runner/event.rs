@@ -6,8 +6,8 @@ use super::Cause;
 use super::attempt::{StepInputs, Ticket};
 use super::outcome::Outcome;
 use crate::ConfigError;
+use crate::any::MessageRef;
 use crate::draw::StepState;
-use crate::message::{Message, State};
 use crate::plan::Act;
 use crate::reply::{Clarify, ErrReply, Reply};
 
@@ -97,11 +97,11 @@ pub enum StartError {
         /// The pointer of the message that has no plan.
         pointer: String,
     },
-    /// The message is `DONE` or `FAILED` already.
+    /// The message is `DONE`, `FAILED` or, in 1.0, `CANCELLED` already.
     #[error("the message is {state}, but only a message that has not ended can run")]
     Ended {
-        /// Its state.
-        state: State,
+        /// The word of its state.
+        state: &'static str,
     },
     /// The plan has more steps than [`Config::with_max_steps`](super::Config::with_max_steps) allows.
     #[error("the plan has {seen} steps, but at most {limit} can run")]
@@ -121,12 +121,13 @@ impl StartError {
     ///
     /// Spec: SACP 4
     #[must_use]
-    pub fn reply(&self, message: &Message) -> Reply {
+    pub fn reply<'a>(&self, message: impl Into<MessageRef<'a>>) -> Reply {
+        let message = message.into();
         let code = match self {
             Self::Empty { pointer } => {
                 let plan = format!("{pointer}/plan");
                 let mut clarify = Clarify::new([plan.trim_start_matches('/')], "nothing to do");
-                clarify.reply_to = message.msg_id.as_deref().map(str::to_owned);
+                clarify.reply_to = message.msg_id().map(str::to_owned);
                 return Reply::Clarify(clarify);
             }
             Self::Ended { .. } => crate::Code::InvalidState,

@@ -13,34 +13,35 @@ use super::outcome::End;
 use super::state::{Runner, ScopeRun, Work};
 use super::steps::{Progress, StepRun, lay_out};
 use super::{Cause, Config, Failure};
+use crate::any::MessageRef;
 use crate::draw::StepView;
 use crate::graph::Graph;
-use crate::message::{Message, State};
+use crate::message::State;
 use crate::trace::{debug, trace};
 
 impl Runner {
-    /// A run of a message of 0.1 that has not started.
+    /// A run of a message of either edition that has not started.
     ///
     /// A decoded message is valid; [`check`](mod@crate::check) tells whether the registry can serve it.
     ///
     /// # Errors
     ///
     /// The plan is empty, the message has ended, the plan has too many steps, or the configuration cannot work.
-    pub fn new(message: &Message, config: Config) -> Result<Self, StartError> {
-        if matches!(message.state(), State::Done | State::Failed) {
-            return Err(StartError::Ended {
-                state: message.state(),
-            });
+    // impl: SACP-5-1
+    pub fn new<'a>(message: impl Into<MessageRef<'a>>, config: Config) -> Result<Self, StartError> {
+        let message = message.into();
+        if let Some(state) = message.ended() {
+            return Err(StartError::Ended { state });
         }
         Self::of_graph(Graph::from(message), message.is_test(), config)
     }
 
-    /// A run of a graph, of a message of either edition, that has not started.
-    ///
-    /// # Errors
-    ///
-    /// The graph has no step or too many, or the configuration cannot work.
-    pub fn of_graph(graph: Graph, test_mode: bool, config: Config) -> Result<Self, StartError> {
+    /// A run of a graph.
+    pub(crate) fn of_graph(
+        graph: Graph,
+        test_mode: bool,
+        config: Config,
+    ) -> Result<Self, StartError> {
         config.check()?;
         let seen = graph.steps().len();
         if let Some(empty) = graph.scopes().iter().find(|scope| scope.steps.is_empty()) {

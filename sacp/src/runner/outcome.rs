@@ -35,6 +35,8 @@ pub struct Outcome {
     pub steps: Vec<StepReport>,
     /// The output of the plan's last entry; of a group, the list of all. Absent if it has none.
     pub result: Option<RawBuf>,
+    /// The time from the start of the run to the end of its last step.
+    pub took: Option<Duration>,
     /// MUST findings about the plan that the caller chose to overrule; empty unless a configuration says so.
     pub overruled: Vec<Violation>,
 }

@@ -41,6 +41,10 @@ impl Runner {
                 .map(report)
                 .collect(),
             result: self.last_output(0),
+            took: self.began.map(|began| {
+                let ended = self.steps.iter().filter_map(|run| run.ended).max();
+                ended.unwrap_or(began).saturating_since(began)
+            }),
             overruled: Vec::new(),
         }
     }

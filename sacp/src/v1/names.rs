@@ -30,7 +30,7 @@ macro_rules! name {
 
             /// A valid replacement for an empty text.
             #[allow(dead_code, reason = "not every name is ever made of another text")]
-            pub(super) fn nameless() -> Self {
+            pub(crate) fn nameless() -> Self {
                 Self("_".to_owned())
             }
         }

@@ -5,28 +5,30 @@ use std::collections::BTreeMap;
 use ubos_common::json::{Fault, RawBuf, RawObject, Read, Reader, Write};
 use ubos_common::violation::Level;
 
+use super::closed::refuse_unknown;
 use super::code::Code;
 use super::names::{Name, in_length};
+use crate::message::NonEmpty;
 
 ubos_common::wire! {
-    /// The result of a message.
+    /// The result of a message. Unknown members are refused.
     ///
     /// Spec: SACP 1.0, 7
-    pub struct Outcome {
+    pub struct Outcome checked by check_outcome {
         /// Outputs by output key.
         required outputs: BTreeMap<String, RawBuf> = "outputs", "SACP1-7-1";
-        /// A summary in prose.
-        optional summary: String = "summary", "SACP1-7-1";
-        /// The result of each step.
-        optional step_results: RawBuf = "step_results", "SACP1-7-1";
+        /// A summary in prose; not empty.
+        optional summary: NonEmpty = "summary", "SACP1-7-1";
+        /// The result of each step, by its id.
+        optional step_results: RawObject = "step_results", "SACP1-7-1";
     }
 }
 
 ubos_common::wire! {
-    /// The error of a message.
+    /// The error of a message. Unknown members are refused.
     ///
     /// Spec: SACP 1.0, 7
-    pub struct Failure {
+    pub struct Failure checked by check_failure {
         /// The code.
         required code: WrittenCode = "code", "SACP1-7-1";
         /// A description of 1 to 1,024 characters.
@@ -38,6 +40,21 @@ ubos_common::wire! {
         /// Further details.
         optional details: RawObject = "details", "SACP1-7-1";
     }
+}
+
+// impl: SACP1-7-1
+fn check_outcome(reader: &mut Reader<'_>, at: usize, outcome: &Outcome) -> Result<(), Fault> {
+    if refuse_unknown(reader, at, &outcome.extra, "a result has no such member") {
+        return Err(reader.noted());
+    }
+    Ok(())
+}
+
+fn check_failure(reader: &mut Reader<'_>, at: usize, failure: &Failure) -> Result<(), Fault> {
+    if refuse_unknown(reader, at, &failure.extra, "an error has no such member") {
+        return Err(reader.noted());
+    }
+    Ok(())
 }
 
 impl Failure {

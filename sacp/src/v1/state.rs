@@ -56,6 +56,29 @@ impl State {
         )
     }
 
+    /// Whether no further state follows.
+    pub(crate) const fn has_ended(&self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether the lifecycle leads from here to another state, perhaps by way of others.
+    pub(crate) fn reaches(&self, next: &Self) -> bool {
+        /// States in the order in which a message goes through them.
+        const WAY: [State; 4] = [
+            State::Pending,
+            State::Accepted,
+            State::InProgress,
+            State::Waiting,
+        ];
+        let place = |state: &Self| WAY.iter().position(|other| other == state);
+        match (place(self), place(next)) {
+            _ if self == next || self.may_become(next) => true,
+            (Some(from), Some(to)) => from < to,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
     /// Changes to another state; staying is allowed.
     ///
     /// ```

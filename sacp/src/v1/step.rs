@@ -83,10 +83,20 @@ impl Step {
     }
 }
 
-/// Refuses unknown members, and a fallback without its step; notes a fallback step that never runs.
+/// Refuses unknown members, doubles in `depends_on`, and a fallback without its step; notes a fallback step that never runs.
 // impl: SACP1-6-1
 fn check_step(reader: &mut Reader<'_>, at: usize, step: &Step) -> Result<(), Fault> {
     let mut refused = refuse_unknown(reader, at, &step.extra, "a step has no such member");
+    let mut names: Vec<&Name> = step.depends_on.iter().flatten().collect();
+    names.sort_unstable();
+    if names
+        .windows(2)
+        .any(|pair| matches!(pair, [a, b] if a == b))
+    {
+        let what = "names a step more than once";
+        reader.note(at, Some("depends_on".into()), "double", Level::Must, what);
+        refused = true;
+    }
     let member = || Some("fallback_step".into());
     match (&step.on_error, &step.fallback_step) {
         (Some(OnError::Fallback), None) => {
@@ -129,6 +139,7 @@ impl<const LEAST: u64, const MOST: u64> Bounded<LEAST, MOST> {
         (1, 3_600_000) => "an integer from 1 to 3600000",
         (0, 600_000) => "an integer from 0 to 600000",
         (1, u64::MAX) => "an integer from 1",
+        (0, u64::MAX) => "an integer from 0",
         _ => "an integer within its limits",
     };
 }
@@ -143,8 +154,37 @@ impl<const LEAST: u64, const MOST: u64> Read<'_> for Bounded<LEAST, MOST> {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Fault> {
         let at = reader.offset();
         let text = reader.number()?;
-        let number = text.parse().ok().and_then(Self::new);
+        let number = whole(text).and_then(Self::new);
         number.ok_or_else(|| reader.bad_value_seen(at, Self::WANTED, text))
+    }
+}
+
+/// The number that is a whole one however it is written: `10`, `10.0` or `1e1`.
+fn whole(text: &str) -> Option<u64> {
+    /// The largest power of ten in the range.
+    const LARGEST: i32 = 19;
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let (mantissa, power) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (digits, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let power: i32 = power.parse().ok()?;
+    let number = format!("{digits}{fraction}");
+    let number: u64 = number.trim_start_matches('-').parse().ok()?;
+    if number == 0 {
+        return Some(0);
+    }
+    let power = power.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    let by = |power: i32| 10_u64.checked_pow(u32::try_from(power).ok()?);
+    match power {
+        _ if text.starts_with('-') => None,
+        0..=LARGEST => number.checked_mul(by(power)?),
+        i32::MIN..0 => {
+            let divisor = by(power.checked_neg()?)?;
+            number.is_multiple_of(divisor).then(|| number / divisor)
+        }
+        _ => None,
     }
 }
 

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, btree_map};
 
 use ubos_common::json::{Fault, RawBuf, Read, Reader, Write};
+use ubos_common::violation::Level;
 
 use super::closed::refuse_unknown;
+use super::names::Id;
 use super::step::Bounded;
 
 ubos_common::wire! {
@@ -13,11 +15,11 @@ ubos_common::wire! {
     /// Spec: SACP 1.0, 4
     pub struct Trace checked by check_trace {
         /// The trace id.
-        optional trace_id: String = "trace_id", "SACP1-4-4";
+        optional trace_id: Id = "trace_id", "SACP1-4-4";
         /// The span id of this message.
-        optional span_id: String = "span_id", "SACP1-4-4";
+        optional span_id: Id = "span_id", "SACP1-4-4";
         /// The parent span id.
-        optional parent_span_id: String = "parent_span_id", "SACP1-4-4";
+        optional parent_span_id: Id = "parent_span_id", "SACP1-4-4";
         /// The number of the attempt, from 1.
         optional attempt: Bounded<1, { u64::MAX }> = "attempt", "SACP1-4-4";
         /// Its metrics.
@@ -31,16 +33,16 @@ ubos_common::wire! {
     /// Spec: SACP 1.0, 4
     pub struct Metrics checked by check_metrics {
         /// Milliseconds from request to answer.
-        optional latency_ms: u64 = "latency_ms", "SACP1-4-4";
+        optional latency_ms: Bounded<0, { u64::MAX }> = "latency_ms", "SACP1-4-4";
         /// Milliseconds that it waited before it started.
-        optional queue_ms: u64 = "queue_ms", "SACP1-4-4";
+        optional queue_ms: Bounded<0, { u64::MAX }> = "queue_ms", "SACP1-4-4";
         /// Tools called.
-        optional tool_calls: u64 = "tool_calls", "SACP1-4-4";
+        optional tool_calls: Bounded<0, { u64::MAX }> = "tool_calls", "SACP1-4-4";
         /// Tokens read by models.
-        optional tokens_in: u64 = "tokens_in", "SACP1-4-4";
+        optional tokens_in: Bounded<0, { u64::MAX }> = "tokens_in", "SACP1-4-4";
         /// Tokens written by models.
-        optional tokens_out: u64 = "tokens_out", "SACP1-4-4";
-        /// US dollars.
+        optional tokens_out: Bounded<0, { u64::MAX }> = "tokens_out", "SACP1-4-4";
+        /// US dollars; at least 0.
         optional cost_usd: f64 = "cost_usd", "SACP1-4-4";
     }
 }
@@ -53,7 +55,13 @@ fn check_trace(reader: &mut Reader<'_>, at: usize, trace: &Trace) -> Result<(), 
 }
 
 fn check_metrics(reader: &mut Reader<'_>, at: usize, metrics: &Metrics) -> Result<(), Fault> {
-    if refuse_unknown(reader, at, &metrics.extra, "metrics have no such member") {
+    let mut refused = refuse_unknown(reader, at, &metrics.extra, "metrics have no such member");
+    if metrics.cost_usd.is_some_and(|cost| cost < 0.0) {
+        let what = "an amount of at least 0 wanted";
+        reader.note(at, Some("cost_usd".into()), "bad_value", Level::Must, what);
+        refused = true;
+    }
+    if refused {
         return Err(reader.noted());
     }
     Ok(())

@@ -4,9 +4,9 @@
 use core::time::Duration;
 
 use sacp::runner::{Config, End, Output, Recovery, ResumeError, Rule, Runner, StepState};
-use sacp::{Graph, OnError, Retry};
+use sacp::{Graph, OnError, Retry, v1};
 
-use crate::runner::{dispatched, done, drain, fail, graph, now, run_of};
+use crate::runner::{dispatched, done, drain, fail, now, plan, run_of};
 
 /// What becomes of the attempts at a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,8 +69,9 @@ fn expected(graph: &Graph, good: &dyn Fn(usize) -> bool) -> Option<Vec<StepState
     )
 }
 
-/// Runs a graph in every order in which its outcomes can come, and holds each run against the rules.
-fn explore(graph: &Graph, config: &Config, fates: &[Fate]) -> usize {
+/// Runs a message in every order in which its outcomes can come, and holds each run against the rules.
+fn explore(message: &v1::Message, config: &Config, fates: &[Fate]) -> usize {
+    let graph = &Graph::from(message);
     let attempts = |n: usize| {
         graph
             .step(n)
@@ -86,7 +87,7 @@ fn explore(graph: &Graph, config: &Config, fates: &[Fate]) -> usize {
     let mut orders = 0;
     let mut choices: Vec<(usize, usize)> = Vec::new();
     loop {
-        let mut run = run_of(graph.clone(), config.clone());
+        let mut run = run_of(message, config.clone());
         let mut running = Vec::new();
         let mut depth = 0;
         let mut ended = None;
@@ -189,9 +190,9 @@ fn plans_of_four_acts_end_as_the_rules_say_in_every_order() {
                 r#","on_error":"continue""#,
                 r#","retry":{"max_attempts":2}"#,
             ] {
-                let plan = graph(&after, |_| policy.to_owned());
+                let message = plan(&after, |_| policy.to_owned());
                 fates(count, &[Fate::Good, Fate::Bad, Fate::Late], &mut |fates| {
-                    orders += explore(&plan, &Config::default(), fates);
+                    orders += explore(&message, &Config::default(), fates);
                 });
             }
         }
@@ -212,7 +213,7 @@ fn graphs_of_three_steps_with_fallbacks_end_as_the_rules_say_in_every_order() {
             let fallbacks: Vec<u32> = (1..=3).filter(|n| way(*n) == 2).collect();
             let mut after: Vec<&[usize]> = vec![&[], &second, &third];
             after.extend(fallbacks.iter().map(|_| -> &[usize] { &[] }));
-            let plan = graph(&after, |n| match u32::try_from(n) {
+            let message = plan(&after, |n| match u32::try_from(n) {
                 Ok(n @ 1..=3) if way(n) == 1 => r#","on_error":"continue""#.to_owned(),
                 Ok(n @ 1..=3) if way(n) == 2 => {
                     let place = fallbacks.iter().position(|other| *other == n).unwrap();
@@ -223,7 +224,7 @@ fn graphs_of_three_steps_with_fallbacks_end_as_the_rules_say_in_every_order() {
             fates(
                 3 + fallbacks.len(),
                 &[Fate::Good, Fate::Bad],
-                &mut |fates| orders += explore(&plan, &Config::default(), fates),
+                &mut |fates| orders += explore(&message, &Config::default(), fates),
             );
         }
     }

@@ -620,3 +620,34 @@ fn a_revision_that_never_was_has_no_changes() {
     let none = Some(vec![]);
     assert_eq!(registry.changes_since(u64::MAX), none);
 }
+
+#[test]
+fn records_of_strangers_have_bounds() {
+    let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+    let record = |verbs: usize, tools: usize, tags: usize| {
+        let mut record = AgentRecord::new(
+            "A".into(),
+            names(verbs),
+            names(tools),
+            vec![],
+            vec![],
+            "d".into(),
+        );
+        record.tags = Some(names(tags));
+        record
+    };
+    let mut registry = MemoryRegistry::default();
+    registry.add_agent(record(64, 64, 256)).unwrap();
+    for (record, list, seen, limit) in [
+        (record(257, 1, 0), "supported_verbs", 257, 256),
+        (record(1, 257, 0), "supported_tools", 257, 256),
+        (record(1, 1, 257), "tags", 257, 256),
+        (record(65, 64, 0), "pairs", 4160, 4096),
+    ] {
+        assert_eq!(
+            registry.add_agent(record),
+            Err(RegistryError::TooLong { list, seen, limit })
+        );
+    }
+    assert_eq!(registry.agents_for("n63", "n63").len(), 1);
+}

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::role::{
     AnswerForm, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, PlainFormatter,
-    Planner, RegistryPlanner, WordInterface, admit, answer_alone, keeps_constraints,
+    Planner, RegistryPlanner, StateError, Tracker, WordInterface, admit, answer_alone,
+    keeps_constraints,
 };
 use sacp::runner::{Cause, Config, StepInputs};
 use sacp::{Act, Code, Message, OutFmt, Plan, Reply, State};
@@ -406,4 +407,120 @@ fn a_message_that_comes_again_gets_the_same_answer_and_runs_nothing() {
     inbox.answered("c", Arc::new(Reply::Valid { reply_to: None }));
     assert_eq!(inbox.receive(&named("d", "G")), Ok(Arrival::New));
     assert_eq!(inbox.receive(&named("b", "G")), Ok(Arrival::Underway));
+}
+
+fn new_message(more: &str) -> sacp::v1::Message {
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G",
+        "plan":[{{"id":"a","verb":"get","tool":"ONE","params":{{}},"output_key":"one"}}],{more}}}"#
+    );
+    sacp::v1::Message::decode(text.as_bytes()).unwrap()
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_single_agent_answers_messages_of_both_editions() {
+    let executor = LocalExecutor::default().with("get", "ONE", |_, _, _| Ok(raw("1")));
+    let alone = |message: &sacp::v1::Message| {
+        let now = Now::new(Mono::ZERO, Timestamp::EPOCH);
+        let mut ids = IdSource::seeded(1);
+        let reply = answer_alone(now, message, &executor, Config::default(), &mut ids);
+        let Reply::V10(answer) = reply else {
+            panic!("{reply:?}")
+        };
+        // What is sent can be read.
+        sacp::v1::Message::decode(&answer.encode()).unwrap()
+    };
+    let done = alone(&new_message(r#""state":"PENDING""#));
+    assert_eq!(done.result.unwrap().outputs["one"].as_str(), "1");
+    assert_eq!(
+        (done.reply_to.as_deref(), done.recipient.as_deref()),
+        (Some("m"), Some("s"))
+    );
+    let over = alone(&new_message(r#""state":"CANCELLED""#));
+    assert_eq!(
+        *over.error.unwrap().code,
+        sacp::v1::Code::InvalidStateTransition
+    );
+    let mut rehearsal = new_message(r#""state":"PENDING""#);
+    rehearsal.test_mode = Some(true);
+    let simulated = alone(&rehearsal).result.unwrap();
+    assert_ne!(simulated.outputs["one"].as_str(), "1");
+}
+
+#[test]
+fn an_inbox_takes_messages_of_both_editions() {
+    let mut inbox = Inbox::new(NonZeroUsize::new(2).unwrap());
+    let new = new_message(r#""state":"PENDING""#);
+    assert_eq!(inbox.receive(&new).unwrap(), Arrival::New);
+    assert_eq!(inbox.receive(&new).unwrap(), Arrival::Underway);
+    let old = message(r#"{"msg_id":"m","g":"G","plan":[]}"#);
+    assert_eq!(
+        inbox.receive(&old).unwrap_err().code,
+        Code::MalformedMessage
+    );
+}
+
+// spec: SACP1-5-1
+#[test]
+fn a_tracker_takes_no_state_back() {
+    let states = [
+        "PENDING",
+        "ACCEPTED",
+        "IN_PROGRESS",
+        "WAITING",
+        "DONE",
+        "FAILED",
+        "CANCELLED",
+    ];
+    let outcome = |state: &str| match state {
+        "DONE" => r#","result":{"outputs":{}}"#,
+        "FAILED" => r#","error":{"code":"TIMEOUT","message":"late"}"#,
+        _ => "",
+    };
+    // WAITING goes back to IN_PROGRESS and nowhere else but to an end.
+    let later = [
+        "PENDING ACCEPTED IN_PROGRESS WAITING DONE FAILED CANCELLED",
+        "ACCEPTED IN_PROGRESS WAITING DONE FAILED CANCELLED",
+        "IN_PROGRESS WAITING DONE FAILED CANCELLED",
+        "IN_PROGRESS WAITING DONE FAILED CANCELLED",
+        "DONE",
+        "FAILED",
+        "CANCELLED",
+    ];
+    for (from, allowed) in states.iter().zip(later) {
+        for to in states {
+            let mut tracker = Tracker::new(NonZeroUsize::MIN);
+            let message =
+                |state: &str| new_message(&format!("\"state\":\"{state}\"{}", outcome(state)));
+            tracker.follow(&message(from)).unwrap();
+            let followed = tracker.follow(&message(to)).is_ok();
+            assert_eq!(
+                followed,
+                allowed.split(' ').any(|state| state == to),
+                "{from} {to}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tracker_forgets_what_has_ended_and_nothing_else() {
+    let old = |id: &str, state: &str| {
+        message(&format!(
+            r#"{{"msg_id":"{id}","g":"G","plan":[],"state":"{state}"}}"#
+        ))
+    };
+    let mut tracker = Tracker::new(NonZeroUsize::new(2).unwrap());
+    tracker.follow(&old("a", "PENDING")).unwrap();
+    tracker.follow(&old("b", "PENDING")).unwrap();
+    assert_eq!(
+        tracker.follow(&old("c", "PENDING")),
+        Err(StateError::Full { limit: 2 })
+    );
+    tracker.follow(&old("b", "DONE")).unwrap();
+    tracker.follow(&old("c", "PENDING")).unwrap();
+    assert!(tracker.follow(&old("a", "DONE")).is_ok());
+    assert!(tracker.follow(&old("a", "IN_PROGRESS")).is_err());
+    assert!(tracker.follow(&new_message(r#""state":"PENDING""#)).is_ok());
 }

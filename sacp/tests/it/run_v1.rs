@@ -28,12 +28,7 @@ fn run(
     message: &Message,
     fate: &dyn Fn(&str, u32) -> Option<Cause>,
 ) -> (Vec<(String, u64)>, Outcome) {
-    let mut runner = Runner::of_graph(
-        Graph::from(message),
-        message.test_mode == Some(true),
-        Config::default(),
-    )
-    .unwrap();
+    let mut runner = Runner::new(message, Config::default()).unwrap();
     let (mut order, mut at) = (Vec::new(), now(0));
     runner.start(at);
     loop {
@@ -126,8 +121,8 @@ fn outputs_stand_under_their_keys_and_a_stand_in_writes_under_the_key_of_the_ste
     );
     let steps: serde_json::Value = result.step_results.unwrap().deserialize().unwrap();
     assert_eq!(
-        steps[0],
-        serde_json::json!({"step_id": "a", "state": "DONE", "attempts": 1})
+        steps["a"],
+        serde_json::json!({"state": "DONE", "attempts": 1})
     );
 }
 
@@ -158,10 +153,10 @@ fn continue_skips_the_dependents_alone_and_fail_fast_ends_the_message() {
     assert_eq!(result.outputs.keys().collect::<Vec<_>>(), ["d"]);
     let steps: serde_json::Value = result.step_results.unwrap().deserialize().unwrap();
     assert_eq!(
-        (&steps[0]["state"], &steps[0]["error"]),
+        (&steps["a"]["state"], &steps["a"]["error"]),
         (&"FAILED".into(), &"TOOL_INVOCATION_FAILED".into())
     );
-    for skipped in [&steps[1], &steps[2]] {
+    for skipped in [&steps["b"], &steps["c"]] {
         assert_eq!(
             (&skipped["state"], &skipped["error"]),
             (&"SKIPPED".into(), &"DEPENDENCY_FAILED".into())
@@ -211,7 +206,7 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
         "[{}]",
         step("a", r#","timeout_ms":50,"retry":{"max_attempts":2}"#)
     ));
-    let mut runner = Runner::of_graph(Graph::from(&slow), false, Config::default()).unwrap();
+    let mut runner = Runner::new(&slow, Config::default()).unwrap();
     runner.start(now(0));
     let outcome = loop {
         match runner.poll_output() {
@@ -265,7 +260,7 @@ fn a_step_over_its_time_fails_with_its_id_and_codes_of_others_are_named_in_the_w
 #[test]
 fn a_run_that_is_called_off_is_cancelled() {
     let message = message(&format!("[{}]", step("a", "")));
-    let mut runner = Runner::of_graph(Graph::from(&message), false, Config::default()).unwrap();
+    let mut runner = Runner::new(&message, Config::default()).unwrap();
     runner.start(now(0));
     runner.cancel(now(1)).unwrap();
     let outcome = core::iter::from_fn(|| runner.poll_output()).find_map(|output| match output {
@@ -346,4 +341,29 @@ fn a_spawn_request_defines_instantiates_and_registers() {
     )
     .unwrap();
     assert_eq!(request.test_mode, None);
+}
+
+// spec: SACP1-7-1, SACP1-4-4
+#[test]
+fn the_trace_of_an_answer_is_its_own() {
+    let mut request = message(&format!("[{}]", step("a", "")));
+    let mut metrics = sacp::v1::Metrics::new();
+    metrics.cost_usd = Some(7.0);
+    let mut trace = sacp::v1::Trace::new();
+    (trace.trace_id, trace.span_id) = (Id::new("t"), Id::new("s-1"));
+    trace.metrics = Some(metrics);
+    request.trace = Some(trace);
+    let (_, outcome) = run(&request, &|_, _| None);
+    let id = |text| Id::new(text).unwrap();
+    let answer = outcome.answer_v1(&request, Timestamp::EPOCH, id("me"), id("r-1"));
+    let read = Message::decode(&answer.encode()).unwrap().trace.unwrap();
+    let text = |id: &Option<Id>| id.as_deref().map(str::to_owned);
+    assert_eq!(text(&read.trace_id).as_deref(), Some("t"));
+    assert_eq!(text(&read.span_id).as_deref(), Some("r-1"));
+    assert_eq!(text(&read.parent_span_id).as_deref(), Some("s-1"));
+    assert_eq!(read.attempt.map(u64::from), Some(1));
+    let metrics = read.metrics.unwrap();
+    assert_eq!(metrics.cost_usd, None);
+    assert_eq!(metrics.tool_calls.map(u64::from), Some(1));
+    assert_eq!(metrics.latency_ms.map(u64::from), Some(0));
 }

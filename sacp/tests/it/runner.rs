@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
+use sacp::Retry;
 use sacp::runner::{
     Cause, Config, End, Input, Outcome, Output, Recovery, Rule, Runner, RunnerError, StartError,
     StepState, Ticket,
 };
 use sacp::{Act, Code, Message, OutFmt, Reply, State, v1};
-use sacp::{Graph, Retry};
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
 
@@ -267,8 +267,8 @@ fn a_permanent_failure_is_not_retried() {
     );
 }
 
-/// The graph of a message of 1.0: each step with the steps that it depends on, and with further members.
-pub(crate) fn graph(after: &[&[usize]], members: impl Fn(usize) -> String) -> Graph {
+/// A message of 1.0: each step with the steps that it depends on, and with further members.
+pub(crate) fn plan(after: &[&[usize]], members: impl Fn(usize) -> String) -> v1::Message {
     let step = |(n, after): (usize, &&[usize])| {
         let after: Vec<String> = after.iter().map(|n| format!("\"s{n}\"")).collect();
         let n = n + 1;
@@ -283,11 +283,11 @@ pub(crate) fn graph(after: &[&[usize]], members: impl Fn(usize) -> String) -> Gr
         r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","plan":[{}],"state":"PENDING"}}"#,
         steps.join(",")
     );
-    Graph::from(&v1::Message::decode(text.as_bytes()).unwrap())
+    v1::Message::decode(text.as_bytes()).unwrap()
 }
 
-pub(crate) fn run_of(graph: Graph, config: Config) -> Runner {
-    let mut runner = Runner::of_graph(graph, false, config).unwrap();
+pub(crate) fn run_of(message: &v1::Message, config: Config) -> Runner {
+    let mut runner = Runner::new(message, config).unwrap();
     runner.start(now(0));
     runner
 }
@@ -295,10 +295,10 @@ pub(crate) fn run_of(graph: Graph, config: Config) -> Runner {
 // spec: SACP1-6-4
 #[test]
 fn a_timeout_applies_to_each_attempt() {
-    let graph = graph(&[&[]], |_| {
+    let one = plan(&[&[]], |_| {
         r#","timeout_ms":2000,"retry":{"max_attempts":2,"backoff_ms":1000}"#.to_owned()
     });
-    let mut run = run_of(graph, Config::default());
+    let mut run = run_of(&one, Config::default());
     drain(&mut run);
     run.handle_timeout(now(2));
     assert_eq!(drain(&mut run), [Output::Cancel { ticket: first(1) }]);
@@ -335,12 +335,12 @@ fn a_timeout_applies_to_each_attempt() {
 fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
     // 1 falls back to 3; 2 waits for 1; 4 waits for 3 itself.
     let plan = || {
-        graph(&[&[], &[1], &[], &[3]], |n| match n {
+        plan(&[&[], &[1], &[], &[3]], |n| match n {
             1 => r#","on_error":"fallback","fallback_step":"s3""#.to_owned(),
             _ => String::new(),
         })
     };
-    let mut run = run_of(plan(), Config::default());
+    let mut run = run_of(&plan(), Config::default());
     assert_eq!(started(&mut run), [1]);
     fail(&mut run, first(1));
     assert_eq!(started(&mut run), [3]);
@@ -352,7 +352,7 @@ fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
     };
     assert_eq!(inputs.iter().next().unwrap().1.as_str(), "\"out 3\"");
     // Not called, it does not run, and neither does what waits for it.
-    let mut run = run_of(plan(), Config::default());
+    let mut run = run_of(&plan(), Config::default());
     done(&mut run, first(1));
     drain(&mut run);
     done(&mut run, first(2));
@@ -372,7 +372,7 @@ fn a_fallback_step_runs_on_failure_and_feeds_the_dependents() {
         ]
     );
     // Failing, it ends the message.
-    let mut run = run_of(plan(), Config::default());
+    let mut run = run_of(&plan(), Config::default());
     fail(&mut run, first(1));
     fail(&mut run, first(3));
     assert_eq!(run.end(), Some(&End::Failed));

@@ -383,7 +383,7 @@ fn steps_make_a_graph() {
     }
     let mut first = falls("b");
     first["output_key"] = json!("k");
-    assert!(plan_findings(&[("a", first), ("b", key("k")), ("c", on(&["a", "a"]))]).is_empty());
+    assert!(plan_findings(&[("a", first), ("b", key("k")), ("c", on(&["a"]))]).is_empty());
     let message = with(
         "/plan",
         plan(&[
@@ -510,4 +510,72 @@ fn the_steps_become_a_graph() {
         (Some(2), 1)
     );
     assert_eq!(spare.policy.on_error, Some(OnError::FailFast));
+}
+
+// spec: SACP1-7-1, SACP1-4-4
+#[test]
+fn outcomes_and_traces_are_closed_and_within_bounds() {
+    let refused = |message: Value| {
+        let text = message.to_string();
+        Message::decode(text.as_bytes()).is_err()
+    };
+    let with = |name: &str, state: &str, value: Value| {
+        let mut message = json!({"proto_ver": "1.0.0", "msg_id": "m", "ts": "2025-10-01T12:00:00Z", "sender": "s",
+            "g": "G", "plan": [{"id": "a", "verb": "v", "tool": "T", "params": {}}], "state": state});
+        message[name] = value;
+        message
+    };
+    let done = |value: Value| with("result", "DONE", value);
+    let failed = |value: Value| with("error", "FAILED", value);
+    let traced = |value: Value| with("trace", "PENDING", value);
+    for good in [
+        done(json!({"outputs": {}, "summary": "s", "step_results": {"a": {}}})),
+        failed(json!({"code": "TIMEOUT", "message": "late"})),
+        traced(json!({"trace_id": "t-1", "metrics": {"cost_usd": 0, "tokens_in": 10.0}})),
+    ] {
+        assert!(!refused(good.clone()), "{good}");
+    }
+    for bad in [
+        done(json!({"outputs": {}, "more": 1})),
+        done(json!({"outputs": {}, "summary": ""})),
+        done(json!({"outputs": {}, "step_results": [{"step_id": "a"}]})),
+        failed(json!({"code": "TIMEOUT", "message": "late", "more": 1})),
+        traced(json!({"trace_id": ""})),
+        traced(json!({"trace_id": "a b"})),
+        traced(json!({"span_id": "x".repeat(129)})),
+        traced(json!({"metrics": {"cost_usd": -0.01}})),
+        traced(json!({"metrics": {"tokens_in": 10.5}})),
+    ] {
+        assert!(refused(bad.clone()), "{bad}");
+    }
+}
+
+// spec: SACP1-6-1
+#[test]
+fn whole_numbers_are_integers_however_they_are_written() {
+    let step = |more: &str| {
+        format!(
+            r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING",
+            "plan":[{{"id":"a","verb":"v","tool":"T","params":{{}},{more}}},{{"id":"b","verb":"v","tool":"T","params":{{}}}}]}}"#
+        )
+    };
+    for good in ["10.0", "1e1", "10", "100e-1", "3600000", "0.1E2"] {
+        let read = Message::decode(step(&format!("\"timeout_ms\":{good}")).as_bytes());
+        assert!(read.is_ok(), "{good} {read:?}");
+    }
+    for bad in [
+        "10.5",
+        "0",
+        "0.0",
+        "-1",
+        "-10.0",
+        "1e99",
+        "1e-1",
+        "36000001e-1",
+    ] {
+        let read = Message::decode(step(&format!("\"timeout_ms\":{bad}")).as_bytes());
+        assert!(read.is_err(), "{bad}");
+    }
+    assert!(Message::decode(step(r#""depends_on":["b"]"#).as_bytes()).is_ok());
+    assert!(Message::decode(step(r#""depends_on":["b","b"]"#).as_bytes()).is_err());
 }

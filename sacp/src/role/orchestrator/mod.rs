@@ -481,7 +481,7 @@ impl<R: Registry> Orchestrator<R> {
                     self.ask_back(now, clarify);
                     return Ok(());
                 }
-                Reply::Valid { .. } => {
+                Reply::Valid { .. } | Reply::V10(_) => {
                     let what = "the answer has no result".to_owned();
                     failed(ticket, Code::MalformedMessage, what)
                 }

@@ -1,0 +1,84 @@
+//! Answers in the edition of the message that they answer.
+
+use std::collections::BTreeMap;
+
+use ubos_common::json::RawObject;
+use ubos_common::time::Timestamp;
+
+use crate::any::MessageRef;
+use crate::reply::{Clarify, ErrReply, Reply};
+use crate::runner::Outcome;
+use crate::v1;
+
+/// What an answer says of itself: of 0.1 its id alone, of 1.0 also who wrote it and when.
+pub(super) struct Author<'a> {
+    pub(super) at: Timestamp,
+    /// The sender; without one, the recipient of the request.
+    pub(super) sender: Option<&'a v1::Id>,
+    pub(super) msg_id: String,
+}
+
+impl Author<'_> {
+    /// The answer to a message that has run.
+    pub(super) fn of_run(self, request: MessageRef<'_>, outcome: &Outcome) -> Reply {
+        match request {
+            MessageRef::V01(request) => outcome.answer(request, &self.msg_id),
+            MessageRef::V10(request) => {
+                let (sender, msg_id) = self.ids(request);
+                let answer = outcome.answer_v1(request, self.at, sender, msg_id);
+                Reply::V10(Box::new(answer))
+            }
+        }
+    }
+
+    /// The answer to a message that does not run. Version 1.0 has one form for all of them: FAILED.
+    pub(super) fn of_reply(self, request: MessageRef<'_>, reply: Reply) -> Reply {
+        let (code, text, details) = match (request, &reply) {
+            (MessageRef::V10(_), Reply::Err(error)) => {
+                let pointer = error.pointer.clone().map(|at| ("pointer".to_owned(), at));
+                let code = ("code".to_owned(), error.code.as_str().to_owned());
+                let details = pointer.into_iter().chain([code]).collect();
+                (v1::Code::from(error.code), &error.details, details)
+            }
+            (
+                MessageRef::V10(_),
+                Reply::Clarify(Clarify {
+                    missing, details, ..
+                }),
+            ) => {
+                let missing = ("missing".to_owned(), missing.join(", "));
+                (
+                    v1::Code::MalformedMessage,
+                    details,
+                    BTreeMap::from([missing]),
+                )
+            }
+            _ => return reply,
+        };
+        let MessageRef::V10(request) = request else {
+            return reply;
+        };
+        let failure = v1::Failure::of(code, text);
+        let failure = match RawObject::from_serialize(&details) {
+            Ok(Some(details)) => failure.with_details(details),
+            _ => failure,
+        };
+        let (sender, msg_id) = self.ids(request);
+        let mut answer = request.clone();
+        answer.reply_to = Some(request.msg_id.clone());
+        answer.recipient = Some(request.sender.clone());
+        (answer.msg_id, answer.sender, answer.ts) = (msg_id, sender, v1::Ts::from(self.at));
+        Reply::V10(Box::new(answer.failed(failure)))
+    }
+
+    pub(super) fn of_error(self, request: MessageRef<'_>, error: ErrReply) -> Reply {
+        self.of_reply(request, Reply::Err(error.to(request)))
+    }
+
+    fn ids(&self, request: &v1::Message) -> (v1::Id, v1::Id) {
+        let own = self.sender.or(request.recipient.as_ref());
+        let sender = own.cloned().unwrap_or_else(v1::Id::nameless);
+        let msg_id = v1::Id::new(self.msg_id.as_str());
+        (sender, msg_id.unwrap_or_else(v1::Id::nameless))
+    }
+}
