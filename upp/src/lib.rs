@@ -26,7 +26,7 @@
 //! | `google` | `generateContent` | no |
 //! | `schemars` | tools whose arguments and results are Rust types | no |
 //! | `mcp` | tools of MCP servers | no |
-//! | `tracing` | trace events of the tool loop: ids, counts and durations, never payloads | no |
+//! | `tracing` | trace events of the tool loop, and spans of requests and tools by OpenTelemetry: ids, counts and durations, content only where asked for | no |
 //! | `arbitrary` | generators of messages and events for fuzzing, and the reading of server-sent events | no |
 //! | `http` | what the three adapters share: reqwest with rustls, on tokio; of no use alone | no |
 //!
@@ -52,6 +52,9 @@ mod list;
 mod message;
 mod metadata;
 mod model;
+mod options;
+#[cfg(feature = "tracing")]
+mod otel;
 mod response;
 mod retry;
 mod scripted;
@@ -84,9 +87,9 @@ pub use message::{
 };
 pub use metadata::Metadata;
 pub use model::{
-    LlmCapabilities, LlmInstance, LlmMiddleware, LlmModel, LlmOptions, LlmRequest, ModelEvent,
-    ModelReference, ModelStream, llm,
+    LlmCapabilities, LlmMiddleware, LlmModel, LlmRequest, ModelEvent, ModelReference, ModelStream,
 };
+pub use options::{LlmInstance, LlmOptions, llm};
 pub use response::LlmResponse;
 pub use retry::{
     ExponentialBackoff, Failure, LinearBackoff, NoRetry, RetryAfter, RetryModel, RetryStrategy,

@@ -1,4 +1,4 @@
-//! The model interface: requests, responses, capabilities, options and middleware.
+//! The model interface: requests, responses, capabilities and middleware.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -10,11 +10,11 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use ubos_common::json::RawObject;
 
-use crate::error::{ErrorCode, UppError};
+use crate::error::UppError;
 use crate::message::{Messages, Stamp};
 use crate::response::LlmResponse;
 use crate::stream::{StreamEvent, events_of};
-use crate::tool::{Tool, ToolSet, ToolUseStrategy};
+use crate::tool::Tool;
 
 /// One request to a model.
 #[derive(Clone)]
@@ -32,6 +32,9 @@ pub struct LlmRequest {
     pub tools: Arc<[Arc<dyn Tool>]>,
     /// The JSON Schema of the response.
     pub structure: Option<Arc<RawObject>>,
+    /// The span of the request, which adapters add to.
+    #[cfg(feature = "tracing")]
+    pub(crate) span: tracing::Span,
 }
 
 impl LlmRequest {
@@ -45,6 +48,8 @@ impl LlmRequest {
             params: None,
             tools: Arc::new([]),
             structure: None,
+            #[cfg(feature = "tracing")]
+            span: tracing::Span::none(),
         }
     }
 }
@@ -211,203 +216,4 @@ impl Stream for WholeStream {
 pub trait LlmMiddleware: Send + Sync {
     /// The model that is called instead of `model`.
     fn wrap(&self, model: ModelReference) -> ModelReference;
-}
-
-/// The options of a model: what every request to it has in common.
-///
-/// | option | default |
-/// |---|---|
-/// | `params` | none |
-/// | `system` | none |
-/// | `tools` | none |
-/// | `structure` | none: the response is free text |
-/// | `middleware` | none |
-///
-/// Spec: UPP-1.3 options
-#[derive(Clone)]
-pub struct LlmOptions {
-    model: ModelReference,
-    params: Option<Arc<RawObject>>,
-    system: Option<Arc<str>>,
-    tools: ToolSet,
-    structure: Option<Arc<RawObject>>,
-    middleware: Vec<Arc<dyn LlmMiddleware>>,
-}
-
-impl LlmOptions {
-    /// A model, and the default for every other option.
-    pub fn new(model: ModelReference) -> Self {
-        Self {
-            model,
-            params: None,
-            system: None,
-            tools: ToolSet::default(),
-            structure: None,
-            middleware: Vec::new(),
-        }
-    }
-
-    /// Sets the model.
-    #[must_use]
-    pub fn with_model(mut self, model: ModelReference) -> Self {
-        self.model = model;
-        self
-    }
-
-    /// Sets the vendor's parameters. They are sent unaltered.
-    #[must_use]
-    pub fn with_params(mut self, params: impl Into<Arc<RawObject>>) -> Self {
-        self.params = Some(params.into());
-        self
-    }
-
-    /// Sets the system prompt.
-    #[must_use]
-    pub fn with_system(mut self, system: impl Into<Arc<str>>) -> Self {
-        self.system = Some(system.into());
-        self
-    }
-
-    /// Sets the tools that the model may call.
-    #[must_use]
-    pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.tools.tools = tools.into_iter().collect();
-        self
-    }
-
-    /// Adds a tool that the model may call.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use upp::{FnTool, LlmOptions, ScriptedModel, json_text, object};
-    /// let now = FnTool::new("now", "The time", object("{}")?, |_, _| async { Ok(json_text("noon")) });
-    /// let options = LlmOptions::new(Arc::new(ScriptedModel::new([]))).with_tool(now);
-    /// # let _ = options;
-    /// # Ok::<(), upp::ToolError>(())
-    /// ```
-    #[must_use]
-    pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
-        let tools = self.tools.tools.iter().cloned();
-        self.tools.tools = tools.chain([Arc::new(tool) as Arc<dyn Tool>]).collect();
-        self
-    }
-
-    /// Sets the hooks around tool calls.
-    #[must_use]
-    pub fn with_tool_strategy(mut self, strategy: Arc<dyn ToolUseStrategy>) -> Self {
-        self.tools.strategy = Some(strategy);
-        self
-    }
-
-    /// Sets the JSON Schema of the response.
-    #[must_use]
-    pub fn with_structure(mut self, schema: impl Into<Arc<RawObject>>) -> Self {
-        self.structure = Some(schema.into());
-        self
-    }
-
-    /// Adds middleware around the model and the middleware that is already set, outermost first.
-    #[must_use]
-    pub fn with_middleware(
-        mut self,
-        middleware: impl IntoIterator<Item = Arc<dyn LlmMiddleware>>,
-    ) -> Self {
-        self.middleware.splice(0..0, middleware);
-        self
-    }
-
-    /// The model.
-    #[must_use]
-    pub const fn model(&self) -> &ModelReference {
-        &self.model
-    }
-
-    /// The vendor's parameters.
-    #[must_use]
-    pub const fn params(&self) -> Option<&Arc<RawObject>> {
-        self.params.as_ref()
-    }
-
-    /// The system prompt.
-    #[must_use]
-    pub const fn system(&self) -> Option<&Arc<str>> {
-        self.system.as_ref()
-    }
-
-    /// The tools, and the hooks around their calls.
-    #[must_use]
-    pub const fn tools(&self) -> &ToolSet {
-        &self.tools
-    }
-
-    /// The JSON Schema of the response.
-    #[must_use]
-    pub const fn structure(&self) -> Option<&Arc<RawObject>> {
-        self.structure.as_ref()
-    }
-}
-
-impl core::fmt::Debug for LlmOptions {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("LlmOptions")
-            .field("provider", &self.model.provider())
-            .field("model", &self.model.model_id())
-            .field("tools", &self.tools)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Options that were checked against the capabilities of their model.
-#[derive(Clone, Debug)]
-pub struct LlmInstance(LlmOptions);
-
-/// Wraps the model in the middleware, and checks the options against its capabilities.
-///
-/// # Errors
-///
-/// [`ErrorCode::InvalidRequest`] where the options use tools or structured output and the model does not support them.
-///
-/// Spec: UPP-1.3 options
-pub fn llm(mut options: LlmOptions) -> Result<LlmInstance, UppError> {
-    for layer in options.middleware.drain(..).rev() {
-        options.model = layer.wrap(options.model);
-    }
-    let capabilities = options.model.capabilities();
-    let refuse = |what: &str| {
-        let model = options.model.as_ref();
-        let text = format!("{} does not support {what}", model.model_id());
-        Err(UppError::new(
-            ErrorCode::InvalidRequest,
-            model.provider(),
-            text,
-        ))
-    };
-    if options.structure.is_some() && !capabilities.structured_output {
-        return refuse("structured output");
-    }
-    if !options.tools.tools.is_empty() && !capabilities.tools {
-        return refuse("tools");
-    }
-    Ok(LlmInstance(options))
-}
-
-impl LlmInstance {
-    /// The options.
-    #[must_use]
-    pub const fn options(&self) -> &LlmOptions {
-        &self.0
-    }
-
-    /// A request with these options.
-    #[must_use]
-    pub fn request(&self, messages: Messages, stamp: Stamp) -> LlmRequest {
-        LlmRequest {
-            messages,
-            stamp,
-            system: self.0.system.clone(),
-            params: self.0.params.clone(),
-            tools: Arc::clone(&self.0.tools.tools),
-            structure: self.0.structure.clone(),
-        }
-    }
 }

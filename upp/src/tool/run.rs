@@ -22,6 +22,8 @@ pub struct ToolSet {
     pub tools: Arc<[Arc<dyn Tool>]>,
     /// The hooks around tool calls.
     pub strategy: Option<Arc<dyn ToolUseStrategy>>,
+    /// Whether spans have the content of calls.
+    pub(crate) shows_content: bool,
 }
 
 impl ToolSet {
@@ -34,6 +36,7 @@ impl ToolSet {
         Self {
             tools: tools.into(),
             strategy,
+            shows_content: false,
         }
     }
 
@@ -62,6 +65,21 @@ impl fmt::Debug for ToolSet {
 /// Spec: UPP-1.3 tools
 // impl: UPP-4
 pub async fn run_call(
+    set: &ToolSet,
+    call: &ToolCall,
+    context: &ToolContext,
+    clock: &(dyn Fn() -> Mono + Send + Sync),
+) -> ToolExecution {
+    let run = run_untraced(set, call, context, clock);
+    #[cfg(feature = "tracing")]
+    let run = {
+        let tool = set.find(&call.tool_name);
+        crate::otel::execute_tool(tool, call, set.shows_content, run)
+    };
+    run.await
+}
+
+async fn run_untraced(
     set: &ToolSet,
     call: &ToolCall,
     context: &ToolContext,

@@ -17,7 +17,7 @@ use super::{LlmInput, ToolLoop};
 use crate::cancel::CancelToken;
 use crate::error::{ErrorCode, UppError};
 use crate::message::Messages;
-use crate::model::LlmInstance;
+use crate::options::LlmInstance;
 use crate::stream::StreamEvent;
 use crate::tool::Extensions;
 use crate::turn::Turn;

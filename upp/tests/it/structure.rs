@@ -53,7 +53,7 @@ fn data(response: &LlmResponse) -> Option<&str> {
     response.data.as_ref().map(|data| data.as_str())
 }
 
-// spec: UPP-6
+// spec: UPP-10
 #[tokio::test]
 async fn openai_enforces_a_schema_that_it_can_enforce() {
     let body = r#"{"choices":[{"message":{"content":"{\"n\":1}"},"finish_reason":"stop"}]}"#;
@@ -64,7 +64,7 @@ async fn openai_enforces_a_schema_that_it_can_enforce() {
     }
 }
 
-// spec: UPP-6
+// spec: UPP-10
 #[tokio::test]
 async fn claude_has_a_native_form() {
     const THINKS: &str = r#"{"max_tokens":9,"thinking":{"type":"enabled","budget_tokens":5}}"#;
@@ -122,7 +122,7 @@ async fn claude_has_a_native_form() {
     }
 }
 
-// spec: UPP-6
+// spec: UPP-10
 #[tokio::test]
 async fn gemini_takes_a_schema_beside_tools_from_its_third_generation_on() {
     let text =
@@ -151,7 +151,7 @@ async fn gemini_takes_a_schema_beside_tools_from_its_third_generation_on() {
     }
 }
 
-// spec: UPP-6
+// spec: UPP-10
 #[tokio::test]
 async fn a_model_that_calls_tools_has_not_answered_yet() {
     for text in ["Let me see.", r#"{\"n\":0}"#] {

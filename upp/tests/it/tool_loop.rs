@@ -405,7 +405,7 @@ async fn a_timeout_ends_a_run_that_is_always_ready() {
     assert!(tokio::time::timeout(timeout, reading).await.is_err());
 }
 
-// spec: UPP-5
+// spec: UPP-7
 #[test]
 fn calls_run_in_the_order_that_their_tools_state() {
     let tool = |name: &'static str, order: &str| {

@@ -154,6 +154,12 @@ impl HttpModel {
         request: &LlmRequest,
         streams: bool,
     ) -> Result<(reqwest::Response, Secrets), UppError> {
+        #[cfg(feature = "tracing")]
+        crate::otel::record_server(
+            &request.span,
+            self.base.host_str().unwrap_or_default(),
+            self.base.port_or_known_default(),
+        );
         let body = self.body(request, streams);
         let body = body.map_err(|what| refuse(&self.provider, what))?;
         let mut headers = self.headers.clone();
@@ -261,11 +267,16 @@ impl LlmModel for HttpModel {
         }
         let this = self.clone();
         let opened = async move {
+            #[cfg(feature = "tracing")]
+            let began = this.world.now();
             let (answer, secrets) = this.open(&request, true).await?;
             let reading =
                 this.vendor
                     .response_reader(&this.model_id, &request, Arc::clone(&this.provider));
-            Ok(Streaming::new(answer, reading, this.provider, secrets).into_stream())
+            let streaming = Streaming::new(answer, reading, this.provider, secrets);
+            #[cfg(feature = "tracing")]
+            let streaming = streaming.timed(this.world, began, request.span.clone());
+            Ok(streaming.into_stream())
         };
         stream::once(opened)
             .flat_map(|opened: Result<ModelStream, UppError>| match opened {

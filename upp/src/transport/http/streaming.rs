@@ -4,11 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
+#[cfg(feature = "tracing")]
+use tracing::Span;
+#[cfg(feature = "tracing")]
+use ubos_common::time::Mono;
 
 use super::client::transport;
 use super::secrets::Secrets;
+#[cfg(feature = "tracing")]
+use super::world::TokioWorld;
 use crate::error::{ErrorCode, UppError};
 use crate::model::{ModelEvent, ModelStream};
+#[cfg(feature = "tracing")]
+use crate::retry::RetryWorld;
 use crate::stream::{StreamEvent, StreamEventType};
 use crate::transport::builder::ResponseReader;
 use crate::transport::sse::{SseError, SseReader};
@@ -20,6 +28,9 @@ pub(super) struct Streaming {
     ready: VecDeque<ModelEvent>,
     provider: Arc<str>,
     secrets: Secrets,
+    /// When the request began, until the first part of the response has come.
+    #[cfg(feature = "tracing")]
+    began: Option<(Arc<TokioWorld>, Mono, Span)>,
 }
 
 impl Streaming {
@@ -36,7 +47,16 @@ impl Streaming {
             ready: VecDeque::new(),
             provider,
             secrets,
+            #[cfg(feature = "tracing")]
+            began: None,
         }
+    }
+
+    /// Times the first part of the response.
+    #[cfg(feature = "tracing")]
+    pub(super) fn timed(mut self, world: Arc<TokioWorld>, began: Mono, span: Span) -> Self {
+        self.began = Some((world, began, span));
+        self
     }
 
     /// The stream: events, and then the response or an error.
@@ -56,6 +76,10 @@ impl Streaming {
     async fn next(&mut self) -> Result<ModelEvent, UppError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
+                #[cfg(feature = "tracing")]
+                if let Some((world, began, span)) = self.began.take() {
+                    crate::otel::record_first_chunk(&span, world.now().saturating_since(began));
+                }
                 return Ok(event);
             }
             self.take()?;

@@ -1,7 +1,7 @@
 //! OpenAI's responses endpoint: what a model says comes as items, and goes back as the same items.
 //!
-//! Responses are not stored by the vendor, and reasoning comes encrypted, unless the parameters `store` and `include` say
-//! otherwise.
+//! The vendor stores responses, and finds the reasoning among them by its id, unless the parameters say otherwise. To have it
+//! store nothing, set `{"store":false,"include":["reasoning.encrypted_content"]}`: reasoning then goes back encrypted.
 
 mod event;
 mod request;

@@ -56,13 +56,6 @@ pub(super) fn body(
     if streams {
         object.member("stream", &true);
     }
-    // The conversation is the caller's: nothing of it has to stay with the vendor.
-    if !params.contains_key("store") {
-        object.member("store", &false);
-        if !params.contains_key("include") {
-            object.member("include", &Text(r#"["reasoning.encrypted_content"]"#));
-        }
-    }
     for (name, value) in params {
         object.member(&name, &value);
     }
