@@ -128,6 +128,7 @@ fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
             stream: StreamId(n as u64),
             rpc: Rpc::Listen,
             key: Some(&id),
+            identity: None,
         };
         hub.handle_input(now, opened).expect("listens");
         agents.insert(id, n);

@@ -140,9 +140,15 @@ impl World {
         let stream = StreamId(self.opened);
         self.open.insert(stream, rpc);
         let key = key.as_deref();
-        let opened = self
-            .hub
-            .handle_input(self.now, Input::Opened { stream, rpc, key });
+        let opened = self.hub.handle_input(
+            self.now,
+            Input::Opened {
+                stream,
+                rpc,
+                key,
+                identity: None,
+            },
+        );
         assert!(opened.is_ok() || self.hub.is_closed());
     }
 

@@ -67,6 +67,14 @@ text_id! {
     SessionId
 }
 
+text_id! {
+    /// Who makes a call, as the driver has found out: a user, a token's owner, a certificate. It is shown in logs and must not
+    /// be a secret.
+    ///
+    /// What an agent registered is of use to callers of the same identity only.
+    Identity
+}
+
 impl SessionId {
     /// The id of a new offer: `JOB-` or `TRN-`, which deployed hubs route by, and a UUID.
     pub(crate) fn new(kind: Kind, uuid: ubos_common::id::Uuid) -> Self {

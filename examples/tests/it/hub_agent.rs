@@ -141,9 +141,9 @@ fn it_shows_its_token_and_comes_back() {
     let file = dir.path().join("token");
     std::fs::write(&file, "sesame\n").unwrap();
     let config = || {
-        ServerConfig::default().with_authorize(|applicant| async move {
-            match applicant.bearer_token() {
-                Some("sesame") => Ok(()),
+        ServerConfig::default().with_authorize(|caller| async move {
+            match caller.bearer_token() {
+                Some("sesame") => Ok("known".into()),
                 _ => Err(Denied::Unauthenticated("who?".into())),
             }
         })

@@ -282,6 +282,7 @@ impl Fleet {
                     stream: id,
                     rpc,
                     key,
+                    identity: None,
                 });
             }
             Send { stream, message } => {

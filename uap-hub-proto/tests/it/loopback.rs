@@ -22,7 +22,7 @@ use uap_hub_proto::{
     },
 };
 
-async fn hub() -> HubHandle {
+pub(crate) async fn hub() -> HubHandle {
     serve(([127, 0, 0, 1], 0).into(), ServerConfig::default())
         .await
         .unwrap()

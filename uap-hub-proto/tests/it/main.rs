@@ -12,6 +12,9 @@ mod generated;
 mod hub;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]
+mod identity;
+#[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
 mod judged;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "log", feature = "server"))]

@@ -113,9 +113,9 @@ async fn mutual_tls_proves_the_agents_to_their_hub() {
     let tls = identified(authority.sign("127.0.0.1")).with_authority(authority.pem());
     let config = ServerConfig::default()
         .with_tls(tls)
-        .with_authorize(|applicant| async move {
-            match applicant.certificates.len() {
-                1 => Ok(()),
+        .with_authorize(|caller| async move {
+            match caller.certificates.len() {
+                1 => Ok("the agent".into()),
                 n => Err(Denied::Forbidden(format!("{n} certificates"))),
             }
         });
@@ -176,11 +176,11 @@ async fn what_is_wrong_with_tls_is_said_at_once() {
 // spec: HUB-6-3
 #[tokio::test]
 async fn only_the_authorized_register() {
-    let config = ServerConfig::default().with_authorize(|applicant| async move {
-        assert!(applicant.addr.is_some());
-        assert!(!format!("{applicant:?}").contains("sesame"));
-        match applicant.bearer_token() {
-            Some("sesame") => Ok(()),
+    let config = ServerConfig::default().with_authorize(|caller| async move {
+        assert!(caller.addr.is_some());
+        assert!(!format!("{caller:?}").contains("sesame"));
+        match caller.bearer_token() {
+            Some("sesame") => Ok("known".into()),
             Some("panic") => panic!("on purpose"),
             Some(_) => Err(Denied::Forbidden("that token is nobody's".into())),
             None => Err(Denied::Unauthenticated("a token is wanted".into())),

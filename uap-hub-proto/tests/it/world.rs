@@ -213,6 +213,7 @@ impl World {
                     stream: global,
                     rpc,
                     key: Some(&key),
+                    identity: None,
                 });
             }
             Send { stream, message } => {
@@ -382,6 +383,7 @@ fn no_order_of_inputs_panics_or_loses_a_job() {
                     stream: StreamId(1000 + random.bits() % 9999),
                     rpc: Rpc::Execute,
                     key: Some(&key),
+                    identity: None,
                 },
                 1 => hub::Input::HalfClosed { stream },
                 2 => hub::Input::Reset {

@@ -280,7 +280,12 @@ impl HubPeer for HubReference {
             is_over: false,
         };
         self.calls.insert(stream, call);
-        self.input(Input::Opened { stream, rpc, key });
+        self.input(Input::Opened {
+            stream,
+            rpc,
+            key,
+            identity: None,
+        });
         if self.is_mutated(Mutation::AsksAnybody)
             && rpc == Rpc::Listen
             && self.hub.view().counts().jobs > 0

@@ -172,7 +172,15 @@ impl Wiring<Hub> for HubWorld {
             Packet::Open(stream, rpc, key) => {
                 let key = Some(&*key);
                 return hub
-                    .handle_input(now, hub::Input::Opened { stream, rpc, key })
+                    .handle_input(
+                        now,
+                        hub::Input::Opened {
+                            stream,
+                            rpc,
+                            key,
+                            identity: None,
+                        },
+                    )
                     .unwrap();
             }
             Packet::ToHub(stream, message) => hub::Input::Message {

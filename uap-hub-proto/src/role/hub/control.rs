@@ -7,7 +7,7 @@ use super::{
 };
 use crate::trace::{debug, trace};
 use crate::{
-    id::{ClientId, SessionId, StreamId},
+    id::{ClientId, Identity, SessionId, StreamId},
     status::{Code, Status, brief},
     wire::{
         ListenRequest, ListenResponse, SessionAcceptance, SessionReady, listen_request,
@@ -17,16 +17,22 @@ use crate::{
 
 impl Hub {
     // impl: HUB-2-2 HUB-2-5
-    pub(super) fn open_listen(&mut self, now: Now, stream: StreamId, key: Option<&str>) {
+    pub(super) fn open_listen(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        key: Option<&str>,
+        identity: Option<&Identity>,
+    ) {
         if self.phase.is_leaving() {
             return self.end_stream(
                 stream,
                 Status::new(Code::Unavailable, "the hub is shutting down"),
             );
         }
-        let Some(agent) = key
-            .filter(|key| self.fleet.get(key).is_some())
-            .map(ClientId::from)
+        let agent = key.filter(|key| self.fleet.get(key).is_some());
+        let Some(agent) =
+            (agent.map(ClientId::from)).filter(|agent| self.is_of(agent, identity, None))
         else {
             return self.end_stream(stream, Status::new(Code::NotFound, "Invalid Client ID"));
         };
@@ -44,6 +50,22 @@ impl Hub {
         });
         self.agent_back(now, &agent);
         self.offer_to(now, &agent, false);
+    }
+
+    /// Whether a call of `identity` may use what `agent` was given; if not, it is audited.
+    pub(super) fn is_of(
+        &mut self,
+        agent: &ClientId,
+        identity: Option<&Identity>,
+        session: Option<&SessionId>,
+    ) -> bool {
+        let owner = self.fleet.get(agent.as_str());
+        if owner.and_then(|owner| owner.identity.as_ref()) == identity {
+            return true;
+        }
+        let kind = AuditKind::ForeignIdentity;
+        self.audit(kind, Some(agent.clone()), session.cloned());
+        false
     }
 
     /// Handles a message of the control stream. Only answers to proposals matter: an open stream is already available, so

@@ -9,7 +9,7 @@ use super::job::{Job, Outcome};
 #[cfg(feature = "tracing")]
 use crate::trace::trace;
 use crate::{
-    id::{ClientId, JobId, SessionId, StreamId},
+    id::{ClientId, Identity, JobId, SessionId, StreamId},
     role::{AgentMessage as Inbound, HubMessage as Outbound, Rpc},
     state::State,
     status::Status,
@@ -29,6 +29,8 @@ pub enum Input<'a> {
         /// Value of the metadata key that belongs to the call ([`CLIENT_ID_KEY`](crate::role::CLIENT_ID_KEY)
         /// or [`SESSION_ID_KEY`](crate::role::SESSION_ID_KEY)), if it is there.
         key: Option<&'a str>,
+        /// Who opened it, where the driver knows; see [`Hub::register_as`](super::Hub::register_as).
+        identity: Option<&'a Identity>,
     },
     /// A message was received.
     Message {
@@ -44,6 +46,13 @@ pub enum Input<'a> {
     },
     /// The call broke: reset, connection lost, undecodable or too large message.
     Reset {
+        /// The call.
+        stream: StreamId,
+        /// The reason, for people.
+        reason: String,
+    },
+    /// The connection of the call was lost, and with it the agent's other calls.
+    Lost {
         /// The call.
         stream: StreamId,
         /// The reason, for people.
@@ -78,6 +87,7 @@ impl Input<'_> {
             }
             Self::HalfClosed { stream } => trace!(stream = stream.0, "hub: call half-closed"),
             Self::Reset { stream, .. } => trace!(stream = stream.0, "hub: call reset"),
+            Self::Lost { stream, .. } => trace!(stream = stream.0, "hub: connection lost"),
             Self::Blocked { stream } => trace!(stream = stream.0, "hub: call blocked"),
             Self::Writable { stream } => trace!(stream = stream.0, "hub: call writable"),
         }
@@ -280,6 +290,8 @@ pub enum AuditKind {
     SecondResult,
     /// A message of another call's type: a fault of the driver.
     WrongMessage,
+    /// A call with the client or session id of another identity: refused as if the id were unknown.
+    ForeignIdentity,
     /// A control stream was not read: it is ended, and its agent is gone.
     SlowReader,
 }

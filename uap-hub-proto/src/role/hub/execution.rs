@@ -10,7 +10,7 @@ use super::{
 use crate::trace::trace;
 use crate::{
     capability::Kind,
-    id::{ClientId, JobId, SessionId, StreamId},
+    id::{ClientId, Identity, JobId, SessionId, StreamId},
     message::JobResult,
     role::report::Report,
     state::State,
@@ -21,8 +21,15 @@ use crate::{
 impl Hub {
     /// Sends the job as soon as its stream opens: deployed agents send nothing before they receive it.
     // impl: HUB-2-2 HUB-3-5 HUB-4-1
-    pub(super) fn open_session(&mut self, now: Now, stream: StreamId, rpc: Rpc, key: Option<&str>) {
-        let id = match self.check_key(rpc, key) {
+    pub(super) fn open_session(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        rpc: Rpc,
+        key: Option<&str>,
+        identity: Option<&Identity>,
+    ) {
+        let id = match self.check_key(rpc, key, identity) {
             Ok(id) => id,
             Err(status) => return self.end_stream(stream, status),
         };
@@ -59,7 +66,12 @@ impl Hub {
         self.watch(now, &id);
     }
 
-    fn check_key(&self, rpc: Rpc, key: Option<&str>) -> Result<SessionId, Status> {
+    fn check_key(
+        &mut self,
+        rpc: Rpc,
+        key: Option<&str>,
+        identity: Option<&Identity>,
+    ) -> Result<SessionId, Status> {
         let Some(key) = key.filter(|key| !key.is_empty()) else {
             return Err(Status::new(
                 Code::InvalidArgument,
@@ -67,17 +79,26 @@ impl Hub {
             ));
         };
         let refused = |why: &str| Err(Status::new(Code::FailedPrecondition, why));
+        let unknown = || Err(Status::new(Code::NotFound, "no session has that id"));
         let Some(session) = self.sessions.get(key) else {
             return match self.sessions.has_ended(key) {
                 true => refused("the session has ended"),
-                false => Err(Status::new(Code::NotFound, "no session has that id")),
+                false => unknown(),
             };
         };
-        match (session.skill.kind(), rpc) {
+        let (kind, stage, agent) = (
+            session.skill.kind(),
+            session.stage.clone(),
+            session.agent.clone(),
+        );
+        if !self.is_of(&agent, identity, Some(&SessionId::from(key))) {
+            return unknown();
+        }
+        match (kind, rpc) {
             (Kind::Test, Rpc::Execute) | (Kind::Translation, Rpc::Translate) => {}
             _ => return refused("the session is of the other kind"),
         }
-        match session.stage {
+        match stage {
             Stage::Ready => Ok(SessionId::from(key)),
             Stage::Proposed | Stage::Preparing => refused("the session is not ready"),
             Stage::Open { .. } => refused("the session has a stream"),
@@ -210,37 +231,45 @@ impl Hub {
         self.end_session(now, id, outcome, Status::ok());
     }
 
-    /// The agent half-closed a stream, or it broke for a reason.
-    // impl: HUB-4-7 HUB-4-8
-    pub(super) fn stream_done(&mut self, now: Now, stream: StreamId, broken: Option<&str>) {
-        let status = Status::ok();
+    /// The agent closed its half of a stream.
+    // impl: HUB-4-7
+    pub(super) fn half_closed(&mut self, now: Now, stream: StreamId) {
         match self.streams.purpose(stream).cloned() {
             None => return,
-            Some(Use::Listen(agent)) => {
-                let reason = broken.map_or_else(
-                    || "the agent closed Listen".to_owned(),
-                    |why| format!("Listen broke: {why}"),
-                );
-                match broken {
-                    Some(_) => self.agent_lost(now, &agent, &reason),
-                    None => self.agent_gone(now, &agent, &reason),
-                }
-            }
+            Some(Use::Listen(agent)) => self.agent_gone(now, &agent, "the agent closed Listen"),
             Some(Use::Session(id)) => {
-                match broken {
-                    None => self.settle(now, &id, "stream closed without result".to_owned()),
-                    Some(why) => {
-                        let why = format!("Stream error: {}", brief(why));
-                        self.lose_session(now, &id, why, Status::ok());
-                    }
-                }
+                self.settle(now, &id, "stream closed without result".to_owned());
                 self.forget(&id);
             }
         }
-        match broken {
-            None => self.end_stream(stream, status),
-            Some(_) => self.streams.close(stream),
+        self.end_stream(stream, Status::ok());
+    }
+
+    /// A stream broke, alone or because its connection was lost: then the agent is gone, whichever of its streams is seen
+    /// to end first.
+    // impl: HUB-4-7 HUB-4-8 HUB-5-1
+    pub(super) fn stream_broken(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        reason: &str,
+        is_lost: bool,
+    ) {
+        match self.streams.purpose(stream).cloned() {
+            None => return,
+            Some(Use::Listen(agent)) => {
+                self.agent_lost(now, &agent, &format!("Listen broke: {reason}"));
+            }
+            Some(Use::Session(id)) => {
+                let why = match is_lost {
+                    true => "Agent disconnected".to_owned(),
+                    false => format!("Stream error: {}", brief(reason)),
+                };
+                self.lose_session(now, &id, why, Status::ok());
+                self.forget(&id);
+            }
         }
+        self.streams.close(stream);
     }
 
     pub(super) fn session_timeout(&mut self, now: Now, id: &SessionId) {

@@ -14,7 +14,7 @@ use ubos_common::time::Mono;
 use super::policy::{Candidate, Placement};
 use crate::{
     capability::{Shape, Skill, Skills},
-    id::{ClientId, SessionId, StreamId},
+    id::{ClientId, Identity, SessionId, StreamId},
 };
 
 /// One registered agent.
@@ -22,6 +22,8 @@ use crate::{
 pub(super) struct Agent {
     pub(super) name: String,
     pub(super) skills: Skills,
+    /// Who registered it, where the driver knows.
+    pub(super) identity: Option<Identity>,
     /// The open control stream; without one the agent is offered nothing.
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
@@ -126,11 +128,19 @@ impl Fleet {
         self.agents.iter()
     }
 
-    pub(super) fn register(&mut self, now: Mono, id: ClientId, name: String, skills: Skills) {
+    pub(super) fn register(
+        &mut self,
+        now: Mono,
+        id: ClientId,
+        name: String,
+        skills: Skills,
+        identity: Option<Identity>,
+    ) {
         self.registered += 1;
         let agent = Agent {
             name,
             skills,
+            identity,
             listen: None,
             sessions: BTreeSet::new(),
             is_paused: false,
@@ -486,7 +496,7 @@ mod tests {
         for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
             let id = ClientId::from(id);
             let skills = needing(None);
-            fleet.register(at(0), id.clone(), String::new(), skills);
+            fleet.register(at(0), id.clone(), String::new(), skills, None);
             assert_eq!(order(&mut fleet).len(), n, "offered before it listens");
             fleet.listen(at(10 - n as u64), &id, StreamId(n as u64));
         }
@@ -542,7 +552,13 @@ mod tests {
     #[test]
     fn agents_of_many_profiles_are_ranked_together() {
         let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-        fleet.register(at(0), "d".into(), String::new(), needing(Some("need")));
+        fleet.register(
+            at(0),
+            "d".into(),
+            String::new(),
+            needing(Some("need")),
+            None,
+        );
         fleet.listen(at(9), &"d".into(), StreamId(9));
         assert_eq!(order(&mut fleet), "cba");
         let need = Shape::of(&[Payload::new("need")]);

@@ -48,7 +48,7 @@ use super::{Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
     capability::{Shape, skills},
-    id::{ClientId, JobId, SessionId},
+    id::{ClientId, Identity, JobId, SessionId},
     status::Status,
     trace::{debug, trace},
     wire::{AgentRegistration, AgentRegistrationResponse, Payload},
@@ -85,7 +85,7 @@ const MAX_GROUP_BYTES: usize = 1024;
 /// hub.submit(now, Job::test("sum", vec![]))?;
 /// assert!(matches!(hub.poll_output(), Some(Output::Event(Event::AgentRegistered { .. }))));
 /// assert!(hub.poll_output().is_none()); // nobody listens yet
-/// hub.handle_input(now, Input::Opened { stream: StreamId(1), rpc: Rpc::Listen, key: Some(&agent) })?;
+/// hub.handle_input(now, Input::Opened { stream: StreamId(1), rpc: Rpc::Listen, key: Some(&agent), identity: None })?;
 /// while let Some(output) = hub.poll_output() {
 ///     println!("{output:?}"); // the agent is available, the job is offered, the proposal is to be sent
 /// }
@@ -180,6 +180,21 @@ impl Hub {
         now: Now,
         registration: AgentRegistration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
+        self.register_as(now, None, registration)
+    }
+
+    /// As [`register`](Self::register), for a caller that the driver has identified. The client id and the sessions of the
+    /// agent are then of use to calls of the same identity only: to others they are unknown, and the attempt is audited.
+    ///
+    /// # Errors
+    ///
+    /// As of [`register`](Self::register).
+    pub fn register_as(
+        &mut self,
+        now: Now,
+        identity: Option<Identity>,
+        registration: AgentRegistration,
+    ) -> Result<AgentRegistrationResponse, RegisterError> {
         if self.phase.is_leaving() {
             return Err(RegisterError::ShuttingDown);
         }
@@ -216,7 +231,7 @@ impl Hub {
             skills = skills.len(),
             "agent registered"
         );
-        self.fleet.register(now.mono, id, name, skills);
+        self.fleet.register(now.mono, id, name, skills, identity);
         Ok(AgentRegistrationResponse { client_id })
     }
 
@@ -321,11 +336,18 @@ impl Hub {
                 stream,
                 rpc: Rpc::Listen,
                 key,
-            } => self.open_listen(now, stream, key),
-            Input::Opened { stream, rpc, key } => self.open_session(now, stream, rpc, key),
+                identity,
+            } => self.open_listen(now, stream, key, identity),
+            Input::Opened {
+                stream,
+                rpc,
+                key,
+                identity,
+            } => self.open_session(now, stream, rpc, key, identity),
             Input::Message { stream, message } => self.message(now, stream, message),
-            Input::HalfClosed { stream } => self.stream_done(now, stream, None),
-            Input::Reset { stream, reason } => self.stream_done(now, stream, Some(&reason)),
+            Input::HalfClosed { stream } => self.half_closed(now, stream),
+            Input::Reset { stream, reason } => self.stream_broken(now, stream, &reason, false),
+            Input::Lost { stream, reason } => self.stream_broken(now, stream, &reason, true),
             Input::Blocked { stream } => self.streams.block(stream),
             Input::Writable { stream } => self.unblock(stream),
         }

@@ -1,41 +1,40 @@
-//! Authorization of registrations.
+//! Authorization of calls, before anything of their bodies is read.
 
 use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc};
 
 use tokio::task::JoinSet;
-use tonic::{Request, Status, metadata::MetadataMap};
+use tonic::{
+    Status,
+    codegen::http::{self, Extensions},
+    metadata::MetadataMap,
+};
 
-use crate::wire::AgentRegistration;
+use super::connection::{Peer, certificates};
+use crate::id::Identity;
 
-/// The hook that decides about each registration.
+/// The hook that decides about each call.
 #[derive(Clone)]
 pub(crate) struct Authorize(Arc<AuthorizeFn>);
 
-type Asked = Pin<Box<dyn Future<Output = Result<(), Denied>> + Send>>;
-type AuthorizeFn = dyn Fn(Applicant) -> Asked + Send + Sync;
+type Asked = Pin<Box<dyn Future<Output = Result<Identity, Denied>> + Send>>;
+type AuthorizeFn = dyn Fn(Caller) -> Asked + Send + Sync;
 
 impl Authorize {
     /// A hook made of an async function. It ends with the call that it is asked for.
     pub(super) fn new<F, Fut>(hook: F) -> Self
     where
-        F: Fn(Applicant) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), Denied>> + Send + 'static,
+        F: Fn(Caller) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Identity, Denied>> + Send + 'static,
     {
-        Self(Arc::new(move |applicant| Box::pin(hook(applicant))))
+        Self(Arc::new(move |caller| Box::pin(hook(caller))))
     }
 
     /// Calls the hook, and turns its panic into an error.
-    pub(super) async fn ask(&self, request: &Request<AgentRegistration>) -> Result<(), Status> {
-        let applicant = Applicant {
-            registration: request.get_ref().clone(),
-            addr: request.remote_addr(),
-            certificates: certificates(request),
-            metadata: request.metadata().clone(),
-        };
+    pub(super) async fn ask(&self, caller: Caller) -> Result<Identity, Status> {
         let (hook, mut task) = (self.0.clone(), JoinSet::new());
-        task.spawn(async move { hook(applicant).await });
+        task.spawn(async move { hook(caller).await });
         match task.join_next().await {
-            Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Ok(identity))) => Ok(identity),
             Some(Ok(Err(denied))) => Err(denied.into()),
             Some(Err(_)) | None => Err(Status::internal("the authorization hook panicked")),
         }
@@ -48,23 +47,11 @@ impl fmt::Debug for Authorize {
     }
 }
 
-#[cfg(feature = "tls")]
-fn certificates(request: &Request<AgentRegistration>) -> Vec<Vec<u8>> {
-    let chain = request.peer_certs().unwrap_or_default();
-    chain.iter().map(|one| one.as_ref().to_vec()).collect()
-}
-
-#[cfg(not(feature = "tls"))]
-const fn certificates(_: &Request<AgentRegistration>) -> Vec<Vec<u8>> {
-    Vec::new()
-}
-
-/// An agent that asks to register. Nothing shows its metadata, which may hold a secret.
+/// An agent that makes a call: `Register`, `Listen`, `Execute` or `Translate`. Nothing shows its metadata, which may hold a
+/// secret.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Applicant {
-    /// Its registration.
-    pub registration: AgentRegistration,
+pub struct Caller {
     /// Its network address.
     pub addr: Option<SocketAddr>,
     /// The certificate chain (DER) that it proved to hold; empty without mutual TLS.
@@ -72,7 +59,15 @@ pub struct Applicant {
     metadata: MetadataMap,
 }
 
-impl Applicant {
+impl Caller {
+    pub(super) fn of<B>(request: &http::Request<B>) -> Self {
+        Self {
+            addr: Peer::of(request.extensions()).and_then(|peer| peer.addr),
+            certificates: certificates(request.extensions()),
+            metadata: MetadataMap::from_headers(request.headers().clone()),
+        }
+    }
+
     /// A text of the call's metadata.
     #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
@@ -89,16 +84,26 @@ impl Applicant {
     }
 }
 
-impl fmt::Debug for Applicant {
+impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Applicant")
-            .field("registration", &self.registration)
+        f.debug_struct("Caller")
             .field("addr", &self.addr)
             .finish_non_exhaustive()
     }
 }
 
-/// Why a registration is denied, in words that the agent gets.
+/// The identity of a caller who showed a certificate, where no hook is set.
+pub(super) fn of_certificate(extensions: &Extensions) -> Option<Identity> {
+    #[cfg(feature = "tls")]
+    if let Some(own) = certificates(extensions).first() {
+        let digest = ubos_common::canon::Digest::of_bytes(own);
+        return Some(Identity::from(format!("certificate {digest}")));
+    }
+    let _ = extensions;
+    None
+}
+
+/// Why a call is denied, in words that the agent gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Denied {

@@ -13,7 +13,10 @@ use tonic::{
     server::NamedService,
 };
 
-use super::service::Service;
+use super::{
+    authorize::{self, Authorize, Caller},
+    service::Service,
+};
 use crate::wire::agent_hub_server::AgentHubServer;
 
 /// The gRPC library has one message limit a service. Behind `Register` stands anybody, so it must not have
@@ -23,6 +26,7 @@ pub(super) struct Calls {
     control: AgentHubServer<Service>,
     sessions: AgentHubServer<Service>,
     register_timeout: Duration,
+    authorize: Option<Authorize>,
 }
 
 impl Calls {
@@ -31,6 +35,7 @@ impl Calls {
         max_control_bytes: usize,
         max_bytes: usize,
         register_timeout: Duration,
+        authorize: Option<Authorize>,
     ) -> Self {
         let control = AgentHubServer::new(service.clone())
             .max_decoding_message_size(max_control_bytes.min(max_bytes))
@@ -42,8 +47,36 @@ impl Calls {
             control,
             sessions,
             register_timeout,
+            authorize,
         }
     }
+
+    async fn answer(mut self, mut request: http::Request<Body>) -> http::Response<Body> {
+        let identity = match &self.authorize {
+            None => authorize::of_certificate(request.extensions()),
+            Some(hook) => {
+                let caller = Caller::of(&request);
+                match hook.ask(caller).await {
+                    Ok(identity) => Some(identity),
+                    Err(denied) => return denied.into_http(),
+                }
+            }
+        };
+        if let Some(identity) = identity {
+            request.extensions_mut().insert(identity);
+        }
+        let is_session = matches!(call_of(&request), Some("Execute" | "Translate"));
+        let answer = match is_session {
+            true => self.sessions.call(request).await,
+            false => self.control.call(request).await.map(too_large_is_exhausted),
+        };
+        answer.unwrap_or_else(|never| match never {})
+    }
+}
+
+/// The name of the call.
+fn call_of(request: &http::Request<Body>) -> Option<&str> {
+    request.uri().path().rsplit('/').next()
 }
 
 impl GrpcService<http::Request<Body>> for Calls {
@@ -57,25 +90,13 @@ impl GrpcService<http::Request<Body>> for Calls {
 
     // impl: HUB-4-6
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        match request.uri().path().rsplit('/').next() {
-            Some("Execute" | "Translate") => self.sessions.call(request),
-            // A registration that is never sent to its end would keep what was sent of it.
-            Some("Register") => {
-                let answer =
-                    tokio::time::timeout(self.register_timeout, self.control.call(request));
-                Box::pin(async move {
-                    let late = || Status::deadline_exceeded("the registration took too long");
-                    match answer.await {
-                        Ok(answer) => answer.map(too_large_is_exhausted),
-                        Err(_) => Ok(late().into_http()),
-                    }
-                })
-            }
-            _ => {
-                let answer = self.control.call(request);
-                Box::pin(async move { answer.await.map(too_large_is_exhausted) })
-            }
-        }
+        // An answer begins when the hub has taken the call: a registration that is never sent to its end would keep what
+        // was sent of it, and a hook that never answers would keep the call.
+        let answer = tokio::time::timeout(self.register_timeout, self.clone().answer(request));
+        Box::pin(async move {
+            let late = || Status::deadline_exceeded("the hub could not take the call in time");
+            Ok(answer.await.unwrap_or_else(|_| late().into_http()))
+        })
     }
 }
 

@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    authorize::{Applicant, Authorize, Denied},
+    authorize::{Authorize, Caller, Denied},
     prepare::Prepare,
 };
 #[cfg(feature = "tls")]
 use crate::transport::Tls;
 use crate::{
     config::ConfigError,
-    id::{JobId, SessionId},
+    id::{Identity, JobId, SessionId},
     role::hub,
     store::JobStore,
     transport::{KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE},
@@ -35,8 +35,8 @@ ubos_common::config! {
         /// register. Larger ones are `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
         /// ([`hub::Config::with_max_message_bytes`]) applies as well.
         with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
-        /// Sets how long a `Register` call may take, the authorization hook included: 10 s by default. Beyond it the call ends
-        /// with `DEADLINE_EXCEEDED`.
+        /// Sets how long a `Register` call may take, and the authorization of any call: 10 s by default. Beyond it the call
+        /// ends with `DEADLINE_EXCEEDED`.
         with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
         /// Sets how many connections the port may have: 16,384 by default. One more is closed at once.
         with_max_connections: max_connections: usize = 16_384,
@@ -80,15 +80,19 @@ impl ServerConfig {
         self
     }
 
-    /// Sets a hook that decides about each registration. A denied agent learns the reason. Anybody may register by default.
+    /// Sets a hook that decides about each call of an agent by its headers, before anything of its body is read, and names
+    /// the caller. A denied agent learns the reason. What a caller registers is of use to the same [`Identity`] only: a
+    /// client id or session id that leaked is unknown to all others.
+    ///
+    /// By default anybody may call; agents that show a certificate (mutual TLS) are told apart by it.
     ///
     /// ```
     /// use uap_hub_proto::transport::server::{Denied, ServerConfig};
     ///
-    /// let config = ServerConfig::default().with_authorize(|applicant| async move {
-    ///     match applicant.bearer_token() {
-    ///         Some("sesame") => Ok(()),
-    ///         Some(_) => Err(Denied::Forbidden("this token may not register".into())),
+    /// let config = ServerConfig::default().with_authorize(|caller| async move {
+    ///     match caller.bearer_token() {
+    ///         Some("sesame") => Ok("team one".into()),
+    ///         Some(_) => Err(Denied::Forbidden("nobody has this token".into())),
     ///         None => Err(Denied::Unauthenticated("send a bearer token".into())),
     ///     }
     /// });
@@ -98,8 +102,8 @@ impl ServerConfig {
     #[must_use]
     pub fn with_authorize<F, Fut>(mut self, hook: F) -> Self
     where
-        F: Fn(Applicant) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), Denied>> + Send + 'static,
+        F: Fn(Caller) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Identity, Denied>> + Send + 'static,
     {
         self.authorize = Some(Authorize::new(hook));
         self

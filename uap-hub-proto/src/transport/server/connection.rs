@@ -2,9 +2,13 @@
 
 use std::{
     io::{self, IoSlice},
+    net::SocketAddr,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
 };
 
 use tokio::{
@@ -13,7 +17,10 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+use tonic::{
+    codegen::http::Extensions,
+    transport::server::{Connected, TcpIncoming},
+};
 
 use crate::trace::debug;
 
@@ -21,7 +28,44 @@ use crate::trace::debug;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
+    peer: Peer,
     _place: OwnedSemaphorePermit,
+}
+
+/// What calls know of their connection.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) addr: Option<SocketAddr>,
+    /// Set when the connection ends, before its calls are told.
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Peer {
+    /// The peer of a call; `None` where the service is not behind a listener of ours.
+    pub(super) fn of(extensions: &Extensions) -> Option<&Self> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = extensions.get::<tonic::transport::server::TlsConnectInfo<Self>>() {
+            return Some(tls.get_ref());
+        }
+        extensions.get()
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+}
+
+/// The certificate chain (DER) that the peer of a call proved to hold; empty without mutual TLS.
+pub(super) fn certificates(extensions: &Extensions) -> Vec<Vec<u8>> {
+    #[cfg(feature = "tls")]
+    if let Some(chain) = extensions
+        .get::<tonic::transport::server::TlsConnectInfo<Peer>>()
+        .and_then(|tls| tls.peer_certs())
+    {
+        return chain.iter().map(|one| one.as_ref().to_vec()).collect();
+    }
+    let _ = extensions;
+    Vec::new()
 }
 
 /// The connections of a listener; one beyond `most` is closed at once. Accepted sockets send at once: otherwise each small
@@ -41,15 +85,32 @@ pub(super) fn incoming(
             debug!(most, "connection closed: there are too many");
             return None;
         };
-        Some(Ok(Connection { stream, _place }))
+        let peer = Peer {
+            addr: stream.peer_addr().ok(),
+            is_lost: Arc::default(),
+        };
+        Some(Ok(Connection {
+            stream,
+            peer,
+            _place,
+        }))
     })
 }
 
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+impl Connection {
+    fn note(&self, written: io::Result<usize>) -> Poll<io::Result<usize>> {
+        if written.is_err() {
+            self.peer.is_lost.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(written)
+    }
+}
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
@@ -59,7 +120,12 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        if read.is_err() || (buffer.filled().len() == before && buffer.remaining() > 0) {
+            self.peer.is_lost.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(read)
     }
 }
 
@@ -69,7 +135,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        self.note(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -85,7 +152,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices));
+        self.note(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -31,7 +31,7 @@ use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use ubos_common::id::IdSource;
 
 pub use self::{
-    authorize::{Applicant, Denied},
+    authorize::{Caller, Denied},
     config::ServerConfig,
     handle::{HubHandle, JobHandle},
 };
@@ -109,8 +109,8 @@ async fn start(listener: TcpListener, mut config: ServerConfig) -> io::Result<Hu
         Some(store) => keep::start(&shared, store, records).await?,
         None => Vec::new(),
     };
-    let service = Service::new(shared.clone(), authorize);
-    let calls = Calls::new(service, most_control, most, register_timeout);
+    let service = Service::new(shared.clone());
+    let calls = Calls::new(service, most_control, most, register_timeout, authorize);
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = { builder }
         .add_service(calls)

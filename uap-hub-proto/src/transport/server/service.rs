@@ -15,12 +15,12 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use super::{
-    authorize::Authorize,
+    connection::Peer,
     shared::{Shared, Sink, SinkSender},
 };
 use crate::{
     capability::Kind,
-    id::StreamId,
+    id::{Identity, StreamId},
     role::{
         CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Input},
@@ -41,12 +41,11 @@ const MAX_SESSION_MESSAGES: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     shared: Arc<Shared>,
-    authorize: Option<Authorize>,
 }
 
 impl Service {
-    pub(super) const fn new(shared: Arc<Shared>, authorize: Option<Authorize>) -> Self {
-        Self { shared, authorize }
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
     /// Opens a call and starts reading it. Nothing is read of one that the hub refuses.
@@ -79,8 +78,13 @@ impl Service {
         };
         let blocked = sink.is_blocked.clone();
         let stream = self.shared.open(sink, |hub, now, stream| {
-            hub.handle_input(now, Input::Opened { stream, rpc, key })
-                .is_ok()
+            let opened = Input::Opened {
+                stream,
+                rpc,
+                key,
+                identity: request.extensions().get::<Identity>(),
+            };
+            hub.handle_input(now, opened).is_ok()
         });
         trace::opened("hub", rpc, stream);
         if let Some(refused) = lock(&end).take() {
@@ -92,6 +96,7 @@ impl Service {
             is_listen: rpc == Rpc::Listen,
             paused,
             gone: gone.clone(),
+            peer: Peer::of(request.extensions()).cloned(),
         };
         spawn(reader.run(request.into_inner(), inbound));
         Ok(Response::new(Answers {
@@ -116,12 +121,9 @@ impl AgentHub for Service {
         &self,
         request: Request<AgentRegistration>,
     ) -> Result<Response<AgentRegistrationResponse>, Status> {
-        if let Some(authorize) = &self.authorize {
-            authorize.ask(&request).await?;
-        }
-        let answer = self
-            .shared
-            .act(|hub, now| hub.register(now, request.into_inner()));
+        let identity = request.extensions().get().cloned();
+        let answer =
+            (self.shared).act(|hub, now| hub.register_as(now, identity, request.into_inner()));
         answer
             .map(Response::new)
             .map_err(|error| error.status().into())
@@ -162,6 +164,7 @@ struct Reader {
     /// Whether the hub wants the call not to be read.
     paused: watch::Receiver<bool>,
     gone: Arc<Notify>,
+    peer: Option<Peer>,
 }
 
 impl Reader {
@@ -172,6 +175,7 @@ impl Reader {
             is_listen,
             mut paused,
             gone,
+            peer,
         } = self;
         // Whether a session is complete, so that the end of its call has no meaning.
         let mut is_over = is_listen;
@@ -210,7 +214,8 @@ impl Reader {
                 Err(status) => break status,
             }
         };
-        shared.broke(stream, broken.into());
+        let is_lost = peer.is_some_and(|peer| peer.is_lost());
+        shared.broke(stream, broken.into(), is_lost);
     }
 }
 

@@ -147,13 +147,15 @@ impl Shared {
     }
 
     /// A call broke. Its status reaches the peer only if the cause was an unreadable message.
-    pub(super) fn broke(self: &Arc<Self>, stream: StreamId, status: Status) {
+    pub(super) fn broke(self: &Arc<Self>, stream: StreamId, status: Status, is_lost: bool) {
         let mut core = lock(&self.core);
         let reason = status.message.clone();
-        // A closed hub has no streams left to reset.
-        let _ = core
-            .hub
-            .handle_input(self.clock.now(), Input::Reset { stream, reason });
+        let input = match is_lost {
+            true => Input::Lost { stream, reason },
+            false => Input::Reset { stream, reason },
+        };
+        // A closed hub has no streams left to break.
+        let _ = core.hub.handle_input(self.clock.now(), input);
         self.carry_out(&mut core);
         core.end(stream, status);
     }

@@ -3,6 +3,7 @@
 mod control;
 mod durable;
 mod execution;
+mod identity;
 mod leave;
 mod loss;
 mod placement;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use uap_hub_proto::{
     capability::Skill,
-    id::{ClientId, JobId, SessionId, StreamId},
+    id::{ClientId, Identity, JobId, SessionId, StreamId},
     message::JobResult,
     role::{Rpc, hub::*},
     state::State,

@@ -67,7 +67,15 @@ impl Rig {
         self.streams += 1;
         let stream = StreamId(self.streams);
         self.hub
-            .handle_input(self.now, Input::Opened { stream, rpc, key })
+            .handle_input(
+                self.now,
+                Input::Opened {
+                    stream,
+                    rpc,
+                    key,
+                    identity: None,
+                },
+            )
             .unwrap();
         self.drain();
         stream

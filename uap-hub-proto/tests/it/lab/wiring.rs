@@ -169,7 +169,12 @@ impl Wiring<Hub> for HubWiring {
                 self.streams.insert(stream, link);
                 key = name;
                 let key = Some(key.as_str());
-                hub::Input::Opened { stream, rpc, key }
+                hub::Input::Opened {
+                    stream,
+                    rpc,
+                    key,
+                    identity: None,
+                }
             }
             Packet::ToHub(stream, message) => hub::Input::Message { stream, message },
             Packet::HalfClose(stream) => hub::Input::HalfClosed { stream },
