@@ -221,7 +221,6 @@ from_errors!(
     serde_json::Error,
     std::io::Error,
     ubos_common::json::JsonError,
-    crate::error::UppError,
     Box<dyn core::error::Error + Send + Sync>
 );
 
