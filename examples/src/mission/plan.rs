@@ -4,9 +4,10 @@
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use sacp::role::{Interface, Planned, Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing};
-use sacp::{Act, Clarify, ErrReply, Graph, Item, Message, OutFmt, Plan, Reply};
+use sacp::{Act, Clarify, ErrReply, Graph, Item, Message, MessageRef, OutFmt, Plan, Reply};
 use serde_json::json;
 use ubos_common::json::RawBuf;
+use ubos_common::time::Timestamp;
 
 /// The passes that run side by side: verb, tool, what it does. Capabilities are called `audit.` and the tool
 /// in lower case.
@@ -69,7 +70,12 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
             gap.verb, gap.tool, gap.code
         ));
     }
-    let spawned = spawn_missing(&planned.message, &mut registry, &mut Maker)?;
+    let spawned = spawn_missing(
+        Timestamp::EPOCH,
+        &planned.message,
+        &mut registry,
+        &mut Maker,
+    )?;
     for name in &spawned {
         tell(format!("spawned {name}"));
     }
@@ -173,8 +179,12 @@ fn register(
 struct Maker;
 
 impl Spawner for Maker {
-    fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String> {
-        let graph = Graph::from(&request.plan);
+    fn spawn(
+        &mut self,
+        request: MessageRef<'_>,
+        registry: &mut dyn Registry,
+    ) -> Result<String, String> {
+        let graph = Graph::from(request);
         let steps = graph.steps();
         let define = steps
             .first()
@@ -229,8 +239,13 @@ mod tests {
     fn an_agent_for_something_else_cannot_be_made() {
         let mut plan = Plan::default();
         plan.push(Act::new("brew", "TEA"));
-        let error =
-            spawn_missing(&Message::new("TEA", plan), &mut registry(), &mut Maker).unwrap_err();
+        let error = spawn_missing(
+            Timestamp::EPOCH,
+            &Message::new("TEA", plan),
+            &mut registry(),
+            &mut Maker,
+        )
+        .unwrap_err();
         assert_eq!(error.code, sacp::Code::SpawnFailed);
     }
 }

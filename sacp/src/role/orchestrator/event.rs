@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::message::Message;
+use crate::any::AnyMessage;
 use crate::registry::AgentRecord;
 use crate::reply::Reply;
 use crate::role::Answer;
@@ -43,8 +43,8 @@ pub struct Delegation {
     pub ticket: Ticket,
     /// The agent.
     pub agent: Arc<AgentRecord>,
-    /// A message with the one act; its `out_fmt` is raw unless the agent may answer in prose.
-    pub message: Message,
+    /// A message with the one act, in the edition of the request; its `out_fmt` is raw unless the agent may answer in prose.
+    pub message: AnyMessage,
 }
 
 /// What an orchestrator asks of its driver.
@@ -59,7 +59,7 @@ pub enum Output {
         ticket: Ticket,
     },
     /// Send this message to the spawner, and report [`Input::Spawned`].
-    Spawn(Box<Message>),
+    Spawn(Box<AnyMessage>),
     /// Answer the sender: in prose if the message asked for it and the last step wrote it. This is the last output.
     Answer(Box<Answer>),
 }
