@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
@@ -86,10 +86,7 @@ struct Report {
 fn next(told: &Receiver<Report>, wait: Option<Duration>) -> Option<Report> {
     match wait {
         None => told.recv().ok(),
-        Some(wait) => match told.recv_timeout(wait) {
-            Ok(report) => Some(report),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        },
+        Some(wait) => told.recv_timeout(wait).ok(),
     }
 }
 
