@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use ubos_conformance::uap::check_model;
 use upp::transport::{
     AnthropicModel, GoogleModel, OpenAiModel, OpenAiResponsesModel, ProviderConfig,
 };
@@ -110,6 +111,9 @@ async fn the_vendors_own_types_read_requests_and_write_responses() {
     for n in 0..4 {
         let model = &models(if n == 3 { &gemini } else { &url })[n];
         for has_structure in [false, true] {
+            check_model(model.as_ref(), asked(has_structure))
+                .await
+                .unwrap();
             let whole = model.complete(asked(has_structure)).await.unwrap();
             check(model.as_ref(), &whole);
             let (_, streamed) = drain(model.as_ref(), asked(has_structure)).await;
