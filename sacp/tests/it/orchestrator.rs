@@ -4,7 +4,7 @@ use sacp::Graph;
 use sacp::registry::{AgentRecord, Health, MemoryRegistry, Registry, Shared};
 use sacp::role::Answer;
 use sacp::role::orchestrator::{
-    Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output,
+    Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output, RestoreError,
 };
 use sacp::runner::{Cause, Config, Recovery, Rule, Ticket};
 use sacp::spawn::{PromptSpawner, serve};
@@ -821,4 +821,52 @@ fn gaps_inside_subtasks_spawn_the_right_thing_under_ids_that_differ() {
     let hints: Vec<&str> = seen.iter().map(|(_, hints)| hints.as_str()).collect();
     assert_eq!(hints, [r#"["citizenship"]"#, r#"["to"]"#]);
     assert_ne!(seen[0].0, seen[1].0);
+}
+
+// spec: SACP-3-2
+#[test]
+fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
+    let config = OrchestratorConfig::default;
+    let mut before = start_new(&format!("{ONE},{TWO}"), "", config());
+    let asked = delegations(&drain(&mut before));
+    before.pause(now()).unwrap();
+    let first = new(&asked[0]);
+    let done = state_of(&first, "DONE", r#","result":{"outputs":{"a":11}}"#);
+    answer(&mut before, asked[0].ticket, &done);
+    assert_eq!(drain(&mut before), [Output::Paused]);
+    let saved = before.save(now()).unwrap();
+    before.resume(now()).unwrap();
+    let late = delegations(&drain(&mut before))[0].ticket;
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","recipient":"o","g":"G",
+        "plan":[{ONE},{TWO}],"state":"PENDING"}}"#
+    );
+    let message = v1::Message::decode(text.as_bytes()).unwrap();
+    let restore = |saved: &[u8]| {
+        let ids = IdSource::seeded(8);
+        Orchestrator::restore(now(), message.clone(), library(), config(), ids, saved)
+    };
+    assert!(matches!(restore(b"{}"), Err(RestoreError::Run(_))));
+    let mut after = restore(&saved).unwrap();
+    after.resume(now()).unwrap();
+    let asked = delegations(&drain(&mut after));
+    let second = new(&asked[0]);
+    assert_eq!(second.ctx.as_ref().unwrap()["inputs"].as_str(), "[11]");
+    let done = state_of(&second, "DONE", r#","result":{"outputs":{"b":2}}"#);
+    let bytes = done.clone().into_bytes();
+    let refused = after.handle_input(
+        now(),
+        Input::Answered {
+            ticket: late,
+            bytes,
+        },
+    );
+    assert_eq!(refused, Err(OrchestratorError::NotRequested));
+    answer(&mut after, asked[0].ticket, &done);
+    let result = new_answer(&drain(&mut after)).result.unwrap();
+    assert_eq!(
+        (result.outputs["a"].as_str(), result.outputs["b"].as_str()),
+        ("11", "2")
+    );
+    assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
 }

@@ -31,7 +31,7 @@ use crate::validate::code_of;
 use delegate::{Open, Parts, failed};
 
 pub use config::OrchestratorConfig;
-pub use event::{Delegation, Input, OrchestratorError, Output};
+pub use event::{Delegation, Input, OrchestratorError, Output, RestoreError};
 
 /// Takes one message through spawning, delegation and output discipline to its answer.
 ///
@@ -109,10 +109,46 @@ impl<R: Registry> Orchestrator<R> {
         config: OrchestratorConfig,
         ids: IdSource,
     ) -> Result<Self, ConfigError> {
+        let mut orchestrator = Self::idle(request.into(), registry, config, ids)?;
+        orchestrator.prepare(now);
+        Ok(orchestrator)
+    }
+
+    /// Continues a run that was [saved](Self::save), of the same message. The plan is checked again, and the acts that were
+    /// delegated are delegated anew: an answer to the life before is refused.
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot work, or the text is not a saved run of this message.
+    pub fn restore(
+        now: Now,
+        request: impl Into<AnyMessage>,
+        registry: R,
+        config: OrchestratorConfig,
+        ids: IdSource,
+        saved: &[u8],
+    ) -> Result<Self, RestoreError> {
+        let mut orchestrator = Self::idle(request.into(), registry, config, ids)?;
+        let Some(mut runner) = orchestrator.ready(now) else {
+            return Ok(orchestrator);
+        };
+        runner.restore(now, saved)?;
+        orchestrator.stage = Stage::Running(runner);
+        orchestrator.drain_runner(now);
+        Ok(orchestrator)
+    }
+
+    /// One that has not looked at its message.
+    fn idle(
+        request: AnyMessage,
+        registry: R,
+        config: OrchestratorConfig,
+        ids: IdSource,
+    ) -> Result<Self, ConfigError> {
         config.run.check()?;
         let bound = config.run.max_outputs();
-        let mut orchestrator = Self {
-            request: request.into(),
+        Ok(Self {
+            request,
             registry,
             config,
             ids,
@@ -123,9 +159,7 @@ impl<R: Registry> Orchestrator<R> {
             open: BTreeMap::new(),
             overruled: Vec::new(),
             out: Outbox::new(bound),
-        };
-        orchestrator.prepare(now);
-        Ok(orchestrator)
+        })
     }
 
     /// Takes an input.
@@ -173,6 +207,44 @@ impl<R: Registry> Orchestrator<R> {
             }
         }
         Ok(())
+    }
+
+    /// Delegates nothing more; open delegations go on. [`Output::Paused`] follows when none is left.
+    ///
+    /// # Errors
+    ///
+    /// The message is answered, or an agent for it is still spawned.
+    pub fn pause(&mut self, now: Now) -> Result<(), OrchestratorError> {
+        let runner = self.running()?;
+        runner.pause(now).map_err(|_| OrchestratorError::Closed)?;
+        self.drain_runner(now);
+        Ok(())
+    }
+
+    /// Delegates again after a [`pause`](Self::pause).
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    pub fn resume(&mut self, now: Now) -> Result<(), OrchestratorError> {
+        let runner = self.running()?;
+        runner.resume(now).map_err(|_| OrchestratorError::Closed)?;
+        self.drain_runner(now);
+        Ok(())
+    }
+
+    /// The run as JSON text, for [`restore`](Self::restore). `None` before every act has an agent, and after the answer.
+    #[must_use]
+    pub fn save(&self, now: Now) -> Option<Vec<u8>> {
+        self.runner().and_then(|runner| runner.save(now))
+    }
+
+    fn running(&mut self) -> Result<&mut Runner, OrchestratorError> {
+        match &mut self.stage {
+            Stage::Running(runner) => Ok(runner),
+            Stage::Spawning(_) => Err(OrchestratorError::NotRequested),
+            Stage::Finished => Err(OrchestratorError::Closed),
+        }
     }
 
     /// Does what is due at `now`: the timeouts of the run.
@@ -223,16 +295,27 @@ impl<R: Registry> Orchestrator<R> {
 
     /// Spawns the next missing agent, or starts the plan.
     fn prepare(&mut self, now: Now) {
+        if let Some(mut runner) = self.ready(now) {
+            runner.start(now);
+            self.stage = Stage::Running(runner);
+            self.drain_runner(now);
+        }
+    }
+
+    /// The runner, if the plan may run and every act has an agent; else the message is answered, or an agent is spawned.
+    fn ready(&mut self, now: Now) -> Option<Box<Runner>> {
         let runner = match Runner::new(&self.request, self.config.run.clone()) {
             Ok(runner) => runner,
             Err(refused) => {
                 let reply = refused.reply(&self.request);
-                return self.give_back(now, reply);
+                self.give_back(now, reply);
+                return None;
             }
         };
         // What the plan says of itself is known before anything is spawned for it.
         if let Some(first) = self.refusals(false).first() {
-            return self.refuse(now, refusal(first));
+            self.refuse(now, refusal(first));
+            return None;
         }
         let missing = gaps(&self.request, &self.registry);
         let open = |gap: &&Gap| {
@@ -243,7 +326,8 @@ impl<R: Registry> Orchestrator<R> {
         if let Some(gap) = missing.iter().find(open) {
             if !self.config.spawning {
                 let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
-                return self.refuse(now, ErrReply::new(gap.code, what).at(&gap.pointer));
+                self.refuse(now, ErrReply::new(gap.code, what).at(&gap.pointer));
+                return None;
             }
             let next = spawn::next_request(
                 now.wall,
@@ -262,16 +346,13 @@ impl<R: Registry> Orchestrator<R> {
                 }
                 Err(error) => self.refuse(now, error),
             }
-            return;
+            return None;
         }
         if let Some(first) = self.refusals(true).first() {
-            return self.refuse(now, refusal(first));
+            self.refuse(now, refusal(first));
+            return None;
         }
-        self.stage = Stage::Running(Box::new(runner));
-        if let Stage::Running(runner) = &mut self.stage {
-            runner.start(now);
-        }
-        self.drain_runner(now);
+        Some(Box::new(runner))
     }
 
     /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
@@ -344,6 +425,7 @@ impl<R: Registry> Orchestrator<R> {
                 runner::Output::Cancel { ticket } if self.open.remove(&ticket).is_some() => {
                     self.out.push(Output::Cancel { ticket });
                 }
+                runner::Output::Paused => self.out.push(Output::Paused),
                 runner::Output::Ended(mut outcome) => {
                     outcome.overruled = core::mem::take(&mut self.overruled);
                     self.on_end(now, &outcome);
