@@ -10,9 +10,10 @@ use futures::executor::block_on;
 use sap::cache::{CacheRecord, CacheStore, Keys, Lookup, WholePayload};
 use sap::processor::{Context, Interrupted, Outcome, Processor, Progress};
 use sap::store::MemoryCache;
-use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
+use sap::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
 use sap::{BoxFuture, CacheKey, ErrorCode, Status, StoreError};
 use serde_json::json;
+use ubos_common::driver::Sleep as _;
 use ubos_common::json::RawObject;
 use ubos_common::testing::CrashPoint;
 
@@ -266,4 +267,32 @@ fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
     let mut second = working(processor(&full), &calls);
     let failed = block_on(second.resume(&clock, Interrupted::Fail));
     assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+}
+
+// spec: SAP-5-2, SAP-5-10
+#[test]
+fn tasks_that_run_again_have_no_more_places_than_others() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let tasks = [cached(1, "bypass"), cached(2, "bypass")];
+    for task in &tasks {
+        let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(task)).unwrap();
+        block_on(log.record(&entry)).unwrap();
+    }
+    let producer = sap::Producer::new("A-ml-001".parse().unwrap(), sap::ProducerKind::Agent);
+    let config = sap::processor::Config::default().with_max_running(1);
+    let all = Arc::new(sap::processor::AllowAll);
+    let mut second = Processor::new(producer, all, log, config)
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), |_: Context| {
+            std::future::pending()
+        });
+    let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    assert_eq!(resumed.interrupted.len(), 2);
+    let bytes = tasks[0].to_string();
+    let mut sink = |_: sap::processor::Delivery<'_>| {};
+    let mut first = pin!(second.process(&clock, bytes.as_bytes(), &mut sink));
+    let waker = &mut Waking::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(waker).is_pending());
+    let refused = crate::processor::nack(run(&second, &clock, &tasks[1]).1);
+    assert_eq!(refused.code, ErrorCode::RateLimit);
 }
