@@ -1,13 +1,17 @@
 //! The SACP side: words become a message, a plan is made and held against the registry, what is missing is
 //! spawned.
 
+use sacp::check::{Config, Finding, check_plan};
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use sacp::role::{Interface, Planned, Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing};
-use sacp::{Act, Clarify, ErrReply, Graph, Item, Message, MessageRef, OutFmt, Plan, Reply};
+use sacp::{
+    Act, AnyMessage, Clarify, ErrReply, Graph, Item, Message, MessageRef, OutFmt, Plan, Reply,
+};
 use serde_json::json;
 use ubos_common::json::RawBuf;
 use ubos_common::time::Timestamp;
+use ubos_common::violation::Level;
 
 /// The passes that run side by side: verb, tool, what it does. Capabilities are called `audit.` and the tool
 /// in lower case.
@@ -78,6 +82,13 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
     )?;
     for name in &spawned {
         tell(format!("spawned {name}"));
+    }
+    let whole = AnyMessage::from(planned.message.clone());
+    let findings = check_plan(&whole, Some(&registry), &Config::default());
+    let must = |finding: &&Finding| finding.violation.level == Level::Must;
+    if let Some(first) = findings.iter().find(must) {
+        let what = first.violation.to_string();
+        return Err(ErrReply::new(sacp::Code::MalformedPlan, what));
     }
     Ok(Ready {
         message: planned.message,

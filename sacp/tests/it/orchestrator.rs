@@ -254,6 +254,7 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
     let other = Ticket {
         step: 9,
         attempt: 1,
+        epoch: 0,
     };
     for said in [
         Input::Answered {

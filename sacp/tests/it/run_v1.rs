@@ -282,6 +282,7 @@ fn a_run_that_is_called_off_is_cancelled() {
         ticket: Ticket {
             step: 1,
             attempt: 1,
+            epoch: 0,
         },
     };
     assert!(runner.handle_input(now(2), late).is_err());
