@@ -230,6 +230,15 @@ impl<'a> MessageRef<'a> {
     }
 }
 
+impl Write for MessageRef<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::V01(message) => message.write(out),
+            Self::V10(message) => message.write(out),
+        }
+    }
+}
+
 impl<'a> From<&'a Message> for MessageRef<'a> {
     fn from(message: &'a Message) -> Self {
         Self::V01(message)
@@ -289,10 +298,7 @@ impl From<v1::Message> for AnyMessage {
 
 impl Write for AnyMessage {
     fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::V01(message) => message.write(out),
-            Self::V10(message) => message.write(out),
-        }
+        MessageRef::from(self).write(out);
     }
 }
 

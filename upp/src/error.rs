@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ubos_common::json::{MemberWriter, Write};
 
+use crate::tool::ToolError;
 use crate::turn::Turn;
 
 ubos_common::words! {
@@ -169,5 +170,11 @@ impl Write for UppError {
             self.cause.as_ref().map(ToString::to_string).as_ref(),
         );
         object.end();
+    }
+}
+/// A tool that asks a model returns its errors with `?`.
+impl From<UppError> for ToolError {
+    fn from(error: UppError) -> Self {
+        error.to_string().into()
     }
 }

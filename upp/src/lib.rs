@@ -26,6 +26,7 @@
 //! | `google` | `generateContent` | no |
 //! | `schemars` | tools whose arguments and results are Rust types | no |
 //! | `mcp` | tools of MCP servers | no |
+//! | `external-tests` | tests that need Python with the packages openai, anthropic and google-genai (`UBOS_PYTHON`) | no |
 //! | `tracing` | trace events of the tool loop, and spans of requests and tools by OpenTelemetry: ids, counts and durations, content only where asked for | no |
 //! | `arbitrary` | generators of messages and events for fuzzing, and the reading of server-sent events | no |
 //! | `http` | what the three adapters share: reqwest with rustls, on tokio; of no use alone | no |

@@ -7,7 +7,7 @@
 //!
 //! The checkers are for authors who extend `uap-agent`: [`check_strategy`] for execution strategies,
 //! [`check_stream_equals_generate`] for agents, [`check_store`], [`check_history`] and [`check_writers`] for checkpoint
-//! stores, [`check_journal`] for journals, and [`check_resume`] for agents that are resumed.
+//! stores, [`check_journal`] for journals, [`check_resume`] for agents that are resumed, and [`check_model`] for models.
 //!
 //! ```
 //! use ubos_conformance::uap::{FileKind, FileVector, Level, Recording, file_kit, levels, run_kit};
@@ -44,6 +44,7 @@ mod fault;
 mod files;
 mod journal;
 mod level;
+mod model;
 mod mutants;
 mod recording;
 mod run_kit;
@@ -59,6 +60,7 @@ pub use journal::{
     Interruption, JournalFault, ResumeFault, ResumeReport, check_journal, check_resume,
 };
 pub use level::{Level, LevelReport, levels};
+pub use model::{ModelFault, check_model};
 pub use recording::{Recorded, RecordedLine, Recording, RecordingError, Runs};
 pub use run_kit::run_kit;
 pub use store::{StoreFault, check_history, check_store, check_writers};

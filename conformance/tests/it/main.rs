@@ -14,4 +14,6 @@
     feature = "uap"
 ))]
 mod levels;
+#[cfg(feature = "uap")]
+mod model;
 mod toy;

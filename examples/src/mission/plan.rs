@@ -1,12 +1,17 @@
 //! The SACP side: words become a message, a plan is made and held against the registry, what is missing is
 //! spawned.
 
+use sacp::check::{Config, Finding, check_plan};
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use sacp::role::{Interface, Planned, Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing};
-use sacp::{Act, Clarify, ErrReply, Graph, Item, Message, OutFmt, Plan, Reply};
+use sacp::{
+    Act, AnyMessage, Clarify, ErrReply, Graph, Item, Message, MessageRef, OutFmt, Plan, Reply,
+};
 use serde_json::json;
 use ubos_common::json::RawBuf;
+use ubos_common::time::Timestamp;
+use ubos_common::violation::Level;
 
 /// The passes that run side by side: verb, tool, what it does. Capabilities are called `audit.` and the tool
 /// in lower case.
@@ -69,9 +74,21 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
             gap.verb, gap.tool, gap.code
         ));
     }
-    let spawned = spawn_missing(&planned.message, &mut registry, &mut Maker)?;
+    let spawned = spawn_missing(
+        Timestamp::EPOCH,
+        &planned.message,
+        &mut registry,
+        &mut Maker,
+    )?;
     for name in &spawned {
         tell(format!("spawned {name}"));
+    }
+    let whole = AnyMessage::from(planned.message.clone());
+    let findings = check_plan(&whole, Some(&registry), &Config::default());
+    let must = |finding: &&Finding| finding.violation.level == Level::Must;
+    if let Some(first) = findings.iter().find(must) {
+        let what = first.violation.to_string();
+        return Err(ErrReply::new(sacp::Code::MalformedPlan, what));
     }
     Ok(Ready {
         message: planned.message,
@@ -173,8 +190,12 @@ fn register(
 struct Maker;
 
 impl Spawner for Maker {
-    fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String> {
-        let graph = Graph::from(&request.plan);
+    fn spawn(
+        &mut self,
+        request: MessageRef<'_>,
+        registry: &mut dyn Registry,
+    ) -> Result<String, String> {
+        let graph = Graph::from(request);
         let steps = graph.steps();
         let define = steps
             .first()
@@ -229,8 +250,13 @@ mod tests {
     fn an_agent_for_something_else_cannot_be_made() {
         let mut plan = Plan::default();
         plan.push(Act::new("brew", "TEA"));
-        let error =
-            spawn_missing(&Message::new("TEA", plan), &mut registry(), &mut Maker).unwrap_err();
+        let error = spawn_missing(
+            Timestamp::EPOCH,
+            &Message::new("TEA", plan),
+            &mut registry(),
+            &mut Maker,
+        )
+        .unwrap_err();
         assert_eq!(error.code, sacp::Code::SpawnFailed);
     }
 }

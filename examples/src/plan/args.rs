@@ -14,6 +14,12 @@ pub struct Args {
     pub drawing: Drawing,
     /// Whether findings are JSON lines, and nothing is drawn.
     pub json: bool,
+    /// Whether the plan is run.
+    pub run: bool,
+    /// The commands of its tools.
+    pub tools: super::run::Tools,
+    /// Whether it is run in spite of MUST findings.
+    pub overrule: bool,
 }
 
 /// How a plan is drawn.
@@ -42,16 +48,22 @@ pub const USAGE: &str = "\
 Checks a plan of SACP 0.1 or 1.0, shows each finding under its source line with what would mend it, and draws the plan.
 
 usage: sacp-plan [--library FILE] [--dot | --no-drawing] [--json] FILE
+       sacp-plan --run [--tool NAME=COMMAND]... [--library FILE] [--overrule] FILE
 
   --library FILE  verbs, tools and agents as JSON: {\"verbs\":[...],\"tools\":[...],\"agents\":[...]}
   --dot           draw DOT instead of Mermaid
   --no-drawing    draw nothing
   --json          one JSON line a finding, and no drawing
+  --run           run the plan: its answer is one JSON line on standard output, its steps stand on standard error
+  --tool NAME=COMMAND
+                  how a tool is carried out: a shell command with parameters as JSON on standard input and the output
+                  as JSON on standard output; `inputs` are the outputs that the act waited for
+  --overrule      run the plan in spite of MUST findings, which the answer then names
   --help          this text
 
 A file called - is standard input.
 
-exit codes: 0 a good plan, 1 a MUST finding, 2 usage or unreadable file, 3 something failed
+exit codes: 0 a good plan, or one that ran; 1 a MUST finding, or a run that failed; 2 usage or unreadable file, 3 something failed
 ";
 
 /// Reads the arguments behind the program's name.
@@ -66,6 +78,15 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
             Some("--dot") => args.drawing = Drawing::Dot,
             Some("--no-drawing") => args.drawing = Drawing::None,
             Some("--json") => args.json = true,
+            Some("--run") => args.run = true,
+            Some("--overrule") => args.overrule = true,
+            Some("--tool") => {
+                let given = arguments.next().ok_or("--tool needs NAME=COMMAND")?;
+                add_tool(&mut args.tools, given.to_str().unwrap_or_default())?;
+            }
+            Some(option) if option.starts_with("--tool=") => {
+                add_tool(&mut args.tools, option.trim_start_matches("--tool="))?;
+            }
             Some("--library") => {
                 let given = arguments.next().ok_or("--library needs a file")?;
                 args.library = Some(given.into());
@@ -82,4 +103,15 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, St
     }
     args.file = file.ok_or("a file is wanted")?;
     Ok(Parsed::Run(args))
+}
+
+fn add_tool(tools: &mut super::run::Tools, given: &str) -> Result<(), String> {
+    let (name, command) = given
+        .split_once('=')
+        .filter(|(name, command)| !name.is_empty() && !command.is_empty())
+        .ok_or("--tool needs NAME=COMMAND")?;
+    match tools.insert(name.to_owned(), command.to_owned()) {
+        Some(_) => Err(format!("two commands for the tool {name}")),
+        None => Ok(()),
+    }
 }

@@ -3,11 +3,13 @@
 //! ```text
 //! args      the command line
 //! library   verbs, tools and agents from a file
+//! run       the plan run, with commands as its tools
 //! show      a finding for people, or as a JSON line
 //! ```
 
 pub mod args;
 pub mod library;
+pub mod run;
 pub mod show;
 
 use std::io::{self, Read, Write};
@@ -18,8 +20,9 @@ use sacp::Source;
 use sacp::check::{Config, check_plan};
 use sacp::draw::{StepView, dot, mermaid};
 use sacp::registry::{MemoryRegistry, Registry};
+use sacp::role::Answer;
 use sacp::validate::findings;
-use sacp::{AnyMessage, check};
+use sacp::{AnyMessage, Reply, check};
 use ubos_common::json::{Limits, Position};
 use ubos_common::violation::{Level, Violation};
 
@@ -73,6 +76,10 @@ pub fn run(args: &Args, out: &mut dyn Write, talk: &mut dyn Write) -> io::Result
     let text = String::from_utf8_lossy(&bytes);
     let source = Source::new(&text);
     let message = AnyMessage::decode(&bytes).ok().map(|(message, _)| message);
+    if let (Some(message), true) = (&message, args.run) {
+        let answer = run::run(message, registry, &args.tools, args.overrule, talk)?;
+        return show_answer(&answer, out);
+    }
     let told = told(&bytes, source, message.as_ref(), registry.as_ref());
     let file = args.file.to_string_lossy();
     for (violation, repairs) in &told {
@@ -90,6 +97,25 @@ pub fn run(args: &Args, out: &mut dyn Write, talk: &mut dyn Write) -> io::Result
         .iter()
         .any(|(violation, _)| violation.level == Level::Must);
     Ok(u8::from(refused))
+}
+
+/// Writes an answer as a line; gives the exit code.
+fn show_answer(answer: &Answer, out: &mut dyn Write) -> io::Result<u8> {
+    let (line, is_done) = match answer {
+        Answer::Reply(reply) => {
+            let is_done = match reply {
+                Reply::Message(_) => true,
+                Reply::V10(answer) => answer.state == sacp::v1::State::Done,
+                _ => false,
+            };
+            (ubos_common::json::to_string(reply), is_done)
+        }
+        Answer::Prose(prose) => (ubos_common::json::to_string(prose), true),
+        _ => return Ok(FAILED),
+    };
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(u8::from(!is_done))
 }
 
 type Told = (Violation, Vec<check::Repair>);

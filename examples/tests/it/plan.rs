@@ -130,3 +130,103 @@ fn what_cannot_be_read_is_two() {
     let (code, out, _) = run(&dir, &["--help"], "");
     assert_eq!((code, out.contains("usage: sacp-plan")), (0, true));
 }
+
+const OLD: &str = r#"{"msg_id":"m","g":"G","plan":[{"parallel":[["get","ONE",{"n":1}],["get","TWO",{}]]},["join","MERGE",{}],["sum","ALL",{}]]}"#;
+const NEW: &str = r#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","recipient":"o","g":"G","state":"PENDING",
+    "plan":[{"id":"a","verb":"get","tool":"ONE","params":{"n":1},"output_key":"one"},
+            {"id":"b","verb":"sum","tool":"ALL","params":{},"depends_on":["a"],"output_key":"all"}]}"#;
+
+// What a command reads is what it gives.
+const TOOLS: [&str; 6] = [
+    "--tool",
+    "ONE=cat",
+    "--tool",
+    "TWO=cat >&2; echo 2",
+    "--tool=ALL=cat",
+    "--run",
+];
+
+#[test]
+fn a_plan_of_0_1_is_run_with_commands_as_its_tools() {
+    let dir = place(&[]);
+    let (code, out, talk) = run(&dir, &[&TOOLS[..], &["-"]].concat(), OLD);
+    assert_eq!(code, 0, "{out}{talk}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&answer["reply_to"], &answer["state"]),
+        (&"m".into(), &"DONE".into())
+    );
+    assert_eq!(
+        answer["ctx"]["result"],
+        serde_json::json!({"inputs": [[{"n": 1}, 2]]})
+    );
+    assert!(
+        talk.contains("step 1: ONE") && talk.contains("step 4: ALL"),
+        "{talk}"
+    );
+}
+
+#[test]
+fn a_plan_of_1_0_is_run_with_commands_as_its_tools() {
+    let dir = place(&[]);
+    let (code, out, talk) = run(&dir, &[&TOOLS[..], &["-"]].concat(), NEW);
+    assert_eq!(code, 0, "{out}{talk}");
+    assert_eq!(out.lines().count(), 1);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&answer["state"], &answer["sender"]),
+        (&"DONE".into(), &"o".into())
+    );
+    let outputs = serde_json::json!({"one": {"n": 1}, "all": {"inputs": [{"n": 1}]}});
+    assert_eq!(answer["result"]["outputs"], outputs);
+}
+
+#[test]
+fn a_plan_with_a_must_finding_starts_no_command() {
+    let plan = r#"{"g":"G","ctx":{"forbidden_tools":["RM"],"budget":1},"plan":[["del","RM",{"budget":99}]]}"#;
+    let dir = place(&[("plan.json", plan)]);
+    let arguments = ["--run", "--tool", "RM=touch it-ran; echo 1", "plan.json"];
+    let (code, out, _) = run(&dir, &arguments, "");
+    assert_eq!(code, 1);
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&answer["status"], &answer["code"]),
+        (&"ERR".into(), &"MALFORMED_PLAN".into())
+    );
+    assert!(!dir.path().join("it-ran").exists());
+    let (code, out, _) = run(&dir, &[&["--overrule"], &arguments[..]].concat(), "");
+    assert_eq!(code, 0);
+    assert!(
+        out.contains(r#""overruled":[{"pointer":"/plan/0/2/budget""#),
+        "{out}"
+    );
+    assert!(dir.path().join("it-ran").exists());
+}
+
+#[test]
+fn a_command_that_fails_fails_its_step() {
+    let dir = place(&[]);
+    for (command, why) in [
+        ("exit 3", "exit status: 3"),
+        ("echo not json", "its output"),
+    ] {
+        let tool = format!("ONE={command}");
+        let (code, out, talk) = run(
+            &dir,
+            &["--run", "--tool", &tool, "--tool", "ALL=cat", "-"],
+            NEW,
+        );
+        let answer: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (code, &answer["error"]["step_id"]),
+            (1, &"a".into()),
+            "{talk}"
+        );
+        assert!(talk.contains(why), "{talk}");
+    }
+    let (code, out, _) = run(&dir, &["--run", "-"], NEW);
+    assert_eq!(code, 1);
+    assert!(out.contains("UNKNOWN_VERB"), "{out}");
+    let (code, _, talk) = run(&dir, &["--run", "--tool", "ONE", "-"], NEW);
+    assert!(code == 2 && talk.contains("NAME=COMMAND"), "{talk}");
+}

@@ -122,12 +122,20 @@ fn a_file_is_sent_with_its_cache_and_stores_survive() {
         "payload": { "n": 1 },
     });
     let options = ["--store", store.to_str().unwrap(), "--allow", "A-prime"];
-    for hit in [false, true] {
+    let mut equal = task.clone();
+    equal["taskId"] = json!("7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0b");
+    let mut first = None;
+    for tasks in [&[(&task, false)][..], &[(&task, false), (&equal, true)]] {
         let agent = Agent::start(&options);
-        let (code, lines, _) = send(&[&agent.url, "-"], &task.to_string());
-        let last = lines.last().unwrap();
-        assert_eq!((code, &last["output"]), (0, &json!({"n": 1})));
-        assert_eq!(last["constitutionalEvidence"]["cache"]["hit"], json!(hit));
+        for (task, hit) in tasks {
+            let (code, lines, _) = send(&[&agent.url, "-"], &task.to_string());
+            let last = lines.last().unwrap();
+            assert_eq!((code, &last["output"]), (0, &json!({"n": 1})));
+            assert_eq!(last["constitutionalEvidence"]["cache"]["hit"], json!(hit));
+            // The same task has its stored result.
+            let stored = first.get_or_insert_with(|| last.clone());
+            assert_eq!(*stored == *last, !hit);
+        }
         let (code, lines) = agent.send(&["--capability", "text.echo"]);
         assert_eq!((code, lines[0]["code"].as_str()), (1, Some("UNAUTHORIZED")));
         assert_eq!(agent.end(Signal::TERM).0, 143);

@@ -176,7 +176,7 @@ fn gap(step: &Node, registry: &dyn Registry) -> Option<Gap> {
         Ok(()) => return None,
     };
     Some(Gap {
-        number: step.place,
+        number: step.number,
         pointer: step.pointer.clone(),
         verb: verb.into(),
         tool: tool.into(),

@@ -215,7 +215,7 @@ pub enum RegistryError {
 }
 
 /// Verbs that need no registration: joins and the acts of a spawn.
-pub(crate) const KNOWN_VERBS: [&str; 3] = ["join", "define", "instantiate"];
+pub(crate) const KNOWN_VERBS: [&str; 4] = ["join", "define", "instantiate", "register"];
 
 /// The tool of the joins that every registry serves: their output is the list of their inputs.
 pub(crate) const MERGE: &str = "MERGE";
@@ -233,7 +233,7 @@ pub(crate) fn is_merge(verb: &str, tool: &str) -> bool {
 ///
 /// Spec: SACP 10
 pub fn look_up(registry: &dyn Registry, verb: &str, tool: &str) -> Result<(), Code> {
-    if matches!(verb, "define" | "instantiate") || is_merge(verb, tool) {
+    if matches!(verb, "define" | "instantiate" | "register") || is_merge(verb, tool) {
         return Ok(());
     }
     let def = registry.verb(verb);

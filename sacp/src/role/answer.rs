@@ -11,16 +11,16 @@ use crate::runner::Outcome;
 use crate::v1;
 
 /// What an answer says of itself: of 0.1 its id alone, of 1.0 also who wrote it and when.
-pub(super) struct Author<'a> {
-    pub(super) at: Timestamp,
+pub(crate) struct Author<'a> {
+    pub(crate) at: Timestamp,
     /// The sender; without one, the recipient of the request.
-    pub(super) sender: Option<&'a v1::Id>,
-    pub(super) msg_id: String,
+    pub(crate) sender: Option<&'a v1::Id>,
+    pub(crate) msg_id: String,
 }
 
 impl Author<'_> {
     /// The answer to a message that has run.
-    pub(super) fn of_run(self, request: MessageRef<'_>, outcome: &Outcome) -> Reply {
+    pub(crate) fn of_run(self, request: MessageRef<'_>, outcome: &Outcome) -> Reply {
         match request {
             MessageRef::V01(request) => outcome.answer(request, &self.msg_id),
             MessageRef::V10(request) => {
@@ -32,7 +32,7 @@ impl Author<'_> {
     }
 
     /// The answer to a message that does not run. Version 1.0 has one form for all of them: FAILED.
-    pub(super) fn of_reply(self, request: MessageRef<'_>, reply: Reply) -> Reply {
+    pub(crate) fn of_reply(self, request: MessageRef<'_>, reply: Reply) -> Reply {
         let (code, text, details) = match (request, &reply) {
             (MessageRef::V10(_), Reply::Err(error)) => {
                 let pointer = error.pointer.clone().map(|at| ("pointer".to_owned(), at));
@@ -63,15 +63,25 @@ impl Author<'_> {
             Ok(Some(details)) => failure.with_details(details),
             _ => failure,
         };
+        Reply::V10(Box::new(self.answer(request).failed(failure)))
+    }
+
+    /// The answer of 1.0 with a result.
+    pub(crate) fn of_result(self, request: &v1::Message, result: v1::Outcome) -> Reply {
+        let answer = self.answer(request);
+        Reply::V10(Box::new(answer.done(result)))
+    }
+
+    fn answer(&self, request: &v1::Message) -> v1::Message {
         let (sender, msg_id) = self.ids(request);
         let mut answer = request.clone();
         answer.reply_to = Some(request.msg_id.clone());
         answer.recipient = Some(request.sender.clone());
         (answer.msg_id, answer.sender, answer.ts) = (msg_id, sender, v1::Ts::from(self.at));
-        Reply::V10(Box::new(answer.failed(failure)))
+        answer
     }
 
-    pub(super) fn of_error(self, request: MessageRef<'_>, error: ErrReply) -> Reply {
+    pub(crate) fn of_error(self, request: MessageRef<'_>, error: ErrReply) -> Reply {
         self.of_reply(request, Reply::Err(error.to(request)))
     }
 

@@ -30,6 +30,7 @@ use crate::reply::{Clarify, Reply};
 use crate::runner::{Cause, StepInputs};
 use ubos_common::json::RawBuf;
 
+pub(crate) use answer::Author;
 pub use discipline::{Answer, AnswerForm, admit};
 pub use executor::{LocalExecutor, answer_alone};
 pub use formatter::PlainFormatter;

@@ -28,6 +28,10 @@ impl Outcome {
         answer.recipient = Some(request.sender.clone());
         answer.trace = Some(self.trace_v1(request, &msg_id));
         answer.out_fmt = Some(OutFmt::Raw);
+        if let Some(overruled) = self.told_overruled() {
+            let ext = answer.ext.get_or_insert_default();
+            ext.insert("sacp.overruled", overruled);
+        }
         (answer.msg_id, answer.sender, answer.ts) = (msg_id, sender, Ts::from(at));
         match self.end {
             End::Done => answer.done(self.result_v1()),

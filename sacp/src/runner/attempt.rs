@@ -6,19 +6,23 @@ use ubos_common::json::RawBuf;
 
 /// Names one attempt of a step. The result of an attempt that is over is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-// exhaustive: two numbers that name an attempt
+// exhaustive: the numbers that name an attempt
 pub struct Ticket {
     /// The step's number.
     pub step: usize,
     /// The attempt's number, from 1.
     pub attempt: u32,
+    /// How often the run has been restored: the attempts of a life before are over.
+    pub epoch: u32,
 }
 
 impl Ticket {
-    /// Both numbers as one id.
+    /// The numbers as one id: it differs for up to 16 million steps, 65,536 lives and 16 million attempts.
     #[must_use]
     pub const fn id(self) -> u64 {
-        ((self.step as u64) << 32) | self.attempt as u64
+        ((self.step as u64) << 40)
+            | ((self.epoch as u64 & 0xffff) << 24)
+            | (self.attempt as u64 & 0xff_ffff)
     }
 }
 

@@ -72,6 +72,7 @@ impl Runner {
             work: VecDeque::new(),
             running: 0,
             bytes: 0,
+            epoch: 0,
             began: None,
             deadline: None,
             paused: false,
@@ -318,7 +319,7 @@ impl Runner {
                 progress: Progress::Running { .. },
                 attempt,
                 ..
-            }) if *attempt == ticket.attempt => Ok(()),
+            }) if *attempt == ticket.attempt && self.epoch == ticket.epoch => Ok(()),
             _ => Err(RunnerError::NotDispatched { ticket }),
         }
     }

@@ -100,7 +100,7 @@ impl Outcome {
     }
 
     /// Pointer and code of each finding that was overruled.
-    pub(super) fn overruled(&self) -> Option<RawBuf> {
+    pub(super) fn told_overruled(&self) -> Option<RawBuf> {
         let told = |finding: &Violation| {
             let mut text = Vec::new();
             let mut object = MemberWriter::begin(&mut text);
@@ -144,7 +144,7 @@ impl Outcome {
         if !failed.is_empty() {
             message.set_context("failed", by_name(failed.into_iter()));
         }
-        if let Some(overruled) = self.overruled() {
+        if let Some(overruled) = self.told_overruled() {
             message.set_context("overruled", overruled);
         }
         message

@@ -204,6 +204,7 @@ mod tests {
         let once = Ticket {
             step: 3,
             attempt: 1,
+            epoch: 0,
         };
         assert_eq!(attempts, [once]);
         assert_eq!(outcome.end, End::Done);

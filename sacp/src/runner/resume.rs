@@ -10,12 +10,14 @@ use ubos_common::violation::Profile;
 use super::state::{Runner, ScopeRun};
 use super::steps::{Progress, StepRun};
 use super::{Cause, Recovery};
+use crate::graph::{OnError, Policy};
 use crate::plan::Act;
 
 ubos_common::wire! {
     struct Saved {
         required version: u64 = "sacp_run", "SACP-3-1";
         required plan: String = "plan", "SACP-3-1";
+        required epoch: u32 = "epoch", "SACP-3-1";
         required paused: bool = "paused", "SACP-3-1";
         required steps: Vec<SavedStep> = "steps", "SACP-3-1";
         optional left_ms: u64 = "left_ms", "SACP-3-1";
@@ -134,9 +136,10 @@ impl Runner {
         let steps = self
             .steps
             .iter()
-            .map(|run| save_step(run, now.mono))
+            .zip(1..)
+            .map(|(run, step)| save_step(run, now.mono, self.timers.get(&step)))
             .collect();
-        let mut saved = Saved::new(VERSION, self.fingerprint(), self.paused, steps);
+        let mut saved = Saved::new(VERSION, self.fingerprint(), self.epoch, self.paused, steps);
         saved.left_ms = self
             .deadline
             .map(|deadline| millis(deadline.saturating_since(now.mono)));
@@ -145,8 +148,8 @@ impl Runner {
 
     /// Continues a saved run, in place of [`start`](Self::start). This runner must have the same message.
     ///
-    /// Attempts that were running are dispatched again, under new tickets. Waits between attempts continue; timeouts of
-    /// attempts start again.
+    /// Attempts that were running are dispatched again, under tickets of a new epoch: an answer to the life before is refused.
+    /// Waits between attempts and the deadlines of subtasks and of the run go on; a new attempt has its whole timeout.
     ///
     /// # Errors
     ///
@@ -174,18 +177,20 @@ impl Runner {
         if saved.plan != self.fingerprint() || saved.steps.len() != self.steps.len() {
             return Err(ResumeError::OtherPlan);
         }
+        let left: Vec<Option<u64>> = saved.steps.iter().map(|step| step.rest_ms).collect();
         let mut steps = self.steps.clone();
         for (run, saved) in steps.iter_mut().zip(saved.steps) {
             restore_step(run, saved, now.mono);
         }
         let before = core::mem::replace(&mut self.steps, steps);
-        if let Err(err) = self.rebuild(now.mono) {
+        if let Err(err) = self.rebuild(now.mono, &left) {
             self.steps = before;
             self.gates.iter_mut().for_each(super::steps::Gate::reset);
             (self.ready, self.timers, self.bytes) = Default::default();
             self.scopes.fill(ScopeRun::default());
             return Err(err);
         }
+        self.epoch = saved.epoch.saturating_add(1);
         self.began = Some(now.mono);
         self.deadline = saved
             .left_ms
@@ -196,7 +201,7 @@ impl Runner {
     }
 
     /// Rebuilds gates, scopes, queues and timers from the progress of the steps.
-    fn rebuild(&mut self, now: Mono) -> Result<(), ResumeError> {
+    fn rebuild(&mut self, now: Mono, left: &[Option<u64>]) -> Result<(), ResumeError> {
         for gate in &mut self.gates {
             let ended = |member: &&usize| {
                 let run = member.checked_sub(1).and_then(|n| self.steps.get(n));
@@ -240,9 +245,9 @@ impl Runner {
                 }
                 Progress::BackingOff { until } => self.set_timer(step, Some(until)),
                 Progress::Subtask => {
-                    let own = graph.step(step).and_then(|node| node.policy.timeout);
-                    let limit = own.or(self.config.step_timeout);
-                    self.set_timer(step, limit.map(|limit| now.saturating_add(limit)));
+                    let left = left.get(step - 1).copied().flatten();
+                    let left = left.map(Duration::from_millis);
+                    self.set_timer(step, left.map(|left| now.saturating_add(left)));
                 }
                 _ => {}
             }
@@ -293,7 +298,7 @@ impl Runner {
         }
     }
 
-    /// A hash of acts and order that tells plans apart. It guards against mistakes, not against forgery.
+    /// A hash of acts, order, ids, policies and test mode that tells plans apart. It guards against mistakes, not against forgery.
     fn fingerprint(&self) -> String {
         let mut sum = FNV_OFFSET;
         let mut add = |bytes: &[u8]| {
@@ -306,7 +311,13 @@ impl Runner {
             add(step.act.tool.as_bytes());
             add(step.act.params.as_str().as_bytes());
             add(step.pointer.as_bytes());
+            add(step.id.as_bytes());
+            for number in step.after.iter() {
+                add(&number.to_be_bytes());
+            }
+            add(policy_text(&step.policy).as_bytes());
         }
+        add(&[u8::from(self.test_mode)]);
         format!("{sum:016x}")
     }
 }
@@ -318,12 +329,28 @@ const fn is_over(run: &StepRun) -> bool {
     )
 }
 
-fn save_step(run: &StepRun, now: Mono) -> SavedStep {
+/// A policy as a text that differs where it does.
+fn policy_text(policy: &Policy) -> String {
+    let retry = policy.retry.map(|retry| {
+        let (attempts, backoff) = (retry.max_attempts, retry.backoff.as_nanos());
+        format!("{attempts} {backoff} {}", retry.exponential)
+    });
+    let on_error = policy.on_error.map(|on_error| match on_error {
+        OnError::FailFast => "fail_fast".to_owned(),
+        OnError::Continue => "continue".to_owned(),
+        OnError::Fallback(step) => format!("fallback {step}"),
+    });
+    let timeout = policy.timeout.map(|timeout| timeout.as_nanos());
+    let (key, replaces) = (&policy.output_key, policy.replaces);
+    format!("{timeout:?} {retry:?} {on_error:?} {key:?} {replaces:?}")
+}
+
+fn save_step(run: &StepRun, now: Mono, timer: Option<Mono>) -> SavedStep {
     let (stage, output, until) = match &run.progress {
         Progress::Waiting => (Stage::Waiting, None, None),
         Progress::Ready | Progress::Cancelled => (Stage::Ready, None, None),
         Progress::Running { .. } => (Stage::Running, None, None),
-        Progress::Subtask => (Stage::Inner, None, None),
+        Progress::Subtask => (Stage::Inner, None, timer),
         Progress::BackingOff { until } => (Stage::BackingOff, None, Some(*until)),
         Progress::FallbackRunning => (Stage::Replaced, None, None),
         Progress::Done(output) => (Stage::Done, Some(output), None),
@@ -395,7 +422,7 @@ fn millis(span: Duration) -> u64 {
 }
 
 /// The format that is written and read.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// FNV-1a, 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

@@ -72,7 +72,7 @@ impl Runner {
             .config
             .idle_timeout
             .map(|timeout| now.mono.saturating_add(timeout));
-        let inner = node.subtask;
+        let (inner, epoch) = (node.subtask, self.epoch);
         let Some(run) = self.step_mut(step) else {
             return;
         };
@@ -82,6 +82,7 @@ impl Runner {
             Ticket {
                 step,
                 attempt: run.attempt,
+                epoch,
             },
             run.rank,
         );

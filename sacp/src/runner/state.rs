@@ -29,6 +29,8 @@ pub struct Runner {
     pub(super) work: VecDeque<Work>,
     pub(super) running: usize,
     pub(super) bytes: usize,
+    /// How often the run has been restored.
+    pub(super) epoch: u32,
     pub(super) began: Option<Mono>,
     pub(super) deadline: Option<Mono>,
     pub(super) paused: bool,

@@ -30,12 +30,14 @@ impl Runner {
 
     /// The timer of a step ran out: its wait is over, or its attempt exceeded a timeout.
     pub(super) fn on_timer(&mut self, now: Now, step: usize) {
+        let epoch = self.epoch;
         let Some(run) = self.step_mut(step) else {
             return;
         };
         let ticket = Ticket {
             step,
             attempt: run.attempt,
+            epoch,
         };
         trace!(step, attempt = ticket.attempt, "timer of a step ran out");
         match run.progress {
@@ -89,6 +91,7 @@ impl Runner {
 
     /// Stops a step that has started, with the subtask inside it.
     pub(super) fn stop(&mut self, step: usize) {
+        let epoch = self.epoch;
         self.set_timer(step, None);
         self.ready.remove(&step);
         let Some(run) = self.step_run(step) else {
@@ -97,6 +100,7 @@ impl Runner {
         let ticket = Ticket {
             step,
             attempt: run.attempt,
+            epoch,
         };
         match run.progress {
             Progress::Running { .. } => {

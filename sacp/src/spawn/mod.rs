@@ -11,6 +11,7 @@ mod service;
 use ubos_common::json::{RawBuf, RawObject};
 use ubos_common::time::Timestamp;
 
+use crate::any::{AnyMessage, MessageRef};
 use crate::check::{Gap, gaps};
 use crate::error::Code;
 use crate::graph::Graph;
@@ -38,48 +39,87 @@ pub trait Spawner {
     /// # Errors
     ///
     /// The reason for which it cannot be created.
-    fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String>;
+    fn spawn(
+        &mut self,
+        request: MessageRef<'_>,
+        registry: &mut dyn Registry,
+    ) -> Result<String, String>;
 }
 
-/// The message that requests an agent for a gap.
+/// The message that requests an agent for a gap, in the edition of the message that has it. One of 1.0 also registers the
+/// agent, and is written at `at`.
 ///
-/// Spec: SACP 14
-// impl: SACP-14-1
+/// `None` if a name of the gap is not valid in a request of 1.0.
+///
+/// Spec: SACP 14; SACP 1.0, 14
+// impl: SACP-14-1, SACP1-14-1
 #[must_use]
-pub fn spawn_request(gap: &Gap, message: &Message) -> Message {
-    request_as(gap, message, format!("{}_AGENT", gap.tool))
+pub fn spawn_request<'a>(
+    gap: &Gap,
+    message: impl Into<MessageRef<'a>>,
+    at: Timestamp,
+) -> Option<AnyMessage> {
+    request_as(gap, message.into(), at, format!("{}_AGENT", gap.tool))
 }
 
 /// The message that requests an agent with this name.
-fn request_as(gap: &Gap, message: &Message, agent: String) -> Message {
+fn request_as(
+    gap: &Gap,
+    message: MessageRef<'_>,
+    at: Timestamp,
+    agent: String,
+) -> Option<AnyMessage> {
     let wanted = Wanted::of(gap, message, agent);
-    let mut plan = Plan::default();
-    plan.push(
-        Act::new("define", &wanted.tool).with_params(object(&serde_json::json!({
-            "description": wanted.description,
-            "inputs": wanted.inputs,
-            "outputs": wanted.outputs,
-        }))),
-    );
-    plan.push(
-        Act::new("instantiate", &wanted.agent).with_params(object(&serde_json::json!({
-            "tool": wanted.tool,
-            "verb": wanted.verb,
-        }))),
-    );
-    let mut request = Message::new(SPAWN_GOAL, plan);
-    for (name, value) in wanted.context(message) {
-        request.set_context(name, value);
+    let context = wanted.context(message);
+    let acts = wanted.acts();
+    let id = |id: &str| format!("{id}.spawn.{}", gap.number);
+    match message {
+        MessageRef::V01(message) => {
+            let mut plan = Plan::default();
+            for (verb, on, params) in acts.iter().take(2) {
+                plan.push(Act::new(verb, on).with_params(object(params)));
+            }
+            let mut request = Message::new(SPAWN_GOAL, plan);
+            for (name, value) in context {
+                request.set_context(name, value);
+            }
+            request.out_fmt = Some(OutFmt::Raw);
+            let own = message.msg_id.as_deref().map(id);
+            request.msg_id = own.and_then(NonEmpty::new);
+            if message.is_test() {
+                request.test_mode = Some(true);
+            }
+            Some(request.into())
+        }
+        MessageRef::V10(message) => {
+            let step = |(verb, on, params): &(&'static str, &str, serde_json::Value)| {
+                let (verb, on) = (v1::Word::new(*verb)?, v1::Word::new(*on)?);
+                let name = v1::Name::new(verb.as_str())?;
+                Some(v1::Step::new(name, verb, on, object(params)))
+            };
+            let [define, instantiate, register] = &acts;
+            let plan = vec![
+                step(define)?,
+                step(instantiate)?.after(v1::Name::new("define")),
+                step(register)?.after(v1::Name::new("instantiate")),
+            ];
+            let own = message.recipient.clone().unwrap_or_else(v1::Id::nameless);
+            // An id that is full already is shortened at its end.
+            let base: String = message.msg_id.chars().take(96).collect();
+            let mut request = v1::Message::pending(
+                v1::Id::new(id(&base))?,
+                v1::Ts::from(at),
+                own,
+                v1::Goal::new(SPAWN_GOAL)?,
+                plan,
+            )?;
+            request.test_mode = message.test_mode.filter(|test| *test);
+            request.out_fmt = Some(OutFmt::Raw);
+            let named = |(name, value): (&str, RawBuf)| (name.to_owned(), value);
+            request.ctx = Some(context.into_iter().map(named).collect());
+            Some(request.into())
+        }
     }
-    request.out_fmt = Some(OutFmt::Raw);
-    request.msg_id = message
-        .msg_id
-        .as_deref()
-        .and_then(|id| NonEmpty::new(format!("{id}.spawn.{}", gap.number)));
-    if message.is_test() {
-        request.test_mode = Some(true);
-    }
-    request
 }
 
 /// The agent to request for a gap.
@@ -93,36 +133,59 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(gap: &Gap, message: &Message, agent: String) -> Self {
+    fn of(gap: &Gap, message: MessageRef<'_>, agent: String) -> Self {
         let graph = Graph::from(message);
-        let params = graph.step(gap.number).and_then(|step| {
-            step.act
-                .params
-                .deserialize::<serde_json::Map<_, serde_json::Value>>()
-                .ok()
+        let step = graph.step(gap.number);
+        let params = step.and_then(|step| {
+            let params = step.act.params.deserialize();
+            params.ok()
         });
+        let params: serde_json::Map<String, serde_json::Value> = params.unwrap_or_default();
+        let output = step.and_then(|step| step.policy.output_key.clone());
         Self {
             verb: gap.verb.clone(),
             tool: gap.tool.clone(),
             agent,
             description: format!(
                 "Carries out {} with {} for {}",
-                gap.verb, gap.tool, message.g
+                gap.verb,
+                gap.tool,
+                message.goal()
             ),
-            inputs: params
-                .unwrap_or_default()
-                .into_iter()
-                .map(|(name, _)| name)
-                .collect(),
-            outputs: vec!["result".to_owned()],
+            inputs: params.into_iter().map(|(name, _)| name).collect(),
+            outputs: vec![output.unwrap_or_else(|| "result".to_owned())],
         }
+    }
+
+    /// The acts of the request: verb, tool and parameters of each. Version 0.1 has the first two.
+    fn acts(&self) -> [(&'static str, &str, serde_json::Value); 3] {
+        let define = serde_json::json!({
+            "description": self.description,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+        });
+        let instantiate = serde_json::json!({ "tool": self.tool, "verb": self.verb });
+        let register = serde_json::json!({
+            "agent_name": self.agent,
+            "supported_verbs": [self.verb],
+            "supported_tools": [self.tool],
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "version": "1.0.0",
+            "description": self.description,
+        });
+        [
+            ("define", &self.tool, define),
+            ("instantiate", &self.agent, instantiate),
+            ("register", &self.agent, register),
+        ]
     }
 
     fn capability(&self) -> String {
         format!("{}/{}", self.verb, self.tool)
     }
 
-    fn context(&self, message: &Message) -> Vec<(&'static str, RawBuf)> {
+    fn context(&self, message: MessageRef<'_>) -> Vec<(&'static str, RawBuf)> {
         let mut path = spawn_path(message);
         path.push(self.capability());
         let members = [
@@ -139,79 +202,9 @@ impl Wanted {
     }
 }
 
-/// The message that requests an agent for a step of 1.0: three steps, the last of which registers it.
-///
-/// `None` if a name of the step is not valid in a request of 1.0.
-///
-/// Spec: SACP 1.0, 14
-// impl: SACP1-14-1
-#[must_use]
-pub fn spawn_request_v1(
-    step: &crate::graph::Step,
-    message: &v1::Message,
-    at: Timestamp,
-    sender: v1::Id,
-    msg_id: v1::Id,
-) -> Option<v1::Message> {
-    let (verb, tool) = (&step.act.verb, &step.act.tool);
-    let params = step
-        .act
-        .params
-        .deserialize::<serde_json::Map<_, serde_json::Value>>();
-    let inputs: Vec<String> = params
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
-    let agent = format!("{tool}_AGENT");
-    let description = format!("Carries out {verb} with {tool} for {}", message.g.as_str());
-    let make = |id: &str, verb: &str, tool: &str, params: serde_json::Value| {
-        let (verb, tool) = (v1::Word::new(verb)?, v1::Word::new(tool)?);
-        Some(v1::Step::new(
-            v1::Name::new(id)?,
-            verb,
-            tool,
-            object(&params),
-        ))
-    };
-    let outputs = [step.policy.output_key.as_deref().unwrap_or("result")];
-    let define =
-        serde_json::json!({ "description": description, "inputs": inputs, "outputs": outputs });
-    let instantiate = serde_json::json!({ "tool": tool, "verb": verb });
-    let entry = serde_json::json!({
-        "agent_name": agent,
-        "supported_verbs": [verb],
-        "supported_tools": [tool],
-        "inputs": inputs,
-        "outputs": outputs,
-        "version": "1.0.0",
-        "description": description,
-    });
-    let plan = vec![
-        make("define", "define", tool, define)?,
-        make("instantiate", "instantiate", &agent, instantiate)?.after(v1::Name::new("define")),
-        make("register", "register", &agent, entry)?.after(v1::Name::new("instantiate")),
-    ];
-    let mut request = v1::Message::pending(
-        msg_id,
-        v1::Ts::from(at),
-        sender,
-        v1::Goal::new(SPAWN_GOAL)?,
-        plan,
-    )?;
-    request.test_mode = message.test_mode.filter(|test| *test);
-    request.out_fmt = Some(OutFmt::Raw);
-    let capability = RawBuf::from_serialize(&format!("{verb}/{tool}")).ok()?;
-    request.ctx = Some([("missing_capability".to_owned(), capability)].into());
-    Some(request)
-}
-
 /// The capabilities that a message was spawned for, outermost first.
-fn spawn_path(message: &Message) -> Vec<String> {
-    let path = message
-        .context
-        .as_ref()
-        .and_then(|ctx| ctx.get("spawn_path"));
+fn spawn_path(message: MessageRef<'_>) -> Vec<String> {
+    let path = message.context().and_then(|ctx| ctx.get("spawn_path"));
     path.and_then(|path| path.deserialize().ok())
         .unwrap_or_default()
 }
@@ -221,7 +214,7 @@ fn spawn_path(message: &Message) -> Vec<String> {
 /// The error is [`Code::SpawnFailed`] with the reason.
 pub(crate) fn may_spawn(
     gap: &Gap,
-    message: &Message,
+    message: MessageRef<'_>,
     registry: &dyn Registry,
 ) -> Result<(), ErrReply> {
     let refuse = |why: String| {
@@ -256,24 +249,26 @@ fn is_plain(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(plain)
 }
 
-/// Spawns an agent for each gap of a plan, at most once each; returns their names.
+/// Spawns an agent for each gap of a plan, at most once each; returns their names. Requests of 1.0 are written at `at`.
 ///
 /// # Errors
 ///
 /// A gap cannot be closed by a spawn, a spawn failed ([`Code::SpawnFailed`]), or there are more than 8 gaps.
 ///
 /// Spec: SACP 14
-pub fn spawn_missing(
-    message: &Message,
+pub fn spawn_missing<'a>(
+    at: Timestamp,
+    message: impl Into<MessageRef<'a>>,
     registry: &mut dyn Registry,
     spawner: &mut dyn Spawner,
 ) -> Result<Vec<String>, ErrReply> {
+    let message = message.into();
     let mut made = Vec::new();
     let mut before: Option<(Gap, String)> = None;
     while let Some(gap) = gaps(message, registry).into_iter().next() {
-        let request = next_request(message, registry, &gap, before.as_ref(), made.len())?;
+        let request = next_request(at, message, registry, &gap, before.as_ref(), made.len())?;
         let name = spawner
-            .spawn(&request, registry)
+            .spawn(MessageRef::from(&request), registry)
             .map_err(|why| failed(&gap, message, &why))?;
         before = Some((gap, name.clone()));
         made.push(name);
@@ -289,12 +284,13 @@ pub fn spawn_missing(
 ///
 /// The reason for which it may not be spawned.
 pub(crate) fn next_request(
-    message: &Message,
+    at: Timestamp,
+    message: MessageRef<'_>,
     registry: &dyn Registry,
     gap: &Gap,
     before: Option<&(Gap, String)>,
     made: usize,
-) -> Result<Message, ErrReply> {
+) -> Result<AnyMessage, ErrReply> {
     if !gap.can_be_spawned() {
         let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
         return Err(ErrReply::new(gap.code, what).at(&gap.pointer).to(message));
@@ -317,7 +313,8 @@ pub(crate) fn next_request(
     may_spawn(gap, message, registry)?;
     let agent = free_name(gap, registry)
         .ok_or_else(|| failed(gap, message, "every name for its agent is taken"))?;
-    Ok(request_as(gap, message, agent))
+    let request = request_as(gap, message, at, agent);
+    request.ok_or_else(|| failed(gap, message, "its names do not fit a request of 1.0"))
 }
 
 /// A free agent name: registering a name that is taken would replace an agent that serves something else.
@@ -328,7 +325,7 @@ fn free_name(gap: &Gap, registry: &dyn Registry) -> Option<String> {
     names.into_iter().find(free)
 }
 
-fn failed(gap: &Gap, message: &Message, why: &str) -> ErrReply {
+fn failed(gap: &Gap, message: MessageRef<'_>, why: &str) -> ErrReply {
     let what = format!("act {}: {} with {}: {why}", gap.number, gap.verb, gap.tool);
     ErrReply::new(Code::SpawnFailed, what)
         .at(&gap.pointer)

@@ -1,13 +1,17 @@
 //! The spawner's side, and the reading of its answer.
 
 use ubos_common::json::{RawBuf, to_string};
+use ubos_common::time::Now;
 
 use super::{SPAWN_GOAL, Spawner};
+use crate::any::MessageRef;
 use crate::error::Code;
 use crate::graph::Graph;
 use crate::message::{Message, NonEmpty, OutFmt, State};
 use crate::registry::{AgentRecord, Registry, ToolDef, VerbDef};
 use crate::reply::{ErrReply, Reply};
+use crate::role::Author;
+use crate::v1;
 
 /// The agent that a `SPAWN_AGENT` message defines, as a record.
 ///
@@ -18,16 +22,17 @@ use crate::reply::{ErrReply, Reply};
 /// [`Code::MalformedPlan`]: the message does not request an agent.
 ///
 /// Spec: SACP 14
-pub fn definition(request: &Message) -> Result<Definition, ErrReply> {
+pub fn definition<'a>(request: impl Into<MessageRef<'a>>) -> Result<Definition, ErrReply> {
+    let request = request.into();
     let refuse = |what: &str| {
         ErrReply::new(Code::MalformedPlan, what)
             .at("/plan")
             .to(request)
     };
-    if request.g != SPAWN_GOAL {
+    if request.goal() != SPAWN_GOAL {
         return Err(refuse("no request for an agent"));
     }
-    let graph = Graph::from(&request.plan);
+    let graph = Graph::from(request);
     let step = |verb: &str| {
         let mut steps = graph.steps().iter();
         steps
@@ -98,7 +103,8 @@ pub struct Definition {
 /// let message = Message::decode(br#"{"g":"TRIP","plan":[["check","VISA",{"citizenship":"PT"}]]}"#)?;
 /// let mut registry = MemoryRegistry::default();
 /// let mut spawner = PromptSpawner::default();
-/// assert_eq!(spawn_missing(&message, &mut registry, &mut spawner)?, ["VISA_AGENT"]);
+/// let at = sacp::ubos_common::time::Timestamp::EPOCH;
+/// assert_eq!(spawn_missing(at, &message, &mut registry, &mut spawner)?, ["VISA_AGENT"]);
 /// assert!(gaps(&message, &registry).is_empty());
 /// assert!(spawner.prompts["VISA_AGENT"].contains("VISA"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -113,7 +119,11 @@ pub struct PromptSpawner {
 }
 
 impl Spawner for PromptSpawner {
-    fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String> {
+    fn spawn(
+        &mut self,
+        request: MessageRef<'_>,
+        registry: &mut dyn Registry,
+    ) -> Result<String, String> {
         let made = definition(request).map_err(|error| error.details)?;
         let name = made.agent.agent_name.clone();
         register(&made, registry).map_err(|err| err.to_string())?;
@@ -149,25 +159,31 @@ fn register(
     registry.add_agent(made.agent.clone())
 }
 
-/// The spawner's answer to a request: `DONE` with the agent's record in `ctx.agent`, or `SPAWN_FAILED`.
+/// The spawner's answer to a request, in its edition: `DONE` with the agent's record in `ctx.agent`, or in the output
+/// `agent` of 1.0; else `SPAWN_FAILED`.
 ///
 /// Spec: SACP 14
 #[must_use]
-pub fn serve(
-    request: &Message,
+pub fn serve<'a>(
+    now: Now,
+    request: impl Into<MessageRef<'a>>,
     registry: &mut dyn Registry,
     spawner: &mut dyn Spawner,
     msg_id: &str,
 ) -> Reply {
-    if let Err(error) = definition(request) {
-        return Reply::Err(error);
-    }
-    let failed = |why: String| Reply::Err(ErrReply::new(Code::SpawnFailed, why).to(request));
+    let request = request.into();
+    let author = Author {
+        at: now.wall,
+        sender: None,
+        msg_id: msg_id.to_owned(),
+    };
+    let made = match definition(request) {
+        Ok(made) => made,
+        Err(error) => return author.of_error(request, error),
+    };
     // In test mode nothing is registered: the answer shows what would be.
     let made = if request.is_test() {
-        definition(request)
-            .map(|made| made.agent)
-            .map_err(|error| error.details)
+        Ok(made.agent)
     } else {
         spawner.spawn(request, registry).and_then(|name| {
             let record = registry
@@ -176,19 +192,28 @@ pub fn serve(
             Ok(AgentRecord::clone(&record))
         })
     };
-    let record = match made {
-        Ok(record) => record,
-        Err(why) => return failed(why),
+    let record = match made.map(|record| RawBuf::parse(&to_string(&record))) {
+        Ok(Ok(record)) => record,
+        Ok(Err(why)) => {
+            return author.of_error(request, ErrReply::new(Code::SpawnFailed, why.to_string()));
+        }
+        Err(why) => return author.of_error(request, ErrReply::new(Code::SpawnFailed, why)),
     };
-    let mut confirmation = Message::new(SPAWN_GOAL, request.plan.clone());
-    confirmation.msg_id = NonEmpty::new(msg_id);
-    confirmation.reply_to.clone_from(&request.msg_id);
-    confirmation.state = Some(State::Done);
-    confirmation.out_fmt = Some(OutFmt::Raw);
-    if let Ok(record) = RawBuf::parse(&to_string(&record)) {
-        confirmation.set_context("agent", record);
+    match request {
+        MessageRef::V01(request) => {
+            let mut confirmation = Message::new(SPAWN_GOAL, request.plan.clone());
+            confirmation.msg_id = NonEmpty::new(msg_id);
+            confirmation.reply_to.clone_from(&request.msg_id);
+            confirmation.state = Some(State::Done);
+            confirmation.out_fmt = Some(OutFmt::Raw);
+            confirmation.set_context("agent", record);
+            Reply::Message(Box::new(confirmation))
+        }
+        MessageRef::V10(request) => {
+            let outputs = [("agent".to_owned(), record)].into();
+            author.of_result(request, v1::Outcome::new(outputs))
+        }
     }
-    Reply::Message(Box::new(confirmation))
 }
 
 /// Reads the spawner's answer: the record of the new agent.
@@ -196,21 +221,34 @@ pub fn serve(
 /// The error is [`Code::SpawnFailed`] if the answer has no agent with the requested verb and tool.
 ///
 /// Spec: SACP 14
-pub(crate) fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord, ErrReply> {
+pub(crate) fn confirmed(request: MessageRef<'_>, reply: &Reply) -> Result<AgentRecord, ErrReply> {
     let refuse = |why: String| ErrReply::new(Code::SpawnFailed, why).to(request);
     let wanted = definition(request)?;
     let answer = match reply {
-        Reply::Message(answer) => answer,
+        Reply::Message(answer) => MessageRef::V01(answer),
+        Reply::V10(answer) => MessageRef::V10(answer),
         Reply::Err(error) => return Err(refuse(error.details.clone())),
         _ => return Err(refuse("an answer that is no confirmation".to_owned())),
     };
-    if answer.g != SPAWN_GOAL || answer.state() != State::Done {
+    if let MessageRef::V10(v1::Message {
+        error: Some(error), ..
+    }) = answer
+    {
+        return Err(refuse(error.message.to_string()));
+    }
+    if answer.goal() != SPAWN_GOAL || answer.ended() != Some("DONE") {
         return Err(refuse("an answer that is no confirmation".to_owned()));
     }
-    if answer.reply_to.as_deref() != request.msg_id.as_deref() {
+    if answer.reply_to() != request.msg_id() {
         return Err(refuse("a confirmation of another request".to_owned()));
     }
-    let record = answer.context.as_ref().and_then(|ctx| ctx.get("agent"));
+    let record = match answer {
+        MessageRef::V01(answer) => answer.context.as_ref().and_then(|ctx| ctx.get("agent")),
+        MessageRef::V10(answer) => {
+            let result = answer.result.as_ref();
+            result.and_then(|result| result.outputs.get("agent"))
+        }
+    };
     let record = record.ok_or_else(|| refuse("a confirmation without an agent".to_owned()))?;
     let record: AgentRecord =
         crate::reply::read(record).map_err(|why| refuse(format!("the agent's record: {why}")))?;
@@ -232,7 +270,7 @@ pub(crate) fn confirmed(request: &Message, reply: &Reply) -> Result<AgentRecord,
 ///
 /// [`Code::SpawnFailed`]: the registry refuses it.
 pub(crate) fn take_in(
-    request: &Message,
+    request: MessageRef<'_>,
     record: AgentRecord,
     registry: &mut dyn Registry,
 ) -> Result<String, ErrReply> {

@@ -24,9 +24,9 @@ fn message() -> Message {
     Message::decode(PLAN.as_bytes()).unwrap()
 }
 
-/// Frames an act or its answer: `step.attempt` on the first line, then JSON.
+/// Frames an act or its answer: `step.attempt.epoch` on the first line, then JSON.
 fn frame(ticket: Ticket, json: &[u8]) -> Vec<u8> {
-    let mut frame = format!("{}.{}\n", ticket.step, ticket.attempt).into_bytes();
+    let mut frame = format!("{}.{}.{}\n", ticket.step, ticket.attempt, ticket.epoch).into_bytes();
     frame.extend_from_slice(json);
     frame
 }
@@ -34,10 +34,11 @@ fn frame(ticket: Ticket, json: &[u8]) -> Vec<u8> {
 fn unframe(frame: &[u8]) -> (Ticket, &[u8]) {
     let end = frame.iter().position(|byte| *byte == b'\n').unwrap();
     let line = core::str::from_utf8(&frame[..end]).unwrap();
-    let (step, attempt) = line.split_once('.').unwrap();
+    let mut numbers = line.split('.');
     let ticket = Ticket {
-        step: step.parse().unwrap(),
-        attempt: attempt.parse().unwrap(),
+        step: numbers.next().unwrap().parse().unwrap(),
+        attempt: numbers.next().unwrap().parse().unwrap(),
+        epoch: numbers.next().unwrap().parse().unwrap(),
     };
     (ticket, &frame[end + 1..])
 }

@@ -4,11 +4,11 @@ use sacp::Graph;
 use sacp::registry::{AgentRecord, Health, MemoryRegistry, Registry, Shared};
 use sacp::role::Answer;
 use sacp::role::orchestrator::{
-    Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output,
+    Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output, RestoreError,
 };
 use sacp::runner::{Cause, Config, Recovery, Rule, Ticket};
 use sacp::spawn::{PromptSpawner, serve};
-use sacp::{Code, ErrReply, Message, OutFmt, Reply};
+use sacp::{AnyMessage, Code, ErrReply, Message, MessageRef, OutFmt, Reply, v1};
 use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
@@ -39,6 +39,14 @@ fn start(text: &str, config: OrchestratorConfig) -> Orchestrator<MemoryRegistry>
         IdSource::seeded(7),
     )
     .unwrap()
+}
+
+/// The message of 0.1 that is delegated.
+fn old(delegation: &Delegation) -> &Message {
+    match &delegation.message {
+        AnyMessage::V01(message) => message,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn drain<R: Registry>(orchestrator: &mut Orchestrator<R>) -> Vec<Output> {
@@ -91,7 +99,7 @@ fn acts_are_delegated_to_registered_agents_and_gathered() {
         .map(|ask| ask.agent.agent_name.clone())
         .collect();
     assert_eq!(names, ["ONE_AGENT", "TWO_AGENT"]);
-    let first = &asked[0].message;
+    let first = old(&asked[0]);
     assert_eq!(Message::decode(&first.encode()).unwrap(), *first);
     assert_eq!(
         (first.g.as_str(), first.msg_id.as_deref()),
@@ -136,7 +144,7 @@ fn a_later_act_sees_earlier_results() {
     let mut seen = Vec::new();
     for value in ["\"aaa\"", "\"b\"", "0"] {
         let ask = delegations(&drain(&mut run)).remove(0);
-        let ctx = ask.message.context.clone().unwrap();
+        let ctx = old(&ask).context.clone().unwrap();
         let member = |name: &str| {
             ctx.get(name)
                 .map(|value| value.as_str().to_owned())
@@ -163,10 +171,10 @@ fn what_is_delegated_is_raw_but_for_the_one_who_writes_for_a_person() {
     let config = || OrchestratorConfig::default().with_formatter("PRES_AGENT");
     let mut run = start(text, config());
     let first = delegations(&drain(&mut run)).remove(0);
-    assert_eq!(first.message.out_fmt, Some(OutFmt::Raw));
+    assert_eq!(old(&first).out_fmt, Some(OutFmt::Raw));
     answer(&mut run, first.ticket, &result("1"));
     let last = delegations(&drain(&mut run)).remove(0);
-    assert_eq!(last.message.out_fmt, Some(OutFmt::Human));
+    assert_eq!(old(&last).out_fmt, Some(OutFmt::Human));
     answer(&mut run, last.ticket, "There is one.");
     let wanted = drain(&mut run);
     assert_eq!(
@@ -246,6 +254,7 @@ fn answers_out_of_place_are_refused_and_wrong_ones_fail_the_step() {
     let other = Ticket {
         step: 9,
         attempt: 1,
+        epoch: 0,
     };
     for said in [
         Input::Answered {
@@ -344,7 +353,13 @@ fn what_is_missing_is_spawned_by_messages_and_the_plan_goes_on() {
     assert!(ctx.contains_key("missing_capability") && ctx.contains_key("output_expectation"));
     // The service elsewhere has a registry of its own.
     let mut service = MemoryRegistry::default();
-    let confirmation = serve(&read, &mut service, &mut PromptSpawner::default(), "c-1");
+    let confirmation = serve(
+        now(),
+        &read,
+        &mut service,
+        &mut PromptSpawner::default(),
+        "c-1",
+    );
     let Reply::Message(confirmed) = &confirmation else {
         panic!("{confirmation:?}")
     };
@@ -413,9 +428,15 @@ fn test_mode_reaches_what_is_spawned_and_nobody_is_asked() {
     let [Output::Spawn(request)] = &wanted[..] else {
         panic!("{wanted:?}")
     };
-    assert!(request.is_test());
+    assert!(MessageRef::from(&**request).is_test());
     let mut service = MemoryRegistry::default();
-    let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
+    let confirmation = serve(
+        now(),
+        &**request,
+        &mut service,
+        &mut PromptSpawner::default(),
+        "c",
+    );
     assert!(
         service.query(&sacp::registry::Query::default()).is_empty(),
         "a rehearsal registers nothing at the service"
@@ -488,7 +509,7 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
     let asked = delegations(&drain(&mut run));
     answer(&mut run, asked[0].ticket, &result("1"));
     let asked = delegations(&drain(&mut run));
-    let inner = &asked[0].message;
+    let inner = old(&asked[0]);
     let ctx = inner.context.as_ref().unwrap();
     assert_eq!((inner.g.as_str(), ctx["b"].as_str()), ("H", "2"));
     assert!(
@@ -497,7 +518,7 @@ fn an_act_of_a_subtask_is_delegated_with_goal_and_context_of_the_subtask_and_raw
     );
     answer(&mut run, asked[0].ticket, &result("5"));
     let asked = delegations(&drain(&mut run));
-    let inner = &asked[0].message;
+    let inner = old(&asked[0]);
     assert_eq!(
         inner.context.as_ref().unwrap()["results"].as_str(),
         r#"{"1":5}"#
@@ -515,7 +536,13 @@ fn a_rehearsal_leaves_the_registry_as_it_is() {
         panic!("{wanted:?}")
     };
     let mut service = MemoryRegistry::default();
-    let confirmation = serve(request, &mut service, &mut PromptSpawner::default(), "c");
+    let confirmation = serve(
+        now(),
+        &**request,
+        &mut service,
+        &mut PromptSpawner::default(),
+        "c",
+    );
     run.handle_input(now(), Input::Spawned(Box::new(confirmation)))
         .unwrap();
     let wanted = drain(&mut run);
@@ -587,4 +614,259 @@ fn a_join_with_merge_needs_no_registration() {
         matches!(outputs.last(), Some(Output::Answer(last)) if matches!(&**last, Answer::Reply(Reply::Message(_)))),
         "{outputs:?}"
     );
+}
+
+/// An orchestrator of a message of 1.0 with these steps and further members.
+fn start_new(steps: &str, more: &str, config: OrchestratorConfig) -> Orchestrator<MemoryRegistry> {
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","recipient":"o","g":"G",
+        "plan":[{steps}],"state":"PENDING"{more}}}"#
+    );
+    let message = v1::Message::decode(text.as_bytes()).unwrap();
+    Orchestrator::new(now(), message, library(), config, IdSource::seeded(7)).unwrap()
+}
+
+/// The delegated message of 1.0, as its agent reads it.
+fn new(delegation: &Delegation) -> v1::Message {
+    v1::Message::decode(&delegation.message.encode()).unwrap()
+}
+
+/// The answer of an agent to a message of 1.0.
+fn state_of(request: &v1::Message, state: &str, more: &str) -> String {
+    let mut text = String::from_utf8(request.encode()).unwrap();
+    text = text.replace(
+        r#""state":"PENDING""#,
+        &format!(r#""state":"{state}"{more}"#),
+    );
+    let id = request.msg_id.as_str();
+    text.replacen(
+        &format!(r#""msg_id":"{id}""#),
+        &format!(r#""msg_id":"answer-{state}","reply_to":"{id}""#),
+        1,
+    )
+}
+
+fn new_answer(outputs: &[Output]) -> v1::Message {
+    match outputs.last() {
+        Some(Output::Answer(last)) => match &**last {
+            // What is sent can be read.
+            Answer::Reply(Reply::V10(answer)) => v1::Message::decode(&answer.encode()).unwrap(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+const ONE: &str = r#"{"id":"one","verb":"get","tool":"ONE","params":{},"output_key":"a"}"#;
+const TWO: &str = r#"{"id":"two","verb":"get","tool":"TWO","params":{"n":1},"depends_on":["one"],"output_key":"b"}"#;
+
+// spec: SACP-3-2, SACP1-7-1
+#[test]
+fn a_message_of_1_0_is_delegated_and_answered_in_its_edition() {
+    let more = r#","ctx":{"lang":"de"},"trace":{"trace_id":"t","span_id":"s-1"}"#;
+    let config = OrchestratorConfig::default;
+    let mut orchestrator = start_new(&format!("{ONE},{TWO}"), more, config());
+    let asked = delegations(&drain(&mut orchestrator));
+    let first = new(&asked[0]);
+    assert_eq!(
+        (first.msg_id.as_str(), first.sender.as_str()),
+        ("m.1.1", "o")
+    );
+    assert_eq!(first.recipient.as_deref(), Some("ONE_AGENT"));
+    assert_eq!(first.plan.len(), 1);
+    let trace = first.trace.as_ref().unwrap();
+    assert_eq!(trace.parent_span_id.as_deref(), Some("s-1"));
+    let done = state_of(&first, "DONE", r#","result":{"outputs":{"a":11}}"#);
+    answer(&mut orchestrator, asked[0].ticket, &done);
+    let asked = delegations(&drain(&mut orchestrator));
+    let second = new(&asked[0]);
+    let ctx = second.ctx.as_ref().unwrap();
+    assert_eq!(
+        (ctx["lang"].as_str(), ctx["inputs"].as_str()),
+        ("\"de\"", "[11]")
+    );
+    // Other keys than the one that was asked for: all of them are the output.
+    let done = state_of(&second, "DONE", r#","result":{"outputs":{"x":1,"y":2}}"#);
+    answer(&mut orchestrator, asked[0].ticket, &done);
+    let last = new_answer(&drain(&mut orchestrator));
+    assert_eq!(
+        (last.reply_to.as_deref(), last.sender.as_str()),
+        (Some("m"), "o")
+    );
+    let result = last.result.unwrap();
+    assert_eq!(result.outputs["a"].as_str(), "11");
+    assert_eq!(result.outputs["b"].as_str(), r#"{"x":1,"y":2}"#);
+    let trace = last.trace.unwrap();
+    assert_eq!(trace.parent_span_id.as_deref(), Some("s-1"));
+}
+
+// spec: SACP1-5-1
+#[test]
+fn states_of_a_delegation_go_forward_alone() {
+    let mut orchestrator = start_new(ONE, "", OrchestratorConfig::default());
+    let asked = delegations(&drain(&mut orchestrator));
+    let request = new(&asked[0]);
+    let ticket = asked[0].ticket;
+    for state in ["ACCEPTED", "IN_PROGRESS", "WAITING", "IN_PROGRESS"] {
+        answer(&mut orchestrator, ticket, &state_of(&request, state, ""));
+        assert!(drain(&mut orchestrator).is_empty(), "{state}");
+    }
+    answer(
+        &mut orchestrator,
+        ticket,
+        &state_of(&request, "ACCEPTED", ""),
+    );
+    let last = new_answer(&drain(&mut orchestrator));
+    let error = last.error.unwrap();
+    assert!(
+        error
+            .message
+            .contains("does not go from IN_PROGRESS to ACCEPTED"),
+        "{}",
+        &*error.message
+    );
+    assert_eq!(error.step_id.as_deref(), Some("one"));
+}
+
+// spec: SACP1-7-1
+#[test]
+fn a_failed_step_of_1_0_is_tried_again_and_a_cancelled_one_fails() {
+    let retry = r#""params":{},"retry":{"max_attempts":2,"backoff_ms":0}"#;
+    let steps = ONE.replace(r#""params":{}"#, retry);
+    let mut orchestrator = start_new(&steps, "", OrchestratorConfig::default());
+    let asked = delegations(&drain(&mut orchestrator));
+    let late = r#","error":{"code":"TIMEOUT","message":"late","retryable":true}"#;
+    let failed = state_of(&new(&asked[0]), "FAILED", late);
+    answer(&mut orchestrator, asked[0].ticket, &failed);
+    let asked = delegations(&drain(&mut orchestrator));
+    assert_eq!(new(&asked[0]).msg_id.as_str(), "m.1.2");
+    let cancelled = state_of(&new(&asked[0]), "CANCELLED", "");
+    answer(&mut orchestrator, asked[0].ticket, &cancelled);
+    assert_eq!(
+        new_answer(&drain(&mut orchestrator)).state,
+        v1::State::Failed
+    );
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_message_of_1_0_is_checked_and_refused_in_its_edition() {
+    let ctx = r#","ctx":{"forbidden_tools":["ONE"]}"#;
+    let mut strict = start_new(ONE, ctx, OrchestratorConfig::default());
+    let outputs = drain(&mut strict);
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    let error = new_answer(&outputs).error.unwrap();
+    assert_eq!(*error.code, v1::Code::MalformedMessage);
+    assert!(error.details.unwrap().as_str().contains("/plan/0"));
+    let config = OrchestratorConfig::default().with_overruling(true);
+    let mut lax = start_new(ONE, ctx, config);
+    let asked = delegations(&drain(&mut lax));
+    let done = state_of(&new(&asked[0]), "DONE", r#","result":{"outputs":{"a":1}}"#);
+    answer(&mut lax, asked[0].ticket, &done);
+    let ext = new_answer(&drain(&mut lax)).ext.unwrap();
+    assert!(
+        ext.value("sacp.overruled")
+            .unwrap()
+            .as_str()
+            .contains("MALFORMED_PLAN")
+    );
+}
+
+// spec: SACP1-14-1
+#[test]
+fn what_a_message_of_1_0_lacks_is_spawned_in_its_edition() {
+    let step = r#"{"id":"v","verb":"check","tool":"VISA","params":{"citizenship":"PT"},"output_key":"visa"}"#;
+    let config = OrchestratorConfig::default().with_spawning(true);
+    let mut orchestrator = start_new(step, "", config);
+    let outputs = drain(&mut orchestrator);
+    let [Output::Spawn(request)] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    let read = v1::Message::decode(&request.encode()).unwrap();
+    assert_eq!(read.msg_id.as_str(), "m.spawn.1");
+    // Our own check lets it pass, whatever is registered.
+    let findings =
+        sacp::check::check_plan(request, Some(&library()), &sacp::check::Config::default());
+    let musts = findings
+        .iter()
+        .filter(|finding| finding.violation.level == ubos_common::violation::Level::Must);
+    assert_eq!(musts.count(), 0, "{findings:?}");
+    let mut service = library();
+    let confirmation = serve(
+        now(),
+        &read,
+        &mut service,
+        &mut PromptSpawner::default(),
+        "c-1",
+    );
+    orchestrator
+        .handle_input(now(), Input::Spawned(Box::new(confirmation)))
+        .unwrap();
+    let asked = delegations(&drain(&mut orchestrator));
+    assert_eq!(asked[0].agent.agent_name, "VISA_AGENT");
+}
+
+#[test]
+fn gaps_inside_subtasks_spawn_the_right_thing_under_ids_that_differ() {
+    let text = r#"{"msg_id":"m","g":"G","plan":[["get","ONE",{"subtask":{"g":"S","plan":[["check","VISA",{"citizenship":"PT"}]]}}]],
+        "subtask":{"g":"T","plan":[["fly","PLANE",{"to":"X"}]]}}"#;
+    let message = Message::decode(text.as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    for gap in sacp::check::gaps(&message, &library()) {
+        let request = sacp::spawn::spawn_request(&gap, &message, Timestamp::EPOCH).unwrap();
+        let hints = MessageRef::from(&request).context().unwrap()["input_hints"].clone();
+        let id = MessageRef::from(&request).msg_id().unwrap().to_owned();
+        seen.push((id, hints.as_str().to_owned()));
+    }
+    let hints: Vec<&str> = seen.iter().map(|(_, hints)| hints.as_str()).collect();
+    assert_eq!(hints, [r#"["citizenship"]"#, r#"["to"]"#]);
+    assert_ne!(seen[0].0, seen[1].0);
+}
+
+// spec: SACP-3-2
+#[test]
+fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
+    let config = OrchestratorConfig::default;
+    let mut before = start_new(&format!("{ONE},{TWO}"), "", config());
+    let asked = delegations(&drain(&mut before));
+    before.pause(now()).unwrap();
+    let first = new(&asked[0]);
+    let done = state_of(&first, "DONE", r#","result":{"outputs":{"a":11}}"#);
+    answer(&mut before, asked[0].ticket, &done);
+    assert_eq!(drain(&mut before), [Output::Paused]);
+    let saved = before.save(now()).unwrap();
+    before.resume(now()).unwrap();
+    let late = delegations(&drain(&mut before))[0].ticket;
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","recipient":"o","g":"G",
+        "plan":[{ONE},{TWO}],"state":"PENDING"}}"#
+    );
+    let message = v1::Message::decode(text.as_bytes()).unwrap();
+    let restore = |saved: &[u8]| {
+        let ids = IdSource::seeded(8);
+        Orchestrator::restore(now(), message.clone(), library(), config(), ids, saved)
+    };
+    assert!(matches!(restore(b"{}"), Err(RestoreError::Run(_))));
+    let mut after = restore(&saved).unwrap();
+    after.resume(now()).unwrap();
+    let asked = delegations(&drain(&mut after));
+    let second = new(&asked[0]);
+    assert_eq!(second.ctx.as_ref().unwrap()["inputs"].as_str(), "[11]");
+    let done = state_of(&second, "DONE", r#","result":{"outputs":{"b":2}}"#);
+    let bytes = done.clone().into_bytes();
+    let refused = after.handle_input(
+        now(),
+        Input::Answered {
+            ticket: late,
+            bytes,
+        },
+    );
+    assert_eq!(refused, Err(OrchestratorError::NotRequested));
+    answer(&mut after, asked[0].ticket, &done);
+    let result = new_answer(&drain(&mut after)).result.unwrap();
+    assert_eq!(
+        (result.outputs["a"].as_str(), result.outputs["b"].as_str()),
+        ("11", "2")
+    );
+    assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
 }

@@ -319,8 +319,8 @@ fn a_saved_run_of_another_plan_is_refused() {
     );
     assert!(matches!(restore("{}"), ResumeError::Unreadable(_)));
     assert!(matches!(
-        restore(&saved.replace("\"sacp_run\":1", "\"sacp_run\":2")),
-        ResumeError::Version { seen: 2, .. }
+        restore(&saved.replace("\"sacp_run\":2", "\"sacp_run\":3")),
+        ResumeError::Version { seen: 3, .. }
     ));
     let ahead = saved.replacen("\"waiting\"", "\"running\"", 1);
     assert_eq!(restore(&ahead), ResumeError::Inconsistent { step: 2 });

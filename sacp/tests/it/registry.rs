@@ -12,7 +12,7 @@ use sacp::registry::{
 };
 use sacp::role::{Planner, RegistryPlanner, keeps_constraints};
 use sacp::spawn::{Spawner, spawn_missing, spawn_request};
-use sacp::{Code, Message, Reply};
+use sacp::{Code, Message, MessageRef, Reply};
 use ubos_common::json::{self, Limits, RawBuf, Read};
 use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
@@ -200,8 +200,12 @@ enum Maker {
 }
 
 impl Spawner for Maker {
-    fn spawn(&mut self, request: &Message, registry: &mut dyn Registry) -> Result<String, String> {
-        let graph = Graph::from(&request.plan);
+    fn spawn(
+        &mut self,
+        request: MessageRef<'_>,
+        registry: &mut dyn Registry,
+    ) -> Result<String, String> {
+        let graph = Graph::from(request);
         let steps = graph.steps();
         let made: serde_json::Value = steps[1].act.params.deserialize().unwrap();
         let (v, t) = (
@@ -229,12 +233,12 @@ fn what_is_missing_is_spawned_once_and_a_broken_promise_is_an_error() {
     let plan = message(r#"[["s","H_API",{}],["check","VISA",{}],["check","VISA",{}]]"#);
     let mut with = registry();
     assert_eq!(
-        spawn_missing(&plan, &mut with, &mut Maker::Honest).unwrap(),
+        spawn_missing(Timestamp::EPOCH, &plan, &mut with, &mut Maker::Honest).unwrap(),
         ["VISA_AGENT"]
     );
     assert!(gaps(&plan, &with).is_empty());
     for maker in [&mut Maker::Idle, &mut Maker::Unable] {
-        let error = spawn_missing(&plan, &mut registry(), maker).unwrap_err();
+        let error = spawn_missing(Timestamp::EPOCH, &plan, &mut registry(), maker).unwrap_err();
         assert_eq!(
             (error.code, error.pointer.as_deref()),
             (Code::SpawnFailed, Some("/plan/1"))
@@ -242,6 +246,7 @@ fn what_is_missing_is_spawned_once_and_a_broken_promise_is_an_error() {
         assert_eq!(error.reply_to.as_deref(), Some("m"));
     }
     let mismatch = spawn_missing(
+        Timestamp::EPOCH,
         &message(r#"[["rank","H_API",{}]]"#),
         &mut registry(),
         &mut Maker::Honest,
@@ -252,6 +257,7 @@ fn what_is_missing_is_spawned_once_and_a_broken_promise_is_an_error() {
         .map(|n| format!("[\"v{n}\",\"T{n}\",{{}}]"))
         .collect();
     let error = spawn_missing(
+        Timestamp::EPOCH,
         &message(&format!("[{}]", wide.join(","))),
         &mut registry(),
         &mut Maker::Honest,
@@ -264,7 +270,10 @@ fn what_is_missing_is_spawned_once_and_a_broken_promise_is_an_error() {
 fn a_spawn_request_is_a_valid_message_that_carries_test_mode() {
     let mut tested = message(r#"[["check","VISA",{}]]"#);
     tested.test_mode = Some(true);
-    let request = spawn_request(&gaps(&tested, &registry())[0], &tested);
+    let request = spawn_request(&gaps(&tested, &registry())[0], &tested, Timestamp::EPOCH).unwrap();
+    let AnyMessage::V01(request) = request else {
+        panic!("{request:?}")
+    };
     let read = Message::decode(&request.encode()).unwrap();
     assert_eq!((read.g.as_str(), read.is_test()), ("SPAWN_AGENT", true));
     assert_eq!(
@@ -568,7 +577,12 @@ fn leases_run_out_health_is_apart_and_changes_are_told() {
 fn spawning_is_guarded_against_loops_and_names_that_look_alike() {
     let refused = |text: &str| {
         let message = Message::decode(text.as_bytes()).unwrap();
-        let refused = spawn_missing(&message, &mut registry(), &mut PromptSpawner::default());
+        let refused = spawn_missing(
+            Timestamp::EPOCH,
+            &message,
+            &mut registry(),
+            &mut PromptSpawner::default(),
+        );
         refused.unwrap_err().details
     };
     assert!(refused(r#"{"g":"G","plan":[["search","HAPI",{}]]}"#).contains("looks like \"H_API\""));
@@ -600,7 +614,7 @@ fn two_verbs_of_one_missing_tool_are_spawned_once_each_and_nobody_is_replaced() 
     let plan = message(r#"[["check","VISA",{}],["renew","VISA",{}]]"#);
     let mut with = registry();
     let mut spawner = PromptSpawner::default();
-    let made = spawn_missing(&plan, &mut with, &mut spawner).unwrap();
+    let made = spawn_missing(Timestamp::EPOCH, &plan, &mut with, &mut spawner).unwrap();
     assert_eq!(made, ["VISA_AGENT", "VISA_renew_AGENT"]);
     assert!(gaps(&plan, &with).is_empty());
     // Where both names are taken nobody loses theirs.
@@ -608,7 +622,7 @@ fn two_verbs_of_one_missing_tool_are_spawned_once_each_and_nobody_is_replaced() 
     for name in ["SEA_AGENT", "SEA_check_AGENT"] {
         with.add_agent(agent(name, "swim", "SEA", None)).unwrap();
     }
-    let error = spawn_missing(&plan, &mut with, &mut spawner).unwrap_err();
+    let error = spawn_missing(Timestamp::EPOCH, &plan, &mut with, &mut spawner).unwrap_err();
     assert_eq!(error.code, Code::SpawnFailed);
     assert!(error.details.contains("taken"), "{error}");
     assert_eq!(with.agent("SEA_AGENT").unwrap().supported_verbs, ["swim"]);

@@ -1,9 +1,11 @@
 //! Messages of 1.0, run to their answers.
 
-use sacp::Graph;
+use sacp::check::gaps;
+use sacp::registry::MemoryRegistry;
 use sacp::runner::{Cause, Config, Input, Outcome, Output, Runner, Ticket};
-use sacp::spawn::spawn_request_v1;
+use sacp::spawn::spawn_request;
 use sacp::v1::{Code, Id, Message, State};
+use sacp::{Graph, MessageRef};
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
 
@@ -280,6 +282,7 @@ fn a_run_that_is_called_off_is_cancelled() {
         ticket: Ticket {
             step: 1,
             attempt: 1,
+            epoch: 0,
         },
     };
     assert!(runner.handle_input(now(2), late).is_err());
@@ -293,16 +296,8 @@ fn a_spawn_request_defines_instantiates_and_registers() {
         step("VISA", r#","output_key":"visa_required""#)
     ));
     message.test_mode = Some(true);
-    let graph: Graph = Graph::from(&message);
-    let id = |text| Id::new(text).unwrap();
-    let request = spawn_request_v1(
-        &graph.steps()[0],
-        &message,
-        Timestamp::EPOCH,
-        id("o"),
-        id("r-1"),
-    )
-    .unwrap();
+    let gap = &gaps(&message, &MemoryRegistry::default())[0];
+    let request = spawn_request(gap, &message, Timestamp::EPOCH).unwrap();
     let read = Message::decode(&request.encode()).unwrap();
     assert_eq!(
         (read.g.as_str(), read.test_mode),
@@ -332,15 +327,8 @@ fn a_spawn_request_defines_instantiates_and_registers() {
     assert_eq!(Graph::from(&read).step(3).unwrap().after[..], [2]);
     let mut awake = message.clone();
     awake.test_mode = None;
-    let request = spawn_request_v1(
-        &graph.steps()[0],
-        &awake,
-        Timestamp::EPOCH,
-        id("o"),
-        id("r-1"),
-    )
-    .unwrap();
-    assert_eq!(request.test_mode, None);
+    let request = spawn_request(gap, &awake, Timestamp::EPOCH).unwrap();
+    assert!(!MessageRef::from(&request).is_test());
 }
 
 // spec: SACP1-7-1, SACP1-4-4

@@ -46,7 +46,11 @@ fn started(runner: &mut Runner) -> Vec<usize> {
 }
 
 pub(crate) const fn first(step: usize) -> Ticket {
-    Ticket { step, attempt: 1 }
+    Ticket {
+        step,
+        attempt: 1,
+        epoch: 0,
+    }
 }
 
 pub(crate) fn done(runner: &mut Runner, ticket: Ticket) {
@@ -164,7 +168,8 @@ fn a_failed_step_without_a_rule_ends_the_run() {
             Output::Cancel {
                 ticket: Ticket {
                     step: 1,
-                    attempt: 1
+                    attempt: 1,
+                    epoch: 0
                 }
             },
             Output::Ended(_)
@@ -221,7 +226,11 @@ fn recoveries_apply_in_order() {
     run.handle_timeout(now(3));
     assert_eq!(drain(&mut run), []);
     run.handle_timeout(now(4));
-    let ticket = |attempt| Ticket { step: 1, attempt };
+    let ticket = |attempt| Ticket {
+        step: 1,
+        attempt,
+        epoch: 0,
+    };
     assert_eq!(dispatch(&mut run), (ticket(2), "a".into(), 0));
     fail(&mut run, ticket(2));
     assert_eq!(dispatch(&mut run), (ticket(3), "a".into(), 1));
@@ -315,7 +324,8 @@ fn a_timeout_applies_to_each_attempt() {
         dispatched(&drain(&mut run)),
         [Ticket {
             step: 1,
-            attempt: 2
+            attempt: 2,
+            epoch: 0
         }]
     );
     assert_eq!(
@@ -548,11 +558,13 @@ fn a_failed_subtask_fails_its_step() {
         [
             Ticket {
                 step: 2,
-                attempt: 2
+                attempt: 2,
+                epoch: 0
             },
             Ticket {
                 step: 3,
-                attempt: 2
+                attempt: 2,
+                epoch: 0
             }
         ]
     );

@@ -177,3 +177,103 @@ fn a_step_that_holds_a_subtask_has_its_time_limit_also_where_it_is_taken_up() {
     after.handle_timeout(at(100));
     assert_eq!(after.end(), Some(&End::Failed));
 }
+
+#[test]
+fn an_answer_to_the_life_before_is_refused() {
+    let text = r#"{"g":"G","plan":[["a","T",{}]]}"#;
+    let mut before = begun(text, Config::default());
+    let saved = before.save(at(0)).unwrap();
+    let mut after = run(text, Config::default());
+    after.restore(at(0), &saved).unwrap();
+    let new = one(&mut after);
+    // The life before tries again, too: its second attempt is not that of this life.
+    let old = one(&mut before);
+    let second = Ticket {
+        attempt: new.attempt,
+        ..old
+    };
+    let output = RawBuf::parse("1").unwrap();
+    let input = |ticket| Input::Succeeded {
+        ticket,
+        output: output.clone(),
+    };
+    assert!(after.handle_input(at(0), input(second)).is_err());
+    assert_ne!(second.id(), new.id());
+    after.handle_input(at(0), input(new)).unwrap();
+    assert_eq!(after.end(), Some(&End::Done));
+}
+
+#[test]
+fn a_saved_run_is_that_of_one_plan_alone() {
+    let text = |more: &str, head: &str| {
+        format!(
+            r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING"{head},
+            "plan":[{{"id":"a","verb":"v","tool":"T","params":{{}}}},{{"id":"b","verb":"v","tool":"T","params":{{}}{more}}}]}}"#
+        )
+    };
+    let of = |text: &str| {
+        let message = sacp::v1::Message::decode(text.as_bytes()).unwrap();
+        Runner::new(&message, Config::default()).unwrap()
+    };
+    let mut before = of(&text("", ""));
+    before.start(at(0));
+    let saved = before.save(at(0)).unwrap();
+    assert!(of(&text("", "")).restore(at(0), &saved).is_ok());
+    for other in [
+        text(r#","depends_on":["a"]"#, ""),
+        text(r#","timeout_ms":5"#, ""),
+        text(r#","retry":{"max_attempts":2}"#, ""),
+        text(r#","on_error":"continue""#, ""),
+        text(r#","output_key":"k""#, ""),
+        text("", r#","test_mode":true"#),
+        text("", "").replace(r#""id":"b""#, r#""id":"c""#),
+    ] {
+        let refused = of(&other).restore(at(0), &saved);
+        assert_eq!(
+            refused,
+            Err(sacp::runner::ResumeError::OtherPlan),
+            "{other}"
+        );
+    }
+}
+
+// Deadlines go on, not anew: of the run, and of a step whose subtask runs.
+#[test]
+fn deadlines_go_on_after_a_restore() {
+    let text = r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}]]}"#;
+    let seconds = Duration::from_secs;
+    let timed = |config: Config| {
+        let before = begun(text, config.clone());
+        let saved = before.save(at(4_000)).unwrap();
+        let mut after = run(text, config);
+        after.restore(at(100_000), &saved).unwrap();
+        after.poll_timeout()
+    };
+    let run_timeout = Config::default().with_run_timeout(seconds(10));
+    assert_eq!(timed(run_timeout), Some(at(106_000).mono));
+    let step_timeout = Config::default().with_step_timeout(seconds(10));
+    assert_eq!(timed(step_timeout), Some(at(106_000).mono));
+}
+
+#[test]
+fn attempts_and_ranks_come_back() {
+    let text = r#"{"g":"G","plan":[["a","T",{}]]}"#;
+    let rule = Rule {
+        recoveries: vec![Recovery::OtherAgents { up_to: 5 }],
+        ..Rule::default()
+    };
+    let config = Config::default().with_rule(rule);
+    let mut before = begun(text, config.clone());
+    for _ in 0..2 {
+        let ticket = one(&mut before);
+        fail(&mut before, ticket);
+    }
+    let saved = before.save(at(0)).unwrap();
+    let mut after = run(text, config);
+    after.restore(at(0), &saved).unwrap();
+    let outputs = drain(&mut after);
+    let Some(Output::Dispatch { ticket, rank, .. }) = outputs.first() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((ticket.attempt, *rank), (4, 2));
+}

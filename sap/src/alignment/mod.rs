@@ -9,6 +9,7 @@
 mod constraints;
 mod output;
 mod predicate;
+mod reading;
 mod rules;
 mod severity;
 mod texts;

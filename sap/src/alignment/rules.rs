@@ -9,6 +9,7 @@ use ubos_common::json::{MemberWriter, RawBuf, RawObject};
 use super::constraints;
 use super::output::Output;
 use super::predicate::Predicate;
+use super::reading::reading_of;
 use super::severity::Severity;
 use super::texts::texts_of;
 use super::{Assessment, Policy, Subject};
@@ -21,7 +22,7 @@ use crate::learning::Heuristics;
 /// | rule | broken by | severity | from level |
 /// |---|---|---|---|
 /// | [`threshold`](Self::threshold) | more pressure on the principle than the level is enough for | medium | instant |
-/// | [`forbid`](Self::forbid) | an output with a text or a name that contains the words, whatever their case and however they are escaped | high | instant |
+/// | [`forbid`](Self::forbid) | an output with a text or a name that contains the words as people read them | high | instant |
 /// | [`require`](Self::require) | an output for which the [`Predicate`] does not hold | as given | consulted |
 /// | [`cite`](Self::cite) | an output without a citation | medium | consulted |
 /// | [`constraint`](Self::constraint) | an output that breaks a constraint of the task | high | consulted |
@@ -84,10 +85,11 @@ enum Rule {
 }
 
 impl Rules {
-    /// Forbids words in outputs.
+    /// Forbids words in outputs, as people read them: in any case and Unicode form, with any white space between them
+    /// and with characters in them that nobody sees, and as one name such as `homeAddress`.
     #[must_use]
     pub fn forbid(self, principle: &str, words: &str) -> Self {
-        self.with(principle, Rule::Forbid(words.to_lowercase()))
+        self.with(principle, Rule::Forbid(reading_of(words)))
     }
 
     /// Demands that a predicate holds for every output.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use ubos_common::machine::{Machine, Outbox, Timers};
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::{Mono, Now, Timestamp};
 use ubos_common::violation::Profile;
 
 use super::trace::{debug, trace};
@@ -87,6 +87,8 @@ pub enum Waiting {
     Receipt,
     /// A result.
     Result,
+    /// The last result: the deadline of the task is over.
+    End,
 }
 
 /// Why something is refused; nothing has changed.
@@ -137,6 +139,10 @@ pub enum Error {
 /// | `max_ended` | 10,000 | the oldest ended task is forgotten, and copies of its results with it |
 /// | `receipt_patience` | 10 s | [`Output::Overdue`] |
 /// | `result_patience` | 300 s | [`Output::Overdue`] |
+/// | `deadline_patience`, after the deadline of a task, or after it was sent where that is later | 300 s | [`Output::Overdue`] |
+/// | `resends` of a task for which nothing came in time | 0 | [`Output::Overdue`] |
+///
+/// A patience of [`Duration::MAX`] has no end.
 ///
 /// Results are checked strictly against those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +151,8 @@ pub struct Config {
     max_ended: usize,
     receipt_patience: Duration,
     result_patience: Duration,
+    deadline_patience: Duration,
+    resends: u32,
 }
 
 impl Default for Config {
@@ -154,6 +162,8 @@ impl Default for Config {
             max_ended: 10_000,
             receipt_patience: Duration::from_secs(10),
             result_patience: Duration::from_secs(300),
+            deadline_patience: Duration::from_secs(300),
+            resends: 0,
         }
     }
 }
@@ -178,6 +188,20 @@ impl Config {
     pub const fn with_patience(mut self, receipt: Duration, result: Duration) -> Self {
         self.receipt_patience = receipt;
         self.result_patience = result;
+        self
+    }
+
+    /// Sets how long after its deadline a task may end.
+    #[must_use]
+    pub const fn with_deadline_patience(mut self, patience: Duration) -> Self {
+        self.deadline_patience = patience;
+        self
+    }
+
+    /// Sets how often a task is sent again for which nothing came in time. A consumer knows the copies.
+    #[must_use]
+    pub const fn with_resends(mut self, resends: u32) -> Self {
+        self.resends = resends;
         self
     }
 }
@@ -211,7 +235,7 @@ pub struct SentTasks {
     config: Config,
     tasks: BTreeMap<TaskId, SentTask>,
     ended: VecDeque<TaskId>,
-    timers: Timers<TaskId>,
+    timers: Timers<(TaskId, Timer)>,
     out: Outbox<Output>,
 }
 
@@ -220,7 +244,16 @@ struct SentTask {
     stage: Stage,
     correlation_id: CorrelationId,
     expects_ack: bool,
+    deadline: Option<Timestamp>,
+    resends: u32,
     lifecycle: Lifecycle,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Silence,
+    Deadline,
 }
 
 impl SentTasks {
@@ -239,13 +272,23 @@ impl SentTasks {
             config.max_open,
             "a producer needs room for at least 1 task",
         )?;
-        Ok(Self {
+        Ok(Self::of(config))
+    }
+
+    fn of(config: Config) -> Self {
+        Self {
             config,
             tasks: BTreeMap::new(),
             ended: VecDeque::new(),
             timers: Timers::new(),
             out: Outbox::new(Self::MAX_WAITING),
-        })
+        }
+    }
+
+    /// A producer of one task.
+    #[cfg(feature = "driver")]
+    pub(crate) fn of_one(config: Config) -> Self {
+        Self::of(config.with_max_open(1))
     }
 
     /// Where a task is; `None` where it is not known.
@@ -258,6 +301,13 @@ impl SentTasks {
     #[must_use]
     pub fn open(&self) -> usize {
         self.tasks.len() - self.ended.len()
+    }
+
+    /// Whether a task is sent again by itself once nothing came in time.
+    #[cfg(feature = "http")]
+    pub(crate) fn may_resend(&self, task_id: &TaskId) -> bool {
+        let task = self.tasks.get(task_id);
+        task.is_some_and(|task| task.resends > 0 && task.waits_for().is_some())
     }
 
     /// Adds a task that is not sent yet. Sending it adds it too.
@@ -277,6 +327,8 @@ impl SentTasks {
             stage: Stage::Drafted,
             correlation_id: task.correlation_id,
             expects_ack: task.expects_ack(),
+            deadline: task.deadline(),
+            resends: self.config.resends,
             lifecycle: Lifecycle::new(task, Profile::Strict),
         };
         self.tasks.insert(task.task_id, entry);
@@ -313,16 +365,55 @@ impl SentTasks {
         outcome
     }
 
-    /// Reports the tasks that have waited for too long.
+    /// Sends tasks again that have waited for too long, or reports them.
     pub fn handle_timeout(&mut self, now: Now) {
-        while let Some(task_id) = self.timers.pop_due(now.mono) {
-            let waiting = self.tasks.get(&task_id).and_then(SentTask::waits_for);
-            trace!(task = %task_id, ?waiting, "timer");
-            if let Some(waiting) = waiting {
-                debug!(task = %task_id, ?waiting, "nothing came in time");
-                self.out.push(Output::Overdue(task_id, waiting));
+        while let Some((task_id, timer)) = self.timers.pop_due(now.mono) {
+            trace!(task = %task_id, ?timer, "timer");
+            match timer {
+                Timer::Silence => self.is_silent(now, task_id),
+                Timer::Deadline => self.is_late(now, task_id),
             }
         }
+    }
+
+    fn is_silent(&mut self, now: Now, task_id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&task_id) else {
+            return;
+        };
+        let Some(waiting) = task.waits_for() else {
+            return;
+        };
+        let Some(left) = task.resends.checked_sub(1) else {
+            debug!(task = %task_id, ?waiting, "nothing came in time");
+            return self.out.push(Output::Overdue(task_id, waiting));
+        };
+        task.resends = left;
+        self.out.push(Output::Transmit(task_id));
+        self.wait(now, task_id);
+    }
+
+    /// The deadline's timer is due. The calendar may have jumped since it was set.
+    // impl: SAP-5-8
+    fn is_late(&mut self, now: Now, task_id: TaskId) {
+        let Some(task) = self.tasks.get(&task_id) else {
+            return;
+        };
+        if task.deadline.is_some_and(|deadline| deadline > now.wall)
+            && let Some(at) = self.late_at(now, task.deadline)
+        {
+            return self.timers.set((task_id, Timer::Deadline), at);
+        }
+        debug!(task = %task_id, "no end after the deadline");
+        self.out.push(Output::Overdue(task_id, Waiting::End));
+    }
+
+    /// When a task is late that is sent now.
+    fn late_at(&self, now: Now, deadline: Option<Timestamp>) -> Option<Mono> {
+        let patience = Some(self.config.deadline_patience).filter(|it| *it != Duration::MAX)?;
+        // Times on the wire are whole seconds: all of the deadline's second is in time.
+        let over = deadline?.saturating_add(Duration::from_secs(1));
+        let left = over.saturating_since(now.wall);
+        Some(now.mono.saturating_add(left.saturating_add(patience)))
     }
 
     /// The next output, or `None` when there is none.
@@ -364,6 +455,9 @@ impl SentTasks {
         }
         self.out.push(Output::Transmit(task.task_id));
         self.wait(now, task.task_id);
+        if let Some(at) = self.late_at(now, task.deadline()) {
+            self.timers.set((task.task_id, Timer::Deadline), at);
+        }
         Ok(())
     }
 
@@ -456,13 +550,16 @@ impl SentTasks {
             return;
         };
         let patience = match entry.waits_for() {
-            None => None,
-            Some(Waiting::Receipt) => Some(self.config.receipt_patience),
-            Some(Waiting::Result) => Some(self.config.result_patience),
+            None => {
+                self.timers.clear(&(task_id, Timer::Silence));
+                return self.timers.clear(&(task_id, Timer::Deadline));
+            }
+            Some(Waiting::Receipt) => self.config.receipt_patience,
+            Some(_) => self.config.result_patience,
         };
-        match patience {
-            Some(patience) => self.timers.set(task_id, now.mono.saturating_add(patience)),
-            None => self.timers.clear(&task_id),
+        if patience != Duration::MAX {
+            let at = now.mono.saturating_add(patience);
+            self.timers.set((task_id, Timer::Silence), at);
         }
     }
 

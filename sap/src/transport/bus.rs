@@ -34,6 +34,7 @@
 //! | results in a mailbox | 1,024 | the endpoint counts as unreachable |
 
 use core::fmt;
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -43,6 +44,7 @@ use futures::future::BoxFuture;
 use futures::stream::Stream;
 use ubos_common::driver::Sleep;
 
+use super::sent::{Heard, Sent};
 use super::{Caller, Message, Replies, SendError, Service};
 use crate::ConfigError;
 use crate::dispatch::dispatch;
@@ -50,6 +52,7 @@ use crate::error::ErrorCode;
 use crate::processor::{self, Given, ProcessError, Processor, Refusals, Unreachable, Warning};
 use crate::receipt::Nack;
 use crate::result::TaskResult;
+use crate::role::producer;
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
 use crate::trace;
@@ -149,7 +152,8 @@ impl Bus {
     }
 
     /// Sends a task and gives the last that the caller is told: a result, a Nack, or the Ack where results go to
-    /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. At the bound it waits.
+    /// an endpoint; nothing where no Ack is wanted then. Everything is told on the way. At the bound it waits. It
+    /// gives up 300 s after the task's deadline, and the run with it.
     ///
     /// # Errors
     ///
@@ -205,9 +209,18 @@ impl Bus {
             on_message,
             last: None,
         };
+        let clock = self.0.clock.as_ref();
+        let patient = producer::Config::default().with_patience(Duration::MAX, Duration::MAX);
+        let mut sent = Sent::new(task, clock.now(), patient)?;
         // What was dispatched is valid, and need not be read again.
-        self.pass(task.clone(), Given::Encoded(bytes), &mut caller)
-            .await?;
+        let pass = self.pass(task.clone(), Given::Encoded(bytes), &mut caller);
+        match sent.hear(clock, pass).await? {
+            Heard::Said(passed) => passed?,
+            Heard::SendAgain => {
+                let what = "nothing in time".into();
+                return Err(SendError::NoAnswer { what });
+            }
+        }
         Ok(caller.last)
     }
 

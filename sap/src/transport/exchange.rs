@@ -1,27 +1,36 @@
-//! What the clients of all transports share: the exchange about one task.
+//! What the clients of all transports share: the exchange about one task, run by the producer's machine.
 
-use ubos_common::violation::Profile;
+#[cfg(feature = "http")]
+use ubos_common::driver::Sleep;
+use ubos_common::time::Now;
 
+#[cfg(feature = "http")]
+use super::sent::Heard;
+use super::sent::Sent;
 use super::{Message, SendError};
 use crate::dispatch::dispatch;
-use crate::lifecycle::{Accepted, Lifecycle, LifecycleError};
+use crate::lifecycle::LifecycleError;
+use crate::role::producer::{Config, Input};
 use crate::secrets::SecretPolicy;
 use crate::task::Task;
 
 /// Checks a task; gives its bytes and the exchange that its answers go to.
 ///
 /// A task that holds a secret is not sent, and answers are read strictly.
-pub(crate) fn begin(task: &Task) -> Result<(Vec<u8>, Exchange), SendError> {
+pub(crate) fn begin(
+    task: &Task,
+    now: Now,
+    config: Config,
+) -> Result<(Vec<u8>, Exchange), SendError> {
     let (bytes, _) = dispatch(task, SecretPolicy::Refuse)?;
-    Ok((bytes, Exchange::new(task)))
+    Ok((bytes, Exchange::new(task, now, config)?))
 }
 
 /// Takes the messages about a task, and passes on those that are new and allowed.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    lifecycle: Lifecycle,
-    ids: (crate::TaskId, crate::CorrelationId),
-    acknowledged: bool,
+    pub(super) sent: Sent,
+    correlation_id: crate::CorrelationId,
     /// Whether results go to an endpoint of the task.
     elsewhere: bool,
     /// New messages so far.
@@ -30,41 +39,37 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(task: &Task) -> Self {
-        Self {
-            lifecycle: Lifecycle::new(task, Profile::Strict),
-            ids: (task.task_id, task.correlation_id),
-            acknowledged: false,
+    /// The task is on its way.
+    pub(crate) fn new(task: &Task, now: Now, config: Config) -> Result<Self, SendError> {
+        Ok(Self {
+            sent: Sent::new(task, now, config)?,
+            correlation_id: task.correlation_id,
             elsewhere: task
                 .reply_to
                 .as_ref()
                 .is_some_and(|to| to.endpoint.is_some()),
             delivered: 0,
             last: None,
-        }
+        })
     }
 
     /// Takes a message; tells it if it is new. Gives whether it was the last.
-    ///
-    /// An Ack that is late or doubled changes nothing.
     // impl: SAP-4.3-3, SAP-5-5
     pub(crate) fn take(
         &mut self,
+        now: Now,
         message: Message,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<bool, SendError> {
         self.belongs(&message).map_err(SendError::Refused)?;
-        let is_new = match &message {
-            Message::Ack(_) => {
-                let first = !self.acknowledged && self.lifecycle.status().is_none();
-                self.acknowledged = true;
-                first
-            }
-            Message::Nack(_) => true,
-            Message::Result(result) => {
-                self.lifecycle.accept(result).map_err(SendError::Refused)? != Accepted::Repeat
-            }
-        };
+        let is_new = self.sent.take(
+            now,
+            match &message {
+                Message::Ack(ack) => Input::Ack(ack),
+                Message::Nack(nack) => Input::Nack(nack),
+                Message::Result(result) => Input::Result(result),
+            },
+        )?;
         let is_last = message.is_last();
         if is_new {
             on_message(&message);
@@ -72,6 +77,23 @@ impl Exchange {
             self.last = Some(message);
         }
         Ok(is_last)
+    }
+
+    /// Waits until the task is to be sent again, where its other side ended without an answer; true then.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NoAnswer`].
+    #[cfg(feature = "http")]
+    pub(crate) async fn is_sent_again(
+        &mut self,
+        clock: &(impl Sleep + ?Sized),
+    ) -> Result<bool, SendError> {
+        if self.elsewhere || !self.sent.may_resend() {
+            return Ok(false);
+        }
+        let heard = self.sent.hear(clock, core::future::pending::<()>()).await?;
+        Ok(matches!(heard, Heard::SendAgain))
     }
 
     /// The last new message; `None` where nothing was said, because results go to an endpoint.
@@ -92,19 +114,18 @@ impl Exchange {
     }
 
     fn belongs(&self, message: &Message) -> Result<(), LifecycleError> {
-        let (task_id, correlation_id) = self.ids;
-        if let Some(seen) = message.task_id().filter(|seen| **seen != task_id) {
-            return Err(LifecycleError::Task {
-                wanted: task_id,
-                seen: *seen,
-            });
+        let wanted = self.sent.task_id();
+        if let Some(seen) = message.task_id().filter(|seen| **seen != wanted) {
+            let seen = *seen;
+            return Err(LifecycleError::Task { wanted, seen });
         }
-        match message.correlation_id() {
-            Some(seen) if *seen != correlation_id => Err(LifecycleError::Correlation {
-                wanted: correlation_id,
+        let wanted = self.correlation_id;
+        match message.correlation_id().filter(|seen| **seen != wanted) {
+            Some(seen) => Err(LifecycleError::Correlation {
+                wanted,
                 seen: *seen,
             }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }

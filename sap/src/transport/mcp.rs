@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -29,12 +30,15 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleClient, RoleServer, ServiceError};
 use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::{Value, json};
+use ubos_common::driver::Sleep as _;
 use ubos_common::json::RawBuf;
 
 use super::exchange::begin;
-use super::{Caller, Message, SendError, Service};
+use super::sent::Heard;
+use super::{Caller, Message, SendError, Service, TokioClock};
 use crate::error::ErrorCode;
 use crate::receipt::{Nack, ReceiptStatus};
+use crate::role::producer::Config;
 use crate::task::Task;
 use crate::trace;
 use crate::validate::{Options, ids_of};
@@ -208,7 +212,8 @@ impl McpClient {
         Self { peer }
     }
 
-    /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint.
+    /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint. It
+    /// gives up 300 s after the task's deadline.
     ///
     /// # Errors
     ///
@@ -218,11 +223,20 @@ impl McpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, mut exchange) = begin(task)?;
+        let clock = TokioClock::default();
+        let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
+        let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
         let call = CallToolRequestParams::new(task.target.capability.to_string())
             .with_arguments(arguments(text));
-        let answer = match self.peer.call_tool_once(call).await {
+        let called = exchange
+            .sent
+            .hear(&clock, self.peer.call_tool_once(call))
+            .await?;
+        let Heard::Said(called) = called else {
+            return Err(none("nothing in time"));
+        };
+        let answer = match called {
             Ok(CallToolResponse::Complete(answer)) => answer,
             Ok(_) => return Err(none("a tool that asks back")),
             Err(ServiceError::McpError(error)) => {
@@ -235,7 +249,7 @@ impl McpClient {
                 return Err(none("a tool whose answer is no text"));
             };
             let message = Message::decode(text.text.as_bytes(), &Options::default());
-            exchange.take(message.map_err(SendError::Answer)?, on_message)?;
+            exchange.take(clock.now(), message.map_err(SendError::Answer)?, on_message)?;
         }
         exchange.end()
     }

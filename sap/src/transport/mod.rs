@@ -29,6 +29,7 @@ pub mod mcp;
 mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
+mod sent;
 mod service;
 
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]

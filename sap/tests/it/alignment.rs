@@ -67,6 +67,37 @@ fn words_are_forbidden_however_they_are_escaped() {
     }
 }
 
+// spec: SAP-4.2-9
+#[test]
+fn words_are_forbidden_as_people_read_them() {
+    let rules = Rules::default()
+        .forbid("privacy", "Home\u{a0} address")
+        .forbid("privacy", "cafe\u{301}");
+    let context = context(&["privacy"], RiskTolerance::High);
+    let capability = "a.b".parse().unwrap();
+    for (output, found) in [
+        ("my home\u{2003}\\t\\nADDRESS", 1),
+        ("h\u{200b}ome ad\u{ad}dre\u{2060}ss", 1),
+        ("\u{ff28}ome \u{1d41a}ddress", 1),
+        ("the Caf\u{e9}", 1),
+        ("homeAddress", 1),
+        ("my_home_address", 1),
+        ("home-address2", 1),
+        ("homeAddress of the CAF\u{c9}", 2),
+        ("at home; address unknown", 0),
+        ("cafe", 0),
+        ("homeaddress", 0),
+    ] {
+        for output in [format!("\"{output}\""), format!("{{\"{output}\":1}}")] {
+            let output = RawBuf::parse(&output).unwrap();
+            let mut subject = Subject::admission(&capability, &context);
+            subject.output = Some(output.as_raw());
+            let assessment = rules.assess(&subject);
+            assert_eq!(assessment.violations.len(), found, "{output:?}");
+        }
+    }
+}
+
 #[test]
 fn risk_tolerance_decides_about_lesser_breaches() {
     let rules = Rules::default().cite("sources");

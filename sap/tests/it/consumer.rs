@@ -488,6 +488,19 @@ fn every_event_at_every_step() {
     }
 }
 
+// spec: SAP-6-11
+#[test]
+fn a_task_that_takes_no_record_waits_for_nobody() {
+    let never = json!({"mode": "prefer", "maxAgeSec": 0});
+    let task = with(whole(), "/constitutionalContext/cachePolicy", Some(never));
+    let mut play = Play::new(&task);
+    while play.step() != "look up" {
+        play.go_on();
+    }
+    play.reply(play.found(false)).unwrap();
+    assert_eq!(play.step(), "record RUNNING");
+}
+
 // spec: SAP-5-8, SAP-10-1
 #[test]
 fn a_cancel_waits_for_what_is_being_recorded_or_told() {

@@ -7,20 +7,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context as Waking, Waker};
 
 use futures::executor::block_on;
+use sap::cache::{CacheRecord, CacheStore, Keys, Lookup, WholePayload};
 use sap::processor::{Context, Interrupted, Outcome, Processor, Progress};
-use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
-use sap::{BoxFuture, ErrorCode, Status};
+use sap::store::MemoryCache;
+use sap::transcript::{Entry, EntryKind, Head, Proof, Transcript, TranscriptError};
+use sap::{BoxFuture, CacheKey, ErrorCode, Status, StoreError};
 use serde_json::json;
+use ubos_common::driver::Sleep as _;
 use ubos_common::json::RawObject;
 use ubos_common::testing::CrashPoint;
 
-use crate::processor::{Jumping, Log, answering, kinds, no_cache, processor, result, run, text};
+use crate::processor::{
+    Jumping, Log, answering, cached, kinds, no_cache, processor, result, run, text,
+};
 use crate::samples::with;
 
 /// The transcript of a process that dies at one of its records, before or after it is kept.
 #[derive(Debug)]
 struct Dying {
     log: Log,
+    cache: Arc<MemoryCache>,
     crash: CrashPoint,
     is_kept: bool,
     is_dead: AtomicBool,
@@ -49,6 +55,29 @@ impl Transcript for Dying {
     }
 }
 
+impl CacheStore for Dying {
+    fn find(&self, key: &CacheKey) -> BoxFuture<'_, Result<Lookup, StoreError>> {
+        self.cache.find(key)
+    }
+
+    fn put(&self, record: &CacheRecord) -> BoxFuture<'_, Result<(), StoreError>> {
+        if self.is_dead.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        let dies = self.crash.is_now();
+        self.is_dead.store(dies, Ordering::SeqCst);
+        let kept = (!dies || self.is_kept).then(|| self.cache.put(record));
+        match kept {
+            Some(kept) if !dies => kept,
+            _ => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn versions(&self, key: &CacheKey) -> Result<Vec<CacheRecord>, StoreError> {
+        self.cache.versions(key)
+    }
+}
+
 /// Reports a part, then says 1.
 fn working(processor: Processor, calls: &Arc<AtomicUsize>) -> Processor {
     let calls = Arc::clone(calls);
@@ -60,6 +89,11 @@ fn working(processor: Processor, calls: &Arc<AtomicUsize>) -> Processor {
             Ok(Outcome::new(text("1")).citing(vec!["ubos://a".into()]))
         }
     })
+}
+
+fn typed(task: &serde_json::Value) -> sap::Task {
+    let options = sap::validate::Options::default();
+    crate::samples::read_task(task, &options).unwrap().0
 }
 
 /// Ends of the task in a transcript.
@@ -74,21 +108,31 @@ fn ends(log: &Log) -> usize {
 fn a_process_that_dies_at_any_record_leaves_each_task_one_end() {
     for is_kept in [true, false] {
         for policy in [Interrupted::Fail, Interrupted::RunAgain] {
-            CrashPoint::at_each(|crash| dies_at(crash, is_kept, policy));
+            for task in [no_cache(), cached(1, "prefer")] {
+                CrashPoint::at_each(|crash| dies_at(&task, crash, is_kept, policy));
+            }
         }
     }
 }
 
-fn dies_at(crash: &CrashPoint, is_kept: bool, policy: Interrupted) {
+fn has_hit(result: &sap::TaskResult) -> bool {
+    let cache = result.constitutional_evidence.cache.as_ref();
+    cache.and_then(|cache| cache.hit) == Some(true)
+}
+
+fn dies_at(task: &serde_json::Value, crash: &CrashPoint, is_kept: bool, policy: Interrupted) {
     let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let cache = Arc::new(MemoryCache::default());
     let dying = Dying {
         log: log.clone(),
+        cache: cache.clone(),
         crash: crash.clone(),
         is_kept,
         is_dead: AtomicBool::new(false),
     };
-    let first = working(processor_on(Arc::new(dying)), &calls);
-    let bytes = no_cache().to_string();
+    let dying = Arc::new(dying);
+    let first = working(processor_on(dying.clone()), &calls).cache(dying);
+    let bytes = task.to_string();
     {
         let mut sink = |_: sap::processor::Delivery<'_>| {};
         let mut task = pin!(first.process(&clock, bytes.as_bytes(), &mut sink));
@@ -104,7 +148,13 @@ fn dies_at(crash: &CrashPoint, is_kept: bool, policy: Interrupted) {
     }
     let before = kinds(&log);
     let ran = calls.load(Ordering::SeqCst);
-    let mut second = working(processor(&log), &calls);
+    let was_kept = Keys::of(&typed(task), &WholePayload).is_ok_and(|keys| {
+        let versions = cache.versions(&keys.key).unwrap();
+        !versions.is_empty()
+    });
+    // The clock of the first jumped to its deadline while nothing went on.
+    let clock = Jumping::new();
+    let mut second = working(processor(&log), &calls).cache(cache.clone());
     let resumed = block_on(second.resume(&clock, policy)).unwrap();
     let was_open = !before.is_empty() && ends(&log) - resumed.failed.len() == 0;
     assert_eq!(
@@ -115,8 +165,9 @@ fn dies_at(crash: &CrashPoint, is_kept: bool, policy: Interrupted) {
         },
         "{before:?}"
     );
-    let (_, answer) = run(&second, &clock, &no_cache());
+    let (_, answer) = run(&second, &clock, task);
     let answer = result(answer);
+    let hits = usize::from(has_hit(&answer));
     let runs = calls.load(Ordering::SeqCst) - ran;
     match (before.is_empty(), was_open, policy) {
         // It never was here.
@@ -126,10 +177,16 @@ fn dies_at(crash: &CrashPoint, is_kept: bool, policy: Interrupted) {
             assert_eq!((answer.status, runs), (Status::Failed, 0), "{before:?}");
         }
         (_, true, _) => {
-            assert_eq!((answer.status, runs), (Status::Succeeded, 1), "{before:?}");
+            // What the cache had kept answers it.
+            assert_eq!(hits > 0, was_kept);
+            assert_eq!(
+                (answer.status, runs),
+                (Status::Succeeded, 1 - hits),
+                "{before:?}"
+            );
             // The transcript shows that it ran again, and has the task once.
             let after = kinds(&log)[before.len()..].to_vec();
-            assert_eq!(after, ["RUNNING", "PARTIAL", "SUCCEEDED"]);
+            assert_eq!(after, ["RUNNING", "PARTIAL", "SUCCEEDED"][2 * hits..]);
         }
         (_, false, _) => assert_eq!((answer.status, runs), (Status::Succeeded, 0)),
     }
@@ -185,8 +242,10 @@ fn a_task_that_had_ended_is_answered_from_the_transcript() {
 fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
     let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
     let crash = CrashPoint::at(1);
+    let cache = Arc::new(MemoryCache::default());
     let dying = Dying {
         log: log.clone(),
+        cache: cache.clone(),
         crash,
         is_kept: false,
         is_dead: AtomicBool::new(false),
@@ -208,4 +267,32 @@ fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
     let mut second = working(processor(&full), &calls);
     let failed = block_on(second.resume(&clock, Interrupted::Fail));
     assert!(matches!(failed, Err(TranscriptError::Full { limit: 1 })));
+}
+
+// spec: SAP-5-2, SAP-5-10
+#[test]
+fn tasks_that_run_again_have_no_more_places_than_others() {
+    let (log, clock) = (Log::default(), Jumping::new());
+    let tasks = [cached(1, "bypass"), cached(2, "bypass")];
+    for task in &tasks {
+        let entry = Entry::of(EntryKind::Task, clock.now().wall, &typed(task)).unwrap();
+        block_on(log.record(&entry)).unwrap();
+    }
+    let producer = sap::Producer::new("A-ml-001".parse().unwrap(), sap::ProducerKind::Agent);
+    let config = sap::processor::Config::default().with_max_running(1);
+    let all = Arc::new(sap::processor::AllowAll);
+    let mut second = Processor::new(producer, all, log, config)
+        .unwrap()
+        .handle("consult.align".parse().unwrap(), |_: Context| {
+            std::future::pending()
+        });
+    let resumed = block_on(second.resume(&clock, Interrupted::RunAgain)).unwrap();
+    assert_eq!(resumed.interrupted.len(), 2);
+    let bytes = tasks[0].to_string();
+    let mut sink = |_: sap::processor::Delivery<'_>| {};
+    let mut first = pin!(second.process(&clock, bytes.as_bytes(), &mut sink));
+    let waker = &mut Waking::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(waker).is_pending());
+    let refused = crate::processor::nack(run(&second, &clock, &tasks[1]).1);
+    assert_eq!(refused.code, ErrorCode::RateLimit);
 }

@@ -200,7 +200,9 @@ fn interleaved_tasks_of_one_correlation_get_their_own_results() {
 // spec: SAP-4.3-3
 #[test]
 fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
-    let config = Config::default().with_patience(Duration::from_secs(10), Duration::from_secs(60));
+    let config = Config::default()
+        .with_patience(Duration::from_secs(10), Duration::from_secs(60))
+        .with_deadline_patience(Duration::MAX);
     let mut orders = SentTasks::new(config).unwrap();
     let (task, result) = numbered(1);
     orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
@@ -227,6 +229,66 @@ fn waiting_too_long_is_told_once_and_what_comes_late_counts() {
         Some(&Stage::Ended(Status::Succeeded))
     );
     assert_eq!(orders.poll_timeout(), None);
+}
+
+// spec: SAP-4.3-3, SAP-5-10
+#[test]
+fn a_task_is_sent_again_as_often_as_is_set() {
+    let patience = Duration::from_secs(10);
+    let config = Config::default()
+        .with_patience(patience, patience)
+        .with_resends(2);
+    let mut orders = SentTasks::new(config).unwrap();
+    let (task, result) = numbered(1);
+    orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
+    let again = Output::Transmit(task.task_id);
+    assert_eq!(drained(&mut orders), std::slice::from_ref(&again));
+    orders.handle_timeout(at(10));
+    assert_eq!(drained(&mut orders), std::slice::from_ref(&again));
+    // What comes counts from then on.
+    orders
+        .handle_input(at(15), Input::Ack(&Ack::from(&task)))
+        .unwrap();
+    drained(&mut orders);
+    orders.handle_timeout(at(24));
+    assert_eq!(drained(&mut orders), []);
+    orders.handle_timeout(at(25));
+    assert_eq!(drained(&mut orders), [again]);
+    orders.handle_timeout(at(35));
+    let overdue = Output::Overdue(task.task_id, Waiting::Result);
+    assert_eq!(drained(&mut orders), [overdue]);
+    orders.handle_input(at(36), Input::Result(&result)).unwrap();
+    orders.handle_timeout(at(100_000));
+    assert_eq!(drained(&mut orders).len(), 1);
+}
+
+// spec: SAP-5-8
+#[test]
+fn a_task_is_overdue_after_its_deadline_whatever_is_said_before() {
+    let config = Config::default()
+        .with_patience(Duration::MAX, Duration::MAX)
+        .with_deadline_patience(Duration::from_secs(5));
+    let deadline = json!({"deadline": "2025-09-28T10:15:33Z"});
+    let task = typed(&with(task(), "/telemetry", Some(deadline)));
+    let running = of_status("RUNNING");
+    let mut orders = SentTasks::new(config).unwrap();
+    orders.handle_input(at(0), Input::Dispatch(&task)).unwrap();
+    assert_eq!(orders.poll_timeout(), Some(at(16).mono));
+    orders.handle_input(at(9), Input::Result(&running)).unwrap();
+    drained(&mut orders);
+    // The calendar was set back: the deadline is not over yet.
+    let mut back = at(16);
+    back.wall = at(8).wall;
+    orders.handle_timeout(back);
+    assert_eq!(drained(&mut orders), []);
+    assert_eq!(orders.poll_timeout(), Some(at(24).mono));
+    orders.handle_timeout(at(24));
+    let overdue = Output::Overdue(task.task_id, Waiting::End);
+    assert_eq!(drained(&mut orders), [overdue]);
+    // Sent after its deadline, it has the patience from then on.
+    let mut late = SentTasks::new(config).unwrap();
+    late.handle_input(at(100), Input::Dispatch(&task)).unwrap();
+    assert_eq!(late.poll_timeout(), Some(at(105).mono));
 }
 
 #[test]

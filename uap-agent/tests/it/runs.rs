@@ -767,3 +767,14 @@ fn a_paused_message_goes_on() {
         ("…", 2)
     );
 }
+
+#[test]
+fn errors_of_agents_are_returned_with_a_question_mark() {
+    fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let model = script([Reply::error(ErrorCode::Timeout, "too slow")]);
+        let agent = agent(options(&model))?;
+        block_on(agent.generate("go", &agent.initial_state()))?;
+        Ok(())
+    }
+    assert!(run().unwrap_err().to_string().contains("too slow"));
+}

@@ -206,16 +206,35 @@ impl From<String> for ToolError {
     }
 }
 
+/// Errors that a tool meets, so that it returns them with `?`. Their text is sent to the model.
+macro_rules! from_errors {
+    ($($error:ty),*) => {
+        $(impl From<$error> for ToolError {
+            fn from(error: $error) -> Self {
+                error.to_string().into()
+            }
+        })*
+    };
+}
+
+from_errors!(
+    serde_json::Error,
+    std::io::Error,
+    ubos_common::json::JsonError,
+    Box<dyn core::error::Error + Send + Sync>
+);
+
 /// A tool that calls a function.
 ///
 /// ```
+/// use std::collections::BTreeMap;
 /// use ubos_common::json::RawBuf;
 /// use upp::{FnTool, ToolError, object};
 ///
 /// let schema = object(r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#)?;
 /// let double = FnTool::new("double", "Doubles a number", schema, |arguments, _context| async move {
-///     let n = arguments.as_raw().as_str().len();
-///     RawBuf::from_serialize(&(2 * n)).map_err(|e| e.to_string().into())
+///     let numbers: BTreeMap<String, i64> = arguments.deserialize()?;
+///     Ok(RawBuf::from_serialize(&numbers.get("n").map(|n| 2 * n))?)
 /// });
 /// # let _ = double;
 /// # Ok::<(), ToolError>(())

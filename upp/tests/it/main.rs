@@ -19,6 +19,8 @@
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
+#[cfg(feature = "external-tests")]
+mod external;
 #[cfg(feature = "google")]
 mod google;
 #[cfg(feature = "openai")]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ubos_conformance::uap::check_model;
 use upp::transport::{OpenAiResponsesModel, ProviderConfig};
 use upp::{
     ContentBlock, ErrorCode, List, LlmModel, LlmRequest, LlmResponse, Message, Source, Stop,
@@ -9,7 +10,7 @@ use upp::{
 };
 
 use crate::stamp;
-use crate::vendor::{KEY, answer, drain, events, parts, request, serve, structured};
+use crate::vendor::{KEY, answer, drain, events, parts, request, serve, serve_all, structured};
 
 fn model(url: &str) -> OpenAiResponsesModel {
     let config = ProviderConfig::default()
@@ -335,4 +336,20 @@ async fn what_is_not_whole_is_told_from_what_is() {
         (error.code, &*error.message),
         (ErrorCode::RateLimited, "slow down")
     );
+}
+
+// spec: UPP-7
+#[tokio::test]
+async fn it_does_what_agents_expect_of_a_model() {
+    let whole = answer("200 OK", &body("completed", &items(), ""));
+    let streamed = events(&stream(), 64);
+    let answers = vec![whole.clone(), streamed.clone(), streamed, whole];
+    let (url, _server) = serve_all(answers).await;
+    check_model(&model(&url), request()).await.unwrap();
+    let failed = answer(
+        "429 Too Many Requests",
+        r#"{"error":{"message":"slow down"}}"#,
+    );
+    let (url, _server) = serve_all(vec![failed; 4]).await;
+    check_model(&model(&url), request()).await.unwrap();
 }

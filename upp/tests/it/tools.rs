@@ -261,3 +261,43 @@ fn one_call_goes_in_the_stated_order_whatever_fails() {
         (r#"{"n":9}"#, 5)
     );
 }
+
+#[test]
+fn a_tool_returns_the_errors_that_it_meets() {
+    let tool = FnTool::new(
+        "read",
+        "Reads",
+        object("{}").unwrap(),
+        |arguments, _| async move {
+            let name: std::collections::BTreeMap<String, String> = arguments.deserialize()?;
+            let text = match name.get("of").map(String::as_str) {
+                Some("a file") => Err(std::io::Error::other("no such file"))?,
+                Some("a library") => {
+                    let error: Box<dyn std::error::Error + Send + Sync> = "it broke".into();
+                    Err(error)?
+                }
+                Some("a model") => {
+                    Err(upp::UppError::new(upp::ErrorCode::Timeout, "m", "too slow"))?
+                }
+                _ => "ok",
+            };
+            Ok(RawBuf::from_serialize(text)?)
+        },
+    );
+    let set = ToolSet::new([Arc::new(tool) as Arc<dyn Tool>], None);
+    for (arguments, wanted) in [
+        (r#"{"of":1}"#, "invalid type"),
+        (r#"{"of":"a file"}"#, "no such file"),
+        (r#"{"of":"a library"}"#, "it broke"),
+        (r#"{"of":"a model"}"#, "too slow"),
+        ("{}", "ok"),
+    ] {
+        let call = ToolCall::new("c".into(), "read".into(), object(arguments).unwrap());
+        let context = ToolContext::new("c", CancelToken::default());
+        let ran = block_on(run_call(&set, &call, &context, &|| Mono::ZERO));
+        assert_eq!(
+            (ran.is_error, ran.result.as_str().contains(wanted)),
+            (wanted != "ok", true)
+        );
+    }
+}

@@ -3,6 +3,7 @@
 use crate::check;
 use crate::registry::AgentRecord;
 use crate::runner;
+use crate::v1;
 
 /// How an [`Orchestrator`](super::Orchestrator) works.
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ pub struct OrchestratorConfig {
     pub(super) max_shared_bytes: usize,
     pub(super) check: check::Config,
     pub(super) overrule: bool,
+    pub(super) sender: Option<v1::Id>,
 }
 
 impl Default for OrchestratorConfig {
@@ -24,6 +26,7 @@ impl Default for OrchestratorConfig {
             max_shared_bytes: 262_144,
             check: check::Config::default(),
             overrule: false,
+            sender: None,
         }
     }
 }
@@ -34,6 +37,13 @@ impl OrchestratorConfig {
     #[must_use]
     pub const fn with_max_shared_bytes(mut self, bytes: usize) -> Self {
         self.max_shared_bytes = bytes;
+        self
+    }
+
+    /// Sets the sender of messages of 1.0. Without one it is the recipient of the request.
+    #[must_use]
+    pub fn with_sender(mut self, sender: v1::Id) -> Self {
+        self.sender = Some(sender);
         self
     }
 

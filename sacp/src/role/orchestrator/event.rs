@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::message::Message;
+use crate::ConfigError;
+use crate::any::AnyMessage;
 use crate::registry::AgentRecord;
 use crate::reply::Reply;
 use crate::role::Answer;
-use crate::runner::{Cause, Ticket};
+use crate::runner::{Cause, ResumeError, Ticket};
 
 /// What the driver reports to an orchestrator.
 #[derive(Clone, Debug)]
@@ -43,8 +44,8 @@ pub struct Delegation {
     pub ticket: Ticket,
     /// The agent.
     pub agent: Arc<AgentRecord>,
-    /// A message with the one act; its `out_fmt` is raw unless the agent may answer in prose.
-    pub message: Message,
+    /// A message with the one act, in the edition of the request; its `out_fmt` is raw unless the agent may answer in prose.
+    pub message: AnyMessage,
 }
 
 /// What an orchestrator asks of its driver.
@@ -59,7 +60,9 @@ pub enum Output {
         ticket: Ticket,
     },
     /// Send this message to the spawner, and report [`Input::Spawned`].
-    Spawn(Box<Message>),
+    Spawn(Box<AnyMessage>),
+    /// No delegation is open, and none follows before [`Orchestrator::resume`](super::Orchestrator::resume).
+    Paused,
     /// Answer the sender: in prose if the message asked for it and the last step wrote it. This is the last output.
     Answer(Box<Answer>),
 }
@@ -74,4 +77,16 @@ pub enum OrchestratorError {
     /// The input belongs to no open delegation or spawn.
     #[error("no open delegation or spawn waits for this input")]
     NotRequested,
+}
+
+/// Why a saved run cannot be continued.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The text is not a saved run of this message.
+    #[error(transparent)]
+    Run(#[from] ResumeError),
 }

@@ -1,33 +1,37 @@
 //! The orchestrator: takes one message from validation to its answer.
 
 mod config;
+mod delegate;
 mod event;
 
 use std::collections::BTreeMap;
 
 use ubos_common::id::IdSource;
-use ubos_common::json::{MemberWriter, RawBuf, RawObject};
+use ubos_common::json::{MemberWriter, RawBuf};
 use ubos_common::machine::{Machine, Outbox};
 use ubos_common::time::{Mono, Now};
 use ubos_common::violation::{Level, Violation};
 
 use crate::ConfigError;
-use crate::any::AnyMessage;
+use crate::any::{AnyMessage, Edition, MessageRef};
 use crate::check::{Finding, Gap, check_plan, gaps};
 use crate::error::Code;
 use crate::graph::{Graph, Scope};
-use crate::message::{Message, NonEmpty, OutFmt, State};
-use crate::plan::{Act, Plan};
-use crate::registry::{Registry, is_merge};
+use crate::message::{NonEmpty, OutFmt};
+use crate::plan::Act;
+use crate::registry::{AgentRecord, Registry, is_merge};
 use crate::reply::{Clarify, ErrReply, Reply};
+use crate::role::answer::Author;
 use crate::role::discipline::{Answer, AnswerForm, admit};
 use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
 use crate::trace::{debug, trace};
 use crate::validate::code_of;
 
+use delegate::{Open, Parts, failed};
+
 pub use config::OrchestratorConfig;
-pub use event::{Delegation, Input, OrchestratorError, Output};
+pub use event::{Delegation, Input, OrchestratorError, Output, RestoreError};
 
 /// Takes one message through spawning, delegation and output discipline to its answer.
 ///
@@ -66,7 +70,7 @@ pub use event::{Delegation, Input, OrchestratorError, Output};
 /// Spec: SACP 3, 4, 9, 14
 #[derive(Debug)]
 pub struct Orchestrator<R> {
-    request: Message,
+    request: AnyMessage,
     registry: R,
     config: OrchestratorConfig,
     ids: IdSource,
@@ -76,8 +80,8 @@ pub struct Orchestrator<R> {
     last_spawn: Option<(Gap, String)>,
     /// Verbs and tools whose agents were spawned in test mode: nothing is registered for them.
     simulated_spawns: Vec<(String, String)>,
-    /// Open delegations: the `msg_id` of each, and the form that its answer may have.
-    open: BTreeMap<Ticket, (String, AnswerForm)>,
+    /// Open delegations.
+    open: BTreeMap<Ticket, Open>,
     /// MUST findings about the plan that the configuration overrules.
     overruled: Vec<Violation>,
     out: Outbox<Output>,
@@ -85,13 +89,13 @@ pub struct Orchestrator<R> {
 
 #[derive(Debug)]
 enum Stage {
-    Spawning(Box<(Gap, Message)>),
+    Spawning(Box<(Gap, AnyMessage)>),
     Running(Box<Runner>),
     Finished,
 }
 
 impl<R: Registry> Orchestrator<R> {
-    /// An orchestrator for a message that is valid. It starts at once.
+    /// An orchestrator for a valid message of either edition. It starts at once.
     ///
     /// Several orchestrators can use one registry through [`Shared`](crate::registry::Shared).
     ///
@@ -100,14 +104,50 @@ impl<R: Registry> Orchestrator<R> {
     /// The configuration cannot work.
     pub fn new(
         now: Now,
-        request: Message,
+        request: impl Into<AnyMessage>,
+        registry: R,
+        config: OrchestratorConfig,
+        ids: IdSource,
+    ) -> Result<Self, ConfigError> {
+        let mut orchestrator = Self::idle(request.into(), registry, config, ids)?;
+        orchestrator.prepare(now);
+        Ok(orchestrator)
+    }
+
+    /// Continues a run that was [saved](Self::save), of the same message. The plan is checked again, and the acts that were
+    /// delegated are delegated anew: an answer to the life before is refused.
+    ///
+    /// # Errors
+    ///
+    /// The configuration cannot work, or the text is not a saved run of this message.
+    pub fn restore(
+        now: Now,
+        request: impl Into<AnyMessage>,
+        registry: R,
+        config: OrchestratorConfig,
+        ids: IdSource,
+        saved: &[u8],
+    ) -> Result<Self, RestoreError> {
+        let mut orchestrator = Self::idle(request.into(), registry, config, ids)?;
+        let Some(mut runner) = orchestrator.ready(now) else {
+            return Ok(orchestrator);
+        };
+        runner.restore(now, saved)?;
+        orchestrator.stage = Stage::Running(runner);
+        orchestrator.drain_runner(now);
+        Ok(orchestrator)
+    }
+
+    /// One that has not looked at its message.
+    fn idle(
+        request: AnyMessage,
         registry: R,
         config: OrchestratorConfig,
         ids: IdSource,
     ) -> Result<Self, ConfigError> {
         config.run.check()?;
         let bound = config.run.max_outputs();
-        let mut orchestrator = Self {
+        Ok(Self {
             request,
             registry,
             config,
@@ -119,9 +159,7 @@ impl<R: Registry> Orchestrator<R> {
             open: BTreeMap::new(),
             overruled: Vec::new(),
             out: Outbox::new(bound),
-        };
-        orchestrator.prepare(now);
-        Ok(orchestrator)
+        })
     }
 
     /// Takes an input.
@@ -161,7 +199,7 @@ impl<R: Registry> Orchestrator<R> {
     pub fn cancel(&mut self, now: Now) -> Result<(), OrchestratorError> {
         match &mut self.stage {
             Stage::Finished => return Err(OrchestratorError::Closed),
-            Stage::Spawning(_) => self.refuse(ErrReply::new(Code::StepFailed, "cancelled")),
+            Stage::Spawning(_) => self.refuse(now, ErrReply::new(Code::StepFailed, "cancelled")),
             Stage::Running(runner) => {
                 // A runner that has ended has left this stage.
                 let _ = runner.cancel(now);
@@ -169,6 +207,44 @@ impl<R: Registry> Orchestrator<R> {
             }
         }
         Ok(())
+    }
+
+    /// Delegates nothing more; open delegations go on. [`Output::Paused`] follows when none is left.
+    ///
+    /// # Errors
+    ///
+    /// The message is answered, or an agent for it is still spawned.
+    pub fn pause(&mut self, now: Now) -> Result<(), OrchestratorError> {
+        let runner = self.running()?;
+        runner.pause(now).map_err(|_| OrchestratorError::Closed)?;
+        self.drain_runner(now);
+        Ok(())
+    }
+
+    /// Delegates again after a [`pause`](Self::pause).
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    pub fn resume(&mut self, now: Now) -> Result<(), OrchestratorError> {
+        let runner = self.running()?;
+        runner.resume(now).map_err(|_| OrchestratorError::Closed)?;
+        self.drain_runner(now);
+        Ok(())
+    }
+
+    /// The run as JSON text, for [`restore`](Self::restore). `None` before every act has an agent, and after the answer.
+    #[must_use]
+    pub fn save(&self, now: Now) -> Option<Vec<u8>> {
+        self.runner().and_then(|runner| runner.save(now))
+    }
+
+    fn running(&mut self) -> Result<&mut Runner, OrchestratorError> {
+        match &mut self.stage {
+            Stage::Running(runner) => Ok(runner),
+            Stage::Spawning(_) => Err(OrchestratorError::NotRequested),
+            Stage::Finished => Err(OrchestratorError::Closed),
+        }
     }
 
     /// Does what is due at `now`: the timeouts of the run.
@@ -219,13 +295,27 @@ impl<R: Registry> Orchestrator<R> {
 
     /// Spawns the next missing agent, or starts the plan.
     fn prepare(&mut self, now: Now) {
+        if let Some(mut runner) = self.ready(now) {
+            runner.start(now);
+            self.stage = Stage::Running(runner);
+            self.drain_runner(now);
+        }
+    }
+
+    /// The runner, if the plan may run and every act has an agent; else the message is answered, or an agent is spawned.
+    fn ready(&mut self, now: Now) -> Option<Box<Runner>> {
         let runner = match Runner::new(&self.request, self.config.run.clone()) {
             Ok(runner) => runner,
-            Err(refused) => return self.finish(Answer::Reply(refused.reply(&self.request))),
+            Err(refused) => {
+                let reply = refused.reply(&self.request);
+                self.give_back(now, reply);
+                return None;
+            }
         };
         // What the plan says of itself is known before anything is spawned for it.
         if let Some(first) = self.refusals(false).first() {
-            return self.refuse(refusal(first));
+            self.refuse(now, refusal(first));
+            return None;
         }
         let missing = gaps(&self.request, &self.registry);
         let open = |gap: &&Gap| {
@@ -236,10 +326,12 @@ impl<R: Registry> Orchestrator<R> {
         if let Some(gap) = missing.iter().find(open) {
             if !self.config.spawning {
                 let what = format!("act {}: {} with {}", gap.number, gap.verb, gap.tool);
-                return self.refuse(ErrReply::new(gap.code, what).at(&gap.pointer));
+                self.refuse(now, ErrReply::new(gap.code, what).at(&gap.pointer));
+                return None;
             }
             let next = spawn::next_request(
-                &self.request,
+                now.wall,
+                MessageRef::from(&self.request),
                 &self.registry,
                 gap,
                 self.last_spawn.as_ref(),
@@ -252,25 +344,22 @@ impl<R: Registry> Orchestrator<R> {
                     self.out.push(Output::Spawn(Box::new(request.clone())));
                     self.stage = Stage::Spawning(Box::new((gap.clone(), request)));
                 }
-                Err(error) => self.refuse(error),
+                Err(error) => self.refuse(now, error),
             }
-            return;
+            return None;
         }
         if let Some(first) = self.refusals(true).first() {
-            return self.refuse(refusal(first));
+            self.refuse(now, refusal(first));
+            return None;
         }
-        self.stage = Stage::Running(Box::new(runner));
-        if let Stage::Running(runner) = &mut self.stage {
-            runner.start(now);
-        }
-        self.drain_runner(now);
+        Some(Box::new(runner))
     }
 
     /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
     fn refusals(&mut self, with_registry: bool) -> Vec<Violation> {
-        let message = AnyMessage::from(self.request.clone());
+        let message = &self.request;
         let registry = with_registry.then_some(&self.registry as &dyn Registry);
-        let graph = Graph::from(&message);
+        let graph = Graph::from(message);
         // A rehearsed spawn registers nothing, so that its acts are served by nobody.
         let is_rehearsed = |finding: &Finding| {
             let act = finding.step.and_then(|step| graph.step(step));
@@ -281,7 +370,7 @@ impl<R: Registry> Orchestrator<R> {
                 .any(|code| code.as_str() == finding.violation.code)
                 && pair.is_some_and(|pair| self.simulated_spawns.contains(&pair))
         };
-        let musts = check_plan(&message, registry, &self.config.check)
+        let musts = check_plan(message, registry, &self.config.check)
             .into_iter()
             .filter(|finding| finding.violation.level == Level::Must && !is_rehearsed(finding))
             .map(|finding| finding.violation)
@@ -298,13 +387,14 @@ impl<R: Registry> Orchestrator<R> {
             return Err(OrchestratorError::NotRequested);
         };
         let (gap, request) = requested.as_ref().clone();
-        let made = spawn::confirmed(&request, reply).and_then(|record| {
+        let request = MessageRef::from(&request);
+        let made = spawn::confirmed(request, reply).and_then(|record| {
             if request.is_test() {
                 self.simulated_spawns
                     .push((gap.verb.clone(), gap.tool.clone()));
                 return Ok(record.agent_name);
             }
-            spawn::take_in(&request, record, &mut self.registry)
+            spawn::take_in(request, record, &mut self.registry)
         });
         match made {
             Ok(name) => {
@@ -312,7 +402,8 @@ impl<R: Registry> Orchestrator<R> {
                 self.prepare(now);
             }
             Err(error) => {
-                self.refuse(ErrReply::new(Code::SpawnFailed, error.details).at(&gap.pointer))
+                let error = ErrReply::new(Code::SpawnFailed, error.details).at(&gap.pointer);
+                self.refuse(now, error);
             }
         }
         Ok(())
@@ -334,9 +425,10 @@ impl<R: Registry> Orchestrator<R> {
                 runner::Output::Cancel { ticket } if self.open.remove(&ticket).is_some() => {
                     self.out.push(Output::Cancel { ticket });
                 }
+                runner::Output::Paused => self.out.push(Output::Paused),
                 runner::Output::Ended(mut outcome) => {
                     outcome.overruled = core::mem::take(&mut self.overruled);
-                    self.on_end(&outcome);
+                    self.on_end(now, &outcome);
                 }
                 _ => {}
             }
@@ -362,18 +454,16 @@ impl<R: Registry> Orchestrator<R> {
         let whole = self
             .scope_of(ticket)
             .is_none_or(|scope| scope.parent.is_none());
-        let human = whole && self.request.out_fmt() == OutFmt::Human;
+        let human = whole && MessageRef::from(&self.request).out_fmt() == OutFmt::Human;
         let prose = human && self.config.may_write_prose(&agent);
-        let message = self.delegated(ticket, act, inputs, prose);
-        let id = message
-            .msg_id
-            .as_deref()
-            .map(str::to_owned)
-            .unwrap_or_default();
-        let form = if prose {
-            AnswerForm::Prose
+        let (out_fmt, form) = if prose {
+            (OutFmt::Human, AnswerForm::Prose)
         } else {
-            AnswerForm::Structured
+            (OutFmt::Raw, AnswerForm::Structured)
+        };
+        let Some(message) = self.delegated(now, ticket, act, inputs, &agent, out_fmt) else {
+            let what = "a name of the act is not valid in a message of 1.0".to_owned();
+            return self.report(now, failed(ticket, Code::InternalError, what));
         };
         trace!(
             step = ticket.step,
@@ -381,7 +471,7 @@ impl<R: Registry> Orchestrator<R> {
             rank,
             "act delegated"
         );
-        self.open.insert(ticket, (id, form));
+        self.open.insert(ticket, Open::new(&message, form));
         self.out.push(Output::Delegate(Box::new(Delegation {
             ticket,
             agent,
@@ -395,37 +485,41 @@ impl<R: Registry> Orchestrator<R> {
         graph.scopes().get(graph.step(ticket.step)?.scope)
     }
 
-    /// The message for one act: goal and context of its own message, the outputs so far, and the act alone.
-    // impl: SACP-4-2
+    /// The message for one act; `None` if a name in it is not valid in the edition of the request.
     fn delegated(
         &mut self,
+        now: Now,
         ticket: Ticket,
         act: &Act,
         inputs: &StepInputs,
-        prose: bool,
-    ) -> Message {
-        let mut plan = Plan::default();
-        plan.push(act.clone());
+        to: &AgentRecord,
+        out_fmt: OutFmt,
+    ) -> Option<AnyMessage> {
+        let mut context = Vec::new();
+        let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output.as_ref()).collect();
+        if !outputs.is_empty() {
+            context.push(("inputs", crate::reply::list(&outputs)));
+        }
+        let results = self.results_so_far(ticket);
+        context.extend(results.map(|results| ("results", results)));
+        // The id is that of the request with step and attempt, so that answers can be told apart.
+        let own_id = self.request.msg_id().filter(|id| id.len() <= LONGEST_BASE);
+        let base = own_id.map_or_else(|| self.ids.uuid().to_string(), str::to_owned);
         let subtask = self
             .scope_of(ticket)
             .and_then(|scope| scope.message.as_deref());
-        let own = subtask.unwrap_or(&self.request);
-        let mut message = Message::new(&own.g, plan);
-        message.context = Some(own.context.clone().unwrap_or_default());
-        let outputs: Vec<&RawBuf> = inputs.iter().map(|(_, output)| output.as_ref()).collect();
-        if !outputs.is_empty() {
-            message.set_context("inputs", crate::reply::list(&outputs));
-        }
-        if let Some(results) = self.results_so_far(ticket) {
-            message.set_context("results", results);
-        }
-        // The id is that of the request with step and attempt, so that answers can be told apart.
-        let base = self.request.msg_id.as_deref().map(str::to_owned);
-        let base = base.unwrap_or_else(|| self.ids.uuid().to_string());
-        message.msg_id = NonEmpty::new(format!("{base}.{}.{}", ticket.step, ticket.attempt));
-        message.out_fmt = Some(if prose { OutFmt::Human } else { OutFmt::Raw });
-        message.state = Some(State::Pending);
-        message
+        let parts = Parts {
+            own: subtask.map_or_else(|| MessageRef::from(&self.request), MessageRef::from),
+            act,
+            step: self.runner().and_then(|run| run.graph().step(ticket.step)),
+            context,
+            msg_id: format!("{base}.{}.{}", ticket.step, ticket.attempt),
+            out_fmt,
+            at: now.wall,
+            sender: self.config.sender.as_ref(),
+            recipient: &to.agent_name,
+        };
+        parts.message()
     }
 
     /// Outputs of the acts of a step's message, by number: the newest ones, up to the limit.
@@ -458,7 +552,7 @@ impl<R: Registry> Orchestrator<R> {
         ticket: Ticket,
         bytes: &[u8],
     ) -> Result<(), OrchestratorError> {
-        let (id, form) = self
+        let mut open = self
             .open
             .remove(&ticket)
             .ok_or(OrchestratorError::NotRequested)?;
@@ -468,26 +562,30 @@ impl<R: Registry> Orchestrator<R> {
             bytes = bytes.len(),
             "answer received"
         );
-        let input = match admit(bytes, form) {
+        let input = match admit(bytes, open.form) {
             Ok(Answer::Prose(text)) => runner::Input::Succeeded {
                 ticket,
                 output: RawBuf::from_serialize(&text)
                     .unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned()),
             },
             Ok(Answer::Reply(reply)) => match reply {
-                Reply::Message(answer) => input_of(ticket, &answer, &id),
+                Reply::Message(answer) => open.input_of(ticket, MessageRef::V01(&answer)),
+                Reply::V10(answer) => open.input_of(ticket, MessageRef::V10(&answer)),
                 Reply::Err(error) => failed(ticket, error.code, error.details),
                 Reply::Clarify(clarify) => {
                     self.ask_back(now, clarify);
                     return Ok(());
                 }
-                Reply::Valid { .. } | Reply::V10(_) => {
+                Reply::Valid { .. } => {
                     let what = "the answer has no result".to_owned();
                     failed(ticket, Code::MalformedMessage, what)
                 }
             },
             Err(error) => failed(ticket, error.code, error.details),
         };
+        if matches!(input, runner::Input::Progress { .. }) {
+            self.open.insert(ticket, open);
+        }
         self.report(now, input);
         self.drain_runner(now);
         Ok(())
@@ -496,8 +594,8 @@ impl<R: Registry> Orchestrator<R> {
     /// An agent needs something that only the sender knows: ends the run and passes the question on.
     fn ask_back(&mut self, now: Now, mut clarify: Clarify) {
         self.cancel_all(now);
-        clarify.reply_to = self.request.msg_id.as_deref().map(str::to_owned);
-        self.finish(Answer::Reply(Reply::Clarify(clarify)));
+        clarify.reply_to = self.request.msg_id().map(str::to_owned);
+        self.give_back(now, Reply::Clarify(clarify));
     }
 
     fn cancel_all(&mut self, now: Now) {
@@ -516,22 +614,44 @@ impl<R: Registry> Orchestrator<R> {
         }
     }
 
-    fn on_end(&mut self, outcome: &Outcome) {
-        let human = self.request.out_fmt() == OutFmt::Human;
+    fn on_end(&mut self, now: Now, outcome: &Outcome) {
+        let human = MessageRef::from(&self.request).out_fmt() == OutFmt::Human;
         let prose = outcome
             .result
             .as_ref()
             .and_then(|result| result.deserialize::<String>().ok());
         let answer = match (outcome.end, human, prose) {
-            (End::Done, true, Some(prose)) => Answer::Prose(prose),
-            _ => Answer::Reply(outcome.answer(&self.request, &self.ids.uuid().to_string())),
+            (End::Done, true, Some(prose)) if self.request.edition() == Edition::V01 => {
+                Answer::Prose(prose)
+            }
+            (_, _, prose) => {
+                let request = self.request.clone();
+                let reply = self.author(now).of_run(MessageRef::from(&request), outcome);
+                Answer::Reply(summed_up(reply, prose.filter(|_| human)))
+            }
         };
         self.finish(answer);
     }
 
-    fn refuse(&mut self, error: ErrReply) {
+    /// Who signs an answer.
+    fn author(&mut self, now: Now) -> Author<'_> {
+        Author {
+            at: now.wall,
+            sender: self.config.sender.as_ref(),
+            msg_id: self.ids.uuid().to_string(),
+        }
+    }
+
+    fn refuse(&mut self, now: Now, error: ErrReply) {
         let error = error.to(&self.request);
-        self.finish(Answer::Reply(Reply::Err(error)));
+        self.give_back(now, Reply::Err(error));
+    }
+
+    /// Answers without a run, in the edition of the request.
+    fn give_back(&mut self, now: Now, reply: Reply) {
+        let request = self.request.clone();
+        let reply = self.author(now).of_reply(MessageRef::from(&request), reply);
+        self.finish(Answer::Reply(reply));
     }
 
     fn finish(&mut self, answer: Answer) {
@@ -572,44 +692,20 @@ impl<R: Registry> Machine for Orchestrator<R> {
     }
 }
 
-/// The input of the runner for an answer that is a message. `id` is that of the delegated message.
-fn input_of(ticket: Ticket, answer: &Message, id: &str) -> runner::Input {
-    if answer.reply_to.as_deref().is_some_and(|to| to != id) {
-        let what = "the answer belongs to another message".to_owned();
-        return failed(ticket, Code::MalformedMessage, what);
-    }
-    match &answer.state {
-        Some(State::Failed) => failed(ticket, Code::StepFailed, "the agent failed".to_owned()),
-        // A message without a state counts as an answer; one that is not DONE does not.
-        Some(state) if *state != State::Done => {
-            let what = format!("the answer is {state}, but must be DONE");
-            failed(ticket, Code::InvalidState, what)
+/// Bytes of a request's id that is the beginning of the ids of its delegations: longer ones would be too long in 1.0.
+const LONGEST_BASE: usize = 96;
+
+/// An answer of 1.0 with the prose that was asked for as its summary.
+fn summed_up(reply: Reply, prose: Option<String>) -> Reply {
+    match reply {
+        Reply::V10(mut answer) => {
+            if let Some(result) = &mut answer.result {
+                result.summary = prose.and_then(NonEmpty::new);
+            }
+            Reply::V10(answer)
         }
-        _ => runner::Input::Succeeded {
-            ticket,
-            output: output_of(answer),
-        },
+        other => other,
     }
-}
-
-fn failed(ticket: Ticket, code: Code, message: String) -> runner::Input {
-    let cause = Cause::Tool {
-        code: Some(code.as_str().to_owned()),
-        message,
-        retryable: true,
-    };
-    runner::Input::Failed { ticket, cause }
-}
-
-/// The output of an answer: its result, or its whole context if it has no result.
-fn output_of(answer: &Message) -> RawBuf {
-    let result = answer.context.as_ref().and_then(|ctx| ctx.get("result"));
-    if let Some(result) = result {
-        return result.clone();
-    }
-    let ctx = answer.context.clone().unwrap_or_default();
-    RawBuf::parse(&ubos_common::json::to_string(&ctx))
-        .unwrap_or_else(|_| RawBuf::from(RawObject::empty()))
 }
 
 /// The answer to a plan with a finding.

@@ -1,20 +1,21 @@
 //! The asking side.
 
 use core::fmt;
-use core::future::Future;
 use core::time::Duration;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Response, StatusCode, Url};
-use tokio::time::timeout;
 use ubos_common::driver::Sleep as _;
 
 use super::{CORRELATION, JSON, LINES};
 use crate::ident::CorrelationId;
 use crate::lifecycle::LifecycleError;
+use crate::role::producer;
 use crate::task::Task;
-use crate::transport::exchange::begin;
+use crate::transport::exchange::{Exchange, begin};
+use crate::transport::sent::Heard;
 use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
@@ -24,12 +25,13 @@ use crate::validate::Options;
 ///
 /// | setting | default | at the bound |
 /// |---|---|---|
-/// | how long the server may be silent, and how long after a deadline it may speak | 300 s | [`SendError::NoAnswer`] |
+/// | how long the server may be silent, and how long after a deadline it may speak | 300 s | the task is sent again, or [`SendError::NoAnswer`] |
+/// | how often it is sent again | never | [`SendError::NoAnswer`] |
 #[derive(Clone)]
 pub struct HttpClient {
     http: reqwest::Client,
     url: Url,
-    patience: Duration,
+    config: producer::Config,
 }
 
 /// Why there is no client.
@@ -61,14 +63,27 @@ impl HttpClient {
         Ok(Self {
             http: http()?,
             url,
-            patience: PATIENCE,
+            config: producer::Config::default()
+                .with_patience(PATIENCE, PATIENCE)
+                .with_deadline_patience(PATIENCE),
         })
     }
 
     /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
     #[must_use]
     pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+        self.config = self
+            .config
+            .with_patience(patience, patience)
+            .with_deadline_patience(patience);
+        self
+    }
+
+    /// Sets how often a task is sent again for which nothing came in time. The server knows the copies, and answers
+    /// one with the latest result.
+    #[must_use]
+    pub const fn with_resends(mut self, resends: u32) -> Self {
+        self.config = self.config.with_resends(resends);
         self
     }
 
@@ -84,29 +99,51 @@ impl HttpClient {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let exchange = self.exchange(task, on_message);
-        let Some(deadline) = task.deadline() else {
-            return exchange.await;
-        };
-        let left = deadline.saturating_since(TokioClock::default().now().wall);
-        let ended = timeout(left.saturating_add(self.patience), exchange).await;
-        ended.unwrap_or_else(|_| Err(silent("no end before the deadline")))
+        let clock = TokioClock::default();
+        let (bytes, mut exchange) = begin(task, clock.now(), self.config)?;
+        let bytes = Bytes::from(bytes);
+        loop {
+            match self
+                .answer(&clock, task, &bytes, &mut exchange, on_message)
+                .await
+            {
+                Ok(Heard::SendAgain) => continue,
+                // Refused and unreadable answers are the same when they come again.
+                Err(error @ SendError::Carrier(_)) => {
+                    if !exchange.is_sent_again(&clock).await? {
+                        return Err(error);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+                Ok(Heard::Said(())) => {}
+            }
+            if !exchange.is_sent_again(&clock).await? {
+                return exchange.end();
+            }
+        }
     }
 
-    async fn exchange(
+    /// Sends the task once, and takes all that is said then.
+    async fn answer(
         &self,
+        clock: &TokioClock,
         task: &Task,
+        bytes: &Bytes,
+        exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
-    ) -> Result<Option<Message>, SendError> {
-        let (bytes, mut exchange) = begin(task)?;
+    ) -> Result<Heard<()>, SendError> {
         let request = self
             .http
             .post(self.url.clone())
             .header(CONTENT_TYPE, JSON)
             .header(ACCEPT, format!("{LINES}, {JSON}"))
             .header(CORRELATION, task.correlation_id.to_string())
-            .body(bytes);
-        let response = self.heard(request.send()).await?.map_err(carrier)?;
+            .body(bytes.clone());
+        let response = match exchange.sent.hear(clock, request.send()).await? {
+            Heard::Said(response) => response.map_err(carrier)?,
+            Heard::SendAgain => return Ok(Heard::SendAgain),
+        };
         echoed(task, &response)?;
         let status = response.status();
         let refused = status.is_client_error();
@@ -115,27 +152,24 @@ impl HttpClient {
         }
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
-        while let Some(line) = self.heard(lines.next()).await?? {
+        loop {
+            let line = match exchange.sent.hear(clock, lines.next()).await? {
+                Heard::Said(line) => line?,
+                Heard::SendAgain => return Ok(Heard::SendAgain),
+            };
+            let Some(line) = line else { break };
             let message = Message::decode(&line, &Options::default()).map_err(SendError::Answer)?;
-            exchange.take(message, on_message)?;
             is_silent = false;
+            if exchange.take(clock.now(), message, on_message)? {
+                break;
+            }
         }
         // Such as that of a path where nobody takes tasks.
         if refused && is_silent {
             return Err(of_status(status));
         }
-        exchange.end()
+        Ok(Heard::Said(()))
     }
-
-    /// What the server says next, where it does not take too long.
-    async fn heard<T>(&self, next: impl Future<Output = T>) -> Result<T, SendError> {
-        let heard = timeout(self.patience, next).await;
-        heard.map_err(|_| silent("nothing for longer than the patience of the client"))
-    }
-}
-
-fn silent(what: &str) -> SendError {
-    SendError::NoAnswer { what: what.into() }
 }
 
 fn of_status(status: StatusCode) -> SendError {

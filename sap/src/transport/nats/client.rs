@@ -3,20 +3,23 @@
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use futures::StreamExt as _;
+use ubos_common::driver::Sleep as _;
 
-use super::{BODY, ELSEWHERE, Queue, headers};
+use super::{BODY, ELSEWHERE, KEEP, Queue, headers};
 use crate::lifecycle::body_digest;
+use crate::role::producer::Config;
 use crate::task::Task;
 use crate::transport::exchange::begin;
-use crate::transport::{Message, SendError};
+use crate::transport::sent::Heard;
+use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
 impl Queue {
     /// Sends a task and gives the last that is said: a result, a Nack, or the Ack where results go to an endpoint;
     /// nothing where no Ack is wanted then. Everything is told on the way.
     ///
-    /// It waits for as long as no worker answers; dropping the future leaves the task in the queue. Sent again, it
-    /// is answered with what is stored.
+    /// It waits for as long as what workers say is kept, and gives up 300 s after the task's deadline. Dropping the
+    /// future leaves the task in the queue. Sent again, it is answered with what is stored.
     ///
     /// # Errors
     ///
@@ -26,7 +29,9 @@ impl Queue {
         task: &Task,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Option<Message>, SendError> {
-        let (bytes, mut exchange) = begin(task)?;
+        let clock = TokioClock::default();
+        let patient = Config::default().with_patience(KEEP, KEEP);
+        let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let body = body_digest(&bytes);
         let queue = self;
         let publish = PublishMessage::build()
@@ -51,7 +56,7 @@ impl Queue {
             .reply_to
             .as_ref()
             .is_some_and(|to| to.endpoint.is_some());
-        while let Some(message) = messages.next().await {
+        while let Heard::Said(Some(message)) = exchange.sent.hear(&clock, messages.next()).await? {
             let message = message.map_err(SendError::carrier)?;
             let header = |name| {
                 message
@@ -71,7 +76,8 @@ impl Queue {
             }
             let read = Message::decode(&message.payload, &Options::default());
             let is_ack = message.subject.ends_with(".ack");
-            let is_last = exchange.take(read.map_err(SendError::Answer)?, on_message)?;
+            let is_last =
+                exchange.take(clock.now(), read.map_err(SendError::Answer)?, on_message)?;
             if is_last || (is_ack && elsewhere) {
                 break;
             }

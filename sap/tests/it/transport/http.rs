@@ -527,6 +527,64 @@ async fn a_client_does_not_wait_for_a_silent_server_for_ever() {
     }
 }
 
+// spec: SAP-4.3-3, SAP-5-10
+#[tokio::test]
+async fn a_client_sends_again_what_nobody_answers() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+    let client = HttpClient::new(&url)
+        .unwrap()
+        .with_patience(Duration::from_millis(50))
+        .with_resends(1_000);
+    let task = typed(&ask(1, "test.echo").to_string());
+    let answer = |status| {
+        let mut result = sap::TaskResult::of(
+            &task,
+            "2025-09-28T10:15:30Z".parse().unwrap(),
+            sap::Producer::new("b".parse().unwrap(), sap::ProducerKind::Agent),
+            status,
+            sap::ConstitutionalEvidence::new(sap::Alignment::Valid),
+        );
+        result.output = Some(ubos_common::json::RawBuf::parse("1").unwrap());
+        String::from_utf8(result.encode()).unwrap()
+    };
+    let runs = std::sync::atomic::AtomicBool::new(false);
+    let serving = async {
+        // One is silent, one breaks off, one has the task still running, and one has its end.
+        let (_silent, _) = listener.accept().await.unwrap();
+        drop(listener.accept().await.unwrap());
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 64 << 10];
+            let _ = stream.read(&mut request).await;
+            let body = if runs.load(Ordering::SeqCst) {
+                answer(Status::Succeeded)
+            } else {
+                answer(Status::Running)
+            };
+            let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length:";
+            let said = format!("{head} {}\r\n\r\n{body}", body.len());
+            // A client that was not answered in time has gone.
+            let _ = stream.write_all(said.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    };
+    let mut told = Vec::new();
+    let mut note = |message: &Message| {
+        if let Message::Result(result) = message {
+            runs.store(true, Ordering::SeqCst);
+            told.push(result.status.clone());
+        }
+    };
+    let answer = tokio::select! {
+        answer = client.send(&task, &mut note) => answer.unwrap(),
+        () = serving => panic!("it never ends"),
+    };
+    assert!(matches!(answer, Some(Message::Result(result)) if result.status == Status::Succeeded));
+    assert_eq!(told, [Status::Running, Status::Succeeded]);
+}
+
 // spec: SAP-10-2
 #[tokio::test]
 async fn a_server_reads_what_is_meant_for_it_and_comes_in_time() {

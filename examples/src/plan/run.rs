@@ -1,0 +1,250 @@
+//! A plan that is run: each tool is a command, which gets parameters as JSON and gives its output as JSON.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
+use sacp::role::Answer;
+use sacp::role::orchestrator::{Delegation, Input, Orchestrator, OrchestratorConfig, Output};
+use sacp::runner::{Cause, Ticket};
+use sacp::{AnyMessage, Graph, Message, NonEmpty, Plan, State, v1};
+use ubos_common::id::IdSource;
+use ubos_common::json::{self, RawBuf};
+use ubos_common::os::Clock;
+
+/// The commands of the tools, by name.
+pub type Tools = BTreeMap<String, String>;
+
+/// Runs a plan to its answer, which it returns; says on `talk` which steps are run.
+///
+/// # Errors
+///
+/// Nothing can be written, or no ids can be made.
+pub fn run(
+    message: &AnyMessage,
+    registry: Option<MemoryRegistry>,
+    tools: &Tools,
+    overrule: bool,
+    talk: &mut dyn Write,
+) -> io::Result<Answer> {
+    let clock = Clock::start();
+    let ids = IdSource::from_os().map_err(io::Error::other)?;
+    let registry = offered(message, registry, tools).map_err(io::Error::other)?;
+    let config = OrchestratorConfig::default().with_overruling(overrule);
+    let orchestrator = Orchestrator::new(clock.now(), message.clone(), registry, config, ids);
+    let mut orchestrator = orchestrator.map_err(io::Error::other)?;
+    let (tell, told) = channel();
+    let mut running = Running {
+        tools,
+        children: BTreeMap::new(),
+        tell,
+    };
+    loop {
+        while let Some(output) = orchestrator.poll_output() {
+            match output {
+                Output::Delegate(delegation) => {
+                    let ticket = delegation.ticket;
+                    writeln!(
+                        talk,
+                        "step {}: {}",
+                        ticket.step, delegation.agent.agent_name
+                    )?;
+                    if let Err(error) = running.start(&delegation) {
+                        let cause = Cause::permanent(error.to_string());
+                        let input = Input::Failed { ticket, cause };
+                        // The delegation is open, so that its failure is taken.
+                        let _ = orchestrator.handle_input(clock.now(), input);
+                    }
+                }
+                Output::Cancel { ticket } => running.stop(ticket),
+                Output::Answer(answer) => return Ok(*answer),
+                _ => {}
+            }
+        }
+        let due = orchestrator.poll_timeout();
+        let wait = due.map(|due| due.saturating_since(clock.now().mono));
+        match next(&told, wait) {
+            Some(report) => {
+                let input = running.finish(report, talk)?;
+                // An attempt that is over is refused, and its output with it.
+                let _ = orchestrator.handle_input(clock.now(), input);
+            }
+            None => orchestrator.handle_timeout(clock.now()),
+        }
+    }
+}
+
+/// What a command gave.
+struct Report {
+    delegation: Box<Delegation>,
+    output: io::Result<Vec<u8>>,
+}
+
+fn next(told: &Receiver<Report>, wait: Option<Duration>) -> Option<Report> {
+    match wait {
+        None => told.recv().ok(),
+        Some(wait) => told.recv_timeout(wait).ok(),
+    }
+}
+
+/// The commands that run.
+struct Running<'a> {
+    tools: &'a Tools,
+    children: BTreeMap<Ticket, Child>,
+    tell: Sender<Report>,
+}
+
+impl Running<'_> {
+    fn start(&mut self, delegation: &Delegation) -> io::Result<()> {
+        /// Bytes of an output that are read.
+        const LONGEST: u64 = 4 << 20;
+        let (tool, params) = asked(&delegation.message);
+        let command = self
+            .tools
+            .get(&tool)
+            .ok_or_else(|| io::Error::other(format!("no command is given for the tool {tool}")))?;
+        let mut child = Command::new("sh")
+            .args(["-c", command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (tell, delegation) = (self.tell.clone(), Box::new(delegation.clone()));
+        self.children.insert(delegation.ticket, child);
+        let talk = move || {
+            // A command that does not read its parameters is not at fault.
+            let _ = stdin.map(|mut stdin| stdin.write_all(params.as_bytes()));
+            let mut output = Vec::new();
+            let read = stdout.map_or(Ok(0), |stdout| {
+                stdout.take(LONGEST).read_to_end(&mut output)
+            });
+            let output = read.map(|_| output);
+            // Nobody listens when the run is over.
+            let _ = tell.send(Report { delegation, output });
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a program reads each command in a thread"
+        )]
+        std::thread::spawn(talk);
+        Ok(())
+    }
+
+    fn stop(&mut self, ticket: Ticket) {
+        if let Some(mut child) = self.children.remove(&ticket) {
+            // One that has ended by itself cannot be killed.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// The input for what a command gave.
+    fn finish(&mut self, report: Report, talk: &mut dyn Write) -> io::Result<Input> {
+        let ticket = report.delegation.ticket;
+        let ended = self.children.remove(&ticket).map(|mut child| child.wait());
+        let output = match (ended, report.output) {
+            (Some(Ok(status)), Ok(output)) if status.success() => {
+                let text =
+                    String::from_utf8(output).map_err(|_| "its output is no text".to_owned());
+                text.and_then(|text| {
+                    RawBuf::parse(text.trim()).map_err(|error| format!("its output: {error}"))
+                })
+            }
+            (Some(Ok(status)), Ok(_)) => Err(status.to_string()),
+            (Some(Err(error)), _) | (_, Err(error)) => Err(error.to_string()),
+            (None, Ok(_)) => Err("it was stopped".to_owned()),
+        };
+        Ok(match output {
+            Ok(output) => Input::Answered {
+                ticket,
+                bytes: answer_of(&report.delegation.message, output),
+            },
+            Err(why) => {
+                writeln!(talk, "step {}: {why}", ticket.step)?;
+                let cause = Cause::tool(why);
+                Input::Failed { ticket, cause }
+            }
+        })
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let tickets: Vec<Ticket> = self.children.keys().copied().collect();
+        tickets.into_iter().for_each(|ticket| self.stop(ticket));
+    }
+}
+
+/// The tool of a delegated act and its parameters, with the outputs that the act waited for as `inputs`.
+fn asked(message: &AnyMessage) -> (String, String) {
+    let graph = Graph::from(message);
+    let Some(step) = graph.steps().first() else {
+        return Default::default();
+    };
+    let mut params: BTreeMap<String, RawBuf> = step.act.params.deserialize().unwrap_or_default();
+    let context = sacp::MessageRef::from(message).context();
+    if let Some(inputs) = context.and_then(|context| context.get("inputs")) {
+        let inputs = inputs.clone();
+        params.entry("inputs".to_owned()).or_insert(inputs);
+    }
+    (step.act.tool.clone(), json::to_string(&params))
+}
+
+/// The answer of a tool, in the edition of its message.
+fn answer_of(request: &AnyMessage, output: RawBuf) -> Vec<u8> {
+    match request {
+        AnyMessage::V01(request) => {
+            let mut answer = Message::new(&request.g, Plan::default());
+            answer.reply_to = request.msg_id.as_deref().and_then(NonEmpty::new);
+            answer.state = Some(State::Done);
+            answer.set_context("result", output);
+            answer.encode()
+        }
+        AnyMessage::V10(request) => {
+            let mut answer = v1::Message::clone(request);
+            answer.reply_to = Some(request.msg_id.clone());
+            answer.state = v1::State::Done;
+            let key = request
+                .plan
+                .first()
+                .and_then(|step| step.output_key.as_deref());
+            let key = key.unwrap_or("result").to_owned();
+            answer.result = Some(v1::Outcome::new([(key, output)].into()));
+            answer.encode()
+        }
+        // An edition that this program does not know: nothing can be said, and the step fails.
+        _ => Vec::new(),
+    }
+}
+
+/// The registry with an agent for each tool that has a command. Without a library, the acts of the plan with such a tool are
+/// what is known.
+fn offered(
+    message: &AnyMessage,
+    library: Option<MemoryRegistry>,
+    tools: &Tools,
+) -> Result<MemoryRegistry, sacp::registry::RegistryError> {
+    let known = library.is_some();
+    let mut registry = library.unwrap_or_default();
+    let graph = Graph::from(message);
+    for name in tools.keys() {
+        let acts = graph.steps().iter().filter(|step| step.act.tool == *name);
+        let mut verbs: Vec<String> = acts.map(|step| step.act.verb.clone()).collect();
+        verbs.sort_unstable();
+        verbs.dedup();
+        if !known {
+            for verb in &verbs {
+                let output = json::Raw::NULL.to_owned();
+                registry.add_verb(VerbDef::new(verb.clone(), String::new(), vec![], output))?;
+            }
+            registry.add_tool(ToolDef::new(name.clone(), String::new(), verbs.clone()))?;
+        }
+        let (agent, tool) = (name.clone(), vec![name.clone()]);
+        let about = "a command".to_owned();
+        registry.add_agent(AgentRecord::new(agent, verbs, tool, vec![], vec![], about))?;
+    }
+    Ok(registry)
+}
