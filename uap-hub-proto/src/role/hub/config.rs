@@ -36,7 +36,8 @@ ubos_common::config! {
         /// Sets how long an agent whose `Listen` broke keeps its client id and its sessions: 0 by default, so that it
         /// is gone at once.
         with_resume_grace: resume_grace: Duration = Duration::ZERO,
-        /// Sets whether a job that no registered agent can run is refused, and not queued. Off by default.
+        /// Sets whether a job that no agent can run is refused, and not queued. An agent that has not listened yet is none. Off
+        /// by default.
         with_fail_fast: fail_fast: bool = false,
         /// Sets whether jobs and their ends are stored ([`Output::Store`](super::Output::Store)) before they are
         /// accepted and reported. Off by default.

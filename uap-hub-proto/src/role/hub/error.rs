@@ -77,8 +77,8 @@ pub enum CommandError {
     /// The session waits for no preparation.
     #[error("the session does not wait to be prepared")]
     NotPreparing,
-    /// No registered agent can do it, and the hub is set to refuse such jobs.
-    #[error("no registered agent offers {skill} and takes these payloads")]
+    /// No agent that has listened can do it, and the hub is set to refuse such jobs.
+    #[error("no agent that listened offers {skill} and takes these payloads")]
     NoCapableAgent {
         /// The skill that the job requires.
         skill: Skill,

@@ -11,7 +11,11 @@ use std::{
 
 use ubos_common::time::Mono;
 
-use super::policy::{Candidate, Placement};
+use super::{
+    affinity::Homes,
+    job::Job,
+    policy::{Candidate, Placement},
+};
 use crate::{
     capability::{Shape, Skill, Skills},
     id::{ClientId, Identity, SessionId, StreamId},
@@ -50,8 +54,8 @@ type Rank = ([u64; 2], u64);
 struct Ranking {
     /// When it was used last, in uses of any.
     used: u64,
-    /// Agents by their order, whether they listen or not.
-    members: BTreeSet<u64>,
+    /// Agents by their order, whether they listen or not, with their rank in `ranks`.
+    members: BTreeMap<u64, Option<Rank>>,
     /// Agents that listen and are not paused, with room or without.
     present: usize,
     /// Those of them that have room.
@@ -59,24 +63,58 @@ struct Ranking {
 }
 
 impl Ranking {
-    fn change(&mut self, id: &ClientId, before: Standing, after: Standing) {
+    /// Takes an agent in, which is not there yet.
+    fn add(&mut self, id: &ClientId, order: u64, standing: Standing, rank: [u64; 2]) {
+        self.members.insert(order, None);
+        self.change(id, order, Standing::default(), standing, rank);
+    }
+
+    fn change(
+        &mut self,
+        id: &ClientId,
+        order: u64,
+        before: Standing,
+        after: Standing,
+        rank: [u64; 2],
+    ) {
+        let Some(kept) = self.members.get_mut(&order) else {
+            return;
+        };
         self.present =
             self.present + usize::from(after.is_present) - usize::from(before.is_present);
-        if let Some(rank) = before.rank {
-            self.ranks.remove(&rank);
+        let rank = after.has_room.then_some((rank, order));
+        let before = std::mem::replace(kept, rank);
+        if before == rank {
+            return;
         }
-        if let Some(rank) = after.rank {
+        if let Some(before) = before {
+            self.ranks.remove(&before);
+        }
+        if let Some(rank) = rank {
             self.ranks.insert(rank, id.clone());
         }
     }
 }
 
-/// The standing of an agent in the index.
-#[derive(Clone, Copy, Default, PartialEq)]
+/// Whether an agent may be offered jobs.
+#[derive(Clone, Copy, Default)]
 struct Standing {
     is_listening: bool,
     is_present: bool,
-    rank: Option<Rank>,
+    /// It is present and may have one session more.
+    has_room: bool,
+}
+
+impl Standing {
+    fn of(agent: &Agent) -> Self {
+        let is_listening = agent.listen.is_some();
+        let is_present = is_listening && !agent.is_paused;
+        Self {
+            is_listening,
+            is_present,
+            has_room: is_present && agent.sessions.len() < agent.room,
+        }
+    }
 }
 
 /// All agents.
@@ -91,6 +129,7 @@ pub(super) struct Fleet {
     /// The agents that have not listened yet, oldest first.
     pending: BTreeMap<u64, ClientId>,
     placement: Arc<dyn Placement>,
+    homes: Homes,
     max_load: usize,
     registered: u64,
     listening: usize,
@@ -105,6 +144,7 @@ impl Fleet {
             uses: 0,
             pending: BTreeMap::new(),
             placement,
+            homes: Homes::default(),
             max_load,
             registered: 0,
             listening: 0,
@@ -264,7 +304,7 @@ impl Fleet {
             ids.insert(id.clone());
             for (shape, ranking) in self.rankings.get_mut(skill).into_iter().flatten() {
                 if requirements.are_met_by(shape) {
-                    ranking.members.insert(agent.order);
+                    ranking.members.insert(agent.order, None);
                 }
             }
         }
@@ -288,8 +328,8 @@ impl Fleet {
         for (id, agent) in ids.iter().filter_map(|id| self.agents.get_key_value(id)) {
             let requirements = agent.skills.get(skill);
             if requirements.is_some_and(|requirements| requirements.are_met_by(shape)) {
-                ranking.members.insert(agent.order);
-                ranking.change(id, Standing::default(), self.standing(id, agent));
+                let rank = (self.placement).rank(&candidate(id, agent, self.max_load), skill);
+                ranking.add(id, agent.order, Standing::of(agent), rank);
             }
         }
         self.forget_rankings();
@@ -326,14 +366,14 @@ impl Fleet {
     pub(super) fn may_be_asked(&self, id: &ClientId) -> bool {
         self.agents
             .get(id)
-            .is_some_and(|agent| self.standing(id, agent).rank.is_some())
+            .is_some_and(|agent| Standing::of(agent).has_room)
     }
 
     /// Whether the agent listens and is not paused.
     pub(super) fn is_present(&self, id: &ClientId) -> bool {
         self.agents
             .get(id)
-            .is_some_and(|agent| agent.listen.is_some() && !agent.is_paused)
+            .is_some_and(|agent| Standing::of(agent).is_present)
     }
 
     /// Whether the agent has the capability for a job.
@@ -342,7 +382,7 @@ impl Fleet {
             return false;
         };
         match self.ranking(skill, shape) {
-            Some(ranking) if agent.is_indexed => ranking.members.contains(&agent.order),
+            Some(ranking) if agent.is_indexed => ranking.members.contains_key(&agent.order),
             _ => {
                 let requirements = agent.skills.get(skill);
                 requirements.is_some_and(|requirements| requirements.are_met_by(shape))
@@ -350,16 +390,11 @@ impl Fleet {
         }
     }
 
-    /// Whether any registered agent can do this work.
+    /// Whether an agent that has listened can do this work.
     pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
         self.rank(skill, shape);
-        let ranking = self.ranking(skill, shape);
-        // Agents that have not listened yet are in no ranking: they are searched only where there is no other.
-        ranking.is_some_and(|ranking| !ranking.members.is_empty())
-            || self.agents.values().any(|agent| {
-                let requirements = agent.skills.get(skill).filter(|_| !agent.is_indexed);
-                requirements.is_some_and(|requirements| requirements.are_met_by(shape))
-            })
+        self.ranking(skill, shape)
+            .is_some_and(|ranking| !ranking.members.is_empty())
     }
 
     /// Why a job that waited was offered to no agent, in words for people.
@@ -402,53 +437,53 @@ impl Fleet {
         ranked.find(|id| !passed_over.contains(*id))
     }
 
-    fn standing(&self, id: &ClientId, agent: &Agent) -> Standing {
-        let is_listening = agent.listen.is_some();
-        let is_present = is_listening && !agent.is_paused;
-        let load = agent.sessions.len();
-        let rank = (is_present && load < agent.room).then(|| {
-            let rank = self.placement.rank(&Candidate {
-                client_id: id,
-                name: &agent.name,
-                load,
-                max_load: self.max_load,
-                idle_since: agent.idle_since,
-            });
-            (rank, agent.order)
-        });
-        Standing {
-            is_listening,
-            is_present,
-            rank,
+    /// The agent that jobs of this key go to, if it can take one now. The caller sees to its capability.
+    pub(super) fn home(&self, key: &str) -> Option<&ClientId> {
+        self.homes.get(key).filter(|id| self.may_be_asked(id))
+    }
+
+    /// Notes that the agent has accepted a job.
+    pub(super) fn settle(&mut self, job: &Job, agent: &ClientId) {
+        if let Some(key) = self.placement.affinity(job) {
+            self.homes.set(key, agent);
         }
+    }
+
+    /// The key of a job for [`home`](Self::home).
+    pub(super) fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        self.placement.affinity(job)
     }
 
     /// Changes an agent and keeps the index right.
     fn update<T>(&mut self, id: &ClientId, change: impl FnOnce(&mut Agent) -> T) -> Option<T> {
-        let (id, agent) = self.agents.get_key_value(id)?;
-        let (id, before) = (id.clone(), self.standing(id, agent));
-        let made = change(self.agents.get_mut(&id)?);
-        let agent = self.agents.get(&id)?;
-        let after = self.standing(&id, agent);
-        if before == after {
-            return Some(made);
-        }
+        let (id, _) = self.agents.get_key_value(id)?;
+        let id = id.clone();
+        let agent = self.agents.get_mut(&id)?;
+        let before = Standing::of(agent);
+        let made = change(agent);
+        let after = Standing::of(agent);
         self.listening =
             self.listening + usize::from(after.is_listening) - usize::from(before.is_listening);
-        let order = agent.order;
         for skill in agent.skills.keys() {
-            for ranking in self
-                .rankings
-                .get_mut(skill)
-                .into_iter()
-                .flat_map(BTreeMap::values_mut)
-            {
-                if ranking.members.contains(&order) {
-                    ranking.change(&id, before, after);
-                }
+            let Some(rankings) = self.rankings.get_mut(skill) else {
+                continue;
+            };
+            let rank = (self.placement).rank(&candidate(&id, agent, self.max_load), skill);
+            for ranking in rankings.values_mut() {
+                ranking.change(&id, agent.order, before, after, rank);
             }
         }
         Some(made)
+    }
+}
+
+fn candidate<'a>(id: &'a ClientId, agent: &'a Agent, max_load: usize) -> Candidate<'a> {
+    Candidate {
+        client_id: id,
+        name: &agent.name,
+        load: agent.sessions.len(),
+        max_load,
+        idle_since: agent.idle_since,
     }
 }
 

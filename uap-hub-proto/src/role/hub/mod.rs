@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("TRANSITIONS.md")]
 
+mod affinity;
 mod config;
 mod control;
 mod durable;
