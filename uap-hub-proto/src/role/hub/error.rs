@@ -18,6 +18,12 @@ pub enum RegisterError {
         /// The bound.
         most: usize,
     },
+    /// The peer has too many agents registered.
+    #[error("{most} agents of this peer are registered, which is the maximum")]
+    PeerFull {
+        /// The bound.
+        most: usize,
+    },
     /// The hub is leaving.
     #[error("the hub is shutting down")]
     ShuttingDown,
@@ -29,7 +35,7 @@ impl RegisterError {
     pub fn status(&self) -> Status {
         let code = match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::Full { .. } => Code::ResourceExhausted,
+            Self::Full { .. } | Self::PeerFull { .. } => Code::ResourceExhausted,
             Self::ShuttingDown => Code::Unavailable,
         };
         Status::new(code, self.to_string())

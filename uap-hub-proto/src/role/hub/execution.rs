@@ -142,6 +142,9 @@ impl Hub {
             return self.audit(kind, Some(agent), Some(id));
         };
         let state = *state;
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.has_spoken = true;
+        }
         self.watch(now, &id);
         match report {
             Report::Status {

@@ -15,6 +15,7 @@ use super::{
     affinity::Homes,
     job::Job,
     policy::{Candidate, Placement},
+    quota::{Peer, Quotas},
 };
 use crate::{
     capability::{Shape, Skill, Skills},
@@ -28,6 +29,8 @@ pub(super) struct Agent {
     pub(super) skills: Skills,
     /// Who registered it, where the driver knows.
     pub(super) identity: Option<Identity>,
+    /// Whose quota it counts for.
+    peer: Option<Peer>,
     /// The open control stream; without one the agent is offered nothing.
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
@@ -128,6 +131,7 @@ pub(super) struct Fleet {
     uses: u64,
     /// The agents that have not listened yet, oldest first.
     pending: BTreeMap<u64, ClientId>,
+    quotas: Quotas,
     placement: Arc<dyn Placement>,
     homes: Homes,
     max_load: usize,
@@ -143,6 +147,7 @@ impl Fleet {
             rankings: BTreeMap::new(),
             uses: 0,
             pending: BTreeMap::new(),
+            quotas: Quotas::default(),
             placement,
             homes: Homes::default(),
             max_load,
@@ -175,12 +180,14 @@ impl Fleet {
         name: String,
         skills: Skills,
         identity: Option<Identity>,
+        peer: Option<Peer>,
     ) {
         self.registered += 1;
         let agent = Agent {
             name,
             skills,
             identity,
+            peer,
             listen: None,
             sessions: BTreeSet::new(),
             is_paused: false,
@@ -191,7 +198,18 @@ impl Fleet {
             order: self.registered,
         };
         self.pending.insert(agent.order, id.clone());
+        self.quotas.add(agent.peer.as_ref(), agent.order);
         self.agents.insert(id, agent);
+    }
+
+    /// How many agents count for the quota of a peer.
+    pub(super) fn of_peer(&self, peer: &Peer) -> usize {
+        self.quotas.agents(peer)
+    }
+
+    /// The oldest agent of a peer that has not listened yet, if the peer has `most` or more of them.
+    pub(super) fn oldest_pending_of(&self, peer: &Peer, most: usize) -> Option<&ClientId> {
+        self.pending.get(&self.quotas.oldest_pending(peer, most)?)
     }
 
     /// The oldest agent that has not listened yet, if there are `most` or more of them.
@@ -273,6 +291,7 @@ impl Fleet {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
         self.pending.remove(&agent.order);
+        self.quotas.remove(agent.peer.as_ref(), agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {
                 continue;
@@ -299,6 +318,7 @@ impl Fleet {
             return;
         }
         self.pending.remove(&agent.order);
+        self.quotas.listens(agent.peer.as_ref(), agent.order);
         for (skill, requirements) in &agent.skills {
             let ids = self.by_skill.entry(skill.clone()).or_default();
             ids.insert(id.clone());
@@ -531,7 +551,7 @@ mod tests {
         for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
             let id = ClientId::from(id);
             let skills = needing(None);
-            fleet.register(at(0), id.clone(), String::new(), skills, None);
+            fleet.register(at(0), id.clone(), String::new(), skills, None, None);
             assert_eq!(order(&mut fleet).len(), n, "offered before it listens");
             fleet.listen(at(10 - n as u64), &id, StreamId(n as u64));
         }
@@ -592,6 +612,7 @@ mod tests {
             "d".into(),
             String::new(),
             needing(Some("need")),
+            None,
             None,
         );
         fleet.listen(at(9), &"d".into(), StreamId(9));

@@ -17,11 +17,14 @@ mod loss;
 mod placement;
 mod policy;
 mod queue;
+mod quota;
 mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod view;
+
+use std::net::IpAddr;
 
 use prost::Message as _;
 use ubos_common::{
@@ -41,6 +44,7 @@ pub use self::{
 use self::{
     fleet::Fleet,
     queue::Queue,
+    quota::Peer,
     session::{Sessions, Stage},
     streams::{Streams, Use},
 };
@@ -181,11 +185,13 @@ impl Hub {
         now: Now,
         registration: AgentRegistration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
-        self.register_as(now, None, registration)
+        self.register_as(now, None, None, registration)
     }
 
-    /// As [`register`](Self::register), for a caller that the driver has identified. The client id and the sessions of the
-    /// agent are then of use to calls of the same identity only: to others they are unknown, and the attempt is audited.
+    /// As [`register`](Self::register), for a caller of whom the driver knows more. The client id and the sessions of an agent
+    /// with an identity are of use to calls of the same identity only: to others they are unknown, and the attempt is
+    /// audited. The agent counts for the quota of its identity or, where it has none, of its address, of which an IPv6 one
+    /// stands for its network of 64 bits.
     ///
     /// # Errors
     ///
@@ -194,6 +200,7 @@ impl Hub {
         &mut self,
         now: Now,
         identity: Option<Identity>,
+        address: Option<IpAddr>,
         registration: AgentRegistration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
         if self.phase.is_leaving() {
@@ -203,20 +210,17 @@ impl Hub {
         if self.fleet.len() >= most {
             return Err(RegisterError::Full { most });
         }
+        let peer = Peer::of(identity.as_ref(), address);
+        let most = self.config.max_agents_per_peer;
+        if peer
+            .as_ref()
+            .is_some_and(|peer| self.fleet.of_peer(peer) >= most)
+        {
+            return Err(RegisterError::PeerFull { most });
+        }
         let name = registration.display_name.clone();
         let skills = skills(registration)?;
-        // Whoever registers and does not listen must not keep the others out.
-        if let Some(oldest) = self
-            .fleet
-            .oldest_pending(self.config.max_pending_agents)
-            .cloned()
-        {
-            self.agent_gone(
-                now,
-                &oldest,
-                "the agent had not opened Listen when too many registered",
-            );
-        }
+        self.make_room(now, peer.as_ref());
         let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
         self.timers.set(
@@ -232,8 +236,21 @@ impl Hub {
             skills = skills.len(),
             "agent registered"
         );
-        self.fleet.register(now.mono, id, name, skills, identity);
+        (self.fleet).register(now.mono, id, name, skills, identity, peer);
         Ok(AgentRegistrationResponse { client_id })
+    }
+
+    /// Whoever registers and does not listen must not keep the others out: the oldest of them goes, first those of the peer
+    /// that registers one more.
+    fn make_room(&mut self, now: Now, peer: Option<&Peer>) {
+        let (fleet, config) = (&self.fleet, &self.config);
+        let own =
+            peer.and_then(|peer| fleet.oldest_pending_of(peer, config.max_pending_agents_per_peer));
+        let oldest = own.or_else(|| fleet.oldest_pending(config.max_pending_agents));
+        if let Some(oldest) = oldest.cloned() {
+            let reason = "the agent had not opened Listen when too many registered";
+            self.agent_gone(now, &oldest, reason);
+        }
     }
 
     /// Accepts a job and offers it, now or when an agent can take it. A durable hub stores it first.

@@ -106,6 +106,7 @@ impl Hub {
                 agent: agent.clone(),
                 skill,
                 stage: Stage::Proposed,
+                has_spoken: false,
             },
         );
         self.job_event(

@@ -122,8 +122,10 @@ impl AgentHub for Service {
         request: Request<AgentRegistration>,
     ) -> Result<Response<AgentRegistrationResponse>, Status> {
         let identity = request.extensions().get().cloned();
+        let address = Peer::of(request.extensions()).and_then(|peer| peer.addr);
+        let (address, registration) = (address.map(|at| at.ip()), request.into_inner());
         let answer =
-            (self.shared).act(|hub, now| hub.register_as(now, identity, request.into_inner()));
+            (self.shared).act(|hub, now| hub.register_as(now, identity, address, registration));
         answer
             .map(Response::new)
             .map_err(|error| error.status().into())
