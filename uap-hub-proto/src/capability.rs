@@ -101,16 +101,19 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
     let mut skills = Skills::new();
     for (at, capability) in registration.capabilities.into_iter().enumerate() {
         let field = |tail: &str| format!("capabilities[{at}].{tail}");
-        let (skill, requirements, path) = match capability.format {
+        let (skill, requirements, targets, path) = match capability.format {
             None => {
                 return Err(RegistrationError::NoFormat {
                     field: field("format"),
                 });
             }
-            Some(Format::Test(test)) => (Skill::test(test.r#type), test.payloads, "test"),
+            Some(Format::Test(test)) => {
+                (Skill::test(test.r#type), test.payloads, Vec::new(), "test")
+            }
             Some(Format::Translation(to)) => (
                 Skill::translation(to.r#type),
                 to.source_payloads,
+                to.target_payloads,
                 "translation",
             ),
         };
@@ -120,24 +123,25 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
             });
         }
         short(&field(&format!("{path}.type")), skill.name())?;
-        few(&field(path), requirements.len(), MAX_REQUIREMENTS)?;
-        for requirement in &requirements {
-            short(&field(path), &requirement.r#type)?;
-            few(
-                &field(path),
-                requirement.accepted_mime_types.len(),
-                MAX_REQUIREMENTS,
-            )?;
-            requirement
-                .accepted_mime_types
-                .iter()
-                .try_for_each(|mime| short(&field(path), mime))?;
+        for payloads in [&requirements, &targets] {
+            bounded(&field(path), payloads)?;
         }
         skills
             .entry(skill)
-            .or_insert_with(|| Arc::new(Requirements::new(requirements)));
+            .or_insert_with(|| Arc::new(Requirements::new(requirements, targets)));
     }
     Ok(skills)
+}
+
+fn bounded(field: &str, payloads: &[PayloadRequirement]) -> Result<(), RegistrationError> {
+    few(field, payloads.len(), MAX_REQUIREMENTS)?;
+    for payload in payloads {
+        short(field, &payload.r#type)?;
+        few(field, payload.accepted_mime_types.len(), MAX_REQUIREMENTS)?;
+        let mut mime_types = payload.accepted_mime_types.iter();
+        mime_types.try_for_each(|mime| short(field, mime))?;
+    }
+    Ok(())
 }
 
 fn short(field: &str, text: &str) -> Result<(), RegistrationError> {
@@ -200,11 +204,15 @@ pub enum RegistrationError {
     },
 }
 
-/// What a skill requires of a job's payloads, with MIME types as they are compared.
+/// What a skill requires of a job's payloads, with MIME types as they are compared, and what it makes.
 ///
 /// Spec: UAP hub 3
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Requirements(Box<[Requirement]>);
+#[derive(Debug, PartialEq)]
+pub(crate) struct Requirements {
+    required: Box<[Requirement]>,
+    /// The payloads of its results, as they were declared.
+    pub(crate) targets: Box<[PayloadRequirement]>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Requirement {
@@ -216,7 +224,7 @@ struct Requirement {
 }
 
 impl Requirements {
-    fn new(wire: Vec<PayloadRequirement>) -> Self {
+    fn new(wire: Vec<PayloadRequirement>, targets: Vec<PayloadRequirement>) -> Self {
         let requirement = |wire: PayloadRequirement| Requirement {
             kind: wire.r#type.into(),
             is_required: wire.is_required,
@@ -227,7 +235,10 @@ impl Requirements {
                 .map(|mime| essence(mime))
                 .collect(),
         };
-        Self(wire.into_iter().map(requirement).collect())
+        Self {
+            required: wire.into_iter().map(requirement).collect(),
+            targets: targets.into(),
+        }
     }
 
     /// Whether a job's payloads meet all requirements; other payload types are ignored.
@@ -244,7 +255,7 @@ impl Requirements {
             let kind = &requirement.kind;
             Some(Unmet { kind, fault })
         };
-        self.0.iter().find_map(unmet)
+        self.required.iter().find_map(unmet)
     }
 }
 

@@ -58,6 +58,9 @@ ubos_common::config! {
         /// Sets how many registered agents may not have opened `Listen` yet: 1,000 by default. Beyond it the oldest of them
         /// goes, so that registrations of strangers lock nobody out.
         with_max_pending_agents: max_pending_agents: usize = 1_000,
+        /// Sets the bytes of all registrations together: 256 MiB by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`. Agents
+        /// that have not opened `Listen` yet have a quarter of it; then the oldest of them goes.
+        with_max_registered_bytes: max_registered_bytes: usize = 256 << 20,
         /// Sets how many agents one peer may have registered: 10,000 by default. Beyond it `Register` is
         /// `RESOURCE_EXHAUSTED`. A peer is an identity or, where there is none, an address
         /// ([`Hub::register_as`](super::Hub::register_as)).
@@ -119,6 +122,7 @@ impl Config {
             ("max_unsent", self.max_unsent),
             ("max_agents", self.max_agents),
             ("max_pending_agents", self.max_pending_agents),
+            ("max_registered_bytes", self.max_registered_bytes),
             ("max_agents_per_peer", self.max_agents_per_peer),
             (
                 "max_pending_agents_per_peer",

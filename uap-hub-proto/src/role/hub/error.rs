@@ -18,6 +18,12 @@ pub enum RegisterError {
         /// The bound.
         most: usize,
     },
+    /// The registrations have too many bytes together.
+    #[error("the agents' registrations would have more than {most} bytes, which is the maximum")]
+    FullOfBytes {
+        /// The bound.
+        most: usize,
+    },
     /// The peer has too many agents registered.
     #[error("{most} agents of this peer are registered, which is the maximum")]
     PeerFull {
@@ -35,7 +41,9 @@ impl RegisterError {
     pub fn status(&self) -> Status {
         let code = match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::Full { .. } | Self::PeerFull { .. } => Code::ResourceExhausted,
+            Self::Full { .. } | Self::FullOfBytes { .. } | Self::PeerFull { .. } => {
+                Code::ResourceExhausted
+            }
             Self::ShuttingDown => Code::Unavailable,
         };
         Status::new(code, self.to_string())

@@ -31,6 +31,8 @@ pub(super) struct Agent {
     pub(super) identity: Option<Identity>,
     /// Whose quota it counts for.
     peer: Option<Peer>,
+    /// Bytes of its registration.
+    bytes: usize,
     /// The open control stream; without one the agent is offered nothing.
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
@@ -120,6 +122,16 @@ impl Standing {
     }
 }
 
+/// What an agent registered.
+#[derive(Debug, Default)]
+pub(super) struct Registered {
+    pub(super) name: String,
+    pub(super) skills: Skills,
+    pub(super) identity: Option<Identity>,
+    pub(super) peer: Option<Peer>,
+    pub(super) bytes: usize,
+}
+
 /// All agents.
 #[derive(Debug)]
 pub(super) struct Fleet {
@@ -131,6 +143,10 @@ pub(super) struct Fleet {
     uses: u64,
     /// The agents that have not listened yet, oldest first.
     pending: BTreeMap<u64, ClientId>,
+    /// Bytes of their registrations.
+    pending_bytes: usize,
+    /// Bytes of all registrations.
+    bytes: usize,
     quotas: Quotas,
     placement: Arc<dyn Placement>,
     homes: Homes,
@@ -147,6 +163,8 @@ impl Fleet {
             rankings: BTreeMap::new(),
             uses: 0,
             pending: BTreeMap::new(),
+            pending_bytes: 0,
+            bytes: 0,
             quotas: Quotas::default(),
             placement,
             homes: Homes::default(),
@@ -173,21 +191,26 @@ impl Fleet {
         self.agents.iter()
     }
 
-    pub(super) fn register(
-        &mut self,
-        now: Mono,
-        id: ClientId,
-        name: String,
-        skills: Skills,
-        identity: Option<Identity>,
-        peer: Option<Peer>,
-    ) {
+    /// Bytes of all registrations.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn register(&mut self, now: Mono, id: ClientId, registered: Registered) {
+        let Registered {
+            name,
+            skills,
+            identity,
+            peer,
+            bytes,
+        } = registered;
         self.registered += 1;
         let agent = Agent {
             name,
             skills,
             identity,
             peer,
+            bytes,
             listen: None,
             sessions: BTreeSet::new(),
             is_paused: false,
@@ -199,6 +222,8 @@ impl Fleet {
         };
         self.pending.insert(agent.order, id.clone());
         self.quotas.add(agent.peer.as_ref(), agent.order);
+        self.bytes += bytes;
+        self.pending_bytes += bytes;
         self.agents.insert(id, agent);
     }
 
@@ -212,10 +237,10 @@ impl Fleet {
         self.pending.get(&self.quotas.oldest_pending(peer, most)?)
     }
 
-    /// The oldest agent that has not listened yet, if there are `most` or more of them.
-    pub(super) fn oldest_pending(&self, most: usize) -> Option<&ClientId> {
+    /// The oldest agent that has not listened yet, if there are `most` or more of them, or if they have more than `bytes`.
+    pub(super) fn oldest_pending(&self, most: usize, bytes: usize) -> Option<&ClientId> {
         let (_, oldest) = self.pending.first_key_value()?;
-        (self.pending.len() >= most).then_some(oldest)
+        (self.pending.len() >= most || self.pending_bytes > bytes).then_some(oldest)
     }
 
     /// Sets the control stream; returns the one that it replaces.
@@ -290,7 +315,10 @@ impl Fleet {
     pub(super) fn remove(&mut self, id: &ClientId) -> Option<Agent> {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
-        self.pending.remove(&agent.order);
+        if self.pending.remove(&agent.order).is_some() {
+            self.pending_bytes -= agent.bytes;
+        }
+        self.bytes -= agent.bytes;
         self.quotas.remove(agent.peer.as_ref(), agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {
@@ -318,6 +346,7 @@ impl Fleet {
             return;
         }
         self.pending.remove(&agent.order);
+        self.pending_bytes -= agent.bytes;
         self.quotas.listens(agent.peer.as_ref(), agent.order);
         for (skill, requirements) in &agent.skills {
             let ids = self.by_skill.entry(skill.clone()).or_default();
@@ -550,8 +579,11 @@ mod tests {
         let mut fleet = Fleet::new(placement, 2);
         for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
             let id = ClientId::from(id);
-            let skills = needing(None);
-            fleet.register(at(0), id.clone(), String::new(), skills, None, None);
+            let registered = Registered {
+                skills: needing(None),
+                ..Registered::default()
+            };
+            fleet.register(at(0), id.clone(), registered);
             assert_eq!(order(&mut fleet).len(), n, "offered before it listens");
             fleet.listen(at(10 - n as u64), &id, StreamId(n as u64));
         }
@@ -607,14 +639,11 @@ mod tests {
     #[test]
     fn agents_of_many_profiles_are_ranked_together() {
         let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-        fleet.register(
-            at(0),
-            "d".into(),
-            String::new(),
-            needing(Some("need")),
-            None,
-            None,
-        );
+        let registered = Registered {
+            skills: needing(Some("need")),
+            ..Registered::default()
+        };
+        fleet.register(at(0), "d".into(), registered);
         fleet.listen(at(9), &"d".into(), StreamId(9));
         assert_eq!(order(&mut fleet), "cba");
         let need = Shape::of(&[Payload::new("need")]);

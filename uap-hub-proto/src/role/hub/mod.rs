@@ -42,7 +42,7 @@ pub use self::{
     view::{AgentInfo, Counts, JobInfo, JobStage, Phase, View},
 };
 use self::{
-    fleet::Fleet,
+    fleet::{Fleet, Registered},
     queue::Queue,
     quota::Peer,
     session::{Sessions, Stage},
@@ -218,9 +218,14 @@ impl Hub {
         {
             return Err(RegisterError::PeerFull { most });
         }
+        let bytes = registration.encoded_len();
         let name = registration.display_name.clone();
         let skills = skills(registration)?;
-        self.make_room(now, peer.as_ref());
+        self.make_room(now, peer.as_ref(), bytes);
+        let most = self.config.max_registered_bytes;
+        if self.fleet.bytes().saturating_add(bytes) > most {
+            return Err(RegisterError::FullOfBytes { most });
+        }
         let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
         self.timers.set(
@@ -236,20 +241,33 @@ impl Hub {
             skills = skills.len(),
             "agent registered"
         );
-        (self.fleet).register(now.mono, id, name, skills, identity, peer);
+        let registered = Registered {
+            name,
+            skills,
+            identity,
+            peer,
+            bytes,
+        };
+        self.fleet.register(now.mono, id, registered);
         Ok(AgentRegistrationResponse { client_id })
     }
 
     /// Whoever registers and does not listen must not keep the others out: the oldest of them goes, first those of the peer
     /// that registers one more.
-    fn make_room(&mut self, now: Now, peer: Option<&Peer>) {
+    fn make_room(&mut self, now: Now, peer: Option<&Peer>, bytes: usize) {
         let (fleet, config) = (&self.fleet, &self.config);
         let own =
             peer.and_then(|peer| fleet.oldest_pending_of(peer, config.max_pending_agents_per_peer));
-        let oldest = own.or_else(|| fleet.oldest_pending(config.max_pending_agents));
-        if let Some(oldest) = oldest.cloned() {
+        let mut oldest = own.cloned();
+        loop {
+            let left = (self.config.max_registered_bytes / 4).saturating_sub(bytes);
+            let most = self.config.max_pending_agents;
+            let next = oldest.take();
+            let Some(next) = next.or_else(|| self.fleet.oldest_pending(most, left).cloned()) else {
+                return;
+            };
             let reason = "the agent had not opened Listen when too many registered";
-            self.agent_gone(now, &oldest, reason);
+            self.agent_gone(now, &next, reason);
         }
     }
 
