@@ -88,6 +88,9 @@ pub enum CommandError {
     /// No such job waits or runs.
     #[error("no job with this id waits or runs")]
     UnknownJob,
+    /// The command came from inside `HubHandle::inspect`, which holds the hub.
+    #[error("the hub is being inspected: give commands after the inspection")]
+    Inspecting,
     /// The session waits for no preparation.
     #[error("the session does not wait to be prepared")]
     NotPreparing,
