@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use prost::Message as _;
+
 use crate::wire::{AgentRegistration, Payload, PayloadRequirement, capability::Format};
 
 /// The two domains of the protocol.
@@ -84,6 +86,56 @@ pub(crate) const MAX_CAPABILITIES: usize = 1024;
 /// Requirements of a capability, and MIME types of a requirement.
 pub(crate) const MAX_REQUIREMENTS: usize = 256;
 
+/// Requirements and their MIME types in a whole registration.
+pub(crate) const MAX_ENTRIES: usize = 16_384;
+
+/// A registration that was checked and read, so that a hub takes it at once.
+///
+/// ```
+/// use uap_hub_proto::{capability::{Registration, Skill}, wire::AgentRegistration};
+///
+/// let capabilities = vec![Skill::test("").into()];
+/// let wire = AgentRegistration { display_name: "a".into(), capabilities };
+/// let refused = Registration::try_from(wire).unwrap_err();
+/// assert_eq!(refused.to_string(), "capabilities[0].test.type is empty");
+/// ```
+///
+/// Spec: UAP hub 2
+#[derive(Debug)]
+pub struct Registration {
+    pub(crate) name: String,
+    pub(crate) skills: Skills,
+    /// Bytes on the wire.
+    pub(crate) bytes: usize,
+}
+
+impl TryFrom<AgentRegistration> for Registration {
+    type Error = RegistrationError;
+
+    fn try_from(wire: AgentRegistration) -> Result<Self, RegistrationError> {
+        Ok(Self {
+            bytes: wire.encoded_len(),
+            name: wire.display_name.clone(),
+            skills: skills(wire)?,
+        })
+    }
+}
+
+/// The requirements and their MIME types in all capabilities.
+pub(crate) fn entries(registration: &AgentRegistration) -> usize {
+    let payloads = registration.capabilities.iter().flat_map(|one| {
+        let (taken, made) = match &one.format {
+            Some(Format::Test(test)) => (&test.payloads[..], &[][..]),
+            Some(Format::Translation(to)) => (&to.source_payloads[..], &to.target_payloads[..]),
+            None => (&[][..], &[][..]),
+        };
+        taken.iter().chain(made)
+    });
+    payloads
+        .map(|payload| 1 + payload.accepted_mime_types.len())
+        .sum()
+}
+
 /// Checks a registration and returns its skills; of a repeated one the first counts.
 ///
 /// # Errors
@@ -97,6 +149,11 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
         "capabilities",
         registration.capabilities.len(),
         MAX_CAPABILITIES,
+    )?;
+    few(
+        "requirements of all capabilities",
+        entries(&registration),
+        MAX_ENTRIES,
     )?;
     let mut skills = Skills::new();
     for (at, capability) in registration.capabilities.into_iter().enumerate() {
@@ -419,7 +476,8 @@ mod tests {
             (true, requirement(true, true, &[]), vec![bare]),
         ] {
             assert_eq!(
-                Requirements::new(vec![requirement.clone()]).are_met_by(&Shape::of(&payloads)),
+                Requirements::new(vec![requirement.clone()], vec![])
+                    .are_met_by(&Shape::of(&payloads)),
                 wanted,
                 "{requirement:?} {payloads:?}"
             );
@@ -448,7 +506,10 @@ mod tests {
             capability(test("a", vec![])),
         ];
         let found = register(twice).unwrap();
-        assert_eq!((found.len(), found[&Skill::test("a")].0.len()), (1, 1));
+        assert_eq!(
+            (found.len(), found[&Skill::test("a")].required.len()),
+            (1, 1)
+        );
         let refused = |capabilities| register(capabilities).unwrap_err().to_string();
         assert!(refused(vec![capability(None)]).contains("capabilities[0].format"));
         assert!(
@@ -471,6 +532,24 @@ mod tests {
             ))])
             .contains("[0].test")
         );
+        let many: Vec<_> = (0..8)
+            .map(|n| {
+                let mime_types = vec!["a/b"; if n == 0 { 255 - 7 } else { 255 }];
+                capability(test(
+                    &n.to_string(),
+                    vec![requirement(true, true, &mime_types); 8],
+                ))
+            })
+            .collect();
+        assert_eq!(register(many.clone()).unwrap().len(), 8);
+        let more = [
+            many,
+            vec![capability(test(
+                "9",
+                vec![requirement(true, true, &[]); 57],
+            ))],
+        ];
+        assert!(refused(more.concat()).starts_with("requirements of all capabilities has 16385"));
     }
 
     // spec: HUB-3-2

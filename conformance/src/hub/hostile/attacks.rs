@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     pin::Pin,
     sync::{
         Arc,
@@ -20,7 +21,6 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use uap_hub_proto::{
-    capability::Skill,
     role::{CLIENT_ID_KEY, SESSION_ID_KEY},
     wire::{
         AgentRegistration, Capability, ListenRequest, PayloadRequirement, SessionAcceptance,
@@ -100,7 +100,7 @@ impl Attack {
             _ => (CONNECTIONS, CALLS),
         };
         for _ in 0..connections {
-            let channel = target.0.connect_lazy();
+            let channel = target.endpoint.connect_lazy();
             for _ in 0..calls {
                 let (target, channel) = (target.clone(), channel.clone());
                 let attempts = attempts.clone();
@@ -124,11 +124,11 @@ impl Attack {
         match self {
             Self::UnfinishedRegistrations => {
                 count();
-                target.begin(channel, "Register", None, 1 << 20).await;
+                target.call(channel, "Register", None, unfinished()).await;
             }
             Self::LargeRegistrations => {
                 count();
-                let _ = client.register(large()).await;
+                target.call(channel, "Register", None, target.large()).await;
             }
             Self::NamesWithoutListening => {
                 count();
@@ -145,12 +145,14 @@ impl Attack {
                 count();
                 if let Ok(answer) = client.register(AgentRegistration::default()).await {
                     let id = answer.into_inner().client_id;
-                    target.begin(channel, "Listen", Some(&id), 1 << 20).await;
+                    target
+                        .call(channel, "Listen", Some(&id), unfinished())
+                        .await;
                 }
             }
             Self::DroppedCalls => {
                 count();
-                let call = client.register(large());
+                let call = target.call(channel, "Register", None, target.large());
                 let _ = tokio::time::timeout(Duration::ZERO, call).await;
             }
             Self::SilentConnections => target.silent(attempts).await,
@@ -166,16 +168,30 @@ impl Attack {
 
 /// The hub that is attacked.
 #[derive(Clone, Debug)]
-pub(super) struct Target(Endpoint);
+pub(super) struct Target {
+    endpoint: Endpoint,
+    /// A large registration, as it goes over the wire.
+    large: Bytes,
+}
 
 impl Target {
-    pub(super) const fn new(endpoint: Endpoint) -> Self {
-        Self(endpoint)
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        let message = large().encode_to_vec();
+        let large = [&[0][..], &length(message.len()), &message].concat().into();
+        Self { endpoint, large }
+    }
+
+    fn large(&self) -> Body {
+        Body {
+            bytes: Some(self.large.clone()),
+            ends: true,
+        }
     }
 
     /// A bare connection.
     async fn connect(&self) -> Option<TcpStream> {
-        let (host, port) = (self.0.uri().host()?, self.0.uri().port_u16().unwrap_or(80));
+        let uri = self.endpoint.uri();
+        let (host, port) = (uri.host()?, uri.port_u16().unwrap_or(80));
         TcpStream::connect((host.trim_matches(['[', ']']), port))
             .await
             .ok()
@@ -194,36 +210,35 @@ impl Target {
         std::future::pending().await
     }
 
-    /// Makes a call whose first message lacks its last byte, and waits for the end of the call.
-    async fn begin(&self, mut channel: Channel, call: &str, id: Option<&str>, bytes: u32) {
-        let mut body = [&[0][..], &bytes.to_be_bytes()].concat();
-        body.resize(body.len() + bytes as usize - 1, 0);
-        let uri = format!("{}uap.v1.AgentHub/{call}", self.0.uri());
+    /// Makes a call with this body, and waits for its end.
+    async fn call(&self, mut channel: Channel, call: &str, id: Option<&str>, body: Body) {
+        let uri = format!("{}uap.v1.AgentHub/{call}", self.endpoint.uri());
         let mut request = http::Request::post(uri).header("content-type", "application/grpc");
         if let Some(id) = id {
             request = request.header(CLIENT_ID_KEY, id);
         }
-        let Ok(request) = request.body(tonic::body::Body::new(Begun(Some(body.into())))) else {
+        let Ok(request) = request.body(tonic::body::Body::new(body)) else {
             return;
         };
-        if std::future::poll_fn(|cx| channel.poll_ready(cx))
-            .await
-            .is_ok()
+        if poll_fn(|cx| channel.poll_ready(cx)).await.is_ok()
             && let Ok(answer) = channel.call(request).await
         {
             let mut body = answer.into_body();
             while let Some(Ok(_)) =
-                std::future::poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut body), cx))
-                    .await
-            {}
+                poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut body), cx)).await
+            {
+            }
         }
     }
 }
 
-/// Some bytes, and then nothing for ever.
-struct Begun(Option<Bytes>);
+/// Some bytes, and then the end, or nothing for ever.
+struct Body {
+    bytes: Option<Bytes>,
+    ends: bool,
+}
 
-impl http_body::Body for Begun {
+impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -231,11 +246,28 @@ impl http_body::Body for Begun {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        match self.0.take() {
+        match self.bytes.take() {
             Some(bytes) => Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))),
+            None if self.ends => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
+}
+
+/// A message of 1 MiB that lacks its last byte.
+fn unfinished() -> Body {
+    const BYTES: usize = 1 << 20;
+    let mut body = [&[0][..], &length(BYTES)].concat();
+    body.resize(body.len() + BYTES - 1, 0);
+    Body {
+        bytes: Some(body.into()),
+        ends: false,
+    }
+}
+
+/// The length of a message, as it goes before it.
+fn length(bytes: usize) -> [u8; 4] {
+    u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes()
 }
 
 fn with(name: &'static str, id: &str) -> Request<tokio_stream::Pending<ListenRequest>> {
@@ -288,7 +320,7 @@ async fn stray_answers(mut client: AgentHubClient<Channel>, attempts: &AtomicU64
     }
 }
 
-/// A registration of many skills with many requirements, of just under 1 MiB.
+/// A registration of just under 1 MiB, of many skills with many requirements each.
 fn large() -> AgentRegistration {
     let requirement = |n: usize| PayloadRequirement {
         r#type: format!("payload-{n}"),
@@ -296,22 +328,16 @@ fn large() -> AgentRegistration {
         is_repeatable: false,
         accepted_mime_types: (0..16).map(|m| format!("a/{n}-{m}")).collect(),
     };
-    let requirements: Vec<_> = (0..256).map(requirement).collect();
-    let mut registration = AgentRegistration::default();
-    for n in 0.. {
-        let Capability { format } = Capability::from(Skill::test(format!("skill-{n}")));
-        let format = format.map(|format| match format {
-            Format::Test(test) => Format::Test(TestCapability {
-                payloads: requirements.clone(),
-                ..test
-            }),
-            other => other,
-        });
-        registration.capabilities.push(Capability { format });
-        if registration.encoded_len() > 1_000_000 {
-            registration.capabilities.pop();
-            break;
-        }
+    let payloads: Vec<_> = (0..256).map(requirement).collect();
+    let capability = |n: usize| Capability {
+        format: Some(Format::Test(TestCapability {
+            r#type: format!("skill-{n}"),
+            payloads: payloads.clone(),
+        })),
+    };
+    let most = 1_000_000 / capability(0).encoded_len();
+    AgentRegistration {
+        display_name: "large".to_owned(),
+        capabilities: (0..most).map(capability).collect(),
     }
-    registration
 }

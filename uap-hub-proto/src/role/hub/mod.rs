@@ -52,7 +52,7 @@ pub use super::{AgentMessage as Inbound, HubMessage as Outbound};
 use super::{Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
-    capability::{Shape, skills},
+    capability::{Registration, Shape},
     id::{ClientId, Identity, JobId, SessionId},
     status::Status,
     trace::{debug, trace},
@@ -185,13 +185,15 @@ impl Hub {
         now: Now,
         registration: AgentRegistration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
-        self.register_as(now, None, None, registration)
+        self.register_as(now, None, None, registration.try_into()?)
     }
 
     /// As [`register`](Self::register), for a caller of whom the driver knows more. The client id and the sessions of an agent
     /// with an identity are of use to calls of the same identity only: to others they are unknown, and the attempt is
     /// audited. The agent counts for the quota of its identity or, where it has none, of its address, of which an IPv6 one
     /// stands for its network of 64 bits.
+    ///
+    /// What takes long, reading the registration, is done before: drivers need no lock for it.
     ///
     /// # Errors
     ///
@@ -201,7 +203,7 @@ impl Hub {
         now: Now,
         identity: Option<Identity>,
         address: Option<IpAddr>,
-        registration: AgentRegistration,
+        registration: Registration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
         if self.phase.is_leaving() {
             return Err(RegisterError::ShuttingDown);
@@ -218,9 +220,11 @@ impl Hub {
         {
             return Err(RegisterError::PeerFull { most });
         }
-        let bytes = registration.encoded_len();
-        let name = registration.display_name.clone();
-        let skills = skills(registration)?;
+        let Registration {
+            name,
+            skills,
+            bytes,
+        } = registration;
         self.make_room(now, peer.as_ref(), bytes);
         let most = self.config.max_registered_bytes;
         if self.fleet.bytes().saturating_add(bytes) > most {

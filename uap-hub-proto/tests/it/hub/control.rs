@@ -81,7 +81,12 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
 
 fn register_from(rig: &mut Rig, address: &str) -> Result<String, RegisterError> {
     let address = Some(address.parse().unwrap());
-    let answer = (rig.hub).register_as(rig.now, None, address, AgentRegistration::default());
+    let answer = (rig.hub).register_as(
+        rig.now,
+        None,
+        address,
+        AgentRegistration::default().try_into()?,
+    );
     Ok(answer?.client_id)
 }
 

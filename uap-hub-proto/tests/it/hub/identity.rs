@@ -25,7 +25,7 @@ fn owned(rig: &mut Rig) -> String {
     let owner = Some(Identity::from("owner"));
     let answer = rig
         .hub
-        .register_as(rig.now, owner, None, registration)
+        .register_as(rig.now, owner, None, registration.try_into().unwrap())
         .unwrap();
     rig.take();
     answer.client_id
