@@ -6,6 +6,7 @@ use ubos_common::json::{Kind, RawBuf};
 use ubos_common::violation::Level;
 
 use super::amount::Amount;
+use super::flow::may_take;
 use super::repair::Repair;
 use super::subject::{Finding, Subject, is_full};
 use crate::error::Code;
@@ -31,29 +32,50 @@ const MADE: [&str; 6] = [
 
 // impl: SACP-4-2
 pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
-    let scopes = plan.graph.scopes();
-    let mut limits: Vec<Limits> = Vec::new();
-    for (scope, known) in scopes.iter().enumerate() {
+    for (scope, known) in plan.graph.scopes().iter().enumerate() {
         let parent = known.parent.and_then(|number| plan.graph.step(number));
-        let above = parent.and_then(|step| limits.get(step.scope)).cloned();
-        let above = above.unwrap_or_default();
-        if let Some(parent) = parent {
-            nested(plan, scope, parent, &above, findings);
+        if let Some(parent) = parent
+            && let Some(above) = plan.limits.get(parent.scope)
+        {
+            nested(plan, scope, parent, above, findings);
         }
         unreadable(plan, scope, known.parent, findings);
-        limits.push(above.within(plan.context(scope)));
     }
     for step in plan.acts() {
-        let Some(limits) = limits.get(step.scope).filter(|_| !is_full(findings)) else {
+        let Some(limits) = plan.limits.get(step.scope).filter(|_| !is_full(findings)) else {
             continue;
         };
         of_step(plan, step, limits, findings);
     }
 }
 
+/// Whether a parameter of this name is read for what a step may do.
+pub(super) fn is_reserved(name: &str) -> bool {
+    is_read_by_name(name) || BUDGETS.contains(&name) || MADE.contains(&name)
+}
+
+/// Whether a parameter of this name means something in every verb.
+pub(super) fn is_read_by_name(name: &str) -> bool {
+    matches!(name, "out_fmt" | "subtask")
+}
+
+impl Subject<'_> {
+    /// Whether the messages around a step forbid a verb under any of its names.
+    pub(super) fn forbids_verb(&self, step: &Step, verb: &str) -> bool {
+        let limits = self.limits.get(step.scope);
+        limits.is_some_and(|limits| limits.forbidden.has_verb(self, verb))
+    }
+
+    /// Whether they forbid a tool.
+    pub(super) fn forbids_tool(&self, step: &Step, tool: &str) -> bool {
+        let limits = self.limits.get(step.scope);
+        limits.is_some_and(|limits| limits.forbidden.has(tool))
+    }
+}
+
 /// What a message and those around it allow.
 #[derive(Clone, Default)]
-struct Limits {
+pub(super) struct Limits {
     budget: Option<(Amount, RawBuf)>,
     /// Whether a limit on what may be spent cannot be read.
     is_unclear: bool,
@@ -61,16 +83,29 @@ struct Limits {
 }
 
 impl Limits {
+    /// The limits of each scope. A scope stands behind the one around it.
+    pub(super) fn of_scopes(plan: &Subject<'_>) -> Vec<Self> {
+        let mut limits: Vec<Self> = Vec::new();
+        for (scope, known) in plan.graph.scopes().iter().enumerate() {
+            let parent = known.parent.and_then(|number| plan.graph.step(number));
+            let above = parent.and_then(|step| limits.get(step.scope)).cloned();
+            limits.push(above.unwrap_or_default().within(plan.context(scope)));
+        }
+        limits
+    }
+
     /// With what a message inside adds; it may not take away.
     fn within(mut self, context: Option<&BTreeMap<String, RawBuf>>) -> Self {
         let Some(context) = context else { return self };
         for value in BUDGETS.iter().filter_map(|name| context.get(*name)) {
-            let Some(amount) = Amount::of(value) else {
+            // A number in quotes is refused, and is what the limit is taken for.
+            let value = number_in(value).unwrap_or_else(|| value.clone());
+            let Some(amount) = Amount::of(&value) else {
                 self.is_unclear = true;
                 continue;
             };
             if self.budget.as_ref().is_none_or(|(most, _)| amount < *most) {
-                self.budget = Some((amount, value.clone()));
+                self.budget = Some((amount, value));
             }
         }
         for value in FORBIDDEN.iter().filter_map(|name| context.get(*name)) {
@@ -194,7 +229,9 @@ fn nested(
     };
     if let (Some((most, value)), Some(context)) = (&above.budget, plan.context(scope)) {
         for name in BUDGETS {
-            let own = context.get(name).and_then(Amount::of);
+            let own = context.get(name);
+            let own =
+                own.and_then(|own| Amount::of(&number_in(own).unwrap_or_else(|| own.clone())));
             if own.is_some_and(|amount| amount > *most) {
                 let what = format!("its {name} is above that of the message around it");
                 let repair = Repair::SetContext {
@@ -238,7 +275,7 @@ fn forbidden(
         let others = tools.into_iter().filter(|tool| !banned.has(tool));
         let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
         let finding = too_much(step, &what);
-        findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
+        findings.push(finding.mended_by(plan.or_removal(repairs.collect(), step)));
     }
     if !MAKERS.contains(&verb) {
         return;
@@ -256,7 +293,7 @@ fn forbidden(
             None => continue,
         };
         let finding = too_much(step, &what).at(plan.param(step, name));
-        findings.push(finding.mended_by(plan.removal(step)));
+        findings.push(finding);
     }
 }
 
@@ -299,7 +336,8 @@ fn spending(
         let meant = meant.filter(fits);
         let values = meant
             .into_iter()
-            .chain(most.map(|(_, value)| value.clone()));
+            .chain(most.map(|(_, value)| value.clone()))
+            .filter(|value| may_take(plan, step, name, value));
         let finding = too_much(step, &what).at(plan.param(step, name));
         findings.push(finding.mended_by(values.map(|value| Repair::SetParam {
             at: step.pointer.clone(),
@@ -333,5 +371,13 @@ fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<
 
 /// The last step of a message that says human.
 fn may_write_prose(plan: &Subject<'_>, step: &Step) -> bool {
-    step.scope == 0 && plan.out_fmt(0) == Some(&OutFmt::Human) && !plan.is_taken(step.number)
+    let scopes = plan.graph.scopes();
+    let steps = scopes.first().into_iter().flat_map(|scope| &scope.steps);
+    let is_end = |number: &&usize| {
+        let step = plan.graph.step(**number);
+        !plan.is_taken(**number) && step.is_some_and(|step| step.policy.replaces.is_none())
+    };
+    step.scope == 0
+        && plan.out_fmt(0) == Some(&OutFmt::Human)
+        && steps.filter(is_end).eq([&step.number])
 }

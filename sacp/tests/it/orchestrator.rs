@@ -919,3 +919,53 @@ fn every_answer_of_1_0_has_a_trace_of_its_own_and_what_its_agents_took() {
         serde_json::json!({"trace_id": "t", "span_id": read["msg_id"], "parent_span_id": "s-1"})
     );
 }
+
+// spec: SACP-2-7, SACP-9-1
+#[test]
+fn an_input_that_only_the_sender_knows_is_asked_for() {
+    let mut registry = library();
+    let verb = r#"{"name":"go","description":"d","outputs":"any","inputs":[{"name":"to","type":"string"},{"name":"at","type":"string"}]}"#;
+    let limits = ubos_common::json::Limits::default();
+    let profile = ubos_common::violation::Profile::Strict;
+    let verb = ubos_common::json::decode(verb.as_bytes(), &limits, profile);
+    registry.add_verb(verb.unwrap().0).unwrap();
+    let tool = sacp::registry::ToolDef::new("TAXI".into(), "d".into(), vec!["go".into()]);
+    registry.add_tool(tool).unwrap();
+    let (verbs, tools) = (vec!["go".into()], vec!["TAXI".into()]);
+    let agent =
+        sacp::registry::AgentRecord::new("DRIVER".into(), verbs, tools, vec![], vec![], "d".into());
+    registry.add_agent(agent).unwrap();
+    let answer = |text: &str, registry: MemoryRegistry| {
+        let (message, _) = sacp::AnyMessage::decode(text.as_bytes()).unwrap();
+        let config = OrchestratorConfig::default();
+        let mut run =
+            Orchestrator::new(now(), message, registry, config, IdSource::seeded(1)).unwrap();
+        let outputs = drain(&mut run);
+        match &outputs[..] {
+            [Output::Answer(answer)] => (**answer).clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let old = r#"{"msg_id":"m","g":"G","plan":[["go","TAXI",{"at":"7"}],["go","TAXI",{"to":"P","at":"9"}]]}"#;
+    let Answer::Reply(Reply::Clarify(asked)) = answer(old, registry.clone()) else {
+        panic!()
+    };
+    assert_eq!(asked.missing, ["to"]);
+    assert_eq!(asked.reply_to.as_deref(), Some("m"));
+    // A fault that no answer mends is told first.
+    let bad = old.replace(
+        r#""g":"G","#,
+        r#""g":"G","ctx":{"forbidden_tools":["TAXI"]},"#,
+    );
+    let refused = answer(&bad, registry.clone());
+    assert!(
+        matches!(refused, Answer::Reply(Reply::Err(error)) if error.code == sacp::Code::MalformedPlan)
+    );
+    let new = r#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G",
+        "plan":[{"id":"a","verb":"go","tool":"TAXI","params":{"at":"9"}}],"state":"PENDING"}"#;
+    let Answer::Reply(Reply::V10(asked)) = answer(new, registry) else {
+        panic!()
+    };
+    let details = asked.error.as_ref().unwrap().details.as_ref().unwrap();
+    assert_eq!(details.as_str(), r#"{"missing":"to"}"#);
+}

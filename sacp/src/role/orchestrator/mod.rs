@@ -317,8 +317,7 @@ impl<R: Registry> Orchestrator<R> {
             }
         };
         // What the plan says of itself is known before anything is spawned for it.
-        if let Some(first) = self.refusals(false).first() {
-            self.refuse(now, refusal(first));
+        if self.is_refused(now, false) {
             return None;
         }
         let missing = gaps(&self.request, &self.registry);
@@ -352,15 +351,34 @@ impl<R: Registry> Orchestrator<R> {
             }
             return None;
         }
-        if let Some(first) = self.refusals(true).first() {
-            self.refuse(now, refusal(first));
+        if self.is_refused(now, true) {
             return None;
         }
         Some(Box::new(runner))
     }
 
+    /// Answers a plan with a MUST finding. Where only inputs are wanting that the sender can give, it is asked for them.
+    fn is_refused(&mut self, now: Now, with_registry: bool) -> bool {
+        let musts = self.refusals(with_registry);
+        let Some(first) = musts.first() else {
+            return false;
+        };
+        match musts.iter().find(|finding| finding.question.is_none()) {
+            Some(fault) => self.refuse(now, refusal(&fault.violation)),
+            None => {
+                let missing = musts
+                    .iter()
+                    .filter_map(|finding| finding.question.as_deref());
+                let mut clarify = Clarify::new(missing, first.violation.message.as_ref());
+                clarify.reply_to = self.request.msg_id().map(str::to_owned);
+                self.give_back(now, Reply::Clarify(clarify));
+            }
+        }
+        true
+    }
+
     /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
-    fn refusals(&mut self, with_registry: bool) -> Vec<Violation> {
+    fn refusals(&mut self, with_registry: bool) -> Vec<Finding> {
         let message = &self.request;
         let registry = with_registry.then_some(&self.registry as &dyn Registry);
         let graph = Graph::from(message);
@@ -374,13 +392,12 @@ impl<R: Registry> Orchestrator<R> {
                 .any(|code| code.as_str() == finding.violation.code)
                 && pair.is_some_and(|pair| self.simulated_spawns.contains(&pair))
         };
-        let musts = check_plan(message, registry, &self.config.check)
+        let musts: Vec<Finding> = check_plan(message, registry, &self.config.check)
             .into_iter()
             .filter(|finding| finding.violation.level == Level::Must && !is_rehearsed(finding))
-            .map(|finding| finding.violation)
             .collect();
         if self.config.overrule {
-            self.overruled = musts;
+            self.overruled = musts.into_iter().map(|finding| finding.violation).collect();
             return Vec::new();
         }
         musts
