@@ -43,6 +43,8 @@ mod structure;
 #[cfg(feature = "driver")]
 mod tool_loop;
 mod tools;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod transcripts;
 #[cfg(all(feature = "tracing", feature = "driver"))]
 mod tracing;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
