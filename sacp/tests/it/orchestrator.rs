@@ -799,6 +799,18 @@ fn what_a_message_of_1_0_lacks_is_spawned_in_its_edition() {
         &mut PromptSpawner::default(),
         "c-1",
     );
+    let Reply::V10(made) = &confirmation else {
+        panic!("{confirmation:?}")
+    };
+    // A DONE answer names each step.
+    let steps = made.result.as_ref().unwrap().step_results.as_ref().unwrap();
+    let steps: serde_json::Value = steps.deserialize().unwrap();
+    let ids: Vec<_> = read.plan.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(steps.as_object().unwrap().keys().collect::<Vec<_>>(), ids);
+    assert_eq!(
+        steps[ids[0]],
+        serde_json::json!({"state": "DONE", "attempts": 1})
+    );
     orchestrator
         .handle_input(now(), Input::Spawned(Box::new(confirmation)))
         .unwrap();
@@ -869,4 +881,41 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
         ("11", "2")
     );
     assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
+}
+
+// spec: SACP1-4-4, SACP1-7-1
+#[test]
+fn every_answer_of_1_0_has_a_trace_of_its_own_and_what_its_agents_took() {
+    let retried = ONE.replace(r#""a"}"#, r#""a","retry":{"max_attempts":2}}"#);
+    let asked_in =
+        r#","trace":{"trace_id":"t","span_id":"s-1","metrics":{"cost_usd":7,"tokens_in":1000}}"#;
+    let mut run = start_new(&retried, asked_in, OrchestratorConfig::default());
+    let late = r#","error":{"code":"TIMEOUT","message":"late","retryable":true}"#;
+    let good = r#","result":{"outputs":{"a":1}}"#;
+    for (state, outcome) in [("FAILED", late), ("DONE", good)] {
+        let asked = delegations(&drain(&mut run));
+        let text = state_of(&new(&asked[0]), state, outcome);
+        let mut told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        // Twice this cost is no number that JSON can write.
+        let metrics = serde_json::json!({"cost_usd": 1e308, "tokens_in": 20, "tokens_out": 3});
+        told["trace"] = serde_json::json!({ "metrics": metrics });
+        answer(&mut run, asked[0].ticket, &told.to_string());
+    }
+    let done = new_answer(&drain(&mut run));
+    let read: serde_json::Value = serde_json::from_slice(&done.encode()).unwrap();
+    let trace = &read["trace"];
+    assert_eq!(trace["attempt"], 2, "{read}");
+    assert_eq!(
+        trace["metrics"],
+        serde_json::json!({"latency_ms": 0, "tool_calls": 2, "tokens_in": 40, "tokens_out": 6, "cost_usd": 1e308})
+    );
+    // An answer to a message that does not run copies nothing either.
+    let refused = format!(r#"{asked_in},"ctx":{{"forbidden_tools":["ONE"]}}"#);
+    let mut refused = start_new(ONE, &refused, OrchestratorConfig::default());
+    let refused = new_answer(&drain(&mut refused));
+    let read: serde_json::Value = serde_json::from_slice(&refused.encode()).unwrap();
+    assert_eq!(
+        read["trace"],
+        serde_json::json!({"trace_id": "t", "span_id": read["msg_id"], "parent_span_id": "s-1"})
+    );
 }

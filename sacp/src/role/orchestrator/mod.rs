@@ -26,6 +26,7 @@ use crate::role::discipline::{Answer, AnswerForm, admit};
 use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
 use crate::trace::{debug, trace};
+use crate::v1;
 use crate::validate::code_of;
 
 use delegate::{Open, Parts, failed};
@@ -84,6 +85,8 @@ pub struct Orchestrator<R> {
     open: BTreeMap<Ticket, Open>,
     /// MUST findings about the plan that the configuration overrules.
     overruled: Vec<Violation>,
+    /// What the agents say that they took of tokens and money.
+    spent: v1::Metrics,
     out: Outbox<Output>,
 }
 
@@ -158,6 +161,7 @@ impl<R: Registry> Orchestrator<R> {
             simulated_spawns: Vec::new(),
             open: BTreeMap::new(),
             overruled: Vec::new(),
+            spent: v1::Metrics::new(),
             out: Outbox::new(bound),
         })
     }
@@ -570,7 +574,16 @@ impl<R: Registry> Orchestrator<R> {
             },
             Ok(Answer::Reply(reply)) => match reply {
                 Reply::Message(answer) => open.input_of(ticket, MessageRef::V01(&answer)),
-                Reply::V10(answer) => open.input_of(ticket, MessageRef::V10(&answer)),
+                Reply::V10(answer) => {
+                    let metrics = answer
+                        .trace
+                        .as_ref()
+                        .and_then(|trace| trace.metrics.as_ref());
+                    if let Some(metrics) = metrics {
+                        self.spent.spend(metrics);
+                    }
+                    open.input_of(ticket, MessageRef::V10(&answer))
+                }
                 Reply::Err(error) => failed(ticket, error.code, error.details),
                 Reply::Clarify(clarify) => {
                     self.ask_back(now, clarify);
@@ -654,7 +667,14 @@ impl<R: Registry> Orchestrator<R> {
         self.finish(Answer::Reply(reply));
     }
 
-    fn finish(&mut self, answer: Answer) {
+    fn finish(&mut self, mut answer: Answer) {
+        if let Answer::Reply(Reply::V10(answer)) = &mut answer
+            && self.spent != v1::Metrics::new()
+            && let Some(trace) = &mut answer.trace
+        {
+            let metrics = trace.metrics.get_or_insert_with(v1::Metrics::new);
+            metrics.spend(&self.spent);
+        }
         self.stage = Stage::Finished;
         debug!(spawned = self.spawned, "message answered");
         self.open.clear();
@@ -699,8 +719,8 @@ const LONGEST_BASE: usize = 96;
 fn summed_up(reply: Reply, prose: Option<String>) -> Reply {
     match reply {
         Reply::V10(mut answer) => {
-            if let Some(result) = &mut answer.result {
-                result.summary = prose.and_then(NonEmpty::new);
+            if let (Some(result), Some(prose)) = (&mut answer.result, prose) {
+                result.summary = NonEmpty::new(prose);
             }
             Reply::V10(answer)
         }
