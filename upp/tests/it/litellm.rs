@@ -31,7 +31,7 @@ impl Drop for Proxy {
 
 async fn start() -> Proxy {
     let python = std::env::var("UBOS_PYTHON").unwrap_or_else(|_| "python3".into());
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/external/litellm.yaml");
