@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ubos_common::json::RawBuf;
 use ubos_common::violation::Level;
 
+use super::limits::{is_read_by_name, is_reserved};
 use super::repair::Repair;
 use super::subject::{Finding, Subject, distance, is_full};
 use super::types::{Absence, Input, Outputs, Type, inputs, outputs};
-use super::widen::{is_read_by_name, is_reserved};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::limits::MAX_CHECK_FINDINGS;

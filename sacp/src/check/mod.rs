@@ -22,6 +22,7 @@
 
 mod amount;
 mod flow;
+mod limits;
 mod mend;
 mod order;
 mod repair;

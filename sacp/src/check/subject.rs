@@ -7,9 +7,9 @@ use std::sync::Arc;
 use ubos_common::json::RawBuf;
 use ubos_common::violation::{Level, Violation};
 
+use super::limits::Limits;
 use super::order;
 use super::repair::Repair;
-use super::widen::Limits;
 use crate::any::AnyMessage;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
@@ -131,7 +131,7 @@ impl<'a> Subject<'a> {
             meant: RefCell::default(),
             tools: RefCell::default(),
         };
-        plan.limits = Limits::of_scopes(&plan);
+        plan.limits = Limits::of_scopes(graph, |scope| plan.context(scope));
         plan
     }
 
@@ -204,6 +204,18 @@ impl<'a> Subject<'a> {
         };
         let name = name.replace('~', "~0").replace('/', "~1");
         format!("{}/{params}/{name}", step.pointer)
+    }
+
+    /// Whether the messages around a step forbid a verb under any of its names.
+    pub(super) fn forbids_verb(&self, step: &Node, verb: &str) -> bool {
+        let limits = self.limits.get(step.scope);
+        limits.is_some_and(|limits| limits.forbidden.has_verb(self.registry, verb))
+    }
+
+    /// Whether they forbid a tool.
+    pub(super) fn forbids_tool(&self, step: &Node, tool: &str) -> bool {
+        let limits = self.limits.get(step.scope);
+        limits.is_some_and(|limits| limits.forbidden.has(tool))
     }
 
     /// Repairs with one more behind them: taking the step away, where the message can do without it. It is never the

@@ -1,35 +1,21 @@
 //! A plan that allows itself more than its context does, or whose limits cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ubos_common::json::{Kind, RawBuf};
 use ubos_common::violation::Level;
 
 use super::amount::Amount;
 use super::flow::may_take;
+use super::limits::{BUDGETS, FORBIDDEN, Limits, MADE, number_in, words};
 use super::repair::Repair;
 use super::subject::{Finding, Subject, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::message::OutFmt;
-use crate::registry::looks;
 
-/// Members of `ctx` and parameters that limit what may be spent.
-const BUDGETS: [&str; 2] = ["budget", "bdg"];
-/// Members of `ctx` that name tools or verbs which may not be used.
-const FORBIDDEN: [&str; 4] = ["forbidden_tools", "forbidden_verbs", "forbidden", "forbid"];
 /// Verbs whose parameters name tools and verbs that are made.
 const MAKERS: [&str; 3] = ["define", "instantiate", "register"];
-/// The parameters of those that name them.
-const MADE: [&str; 6] = [
-    "tool",
-    "verb",
-    "tools",
-    "verbs",
-    "supported_tools",
-    "supported_verbs",
-];
-
 // impl: SACP-4-2
 pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
     for (scope, known) in plan.graph.scopes().iter().enumerate() {
@@ -47,123 +33,6 @@ pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         };
         of_step(plan, step, limits, findings);
     }
-}
-
-/// Whether a parameter of this name is read for what a step may do.
-pub(super) fn is_reserved(name: &str) -> bool {
-    is_read_by_name(name) || BUDGETS.contains(&name) || MADE.contains(&name)
-}
-
-/// Whether a parameter of this name means something in every verb.
-pub(super) fn is_read_by_name(name: &str) -> bool {
-    matches!(name, "out_fmt" | "subtask")
-}
-
-impl Subject<'_> {
-    /// Whether the messages around a step forbid a verb under any of its names.
-    pub(super) fn forbids_verb(&self, step: &Step, verb: &str) -> bool {
-        let limits = self.limits.get(step.scope);
-        limits.is_some_and(|limits| limits.forbidden.has_verb(self, verb))
-    }
-
-    /// Whether they forbid a tool.
-    pub(super) fn forbids_tool(&self, step: &Step, tool: &str) -> bool {
-        let limits = self.limits.get(step.scope);
-        limits.is_some_and(|limits| limits.forbidden.has(tool))
-    }
-}
-
-/// What a message and those around it allow.
-#[derive(Clone, Default)]
-pub(super) struct Limits {
-    budget: Option<(Amount, RawBuf)>,
-    /// Whether a limit on what may be spent cannot be read.
-    is_unclear: bool,
-    forbidden: Forbidden,
-}
-
-impl Limits {
-    /// The limits of each scope. A scope stands behind the one around it.
-    pub(super) fn of_scopes(plan: &Subject<'_>) -> Vec<Self> {
-        let mut limits: Vec<Self> = Vec::new();
-        for (scope, known) in plan.graph.scopes().iter().enumerate() {
-            let parent = known.parent.and_then(|number| plan.graph.step(number));
-            let above = parent.and_then(|step| limits.get(step.scope)).cloned();
-            limits.push(above.unwrap_or_default().within(plan.context(scope)));
-        }
-        limits
-    }
-
-    /// With what a message inside adds; it may not take away.
-    fn within(mut self, context: Option<&BTreeMap<String, RawBuf>>) -> Self {
-        let Some(context) = context else { return self };
-        for value in BUDGETS.iter().filter_map(|name| context.get(*name)) {
-            // A number in quotes is refused, and is what the limit is taken for.
-            let value = number_in(value).unwrap_or_else(|| value.clone());
-            let Some(amount) = Amount::of(&value) else {
-                self.is_unclear = true;
-                continue;
-            };
-            if self.budget.as_ref().is_none_or(|(most, _)| amount < *most) {
-                self.budget = Some((amount, value));
-            }
-        }
-        for value in FORBIDDEN.iter().filter_map(|name| context.get(*name)) {
-            for word in words(value).known {
-                self.forbidden.add(word);
-            }
-        }
-        self
-    }
-}
-
-/// Names that may not be used.
-#[derive(Clone, Default)]
-struct Forbidden {
-    names: BTreeSet<String>,
-    looks: BTreeSet<String>,
-}
-
-impl Forbidden {
-    fn add(&mut self, name: String) {
-        self.looks.insert(looks(&name));
-        self.names.insert(name);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Whether a name is one of them, or written in letters of another script that look the same.
-    fn has(&self, name: &str) -> bool {
-        self.names.contains(name) || (!name.is_ascii() && self.looks.contains(&looks(name)))
-    }
-
-    fn has_verb(&self, plan: &Subject<'_>, verb: &str) -> bool {
-        let def = plan.registry.and_then(|registry| registry.verb(verb));
-        self.has(verb) || def.is_some_and(|def| def.names().any(|name| self.has(name)))
-    }
-}
-
-/// The texts of a list, or one text.
-struct Words {
-    known: Vec<String>,
-    /// Whether it is a list of texts.
-    is_whole: bool,
-}
-
-fn words(value: &RawBuf) -> Words {
-    if value.kind() == Kind::String {
-        return Words {
-            known: value.deserialize().into_iter().collect(),
-            is_whole: false,
-        };
-    }
-    let entries: Vec<RawBuf> = value.deserialize().unwrap_or_default();
-    let texts = entries.iter().filter(|entry| entry.kind() == Kind::String);
-    let known: Vec<String> = texts.filter_map(|entry| entry.deserialize().ok()).collect();
-    let is_whole = value.kind() == Kind::Array && known.len() == entries.len();
-    Words { known, is_whole }
 }
 
 /// Limits of a message that cannot be read: what they forbid is not known, so nothing is allowed.
@@ -204,13 +73,6 @@ fn unreadable(
         let list = one.and_then(|text| RawBuf::parse(&text).ok());
         found(name, "what is forbidden is a list of names", list);
     }
-}
-
-/// The number that a text holds and nothing else.
-fn number_in(value: &RawBuf) -> Option<RawBuf> {
-    let text = value.deserialize::<String>().ok()?;
-    let number = RawBuf::parse(text.trim()).ok()?;
-    Amount::of(&number).is_some().then_some(number)
 }
 
 /// A message inside another one: its budget and its format.
@@ -264,7 +126,7 @@ fn forbidden(
         return;
     }
     let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
-    let is_banned_verb = banned.has_verb(plan, verb);
+    let is_banned_verb = banned.has_verb(plan.registry, verb);
     if is_banned_verb || banned.has(tool) {
         let what = format!("ctx forbids {verb} with {tool}");
         let tools = if is_banned_verb {
@@ -286,7 +148,10 @@ fn forbidden(
     {
         let made = words(value);
         let is_read = made.is_whole || value.kind() == Kind::String;
-        let one = made.known.iter().find(|word| banned.has_verb(plan, word));
+        let one = made
+            .known
+            .iter()
+            .find(|word| banned.has_verb(plan.registry, word));
         let what = match one {
             Some(word) => format!("ctx forbids {word:?}, and it makes one"),
             None if !is_read => format!("its {name} cannot be read, and ctx forbids some"),

@@ -932,11 +932,10 @@ fn an_input_that_only_the_sender_knows_is_asked_for() {
     let tool = sacp::registry::ToolDef::new("TAXI".into(), "d".into(), vec!["go".into()]);
     registry.add_tool(tool).unwrap();
     let (verbs, tools) = (vec!["go".into()], vec!["TAXI".into()]);
-    let agent =
-        sacp::registry::AgentRecord::new("DRIVER".into(), verbs, tools, vec![], vec![], "d".into());
+    let agent = AgentRecord::new("DRIVER".into(), verbs, tools, vec![], vec![], "d".into());
     registry.add_agent(agent).unwrap();
     let answer = |text: &str, registry: MemoryRegistry| {
-        let (message, _) = sacp::AnyMessage::decode(text.as_bytes()).unwrap();
+        let (message, _) = AnyMessage::decode(text.as_bytes()).unwrap();
         let config = OrchestratorConfig::default();
         let mut run =
             Orchestrator::new(now(), message, registry, config, IdSource::seeded(1)).unwrap();
@@ -959,7 +958,7 @@ fn an_input_that_only_the_sender_knows_is_asked_for() {
     );
     let refused = answer(&bad, registry.clone());
     assert!(
-        matches!(refused, Answer::Reply(Reply::Err(error)) if error.code == sacp::Code::MalformedPlan)
+        matches!(refused, Answer::Reply(Reply::Err(error)) if error.code == Code::MalformedPlan)
     );
     let new = r#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G",
         "plan":[{"id":"a","verb":"go","tool":"TAXI","params":{"at":"9"}}],"state":"PENDING"}"#;
