@@ -1,12 +1,19 @@
 //! A model as agents need it, for who writes an adapter.
 
+use std::sync::Arc;
+
 use futures::StreamExt as _;
 use ubos_common::json::{Limits, decode, to_string};
+use ubos_common::time::Timestamp;
 use ubos_common::violation::Profile;
 use upp::{
-    Accumulator, ErrorCode, LlmModel, LlmRequest, LlmResponse, Message, ModelEvent, StreamEvent,
-    StreamEventType, UppError,
+    Accumulator, AssistantMessage, ErrorCode, LlmModel, LlmRequest, LlmResponse, Message,
+    ModelEvent, Stamp, StreamEvent, StreamEventType, ToolResult, ToolResultMessage, UppError,
 };
+
+/// The limits of a response.
+const MAX_BYTES: usize = 64 << 20;
+const MAX_PARTS: usize = 4_096;
 
 /// What a model does that agents do not expect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,19 +47,28 @@ pub enum ModelFault {
         /// What they do not add up to.
         what: &'static str,
     },
-    /// The message is not the one that was asked for, or does not survive its JSON.
+    /// The message is not the one that was asked for, is too large, or does not survive its JSON.
     #[error("the message {what}")]
     Message {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The response cannot be part of the next request, as it came or as it is read back from its JSON.
+    #[error("the next request, with the response in it, ends with {code:?}")]
+    Back {
+        /// The error.
+        code: ErrorCode,
+    },
 }
 
 /// Asks a model the same in whole, by a stream, by a stream that is dropped at its first event, and in whole again, and
 /// compares what comes of it: the same response with the same raw form, or the same error; every event once and in order;
-/// events that add up to the response; a message under the id of the request that JSON keeps.
+/// events that add up to the response; a message under the id of the request that JSON keeps, within the limits of a
+/// response. A response is then asked to be gone on from, as it came and as it is read back from its JSON: the model may
+/// not refuse what it said, and a server that knows what it sent can compare.
 ///
-/// The model must respond to equal requests equally, as behind a server that plays back a recording.
+/// The model must respond to equal requests equally, as behind a server that plays back a recording: two whole ones, of
+/// which one is the first, two streams between them, and two more whole ones where the first was no error.
 ///
 /// ```
 /// use ubos_conformance::uap::check_model;
@@ -75,14 +91,18 @@ pub async fn check_model(model: &dyn LlmModel, request: LlmRequest) -> Result<()
     compare(&whole, &streamed)?;
     if let Ok(response) = &streamed {
         check_order(&events)?;
-        check_sum(&events, response)?;
         check_message(response, &request)?;
+        check_sum(&events, response)?;
     }
     // Dropping a stream ends its request, and no other.
     let mut dropped = model.stream(request.clone());
     let _ = dropped.next().await;
     drop(dropped);
-    compare(&whole, &model.complete(request).await)
+    compare(&whole, &model.complete(request.clone()).await)?;
+    match whole {
+        Ok(response) => check_back(model, &request, response.message).await,
+        Err(_) => Ok(()),
+    }
 }
 
 /// The events of a stream, and its end.
@@ -163,9 +183,9 @@ fn check_sum(events: &[StreamEvent], response: &LlmResponse) -> Result<(), Model
     for event in events {
         all.add(event).map_err(|_| sum("content"))?;
     }
-    let stamp = upp::Stamp::with_id("sum", ubos_common::time::Timestamp::EPOCH);
+    let stamp = Stamp::with_id("sum", Timestamp::EPOCH);
     let (message, data) = all.finish(stamp).map_err(|_| sum("content"))?;
-    let text = |message: &upp::AssistantMessage| message.text();
+    let text = |message: &AssistantMessage| message.text();
     if text(&message) != text(&response.message) {
         return Err(sum("text"));
     }
@@ -183,16 +203,62 @@ fn check_message(response: &LlmResponse, request: &LlmRequest) -> Result<(), Mod
     if response.message.id != request.stamp.id {
         return fault("has not the id of the request");
     }
-    let message = Message::Assistant(std::sync::Arc::clone(&response.message));
-    let read = decode::<Message>(
-        to_string(&message).as_bytes(),
-        &Limits::default(),
-        Profile::Strict,
-    );
-    match read {
-        Ok((read, _)) if read == message => Ok(()),
+    let message = &response.message;
+    let bytes = message.text().len()
+        + message
+            .calls()
+            .iter()
+            .map(|call| call.arguments.as_str().len())
+            .sum::<usize>();
+    if bytes > MAX_BYTES || message.content.len() + message.calls().len() > MAX_PARTS {
+        return fault("has more than 64 MiB or 4,096 parts");
+    }
+    match read_back(message) {
+        Some(read) if read == Message::Assistant(Arc::clone(message)) => Ok(()),
         _ => fault("is not read back from its JSON"),
     }
+}
+
+/// A message, as a store gives it back.
+fn read_back(message: &Arc<AssistantMessage>) -> Option<Message> {
+    let limits = Limits::default()
+        .with_max_bytes(8 * MAX_BYTES)
+        .with_max_string_bytes(8 * MAX_BYTES)
+        .with_max_members(usize::MAX)
+        .with_max_array_len(usize::MAX)
+        .with_max_depth(Limits::DEEPEST);
+    let text = to_string(&Message::Assistant(Arc::clone(message)));
+    let read = decode::<Message>(text.as_bytes(), &limits, Profile::Strict);
+    read.ok().map(|(read, _)| read)
+}
+
+async fn check_back(
+    model: &dyn LlmModel,
+    request: &LlmRequest,
+    message: Arc<AssistantMessage>,
+) -> Result<(), ModelFault> {
+    let stamp = |id| Stamp::with_id(id, Timestamp::EPOCH);
+    let results = message.calls().iter();
+    let results: Vec<_> = results
+        .map(|call| ToolResult::new(Arc::clone(&call.tool_call_id), upp::json_text("done")))
+        .collect();
+    let next = match results.is_empty() {
+        true => Message::user(stamp("next"), "go on"),
+        false => ToolResultMessage::new(stamp("next"), results).into(),
+    };
+    let stored = read_back(&message);
+    for said in [Some(Message::Assistant(message)), stored]
+        .into_iter()
+        .flatten()
+    {
+        let mut request = request.clone();
+        request.messages.push(said);
+        request.messages.push(next.clone());
+        if let Err(error) = model.complete(request).await {
+            return Err(ModelFault::Back { code: error.code });
+        }
+    }
+    Ok(())
 }
 
 const fn order(place: usize, what: &'static str) -> ModelFault {

@@ -51,11 +51,18 @@ fn reply() -> Reply {
 }
 
 fn check(change: impl Fn(u64, &mut Items) + Send + Sync) -> Result<(), ModelFault> {
+    check_script(|_| reply(), change)
+}
+
+fn check_script(
+    script: impl Fn(&LlmRequest) -> Reply + Send + 'static,
+    change: impl Fn(u64, &mut Items) + Send + Sync,
+) -> Result<(), ModelFault> {
     let stamp = |id: &str| Stamp::with_id(id, Timestamp::EPOCH);
     let question = Message::user(stamp("q"), "hi");
     let request = LlmRequest::new(List::from(vec![question]), stamp("a"));
     let model = Wrong {
-        model: ScriptedModel::with(|_| Some(reply())),
+        model: ScriptedModel::with(move |request| Some(script(request))),
         change,
         streams: AtomicU64::new(0),
     };
@@ -139,4 +146,34 @@ fn a_model_that_does_one_thing_wrong_is_found() {
             "the message has not the id of the request",
         ]
     );
+}
+
+#[test]
+fn a_response_is_gone_on_from_and_within_the_limits() {
+    // It refuses what it said itself.
+    let refuse = |request: &LlmRequest| match request.messages.len() {
+        1 => reply(),
+        _ => Reply::error(ErrorCode::InvalidRequest, "no"),
+    };
+    let code = ErrorCode::InvalidRequest;
+    let fault = check_script(refuse, |_, _| {});
+    assert_eq!(fault, Err(ModelFault::Back { code }));
+    // The results of its calls stand behind them.
+    let fault = check_script(
+        |request| match &request.messages.iter().last() {
+            Some(Message::ToolResult(_)) => Reply::text("done"),
+            _ => reply(),
+        },
+        |_, _| {},
+    );
+    assert_eq!(fault, Ok(()));
+
+    let many = |calls: usize| {
+        let arguments = object("{}").unwrap();
+        let call = |reply: Reply, n| reply.calling(format!("c{n}"), "add", arguments.clone());
+        (0..calls).fold(Reply::text("x"), call)
+    };
+    assert_eq!(check_script(move |_| many(4_095), |_, _| {}), Ok(()));
+    let fault = check_script(move |_| many(4_096), |_, _| {}).unwrap_err();
+    assert!(fault.to_string().contains("4,096 parts"), "{fault}");
 }

@@ -114,9 +114,12 @@ impl Running<'_> {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (tell, delegation) = (self.tell.clone(), Box::new(delegation.clone()));
         self.children.insert(delegation.ticket, child);
-        let talk = move || {
+        // A thread of its own, since a command may write more than a pipe holds before it has read all parameters.
+        let write = move || {
             // A command that does not read its parameters is not at fault.
             let _ = stdin.map(|mut stdin| stdin.write_all(params.as_bytes()));
+        };
+        let talk = move || {
             let mut output = Vec::new();
             let read = stdout.map_or(Ok(0), |stdout| {
                 stdout.take(LONGEST).read_to_end(&mut output)
@@ -127,9 +130,12 @@ impl Running<'_> {
         };
         #[expect(
             clippy::disallowed_methods,
-            reason = "a program reads each command in a thread"
+            reason = "a program feeds and reads each command in threads"
         )]
-        std::thread::spawn(talk);
+        {
+            std::thread::spawn(write);
+            std::thread::spawn(talk);
+        }
         Ok(())
     }
 

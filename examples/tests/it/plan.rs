@@ -226,3 +226,26 @@ fn a_command_that_fails_fails_its_step() {
     let (code, _, talk) = run(&dir, &["--run", "--tool", "ONE", "-"], NEW);
     assert!(code == 2 && talk.contains("NAME=COMMAND"), "{talk}");
 }
+
+#[test]
+fn a_command_need_not_read_its_parameters_nor_read_them_before_it_writes() {
+    let dir = place(&[]);
+    // More than a pipe holds, in both directions.
+    let long = "n".repeat(1 << 20);
+    let plan = NEW.replacen(r#"{"n":1}"#, &format!(r#"{{"n":"{long}"}}"#), 1);
+    for (command, wanted) in [
+        ("cat", serde_json::json!({ "n": long })),
+        ("echo 1", serde_json::json!(1)),
+        ("exec <&-; echo 1", serde_json::json!(1)),
+    ] {
+        let tool = format!("ONE={command}");
+        let arguments = ["--run", "--tool", &tool, "--tool", "ALL=echo 2", "-"];
+        let (code, out, talk) = run(&dir, &arguments, &plan);
+        let answer: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(code, 0, "{talk}");
+        assert!(
+            answer["result"]["outputs"]["one"] == wanted,
+            "{command}: {talk}"
+        );
+    }
+}

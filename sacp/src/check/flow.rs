@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ubos_common::json::RawBuf;
 use ubos_common::violation::Level;
 
+use super::limits::{is_read_by_name, is_reserved};
 use super::repair::Repair;
 use super::subject::{Finding, Subject, distance, is_full};
 use super::types::{Absence, Input, Outputs, Type, inputs, outputs};
@@ -22,10 +23,7 @@ pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
         if is_full(findings) {
             return;
         }
-        let Some(def) = plan
-            .registry
-            .and_then(|registry| registry.verb(&step.act.verb))
-        else {
+        let Some(def) = plan.def(step) else {
             continue;
         };
         let params: BTreeMap<String, RawBuf> = step.act.params.deserialize().unwrap_or_default();
@@ -66,10 +64,7 @@ pub(super) fn writers(plan: &Subject<'_>) -> Writers {
 }
 
 fn gives(plan: &Subject<'_>, step: &Step) -> Outputs {
-    let def = plan
-        .registry
-        .and_then(|registry| registry.verb(&step.act.verb));
-    def.map_or_else(
+    plan.def(step).map_or_else(
         || Outputs {
             whole: Type::ANY,
             named: Vec::new(),
@@ -120,7 +115,7 @@ impl Flow<'_> {
                 need.ty.word()
             );
             let finding = self.finding(Code::InvalidParamType.as_str(), Level::Must, &what);
-            return Some(finding.mended_by([self.set(need, need.ty.blank())]));
+            return Some(finding.asking(name));
         }
         if need.absence == Absence::Fine || self.is_handed_on(need) {
             return None;
@@ -130,15 +125,6 @@ impl Flow<'_> {
 
     fn finding(&self, code: &'static str, level: Level, what: &str) -> Finding {
         Finding::of_step(self.step, code, "SACP-8-2", level, what)
-    }
-
-    fn set(&self, need: &Input, text: &str) -> Repair {
-        let value = RawBuf::parse(text);
-        Repair::SetParam {
-            at: self.step.pointer.clone(),
-            name: last_part(&need.name).to_owned(),
-            value: value.unwrap_or_else(|_| ubos_common::json::Raw::NULL.to_owned()),
-        }
     }
 
     fn wrong_param(&self, need: &Input, value: &RawBuf) -> Finding {
@@ -157,13 +143,19 @@ impl Flow<'_> {
             finding = finding.at(self.plan.param(self.step, name));
         }
         let name = own.unwrap_or_else(|| last_part(&need.name));
-        let set = |value| Repair::SetParam {
-            at: self.step.pointer.clone(),
-            name: name.to_owned(),
-            value,
+        // What else reads a parameter of this name would read it anew.
+        let is_free = match own {
+            Some(name) => !is_read_by_name(name),
+            None => !is_reserved(name),
         };
-        let blank = RawBuf::parse(need.ty.blank()).ok();
-        finding.mended_by(need.ty.coerce(value).into_iter().chain(blank).map(set))
+        match need.ty.coerce(value).filter(|_| is_free) {
+            Some(value) => finding.mended_by([Repair::SetParam {
+                at: self.step.pointer.clone(),
+                name: name.to_owned(),
+                value,
+            }]),
+            None => finding.asking(name),
+        }
     }
 
     /// Whether the step just before gives one unnamed thing, which this is the only need left for.
@@ -193,52 +185,58 @@ impl Flow<'_> {
         };
         let what = format!("nothing gives its input {}", need.name);
         let name = last_part(&need.name);
-        let mut repairs = Vec::new();
-        let declared = |param: &str| {
-            self.needs
-                .iter()
-                .any(|other| last_part(&other.name) == last_part(param))
-        };
-        for (param, value) in self.params {
-            if !declared(param) && is_like(param, name) && need.ty.takes(value) {
-                repairs.push(Repair::RenameParam {
-                    at: self.step.pointer.clone(),
-                    from: param.clone(),
-                    to: name.to_owned(),
-                });
-            }
+        let params = self.params.iter();
+        let renames = params.filter_map(|(param, value)| self.rename(param, value, need));
+        let finding = self.finding(code, level, &what);
+        match renames.collect::<Vec<_>>() {
+            none if none.is_empty() => finding.asking(name),
+            some => finding.mended_by(some),
         }
-        for (key, value) in self.plan.context(self.step.scope).into_iter().flatten() {
-            if is_like(key, name) && need.ty.takes(value) {
-                repairs.push(self.set(need, value.as_str()));
-            }
-        }
-        repairs.push(self.set(need, need.ty.blank()));
-        self.finding(code, level, &what).mended_by(repairs)
+    }
+
+    fn is_declared(&self, param: &str) -> bool {
+        let mut names = self.needs.iter();
+        names.any(|need| need.name == param || last_part(&need.name) == last_part(param))
+    }
+
+    /// Calls a parameter that the verb does not name like a need that it may have been written for.
+    fn rename(&self, param: &str, value: &RawBuf, need: &Input) -> Option<Repair> {
+        let name = last_part(&need.name);
+        let given = self.params.contains_key(name) || self.params.contains_key(&need.name);
+        let fits =
+            !given && !self.is_declared(param) && is_like(param, name) && need.ty.takes(value);
+        let is_free = !is_reserved(param) && !is_reserved(name);
+        (fits && is_free).then(|| Repair::RenameParam {
+            at: self.step.pointer.clone(),
+            from: param.to_owned(),
+            to: name.to_owned(),
+        })
     }
 
     /// Parameters that the verb does not name.
     fn undeclared(&self) -> Vec<Finding> {
-        let declared = |param: &str| {
-            let mut names = self.needs.iter();
-            names.any(|need| need.name == param || last_part(&need.name) == param)
-        };
         let undeclared = self
             .params
-            .keys()
-            .filter(|param| !declared(param) && *param != "subtask");
-        let finding = |param: &String| {
+            .iter()
+            .filter(|(param, _)| !self.is_declared(param) && *param != "subtask");
+        let finding = |(param, value): (&String, &RawBuf)| {
             let what = format!("its verb has no input {param}");
-            let at = self.step.pointer.clone();
-            let name = param.clone();
-            let remove = Repair::RemoveParam { at, name };
+            let needs = self.needs.iter();
+            let renames = needs.filter_map(|need| self.rename(param, value, need));
             let finding = self.finding("undeclared_param", Level::Advice, &what);
             finding
                 .at(self.plan.param(self.step, param))
-                .mended_by([remove])
+                .mended_by(renames)
         };
         undeclared.take(MAX_CHECK_FINDINGS).map(finding).collect()
     }
+}
+
+/// Whether a parameter of a step may have this value, as far as its verb says.
+pub(super) fn may_take(plan: &Subject<'_>, step: &Step, param: &str, value: &RawBuf) -> bool {
+    let needs = plan.def(step).map(|def| inputs(&def.inputs));
+    let mut needs = needs.into_iter().flatten();
+    needs.all(|need| need.name != param && last_part(&need.name) != param || need.ty.takes(value))
 }
 
 /// Whether two names may mean the same: one begins with the other, or few letters differ.

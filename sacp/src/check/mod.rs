@@ -3,8 +3,9 @@
 //! [`check_plan`] finds what can be known of a plan that has not begun: verbs, tools and pairs that nobody
 //! serves; inputs that are missing or of another type by the flow of data; branches that write the same
 //! name; steps that cannot run or whose output goes nowhere; too many steps at once; and a plan that
-//! allows itself more than its context does. Every [`Finding`] brings repairs, best first, and applying the
-//! first one ([`repair`](fn@repair)) removes it.
+//! allows itself more than its context does. A [`Finding`] brings repairs, best first, and applying the
+//! first one ([`repair`](fn@repair)) removes it. [`mend`] does so until no repair is left, within as many rounds as there were
+//! findings. What only the sender can say is a [question](Finding::question), and has no repair.
 //!
 //! ```
 //! use sacp::AnyMessage;
@@ -21,6 +22,8 @@
 
 mod amount;
 mod flow;
+mod limits;
+mod mend;
 mod order;
 mod repair;
 mod shape;
@@ -36,6 +39,7 @@ use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
 use crate::registry::{Registry, look_up};
 
+pub use mend::{Mended, mend};
 pub use repair::{Repair, RepairError, repair};
 pub use subject::{Config, Finding};
 use subject::{SHOWN, Subject, distance, is_full, is_served};
@@ -91,20 +95,24 @@ fn served(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
             let mut verbs = def.supported_verbs.clone();
             let is_known = |verb: &String| crate::registry::KNOWN_VERBS.contains(&verb.as_str());
             verbs.retain(|other| !is_known(other) && is_served(registry, other, tool));
+            verbs.retain(|other| !plan.forbids_verb(step, other));
             verbs.sort_by_cached_key(|other| (distance(other, verb), other.clone()));
             let verbs = verbs.into_iter().take(SHOWN);
             repairs.extend(verbs.map(|verb| Repair::SetVerb { at: at(), verb }));
         }
         let tools = plan.tools_for(verb, tool).into_iter();
+        let tools = tools.filter(|tool| !plan.forbids_tool(step, tool));
         repairs.extend(tools.map(|tool| Repair::SetTool { at: at(), tool }));
-        repairs.extend(plan.removal(step));
+        if let Some(Repair::SetVerb { verb, .. }) = repairs.first() {
+            plan.meant.borrow_mut().insert(step.number, verb.clone());
+        }
         let clause = if code == Code::NoAgentFound {
             "SACP-11-6"
         } else {
             "SACP-10-1"
         };
         let finding = Finding::of_step(step, code.as_str(), clause, Level::Must, &what);
-        findings.push(finding.mended_by(repairs));
+        findings.push(finding.mended_by(plan.or_removal(repairs, step)));
     }
 }
 

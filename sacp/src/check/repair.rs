@@ -93,10 +93,20 @@ pub enum RepairError {
 ///
 /// Nothing stands where the repair applies, or the message would be refused.
 pub fn repair(message: &AnyMessage, change: &Repair) -> Result<AnyMessage, RepairError> {
+    repair_all(message, core::slice::from_ref(change))
+}
+
+/// The message with all of these applied, one after another.
+pub(super) fn repair_all(
+    message: &AnyMessage,
+    changes: &[Repair],
+) -> Result<AnyMessage, RepairError> {
     let mut tree = Node::of(message)?;
-    apply(&mut tree, change).ok_or_else(|| RepairError::NoPlace {
-        at: change.at().to_owned(),
-    })?;
+    for change in changes {
+        apply(&mut tree, change).ok_or_else(|| RepairError::NoPlace {
+            at: change.at().to_owned(),
+        })?;
+    }
     let (mended, _) = AnyMessage::decode(&json::to_vec(&tree))?;
     Ok(mended)
 }
@@ -347,6 +357,20 @@ impl Repair {
             | Self::SetContext { at, .. }
             | Self::SetRaw { at } => at,
         }
+    }
+
+    /// Whether it changes where other steps stand, or what they wait for.
+    pub(super) const fn moves_others(&self) -> bool {
+        matches!(
+            self,
+            Self::RemoveStep { .. }
+                | Self::Join { .. }
+                | Self::InSequence { .. }
+                | Self::Split { .. }
+                | Self::Stagger { .. }
+                | Self::DependOn { .. }
+                | Self::Release { .. }
+        )
     }
 
     fn word(&self) -> &'static str {

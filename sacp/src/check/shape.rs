@@ -6,33 +6,31 @@ use ubos_common::violation::Level;
 
 use super::flow::writers;
 use super::repair::Repair;
-use super::subject::{Config, Finding, Subject, is_full};
+use super::subject::{Config, Finding, Subject, is_full, is_served};
 use super::types::inputs;
 use crate::any::Edition;
 use crate::graph::{OnError, Step};
 use crate::registry::MERGE;
 
 pub(super) fn check(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
-    conflicts(plan, findings);
+    conflicts(plan, config, findings);
     unreachable(plan, findings);
     unjoined(plan, findings);
     fan_out(plan, config, findings);
 }
 
 /// Two steps that may run at once, of which both give a name that a later one takes.
-fn conflicts(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
+fn conflicts(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
     /// Writers of one name that are compared.
     const COMPARED: usize = 64;
     let writers = writers(plan);
     let mut told = BTreeSet::new();
+    let starts = Starts::of(plan, config);
     for reader in plan.acts() {
         if is_full(findings) {
             return;
         }
-        let Some(def) = plan
-            .registry
-            .and_then(|registry| registry.verb(&reader.act.verb))
-        else {
+        let Some(def) = plan.def(reader) else {
             continue;
         };
         let params: BTreeMap<String, serde_json::Value> =
@@ -54,7 +52,7 @@ fn conflicts(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
                 if let Some(first) = clash
                     && told.insert((*first, *second, name.clone()))
                 {
-                    findings.extend(conflict(plan, *first, *second, &name, reader));
+                    findings.extend(conflict(plan, &starts, (*first, *second), &name, reader));
                 }
             }
         }
@@ -76,8 +74,8 @@ fn are_unordered(plan: &Subject<'_>, first: usize, second: usize) -> bool {
 
 fn conflict(
     plan: &Subject<'_>,
-    first: usize,
-    second: usize,
+    starts: &Starts,
+    (first, second): (usize, usize),
     name: &str,
     reader: &Step,
 ) -> Option<Finding> {
@@ -93,16 +91,54 @@ fn conflict(
         Level::Should,
         &what,
     );
-    Some(finding.mended_by(in_order(plan, first, second)))
+    Some(finding.mended_by(in_order(plan, starts, first, second)))
+}
+
+/// How many steps start behind the same steps: a repair that makes one wait for one more may not bring too many together.
+struct Starts {
+    most: usize,
+    counts: BTreeMap<(usize, BTreeSet<usize>), usize>,
+}
+
+impl Starts {
+    /// Of 1.0 alone: in 0.1 no step is told to wait for another.
+    fn of(plan: &Subject<'_>, config: &Config) -> Self {
+        let mut counts = BTreeMap::new();
+        if plan.message.edition() == Edition::V10 {
+            for step in plan.graph.steps() {
+                let after = step.after.iter().copied().collect();
+                *counts.entry((step.scope, after)).or_default() += 1;
+            }
+        }
+        Self {
+            most: config.max_fan_out.max(1),
+            counts,
+        }
+    }
+
+    /// Whether a step that waits for these may wait for one more.
+    fn has_room(&self, scope: usize, after: &[usize], more: usize) -> bool {
+        let after = after.iter().copied().chain([more]).collect();
+        self.counts
+            .get(&(scope, after))
+            .is_none_or(|count| *count < self.most)
+    }
+
+    /// Whether all of them may be staggered.
+    fn have_room(&self, scope: usize, after: &[usize], steps: &[&Step]) -> bool {
+        let mut earlier = steps.iter().take(steps.len().saturating_sub(self.most));
+        earlier.all(|step| self.has_room(scope, after, step.number))
+    }
 }
 
 /// Makes one wait for the other: the second for the first, where a fallback does not make that a cycle.
-fn in_order(plan: &Subject<'_>, first: &Step, second: &Step) -> Option<Repair> {
+fn in_order(plan: &Subject<'_>, starts: &Starts, first: &Step, second: &Step) -> Option<Repair> {
     if plan.message.edition() == Edition::V10 {
         let ways = [(first, second), (second, first)];
-        let (first, second) = ways
-            .into_iter()
-            .find(|(first, second)| !may_wait_for(plan, first.number, second.number))?;
+        let (first, second) = ways.into_iter().find(|(first, second)| {
+            starts.has_room(second.scope, &second.after, first.number)
+                && !may_wait_for(plan, first.number, second.number)
+        })?;
         return Some(Repair::DependOn {
             at: second.pointer.clone(),
             id: first.id.clone(),
@@ -234,10 +270,21 @@ fn open_group(plan: &Subject<'_>, scope: usize, ends: &[&Step]) -> Option<Findin
         .filter(|step| step.act.is_join())
         .map(|step| step.act.tool.clone())
         .next();
-    let tool = used.or_else(|| plan.tools_for("join", "").into_iter().next());
+    let used = used.filter(|tool| {
+        let is_served = |registry| is_served(registry, "join", tool);
+        plan.registry.is_none_or(is_served) && !plan.forbids_tool(first, tool)
+    });
+    let tools = plan.tools_for("join", "").into_iter();
+    let mut tools = tools.filter(|tool| !plan.forbids_tool(first, tool));
+    let tool = used.or_else(|| tools.next());
+    // A plan that may not join stays as it is.
+    let tool = tool.unwrap_or_else(|| MERGE.to_owned());
+    if plan.forbids_verb(first, "join") || plan.forbids_tool(first, &tool) {
+        return Some(finding);
+    }
     Some(finding.mended_by([Repair::Join {
         at: group.to_owned(),
-        tool: tool.unwrap_or_else(|| MERGE.to_owned()),
+        tool,
     }]))
 }
 
@@ -266,7 +313,8 @@ fn fan_out(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
         let after = shared.get(&list).copied().unwrap_or_default();
         together.entry((scope, after)).or_default().extend(steps);
     }
-    for steps in together.into_values() {
+    let starts = Starts::of(plan, config);
+    for ((scope, after), steps) in together {
         let (Some(first), true) = (steps.first(), steps.len() > config.max_fan_out.max(1)) else {
             continue;
         };
@@ -279,6 +327,7 @@ fn fan_out(plan: &Subject<'_>, config: &Config, findings: &mut Vec<Finding>) {
             }),
             // Waiting for a step is waiting for its fallback, too, which may wait for who knows what.
             Edition::V10 if steps.iter().any(|step| has_fallback(step)) => None,
+            Edition::V10 if !starts.have_room(scope, after, &steps) => None,
             Edition::V10 => Some(Repair::Stagger {
                 at: first.pointer.clone(),
                 most,

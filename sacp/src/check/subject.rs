@@ -2,17 +2,19 @@
 
 use core::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ubos_common::json::RawBuf;
 use ubos_common::violation::{Level, Violation};
 
+use super::limits::Limits;
 use super::order;
 use super::repair::Repair;
 use crate::any::AnyMessage;
 use crate::graph::{Graph, Step as Node};
 use crate::limits::MAX_CHECK_FINDINGS;
 use crate::message::OutFmt;
-use crate::registry::{MERGE, Registry, look_up};
+use crate::registry::{MERGE, Registry, VerbDef, look_up};
 
 /// What a check takes for too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +47,10 @@ pub struct Finding {
     pub violation: Violation,
     /// The step's number in the graph.
     pub step: Option<usize>,
-    /// What would mend it, best first.
+    /// What would mend it, best first. None of them makes up a value, or allows what the sender did not allow.
     pub repairs: Vec<Repair>,
+    /// The input that only the sender can give, where that is what is wrong.
+    pub question: Option<String>,
 }
 
 impl Finding {
@@ -61,6 +65,7 @@ impl Finding {
             violation: Violation::new(pointer, code, clause, level, what),
             step: None,
             repairs: Vec::new(),
+            question: None,
         }
     }
 
@@ -82,6 +87,12 @@ impl Finding {
         self
     }
 
+    /// The same as a question to the sender.
+    pub(super) fn asking(mut self, input: &str) -> Self {
+        self.question = Some(input.to_owned());
+        self
+    }
+
     pub(super) fn mended_by(mut self, repairs: impl IntoIterator<Item = Repair>) -> Self {
         self.repairs.extend(repairs);
         self
@@ -96,6 +107,10 @@ pub(super) struct Subject<'a> {
     pub(super) order: order::Order,
     /// By number, whether a step is waited for.
     pub(super) taken: Vec<bool>,
+    /// What each message allows, by scope.
+    pub(super) limits: Vec<Limits>,
+    /// By the number of a step, the verb that its first repair gives it: further findings take that for granted.
+    pub(super) meant: RefCell<BTreeMap<usize, String>>,
     /// By verb, the tools that an agent carries it out with.
     tools: RefCell<BTreeMap<String, Vec<String>>>,
 }
@@ -106,14 +121,25 @@ impl<'a> Subject<'a> {
         graph: &'a Graph,
         registry: Option<&'a dyn Registry>,
     ) -> Self {
-        Self {
+        let mut plan = Self {
             message,
             graph,
             registry,
             order: order::Order::of(graph),
             taken: taken(graph),
+            limits: Vec::new(),
+            meant: RefCell::default(),
             tools: RefCell::default(),
-        }
+        };
+        plan.limits = Limits::of_scopes(graph, |scope| plan.context(scope));
+        plan
+    }
+
+    /// The definition of a step's verb, or of the verb that was meant.
+    pub(super) fn def(&self, step: &Node) -> Option<Arc<VerbDef>> {
+        let meant = self.meant.borrow();
+        let verb = meant.get(&step.number).unwrap_or(&step.act.verb);
+        self.registry.and_then(|registry| registry.verb(verb))
     }
 
     pub(super) fn is_taken(&self, number: usize) -> bool {
@@ -180,12 +206,27 @@ impl<'a> Subject<'a> {
         format!("{}/{params}/{name}", step.pointer)
     }
 
-    /// Taking a step away, where the message can do without it.
-    pub(super) fn removal(&self, step: &Node) -> Option<Repair> {
+    /// Whether the messages around a step forbid a verb under any of its names.
+    pub(super) fn forbids_verb(&self, step: &Node, verb: &str) -> bool {
+        let limits = self.limits.get(step.scope);
+        limits.is_some_and(|limits| limits.forbidden.has_verb(self.registry, verb))
+    }
+
+    /// Whether they forbid a tool.
+    pub(super) fn forbids_tool(&self, step: &Node, tool: &str) -> bool {
+        let limits = self.limits.get(step.scope);
+        limits.is_some_and(|limits| limits.forbidden.has(tool))
+    }
+
+    /// Repairs with one more behind them: taking the step away, where the message can do without it. It is never the
+    /// best one, since it drops what the sender asked for.
+    pub(super) fn or_removal(&self, mut repairs: Vec<Repair>, step: &Node) -> Vec<Repair> {
         let only = matches!(self.message, AnyMessage::V10(m) if m.plan.len() == 1);
-        (!only).then(|| Repair::RemoveStep {
-            at: step.pointer.clone(),
-        })
+        if !repairs.is_empty() && !only {
+            let at = step.pointer.clone();
+            repairs.push(Repair::RemoveStep { at });
+        }
+        repairs
     }
 
     /// Tools other than a step's own with which an agent carries out a verb, most like the given one first.
@@ -229,7 +270,9 @@ fn taken(graph: &Graph) -> Vec<bool> {
         if core::mem::replace(&mut last, step.after.as_ptr()) == step.after.as_ptr() {
             continue;
         }
-        for number in step.after.iter() {
+        // A fallback that waits for the step it stands in for never takes its output.
+        let taken_by = |number: &&usize| step.policy.replaces != Some(**number);
+        for number in step.after.iter().filter(taken_by) {
             if let Some(slot) = taken.get_mut(*number) {
                 *slot = true;
             }

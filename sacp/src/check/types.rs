@@ -81,24 +81,6 @@ impl Type {
         }
     }
 
-    /// A value of the type that says as little as possible.
-    pub(super) const fn blank(self) -> &'static str {
-        let bits = self.0;
-        if bits & Self::TEXT != 0 {
-            "\"\""
-        } else if bits & (Self::NUMBER | Self::INTEGER) != 0 {
-            "0"
-        } else if bits & Self::BOOL != 0 {
-            "false"
-        } else if bits & Self::LIST != 0 {
-            "[]"
-        } else if bits & Self::OBJECT != 0 {
-            "{}"
-        } else {
-            "null"
-        }
-    }
-
     /// The same value in another spelling that is of the type.
     pub(super) fn coerce(self, value: &RawBuf) -> Option<RawBuf> {
         let text = value.as_str();

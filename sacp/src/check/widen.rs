@@ -1,134 +1,38 @@
 //! A plan that allows itself more than its context does, or whose limits cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ubos_common::json::{Kind, RawBuf};
 use ubos_common::violation::Level;
 
 use super::amount::Amount;
+use super::flow::may_take;
+use super::limits::{BUDGETS, FORBIDDEN, Limits, MADE, number_in, words};
 use super::repair::Repair;
 use super::subject::{Finding, Subject, is_full};
 use crate::error::Code;
 use crate::graph::Step;
 use crate::message::OutFmt;
-use crate::registry::looks;
 
-/// Members of `ctx` and parameters that limit what may be spent.
-const BUDGETS: [&str; 2] = ["budget", "bdg"];
-/// Members of `ctx` that name tools or verbs which may not be used.
-const FORBIDDEN: [&str; 4] = ["forbidden_tools", "forbidden_verbs", "forbidden", "forbid"];
 /// Verbs whose parameters name tools and verbs that are made.
 const MAKERS: [&str; 3] = ["define", "instantiate", "register"];
-/// The parameters of those that name them.
-const MADE: [&str; 6] = [
-    "tool",
-    "verb",
-    "tools",
-    "verbs",
-    "supported_tools",
-    "supported_verbs",
-];
-
 // impl: SACP-4-2
 pub(super) fn check(plan: &Subject<'_>, findings: &mut Vec<Finding>) {
-    let scopes = plan.graph.scopes();
-    let mut limits: Vec<Limits> = Vec::new();
-    for (scope, known) in scopes.iter().enumerate() {
+    for (scope, known) in plan.graph.scopes().iter().enumerate() {
         let parent = known.parent.and_then(|number| plan.graph.step(number));
-        let above = parent.and_then(|step| limits.get(step.scope)).cloned();
-        let above = above.unwrap_or_default();
-        if let Some(parent) = parent {
-            nested(plan, scope, parent, &above, findings);
+        if let Some(parent) = parent
+            && let Some(above) = plan.limits.get(parent.scope)
+        {
+            nested(plan, scope, parent, above, findings);
         }
         unreadable(plan, scope, known.parent, findings);
-        limits.push(above.within(plan.context(scope)));
     }
     for step in plan.acts() {
-        let Some(limits) = limits.get(step.scope).filter(|_| !is_full(findings)) else {
+        let Some(limits) = plan.limits.get(step.scope).filter(|_| !is_full(findings)) else {
             continue;
         };
         of_step(plan, step, limits, findings);
     }
-}
-
-/// What a message and those around it allow.
-#[derive(Clone, Default)]
-struct Limits {
-    budget: Option<(Amount, RawBuf)>,
-    /// Whether a limit on what may be spent cannot be read.
-    is_unclear: bool,
-    forbidden: Forbidden,
-}
-
-impl Limits {
-    /// With what a message inside adds; it may not take away.
-    fn within(mut self, context: Option<&BTreeMap<String, RawBuf>>) -> Self {
-        let Some(context) = context else { return self };
-        for value in BUDGETS.iter().filter_map(|name| context.get(*name)) {
-            let Some(amount) = Amount::of(value) else {
-                self.is_unclear = true;
-                continue;
-            };
-            if self.budget.as_ref().is_none_or(|(most, _)| amount < *most) {
-                self.budget = Some((amount, value.clone()));
-            }
-        }
-        for value in FORBIDDEN.iter().filter_map(|name| context.get(*name)) {
-            for word in words(value).known {
-                self.forbidden.add(word);
-            }
-        }
-        self
-    }
-}
-
-/// Names that may not be used.
-#[derive(Clone, Default)]
-struct Forbidden {
-    names: BTreeSet<String>,
-    looks: BTreeSet<String>,
-}
-
-impl Forbidden {
-    fn add(&mut self, name: String) {
-        self.looks.insert(looks(&name));
-        self.names.insert(name);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Whether a name is one of them, or written in letters of another script that look the same.
-    fn has(&self, name: &str) -> bool {
-        self.names.contains(name) || (!name.is_ascii() && self.looks.contains(&looks(name)))
-    }
-
-    fn has_verb(&self, plan: &Subject<'_>, verb: &str) -> bool {
-        let def = plan.registry.and_then(|registry| registry.verb(verb));
-        self.has(verb) || def.is_some_and(|def| def.names().any(|name| self.has(name)))
-    }
-}
-
-/// The texts of a list, or one text.
-struct Words {
-    known: Vec<String>,
-    /// Whether it is a list of texts.
-    is_whole: bool,
-}
-
-fn words(value: &RawBuf) -> Words {
-    if value.kind() == Kind::String {
-        return Words {
-            known: value.deserialize().into_iter().collect(),
-            is_whole: false,
-        };
-    }
-    let entries: Vec<RawBuf> = value.deserialize().unwrap_or_default();
-    let texts = entries.iter().filter(|entry| entry.kind() == Kind::String);
-    let known: Vec<String> = texts.filter_map(|entry| entry.deserialize().ok()).collect();
-    let is_whole = value.kind() == Kind::Array && known.len() == entries.len();
-    Words { known, is_whole }
 }
 
 /// Limits of a message that cannot be read: what they forbid is not known, so nothing is allowed.
@@ -171,13 +75,6 @@ fn unreadable(
     }
 }
 
-/// The number that a text holds and nothing else.
-fn number_in(value: &RawBuf) -> Option<RawBuf> {
-    let text = value.deserialize::<String>().ok()?;
-    let number = RawBuf::parse(text.trim()).ok()?;
-    Amount::of(&number).is_some().then_some(number)
-}
-
 /// A message inside another one: its budget and its format.
 fn nested(
     plan: &Subject<'_>,
@@ -194,7 +91,9 @@ fn nested(
     };
     if let (Some((most, value)), Some(context)) = (&above.budget, plan.context(scope)) {
         for name in BUDGETS {
-            let own = context.get(name).and_then(Amount::of);
+            let own = context.get(name);
+            let own =
+                own.and_then(|own| Amount::of(&number_in(own).unwrap_or_else(|| own.clone())));
             if own.is_some_and(|amount| amount > *most) {
                 let what = format!("its {name} is above that of the message around it");
                 let repair = Repair::SetContext {
@@ -227,7 +126,7 @@ fn forbidden(
         return;
     }
     let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
-    let is_banned_verb = banned.has_verb(plan, verb);
+    let is_banned_verb = banned.has_verb(plan.registry, verb);
     if is_banned_verb || banned.has(tool) {
         let what = format!("ctx forbids {verb} with {tool}");
         let tools = if is_banned_verb {
@@ -238,7 +137,7 @@ fn forbidden(
         let others = tools.into_iter().filter(|tool| !banned.has(tool));
         let repairs = others.map(|tool| Repair::SetTool { at: at(), tool });
         let finding = too_much(step, &what);
-        findings.push(finding.mended_by(repairs.chain(plan.removal(step))));
+        findings.push(finding.mended_by(plan.or_removal(repairs.collect(), step)));
     }
     if !MAKERS.contains(&verb) {
         return;
@@ -249,14 +148,17 @@ fn forbidden(
     {
         let made = words(value);
         let is_read = made.is_whole || value.kind() == Kind::String;
-        let one = made.known.iter().find(|word| banned.has_verb(plan, word));
+        let one = made
+            .known
+            .iter()
+            .find(|word| banned.has_verb(plan.registry, word));
         let what = match one {
             Some(word) => format!("ctx forbids {word:?}, and it makes one"),
             None if !is_read => format!("its {name} cannot be read, and ctx forbids some"),
             None => continue,
         };
         let finding = too_much(step, &what).at(plan.param(step, name));
-        findings.push(finding.mended_by(plan.removal(step)));
+        findings.push(finding);
     }
 }
 
@@ -299,7 +201,8 @@ fn spending(
         let meant = meant.filter(fits);
         let values = meant
             .into_iter()
-            .chain(most.map(|(_, value)| value.clone()));
+            .chain(most.map(|(_, value)| value.clone()))
+            .filter(|value| may_take(plan, step, name, value));
         let finding = too_much(step, &what).at(plan.param(step, name));
         findings.push(finding.mended_by(values.map(|value| Repair::SetParam {
             at: step.pointer.clone(),
@@ -333,5 +236,13 @@ fn of_step(plan: &Subject<'_>, step: &Step, limits: &Limits, findings: &mut Vec<
 
 /// The last step of a message that says human.
 fn may_write_prose(plan: &Subject<'_>, step: &Step) -> bool {
-    step.scope == 0 && plan.out_fmt(0) == Some(&OutFmt::Human) && !plan.is_taken(step.number)
+    let scopes = plan.graph.scopes();
+    let steps = scopes.first().into_iter().flat_map(|scope| &scope.steps);
+    let is_end = |number: &&usize| {
+        let step = plan.graph.step(**number);
+        !plan.is_taken(**number) && step.is_some_and(|step| step.policy.replaces.is_none())
+    };
+    step.scope == 0
+        && plan.out_fmt(0) == Some(&OutFmt::Human)
+        && steps.filter(is_end).eq([&step.number])
 }

@@ -8,6 +8,7 @@ use ubos_common::time::Timestamp;
 use crate::any::MessageRef;
 use crate::reply::{Clarify, ErrReply, Reply};
 use crate::runner::Outcome;
+use crate::runner::answer_v1::all_done;
 use crate::v1;
 
 /// What an answer says of itself: of 0.1 its id alone, of 1.0 also who wrote it and when.
@@ -66,19 +67,17 @@ impl Author<'_> {
         Reply::V10(Box::new(self.answer(request).failed(failure)))
     }
 
-    /// The answer of 1.0 with a result.
-    pub(crate) fn of_result(self, request: &v1::Message, result: v1::Outcome) -> Reply {
+    /// The answer of 1.0 with a result to which every step contributed.
+    pub(crate) fn of_result(self, request: &v1::Message, mut result: v1::Outcome) -> Reply {
+        let steps = request.plan.iter().map(|step| step.id.as_str());
+        result.step_results = Some(all_done(steps));
         let answer = self.answer(request);
         Reply::V10(Box::new(answer.done(result)))
     }
 
     fn answer(&self, request: &v1::Message) -> v1::Message {
         let (sender, msg_id) = self.ids(request);
-        let mut answer = request.clone();
-        answer.reply_to = Some(request.msg_id.clone());
-        answer.recipient = Some(request.sender.clone());
-        (answer.msg_id, answer.sender, answer.ts) = (msg_id, sender, v1::Ts::from(self.at));
-        answer
+        request.answer_to(self.at, sender, msg_id)
     }
 
     pub(crate) fn of_error(self, request: MessageRef<'_>, error: ErrReply) -> Reply {

@@ -24,7 +24,7 @@
 //!
 //! Spec: SACP 3, 4, 5; SACP 1.0, 5, 6
 
-mod answer_v1;
+pub(crate) mod answer_v1;
 mod attempt;
 mod config;
 mod event;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ubos_common::json::{self, DecodeError, Fault, Limits, RawBuf, Read, Reader, Write};
+use ubos_common::time::Timestamp;
 use ubos_common::violation::{Level, Profile};
 
 use super::closed::refuse_unknown;
@@ -86,6 +87,24 @@ impl Message {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         json::to_vec(self)
+    }
+
+    /// What every answer to this message has: its own id, author, time and version, a span below that of the request, and
+    /// the form that it was asked for.
+    // impl: SACP1-4-1, SACP1-4-4, SACP-4-3
+    pub(crate) fn answer_to(&self, at: Timestamp, sender: Id, msg_id: Id) -> Self {
+        let mut answer = self.clone();
+        answer.proto_ver = Version::default();
+        answer.reply_to = Some(self.msg_id.clone());
+        answer.recipient = Some(self.sender.clone());
+        answer.trace = Some(Trace::below(self.trace.as_ref(), &msg_id));
+        answer.out_fmt = Some(match self.out_fmt {
+            Some(OutFmt::Summary) => OutFmt::Summary,
+            _ => OutFmt::Raw,
+        });
+        (answer.msg_id, answer.sender, answer.ts) = (msg_id, sender, Ts::from(at));
+        (answer.result, answer.error) = (None, None);
+        answer
     }
 
     /// Ends the message with a result.

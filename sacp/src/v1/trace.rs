@@ -47,6 +47,35 @@ ubos_common::wire! {
     }
 }
 
+impl Trace {
+    /// The place of the message `msg_id` below another: a span of its own, and nothing of what the other took.
+    pub(crate) fn below(parent: Option<&Self>, msg_id: &Id) -> Self {
+        let mut trace = Self::new();
+        trace.trace_id = parent.and_then(|parent| parent.trace_id.clone());
+        trace.parent_span_id = parent.and_then(|parent| parent.span_id.clone());
+        trace.span_id = Some(msg_id.clone());
+        trace
+    }
+}
+
+impl Metrics {
+    /// Adds what another message took of tokens and money.
+    pub(crate) fn spend(&mut self, other: &Self) {
+        let add = |to: &mut Option<Bounded<0, { u64::MAX }>>, of: Option<_>| {
+            let of = of.map(u64::from);
+            let sum = of.map(|of| of.saturating_add(to.map_or(0, u64::from)));
+            *to = sum.and_then(Bounded::new).or(*to);
+        };
+        add(&mut self.tokens_in, other.tokens_in);
+        add(&mut self.tokens_out, other.tokens_out);
+        let cost = other
+            .cost_usd
+            .map(|cost| cost + self.cost_usd.unwrap_or_default());
+        // A sum that is no number of JSON is not written.
+        self.cost_usd = cost.filter(|cost| cost.is_finite()).or(self.cost_usd);
+    }
+}
+
 fn check_trace(reader: &mut Reader<'_>, at: usize, trace: &Trace) -> Result<(), Fault> {
     if refuse_unknown(reader, at, &trace.extra, "a trace has no such member") {
         return Err(reader.noted());

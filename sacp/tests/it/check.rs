@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sacp::AnyMessage;
 use sacp::Graph;
-use sacp::check::{Config, Finding, Repair, check_plan, repair};
+use sacp::check::{Config, Finding, Repair, check_plan, mend, repair};
 use sacp::registry::{AgentRecord, MemoryRegistry, Registry, ToolDef, VerbDef};
 use serde_json::{Value, json};
 use ubos_common::json::{self as wire, Limits};
@@ -135,10 +135,23 @@ fn what_nobody_serves_is_found_with_what_would_do() {
         assert_eq!(told[0], format!("MUST /plan/0 {code}"));
         assert_eq!(plan[0], mended_to);
     }
-    let (told, plan) = mended(&old(json!([["idle", "NOBODY", {}]])));
+    // What nobody serves is not dropped: it was asked for. Another verb is offered before that.
+    let repairs = |act: Value| {
+        found(&old(json!([act])), &Config::default())[0]
+            .repairs
+            .clone()
+    };
+    assert_eq!(repairs(json!(["idle", "NOBODY", {}])), []);
+    let at = || "/plan/0".to_owned();
     assert_eq!(
-        (told.len(), told[0].as_str(), plan),
-        (1, "MUST /plan/0 NO_AGENT_FOUND", json!([]))
+        repairs(json!(["serch", "RANK", {"hotels": []}])),
+        [
+            Repair::SetVerb {
+                at: at(),
+                verb: "rank".into()
+            },
+            Repair::RemoveStep { at: at() }
+        ]
     );
     // Without a library nobody is looked for.
     let message = decode(&old(json!([["serch", "H_API", {}]])));
@@ -209,6 +222,39 @@ fn inputs_come_from_steps_before_and_not_beside_or_behind() {
         step("s", &[], json!({})),
     ]);
     assert!(told(&late).is_empty());
+}
+
+// spec: SACP-8-2
+#[test]
+fn what_only_the_sender_knows_is_a_question_and_no_value_is_made_up() {
+    for (params, input) in [
+        (json!({}), "city"),
+        (json!({"city": {"name": "P"}}), "city"),
+        (json!({"city": "P", "p_max": "cheap"}), "p_max"),
+        // A limit is not renamed.
+        (json!({"budget": "P"}), "city"),
+    ] {
+        let findings = found(
+            &old(json!([["search", "H_API", params]])),
+            &Config::default(),
+        );
+        let first = &findings[0];
+        assert_eq!(
+            (first.question.as_deref(), &first.repairs[..]),
+            (Some(input), &[][..]),
+            "{params}"
+        );
+        assert_eq!(first.violation.level, Level::Must);
+        assert!(
+            findings.iter().all(|finding| finding.repairs.is_empty()),
+            "{findings:?}"
+        );
+    }
+    let findings = found(
+        &old(json!([["search", "H_API", {"citi": "P"}]])),
+        &Config::default(),
+    );
+    assert_eq!(findings[0].question, None);
 }
 
 #[test]
@@ -401,6 +447,9 @@ fn act() -> impl Strategy<Value = Value> {
         json!({"hotels": []}),
         json!({"items": {}, "out_fmt": "human"}),
         json!({"of": null, "budget": 5}),
+        json!({"city": "P", "budget": "250", "subtask": {"g": "S", "ctx": {"budget": "300"},
+            "plan": [["rank", "RANK", {"hotel": []}], {"parallel": [["search", "H_API", {}], ["search", "RANK", {}]]}]}}),
+        json!({"citi": 7, "out_fmt": ["human"], "hotel": "x", "subtask": 7}),
     ]);
     (verb, tool, params).prop_map(|(verb, tool, params)| json!([verb, tool, params]))
 }
@@ -424,15 +473,23 @@ fn old_message() -> impl Strategy<Value = Value> {
         json!({}),
         json!({"bdg": 100}),
         json!({"city": "P", "forbidden": ["H_API", "rank"]}),
+        json!({"budget": "100", "bdg": 1e3, "forbidden_tools": "RANK", "hotels": "x"}),
+        json!({"budget": {}, "forbid": [7, "search"], "items": 7}),
+        json!({"forbidden": ["MERGE", "join"]}),
     ]);
-    (plan.clone(), plan, ctx, any::<bool>()).prop_map(|(plan, inner, ctx, nested)| {
-        let mut message = json!({"g": "G", "ctx": ctx, "plan": plan});
-        if nested {
-            message["subtask"] =
-                json!({"g": "S", "ctx": {"bdg": 150}, "plan": inner, "out_fmt": "human"});
-        }
-        message
-    })
+    (plan.clone(), plan, ctx, any::<(bool, bool)>()).prop_map(
+        |(plan, inner, ctx, (nested, human))| {
+            let mut message = json!({"g": "G", "ctx": ctx, "plan": plan});
+            if nested {
+                message["subtask"] =
+                    json!({"g": "S", "ctx": {"bdg": 150}, "plan": inner, "out_fmt": "human"});
+            }
+            if human {
+                message["out_fmt"] = json!("human");
+            }
+            message
+        },
+    )
 }
 
 fn new_message() -> impl Strategy<Value = Value> {
@@ -453,7 +510,13 @@ fn new_message() -> impl Strategy<Value = Value> {
             }
             steps.push(step);
         }
-        new(&steps)
+        let mut message = new(&steps);
+        match parts.len() % 3 {
+            0 => message["ctx"] = json!({"budget": "100", "forbidden_tools": ["RANK"]}),
+            1 => message["out_fmt"] = json!("human"),
+            _ => {}
+        }
+        message
     })
 }
 
@@ -472,16 +535,16 @@ fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
     for finding in &before {
         let code = finding.violation.code.as_ref();
         let Some(first) = finding.repairs.first() else {
-            // The one step of a message of 1.0 cannot be taken away, and fallbacks may wait for anything.
-            let by_order = matches!(code, "fan_out" | "conflicting_writes");
-            if by_order && message.to_string().contains("fallback") {
-                continue;
-            }
+            // Nothing else does for it, or only the sender can say it, or a step more would wait for too many.
             prop_assert!(
-                code == "NO_AGENT_FOUND"
+                finding.question.is_some()
+                    || matches!(finding.violation.level, Level::Advice | Level::Should)
+                    || matches!(
+                        code,
+                        "NO_AGENT_FOUND" | "VERB_TOOL_MISMATCH" | "MALFORMED_PLAN"
+                    )
                     || code.starts_with("UNKNOWN")
-                    || code == "MALFORMED_PLAN"
-                    || code == "VERB_TOOL_MISMATCH",
+                    || finding.violation.pointer.contains("/ctx/"),
                 "{finding:?}"
             );
             continue;
@@ -501,6 +564,155 @@ fn first_repairs_mend(message: &Value) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// Every text and number in a message, without the words that say what a step does.
+fn values(value: &Value, out: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| values(item, out)),
+        Value::Object(members) => members.values().for_each(|member| values(member, out)),
+        Value::String(text) => drop(out.insert(text.clone())),
+        other => drop(out.insert(other.to_string())),
+    }
+}
+
+/// The parameters of every step, as they are counted when none may be lost.
+fn params(message: &AnyMessage) -> usize {
+    let graph = Graph::from(message);
+    let count = |params: &ubos_common::json::RawObject| {
+        let params: std::collections::BTreeMap<String, Value> = params.deserialize().unwrap();
+        // What asks for prose in the middle of a plan may go.
+        params.keys().filter(|name| *name != "out_fmt").count()
+    };
+    let acts = graph.steps().iter().map(|step| &step.act);
+    acts.map(|act| count(&act.params)).sum()
+}
+
+/// Steps that do what the context of their message forbids, and what they may spend in the end.
+fn allowed(message: &AnyMessage) -> usize {
+    let findings = check_plan(message, Some(&library()), &Config::default());
+    let says = |f: &&Finding| f.violation.message.contains("ctx forbids");
+    findings.iter().filter(says).count()
+}
+
+/// First repairs end, within as many rounds as there were findings, without a value or a permission that nobody gave.
+fn first_repairs_converge(message: &Value) -> Result<(), TestCaseError> {
+    let config = Config::default().with_max_fan_out(3);
+    let Ok((before, _)) = AnyMessage::decode(message.to_string().as_bytes()) else {
+        return Ok(());
+    };
+    let library = library();
+    let check = |message: &AnyMessage| check_plan(message, Some(&library), &config);
+    let rounds = check(&before).len();
+    let (mut after, mut applied) = (before.clone(), Vec::new());
+    while let Some(first) = check(&after)
+        .iter()
+        .find_map(|f| f.repairs.first().cloned())
+    {
+        applied.push(first.to_string());
+        prop_assert!(
+            applied.len() <= rounds,
+            "{rounds} findings: {applied:?} {message}"
+        );
+        after = repair(&after, &first).unwrap();
+    }
+    let mended = mend(before.clone(), Some(&library), &config);
+    let is_open = mended
+        .findings
+        .iter()
+        .any(|finding| !finding.repairs.is_empty());
+    prop_assert!(!is_open, "{:?} {message}", mended.repairs);
+    for after in [&after, &mended.message] {
+        let (mut given, mut made) = Default::default();
+        values(message, &mut given);
+        let known = [
+            "search", "count", "rank", "show", "merge", "idle", "join", "H_API", "H_API2", "RANK",
+            "PRES", "MERGE", "NOBODY", "raw",
+        ];
+        given.extend(known.map(str::to_owned));
+        // Ids name outputs and what is waited for.
+        given.extend((0..8).map(|n| format!("s{n}")));
+        values(&serde_json::from_slice(&after.encode()).unwrap(), &mut made);
+        let invented: Vec<_> = made
+            .difference(&given)
+            .filter(|text| !text.starts_with("out"))
+            .collect();
+        prop_assert!(invented.is_empty(), "{invented:?} {applied:?} {message}");
+        prop_assert!(params(after) >= params(&before), "{applied:?} {message}");
+        prop_assert!(allowed(after) <= allowed(&before), "{applied:?} {message}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_repair_would_bring_to_light_is_found_at_once() {
+    let search = json!(["search", "H_API", {"city": "P"}]);
+    let prose = json!(["search", "H_API", {"city": "P", "out_fmt": "human"}]);
+    let with =
+        |ctx: Value, plan: Value| json!({"g": "G", "ctx": ctx, "plan": plan, "out_fmt": "human"});
+    let falls = json!({"on_error": "fallback", "fallback_step": "f"});
+    let ends = [
+        step("a", &[], falls),
+        step("f", &["a"], json!({})),
+        step("b", &[], json!({})),
+    ];
+    let rank = json!({"verb": "rank", "tool": "RANK", "params": {}});
+    let wide = |rest: &[Value]| {
+        let others = (0..3).map(|n| {
+            step(
+                &format!("w{n}"),
+                &["a"],
+                json!({"output_key": format!("k{n}")}),
+            )
+        });
+        let writers = [
+            step("a", &[], json!({})),
+            step("b", &[], json!({})),
+            step("r", &["a", "b"], rank.clone()),
+        ];
+        new(&others
+            .chain(writers)
+            .chain(rest.iter().cloned())
+            .collect::<Vec<_>>())
+    };
+    for (message, count) in [
+        // The parameters of a verb that is mistyped.
+        (old(json!([["serch", "H_API", {"citi": "P"}]])), 3),
+        // Amounts above a limit that is a text.
+        (
+            with(
+                json!({"budget": "100"}),
+                json!([["search", "H_API", {"city": "P", "budget": 250}]]),
+            ),
+            3,
+        ),
+        // Prose of a step that a join would stand behind.
+        (with(json!({}), json!([{"parallel": [prose, search]}])), 3),
+        // An end that its own fallback waits for.
+        (new(&ends), 3),
+        // Steps that a further one would wait with.
+        (wide(&[]), 2),
+    ] {
+        let config = Config::default().with_max_fan_out(3);
+        let found = found(&message, &config);
+        assert_eq!(found.len(), count, "{found:?}");
+        first_repairs_converge(&message).unwrap();
+    }
+}
+
+proptest! {
+    // Each case checks a plan as often as it has findings; the fuzz target tries more.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn first_repairs_converge_in_0_1(message in old_message()) {
+        first_repairs_converge(&message)?;
+    }
+
+    #[test]
+    fn first_repairs_converge_in_1_0(message in new_message()) {
+        first_repairs_converge(&message)?;
+    }
 }
 
 proptest! {
@@ -532,7 +744,7 @@ fn wide_and_hostile_plans_are_checked_within_bounds() {
 
 #[test]
 fn two_writers_are_put_in_the_order_that_no_fallback_makes_a_cycle() {
-    let step = |id: &str, verb: &str, after: &[&str]| json!({"id": id, "verb": verb, "tool": "H_API", "params": {}, "depends_on": after});
+    let step = |id: &str, verb: &str, after: &[&str]| json!({"id": id, "verb": verb, "tool": if verb == "rank" { "RANK" } else { "H_API" }, "params": {}, "depends_on": after});
     let mut first = step("s0", "search", &[]);
     first["on_error"] = json!("fallback");
     first["fallback_step"] = json!("s4");

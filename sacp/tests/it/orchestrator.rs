@@ -799,6 +799,18 @@ fn what_a_message_of_1_0_lacks_is_spawned_in_its_edition() {
         &mut PromptSpawner::default(),
         "c-1",
     );
+    let Reply::V10(made) = &confirmation else {
+        panic!("{confirmation:?}")
+    };
+    // A DONE answer names each step.
+    let steps = made.result.as_ref().unwrap().step_results.as_ref().unwrap();
+    let steps: serde_json::Value = steps.deserialize().unwrap();
+    let ids: Vec<_> = read.plan.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(steps.as_object().unwrap().keys().collect::<Vec<_>>(), ids);
+    assert_eq!(
+        steps[ids[0]],
+        serde_json::json!({"state": "DONE", "attempts": 1})
+    );
     orchestrator
         .handle_input(now(), Input::Spawned(Box::new(confirmation)))
         .unwrap();
@@ -869,4 +881,90 @@ fn an_orchestrator_pauses_and_is_taken_up_elsewhere() {
         ("11", "2")
     );
     assert_eq!(after.pause(now()), Err(OrchestratorError::Closed));
+}
+
+// spec: SACP1-4-4, SACP1-7-1
+#[test]
+fn every_answer_of_1_0_has_a_trace_of_its_own_and_what_its_agents_took() {
+    let retried = ONE.replace(r#""a"}"#, r#""a","retry":{"max_attempts":2}}"#);
+    let asked_in =
+        r#","trace":{"trace_id":"t","span_id":"s-1","metrics":{"cost_usd":7,"tokens_in":1000}}"#;
+    let mut run = start_new(&retried, asked_in, OrchestratorConfig::default());
+    let late = r#","error":{"code":"TIMEOUT","message":"late","retryable":true}"#;
+    let good = r#","result":{"outputs":{"a":1}}"#;
+    for (state, outcome) in [("FAILED", late), ("DONE", good)] {
+        let asked = delegations(&drain(&mut run));
+        let text = state_of(&new(&asked[0]), state, outcome);
+        let mut told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        // Twice this cost is no number that JSON can write.
+        let metrics = serde_json::json!({"cost_usd": 1e308, "tokens_in": 20, "tokens_out": 3});
+        told["trace"] = serde_json::json!({ "metrics": metrics });
+        answer(&mut run, asked[0].ticket, &told.to_string());
+    }
+    let done = new_answer(&drain(&mut run));
+    let read: serde_json::Value = serde_json::from_slice(&done.encode()).unwrap();
+    let trace = &read["trace"];
+    assert_eq!(trace["attempt"], 2, "{read}");
+    assert_eq!(
+        trace["metrics"],
+        serde_json::json!({"latency_ms": 0, "tool_calls": 2, "tokens_in": 40, "tokens_out": 6, "cost_usd": 1e308})
+    );
+    // An answer to a message that does not run copies nothing either.
+    let refused = format!(r#"{asked_in},"ctx":{{"forbidden_tools":["ONE"]}}"#);
+    let mut refused = start_new(ONE, &refused, OrchestratorConfig::default());
+    let refused = new_answer(&drain(&mut refused));
+    let read: serde_json::Value = serde_json::from_slice(&refused.encode()).unwrap();
+    assert_eq!(
+        read["trace"],
+        serde_json::json!({"trace_id": "t", "span_id": read["msg_id"], "parent_span_id": "s-1"})
+    );
+}
+
+// spec: SACP-2-7, SACP-9-1
+#[test]
+fn an_input_that_only_the_sender_knows_is_asked_for() {
+    let mut registry = library();
+    let verb = r#"{"name":"go","description":"d","outputs":"any","inputs":[{"name":"to","type":"string"},{"name":"at","type":"string"}]}"#;
+    let limits = ubos_common::json::Limits::default();
+    let profile = ubos_common::violation::Profile::Strict;
+    let verb = ubos_common::json::decode(verb.as_bytes(), &limits, profile);
+    registry.add_verb(verb.unwrap().0).unwrap();
+    let tool = sacp::registry::ToolDef::new("TAXI".into(), "d".into(), vec!["go".into()]);
+    registry.add_tool(tool).unwrap();
+    let (verbs, tools) = (vec!["go".into()], vec!["TAXI".into()]);
+    let agent = AgentRecord::new("DRIVER".into(), verbs, tools, vec![], vec![], "d".into());
+    registry.add_agent(agent).unwrap();
+    let answer = |text: &str, registry: MemoryRegistry| {
+        let (message, _) = AnyMessage::decode(text.as_bytes()).unwrap();
+        let config = OrchestratorConfig::default();
+        let mut run =
+            Orchestrator::new(now(), message, registry, config, IdSource::seeded(1)).unwrap();
+        let outputs = drain(&mut run);
+        match &outputs[..] {
+            [Output::Answer(answer)] => (**answer).clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let old = r#"{"msg_id":"m","g":"G","plan":[["go","TAXI",{"at":"7"}],["go","TAXI",{"to":"P","at":"9"}]]}"#;
+    let Answer::Reply(Reply::Clarify(asked)) = answer(old, registry.clone()) else {
+        panic!()
+    };
+    assert_eq!(asked.missing, ["to"]);
+    assert_eq!(asked.reply_to.as_deref(), Some("m"));
+    // A fault that no answer mends is told first.
+    let bad = old.replace(
+        r#""g":"G","#,
+        r#""g":"G","ctx":{"forbidden_tools":["TAXI"]},"#,
+    );
+    let refused = answer(&bad, registry.clone());
+    assert!(
+        matches!(refused, Answer::Reply(Reply::Err(error)) if error.code == Code::MalformedPlan)
+    );
+    let new = r#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G",
+        "plan":[{"id":"a","verb":"go","tool":"TAXI","params":{"at":"9"}}],"state":"PENDING"}"#;
+    let Answer::Reply(Reply::V10(asked)) = answer(new, registry) else {
+        panic!()
+    };
+    let details = asked.error.as_ref().unwrap().details.as_ref().unwrap();
+    assert_eq!(details.as_str(), r#"{"missing":"to"}"#);
 }

@@ -355,3 +355,44 @@ fn the_trace_of_an_answer_is_its_own() {
     assert_eq!(metrics.tool_calls.map(u64::from), Some(1));
     assert_eq!(metrics.latency_ms.map(u64::from), Some(0));
 }
+
+// spec: SACP1-4-1, SACP-4-3
+#[test]
+fn an_answer_is_written_in_our_version_and_a_summary_has_one() {
+    let text = format!(
+        "[{},{}]",
+        step("a", r#","on_error":"continue""#),
+        step("b", "")
+    );
+    let text = String::from_utf8(message(&text).encode()).unwrap();
+    for (form, wanted, summary) in [
+        ("", "raw", None),
+        (r#","out_fmt":"raw""#, "raw", None),
+        (r#","out_fmt":"human""#, "raw", None),
+        (
+            r#","out_fmt":"summary""#,
+            "summary",
+            Some("1 of 2 steps done, 1 failed"),
+        ),
+    ] {
+        let text = text.replace("1.0.0", "1.0.9").replacen(
+            r#","state""#,
+            &format!(r#"{form},"state""#),
+            1,
+        );
+        let request = Message::decode(text.as_bytes()).unwrap();
+        let fate = |tool: &str, _| (tool == "a").then(|| Cause::permanent("no"));
+        let outcome = run(&request, &fate).1;
+        let id = |text| Id::new(text).unwrap();
+        let answer = outcome.answer_v1(&request, Timestamp::EPOCH, id("me"), id("r-1"));
+        let read: serde_json::Value = serde_json::from_slice(&answer.encode()).unwrap();
+        assert_eq!(
+            (&read["proto_ver"], &read["out_fmt"]),
+            (&"1.0.0".into(), &wanted.into())
+        );
+        assert_eq!(
+            read["result"].get("summary").and_then(|text| text.as_str()),
+            summary
+        );
+    }
+}

@@ -3,17 +3,21 @@
     python vendors.py        prints its port, and serves until its standard input ends
 
 Needs the packages openai, anthropic and google-genai. A request that their types do not allow is answered with status 422 and
-the reason. Responses, whole or streamed, hold reasoning, text, a call, and what else the types have that a client may trip over.
+the reason. A model that is named like a transcript in ../../vectors responds with it, as the types write it, and refuses a next
+request that does not say what it said as it said it. Other models respond with reasoning, text and a call.
 """
 
 import collections.abc
 import json
+import pathlib
+import re
 import sys
 import threading
 import types
 import typing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pydantic
 import typing_extensions
 from anthropic import types as claude
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
@@ -207,8 +211,6 @@ def fault_for_gemini(body):
         "toolConfig": gemini.ToolConfig,
         "generationConfig": gemini.GenerationConfig,
     }
-    import pydantic
-
     if unknown := set(body) - set(kinds):
         return f"unknown members {sorted(unknown)}"
     for name, value in body.items():
@@ -217,6 +219,77 @@ def fault_for_gemini(body):
         except pydantic.ValidationError as error:
             return f"{name}: {error}"
     return None
+
+
+FILE = pathlib.Path(__file__).parents[2] / "vectors/transcripts.jsonl"
+TRANSCRIPTS = {one["name"]: one for one in map(json.loads, FILE.read_text().splitlines())}
+# The types of a whole response and of an event.
+TYPES = {
+    "openai": (chat.ChatCompletion, chat.ChatCompletionChunk),
+    "openai-responses": (responses.Response, responses.ResponseStreamEvent),
+    "anthropic": (claude.Message, claude.RawMessageStreamEvent),
+    "google": (gemini.GenerateContentResponse, gemini.GenerateContentResponse),
+}
+
+
+def written(kind, text):
+    """A response or event as its type writes it. Fails where the type does not hold all of it."""
+    if text == "[DONE]":
+        return text
+    adapter = pydantic.TypeAdapter(kind)
+    out = adapter.dump_json(adapter.validate_json(text), by_alias=True, exclude_unset=True).decode()
+    if json.loads(out) != json.loads(text):
+        raise ValueError(f"the types write {out} for {text}")
+    return out
+
+
+def write_transcript(transcript):
+    """Takes a transcript through the types of its vendor."""
+    whole, event = TYPES[transcript["vendor"]]
+    if transcript["types"] == "raw":
+        return
+    try:
+        out = {"events": [written(event, one) for one in transcript["events"]]}
+        if "whole" in transcript:
+            out["whole"] = written(whole, transcript["whole"])
+    except ValueError as error:
+        if transcript["types"] == "refuse":
+            return
+        raise ValueError(f"{transcript['name']}: {error}") from error
+    if transcript["types"] == "refuse":
+        raise ValueError(f"{transcript['name']}: the types hold it")
+    transcript.update(out)
+
+
+def said_before(vendor, body):
+    """What a request says that the model said before."""
+    if vendor == "openai":
+        return next((one for one in body["messages"] if one["role"] == "assistant"), None)
+    if vendor == "anthropic":
+        return next((one["content"] for one in body["messages"] if one["role"] == "assistant"), None)
+    if vendor == "google":
+        return next((one["parts"] for one in body["contents"] if one["role"] == "model"), None)
+    return [one for one in body["input"] if one.get("role") != "user"] or None
+
+
+def event_name(text):
+    try:
+        return json.loads(text).get("type")
+    except (ValueError, AttributeError):
+        return None
+
+
+def is_said(back, said):
+    if isinstance(back, dict):
+        return all(said.get(name) == value for name, value in back.items())
+    return said[: len(back)] == back
+
+
+def without(names, value):
+    """A request without the members that the types lack."""
+    if isinstance(value, dict):
+        return {name: without(names, one) for name, one in value.items() if name not in names}
+    return [without(names, one) for one in value] if isinstance(value, list) else value
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -233,18 +306,27 @@ class Handler(BaseHTTPRequestHandler):
             kind, answers = (MessageCreateParamsStreaming if streams else MessageCreateParamsNonStreaming), message
         else:
             kind, answers = None, lambda body: content(body, streams)
-        wrong = fault(kind, body) if kind else fault_for_gemini(body)
+        name = body.get("model") or re.search("models/([^:]*):", self.path)[1]
+        transcript = TRANSCRIPTS.get(name)
+        checked = without(transcript.get("beside", []), body) if transcript else body
+        wrong = fault(kind, checked) if kind else fault_for_gemini(checked)
+        if transcript and "back" in transcript and not wrong:
+            said = said_before(transcript["vendor"], body)
+            if said is not None and not is_said(transcript["back"], said):
+                wrong = f"{json.dumps(said)} is not what the model said: {json.dumps(transcript['back'])}"
         if wrong:
             return self.send(422, "application/json", json.dumps({"error": {"message": wrong}}).encode())
-        said = [one.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=kind is None) for one in answers(body)]
+        if transcript:
+            said = transcript["events"] if streams else [transcript["whole"]]
+        else:
+            said = [one.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=kind is None) for one in answers(body)]
+            said += ["[DONE]"] if answers is completion else []
         if not streams:
             return self.send(200, "application/json", said[0].encode())
         events = ""
         for one in said:
-            name = json.loads(one).get("type")
+            name = event_name(one)
             events += (f"event: {name}\n" if name else "") + f"data: {one}\n\n"
-        if answers is completion:
-            events += "data: [DONE]\n\n"
         self.send(200, "text/event-stream", events.encode())
 
     def send(self, status, kind, body):
@@ -259,6 +341,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    for transcript in TRANSCRIPTS.values():
+        write_transcript(transcript)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)

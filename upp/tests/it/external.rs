@@ -15,6 +15,7 @@ use upp::{
 };
 
 use crate::stamp;
+use crate::transcripts;
 use crate::vendor::{drain, request};
 
 /// The server, which ends with its standard input.
@@ -149,4 +150,28 @@ async fn the_vendors_own_types_refuse_what_the_vendor_would() {
         let error = models(&url)[n].complete(wrong).await.unwrap_err();
         assert_eq!(error.status_code, Some(422), "{error}");
     }
+}
+
+// spec: UPP-7, UPP-10
+#[tokio::test]
+async fn transcripts_survive_the_vendors_own_types() {
+    let (_server, url) = serve();
+    let mut count = 0;
+    for transcript in transcripts::all() {
+        let model = transcript.model(&url);
+        if transcript.whole.is_some() {
+            // The server compares what goes back with what it sent.
+            let checked = check_model(model.as_ref(), transcripts::asked(None)).await;
+            checked.unwrap_or_else(|fault| panic!("{}: {fault}", transcript.name));
+            transcript.check(&model.complete(transcripts::asked(None)).await);
+        }
+        let (_, streamed) = drain(model.as_ref(), transcripts::asked(None)).await;
+        transcript.check(&streamed);
+        if let Ok(response) = streamed {
+            let next = transcripts::asked(Some(&response.message));
+            transcript.check(&model.complete(next).await);
+        }
+        count += 1;
+    }
+    assert!(count > 60, "{count}");
 }

@@ -27,6 +27,8 @@ mod google;
 mod http;
 mod json;
 mod lab;
+#[cfg(feature = "external-tests")]
+mod litellm;
 #[cfg(all(feature = "mcp", feature = "driver"))]
 mod mcp;
 #[cfg(feature = "openai")]
@@ -45,6 +47,8 @@ mod tool_loop;
 mod tools;
 #[cfg(all(feature = "tracing", feature = "driver"))]
 mod tracing;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod transcripts;
 #[cfg(any(feature = "openai", feature = "anthropic", feature = "google"))]
 mod vendor;
 

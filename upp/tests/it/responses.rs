@@ -343,7 +343,8 @@ async fn what_is_not_whole_is_told_from_what_is() {
 async fn it_does_what_agents_expect_of_a_model() {
     let whole = answer("200 OK", &body("completed", &items(), ""));
     let streamed = events(&stream(), 64);
-    let answers = vec![whole.clone(), streamed.clone(), streamed, whole];
+    let answers = [&whole, &streamed, &streamed, &whole, &whole, &whole];
+    let answers = answers.into_iter().cloned().collect();
     let (url, _server) = serve_all(answers).await;
     check_model(&model(&url), request()).await.unwrap();
     let failed = answer(

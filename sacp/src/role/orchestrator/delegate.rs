@@ -181,13 +181,8 @@ impl Parts<'_> {
         }
         message.ctx = Some(context);
         message.out_fmt = Some(self.out_fmt.clone());
-        message.trace = own.trace.as_ref().map(|asked| {
-            let mut trace = v1::Trace::new();
-            trace.trace_id.clone_from(&asked.trace_id);
-            trace.parent_span_id.clone_from(&asked.span_id);
-            trace.span_id = Some(msg_id);
-            trace
-        });
+        let asked = own.trace.as_ref();
+        message.trace = asked.map(|asked| v1::Trace::below(Some(asked), &msg_id));
         Some(message)
     }
 }

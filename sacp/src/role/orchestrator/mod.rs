@@ -26,6 +26,7 @@ use crate::role::discipline::{Answer, AnswerForm, admit};
 use crate::runner::{self, Cause, End, Outcome, Runner, StepInputs, Ticket};
 use crate::spawn;
 use crate::trace::{debug, trace};
+use crate::v1;
 use crate::validate::code_of;
 
 use delegate::{Open, Parts, failed};
@@ -84,6 +85,8 @@ pub struct Orchestrator<R> {
     open: BTreeMap<Ticket, Open>,
     /// MUST findings about the plan that the configuration overrules.
     overruled: Vec<Violation>,
+    /// What the agents say that they took of tokens and money.
+    spent: v1::Metrics,
     out: Outbox<Output>,
 }
 
@@ -158,6 +161,7 @@ impl<R: Registry> Orchestrator<R> {
             simulated_spawns: Vec::new(),
             open: BTreeMap::new(),
             overruled: Vec::new(),
+            spent: v1::Metrics::new(),
             out: Outbox::new(bound),
         })
     }
@@ -313,8 +317,7 @@ impl<R: Registry> Orchestrator<R> {
             }
         };
         // What the plan says of itself is known before anything is spawned for it.
-        if let Some(first) = self.refusals(false).first() {
-            self.refuse(now, refusal(first));
+        if self.is_refused(now, false) {
             return None;
         }
         let missing = gaps(&self.request, &self.registry);
@@ -348,15 +351,34 @@ impl<R: Registry> Orchestrator<R> {
             }
             return None;
         }
-        if let Some(first) = self.refusals(true).first() {
-            self.refuse(now, refusal(first));
+        if self.is_refused(now, true) {
             return None;
         }
         Some(Box::new(runner))
     }
 
+    /// Answers a plan with a MUST finding. Where only inputs are wanting that the sender can give, it is asked for them.
+    fn is_refused(&mut self, now: Now, with_registry: bool) -> bool {
+        let musts = self.refusals(with_registry);
+        let Some(first) = musts.first() else {
+            return false;
+        };
+        match musts.iter().find(|finding| finding.question.is_none()) {
+            Some(fault) => self.refuse(now, refusal(&fault.violation)),
+            None => {
+                let missing = musts
+                    .iter()
+                    .filter_map(|finding| finding.question.as_deref());
+                let mut clarify = Clarify::new(missing, first.violation.message.as_ref());
+                clarify.reply_to = self.request.msg_id().map(str::to_owned);
+                self.give_back(now, Reply::Clarify(clarify));
+            }
+        }
+        true
+    }
+
     /// The MUST findings for which the plan is refused: none where they are overruled, which is remembered.
-    fn refusals(&mut self, with_registry: bool) -> Vec<Violation> {
+    fn refusals(&mut self, with_registry: bool) -> Vec<Finding> {
         let message = &self.request;
         let registry = with_registry.then_some(&self.registry as &dyn Registry);
         let graph = Graph::from(message);
@@ -370,13 +392,12 @@ impl<R: Registry> Orchestrator<R> {
                 .any(|code| code.as_str() == finding.violation.code)
                 && pair.is_some_and(|pair| self.simulated_spawns.contains(&pair))
         };
-        let musts = check_plan(message, registry, &self.config.check)
+        let musts: Vec<Finding> = check_plan(message, registry, &self.config.check)
             .into_iter()
             .filter(|finding| finding.violation.level == Level::Must && !is_rehearsed(finding))
-            .map(|finding| finding.violation)
             .collect();
         if self.config.overrule {
-            self.overruled = musts;
+            self.overruled = musts.into_iter().map(|finding| finding.violation).collect();
             return Vec::new();
         }
         musts
@@ -570,7 +591,16 @@ impl<R: Registry> Orchestrator<R> {
             },
             Ok(Answer::Reply(reply)) => match reply {
                 Reply::Message(answer) => open.input_of(ticket, MessageRef::V01(&answer)),
-                Reply::V10(answer) => open.input_of(ticket, MessageRef::V10(&answer)),
+                Reply::V10(answer) => {
+                    let metrics = answer
+                        .trace
+                        .as_ref()
+                        .and_then(|trace| trace.metrics.as_ref());
+                    if let Some(metrics) = metrics {
+                        self.spent.spend(metrics);
+                    }
+                    open.input_of(ticket, MessageRef::V10(&answer))
+                }
                 Reply::Err(error) => failed(ticket, error.code, error.details),
                 Reply::Clarify(clarify) => {
                     self.ask_back(now, clarify);
@@ -654,7 +684,14 @@ impl<R: Registry> Orchestrator<R> {
         self.finish(Answer::Reply(reply));
     }
 
-    fn finish(&mut self, answer: Answer) {
+    fn finish(&mut self, mut answer: Answer) {
+        if let Answer::Reply(Reply::V10(answer)) = &mut answer
+            && self.spent != v1::Metrics::new()
+            && let Some(trace) = &mut answer.trace
+        {
+            let metrics = trace.metrics.get_or_insert_with(v1::Metrics::new);
+            metrics.spend(&self.spent);
+        }
         self.stage = Stage::Finished;
         debug!(spawned = self.spawned, "message answered");
         self.open.clear();
@@ -699,8 +736,8 @@ const LONGEST_BASE: usize = 96;
 fn summed_up(reply: Reply, prose: Option<String>) -> Reply {
     match reply {
         Reply::V10(mut answer) => {
-            if let Some(result) = &mut answer.result {
-                result.summary = prose.and_then(NonEmpty::new);
+            if let (Some(result), Some(prose)) = (&mut answer.result, prose) {
+                result.summary = NonEmpty::new(prose);
             }
             Reply::V10(answer)
         }
