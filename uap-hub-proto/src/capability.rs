@@ -532,24 +532,31 @@ mod tests {
             ))])
             .contains("[0].test")
         );
-        let many: Vec<_> = (0..8)
-            .map(|n| {
-                let mime_types = vec!["a/b"; if n == 0 { 255 - 7 } else { 255 }];
-                capability(test(
-                    &n.to_string(),
-                    vec![requirement(true, true, &mime_types); 8],
-                ))
+    }
+
+    // spec: HUB-2-1
+    #[test]
+    fn all_requirements_together_are_bounded() {
+        let test = |name: usize, mime_types: &[&str], payloads| Capability {
+            format: Some(Format::Test(TestCapability {
+                r#type: name.to_string(),
+                payloads: vec![requirement(true, true, mime_types); payloads],
+            })),
+        };
+        let register = |capabilities| {
+            skills(AgentRegistration {
+                display_name: String::new(),
+                capabilities,
             })
-            .collect();
-        assert_eq!(register(many.clone()).unwrap().len(), 8);
-        let more = [
-            many,
-            vec![capability(test(
-                "9",
-                vec![requirement(true, true, &[]); 57],
-            ))],
-        ];
-        assert!(refused(more.concat()).starts_with("requirements of all capabilities has 16385"));
+        };
+        let mut all: Vec<_> = (0..8).map(|name| test(name, &["a/b"; 255], 8)).collect();
+        assert_eq!(register(all.clone()).unwrap().len(), 8);
+        all.push(test(8, &[], 1));
+        let refused = register(all).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("requirements of all capabilities has 16385"),
+            "{refused}"
+        );
     }
 
     // spec: HUB-3-2

@@ -9,7 +9,8 @@ use uap_hub_proto::{
 };
 use ubos_common::os::Clock;
 
-use super::PATIENCE;
+/// How long an honest agent may take to register and listen before it counts as locked out.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two trips.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -16,9 +16,7 @@ use ubos_common::os::Clock;
 pub use attacks::Attack;
 use attacks::Target;
 pub use honest::Latency;
-
-/// How long an honest agent may take to register and listen before it counts as locked out.
-const PATIENCE: Duration = Duration::from_secs(10);
+use honest::PATIENCE;
 
 /// Attacks on a hub at a URL.
 ///

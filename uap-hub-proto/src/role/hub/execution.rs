@@ -142,10 +142,7 @@ impl Hub {
             return self.audit(kind, Some(agent), Some(id));
         };
         let state = *state;
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.has_spoken = true;
-        }
-        self.watch(now, &id);
+        self.has_spoken(now, &id);
         match report {
             Report::Status {
                 kind,

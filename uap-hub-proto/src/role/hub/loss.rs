@@ -72,6 +72,14 @@ impl Hub {
         self.offer_to(now, &agent, false);
     }
 
+    /// The session has sent something.
+    pub(super) fn has_spoken(&mut self, now: Now, id: &SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.has_spoken = true;
+        }
+        self.watch(now, id);
+    }
+
     /// Restarts the timer of a session that should send something. A paused session is not watched, for its agent may be
     /// sending.
     pub(super) fn watch(&mut self, now: Now, id: &SessionId) {
