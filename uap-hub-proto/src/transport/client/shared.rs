@@ -428,3 +428,56 @@ async fn run_handler(
         Some(Err(_)) | None => HandlerError::new("the handler panicked").into_result(kind),
     }
 }
+
+#[cfg(all(test, feature = "server"))]
+mod tests {
+    use super::super::AgentBuilder;
+    use super::*;
+    use crate::{
+        role::hub::Job,
+        transport::server::{ServerConfig, serve},
+        wire::TestResult,
+    };
+
+    // spec: HUB-4-1
+    #[tokio::test]
+    async fn nothing_is_kept_of_handlers_that_ended() {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let agent = AgentBuilder::new("a")
+            .on_test("ends", |_, _| async { Ok(TestResult::completed("")) })
+            .on_test("fails", |_, _| async { Err(HandlerError::new("")) })
+            .on_test("hangs", |_, context| async move {
+                context.status("there").await?;
+                std::future::pending().await
+            })
+            .start(&hub.url())
+            .unwrap();
+        for skill in ["ends", "fails", "hangs"] {
+            let mut job = hub.submit(Job::test(skill, vec![])).unwrap();
+            if skill == "hangs" {
+                while !lock(&agent.shared.core)
+                    .handlers
+                    .contains_key(&session(&hub))
+                {
+                    job.next_event().await;
+                }
+                job.cancel().unwrap();
+            }
+            job.outcome().await;
+        }
+        let forgotten = async {
+            while !lock(&agent.shared.core).handlers.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), forgotten).await;
+        assert!(waited.is_ok(), "{:?}", lock(&agent.shared.core).handlers);
+    }
+
+    /// The only session, if there is one.
+    fn session(hub: &crate::transport::server::HubHandle) -> SessionId {
+        let session = hub.inspect(|view| view.jobs().find_map(|job| job.session));
+        session.unwrap_or_else(|| "none".into())
+    }
+}

@@ -282,6 +282,30 @@ fn it_acknowledges_without_waiting_for_the_job() {
     );
 }
 
+// spec: HUB-3-7
+#[test]
+fn a_session_that_gave_its_result_is_not_busy() {
+    let mut rig = Rig::running();
+    let id = SessionId::from("s");
+    rig.propose("one", test("t"));
+    rig.propose("two", test("t"));
+    rig.agent
+        .finish(rig.now, &id, TestResult::completed("done").into())
+        .unwrap();
+    rig.propose("three", test("t"));
+    let answers = rig.take();
+    let answers: Vec<_> = answers.iter().filter(|word| word.contains(": ")).collect();
+    assert_eq!(
+        answers,
+        [
+            "1: accept one",
+            "1: refuse two the agent is busy",
+            "2: result done",
+            "1: accept three"
+        ]
+    );
+}
+
 // spec: HUB-4-8
 #[test]
 fn the_result_half_closes_and_the_call_lingers() {
