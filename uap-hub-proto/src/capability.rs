@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use prost::Message as _;
+
 use crate::wire::{AgentRegistration, Payload, PayloadRequirement, capability::Format};
 
 /// The two domains of the protocol.
@@ -84,6 +86,56 @@ pub(crate) const MAX_CAPABILITIES: usize = 1024;
 /// Requirements of a capability, and MIME types of a requirement.
 pub(crate) const MAX_REQUIREMENTS: usize = 256;
 
+/// Requirements and their MIME types in a whole registration.
+pub(crate) const MAX_ENTRIES: usize = 16_384;
+
+/// A registration that was checked and read, so that a hub takes it at once.
+///
+/// ```
+/// use uap_hub_proto::{capability::{Registration, Skill}, wire::AgentRegistration};
+///
+/// let capabilities = vec![Skill::test("").into()];
+/// let wire = AgentRegistration { display_name: "a".into(), capabilities };
+/// let refused = Registration::try_from(wire).unwrap_err();
+/// assert_eq!(refused.to_string(), "capabilities[0].test.type is empty");
+/// ```
+///
+/// Spec: UAP hub 2
+#[derive(Debug)]
+pub struct Registration {
+    pub(crate) name: String,
+    pub(crate) skills: Skills,
+    /// Bytes on the wire.
+    pub(crate) bytes: usize,
+}
+
+impl TryFrom<AgentRegistration> for Registration {
+    type Error = RegistrationError;
+
+    fn try_from(wire: AgentRegistration) -> Result<Self, RegistrationError> {
+        Ok(Self {
+            bytes: wire.encoded_len(),
+            name: wire.display_name.clone(),
+            skills: skills(wire)?,
+        })
+    }
+}
+
+/// The requirements and their MIME types in all capabilities.
+pub(crate) fn entries(registration: &AgentRegistration) -> usize {
+    let payloads = registration.capabilities.iter().flat_map(|one| {
+        let (taken, made) = match &one.format {
+            Some(Format::Test(test)) => (&test.payloads[..], &[][..]),
+            Some(Format::Translation(to)) => (&to.source_payloads[..], &to.target_payloads[..]),
+            None => (&[][..], &[][..]),
+        };
+        taken.iter().chain(made)
+    });
+    payloads
+        .map(|payload| 1 + payload.accepted_mime_types.len())
+        .sum()
+}
+
 /// Checks a registration and returns its skills; of a repeated one the first counts.
 ///
 /// # Errors
@@ -98,19 +150,27 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
         registration.capabilities.len(),
         MAX_CAPABILITIES,
     )?;
+    few(
+        "requirements of all capabilities",
+        entries(&registration),
+        MAX_ENTRIES,
+    )?;
     let mut skills = Skills::new();
     for (at, capability) in registration.capabilities.into_iter().enumerate() {
         let field = |tail: &str| format!("capabilities[{at}].{tail}");
-        let (skill, requirements, path) = match capability.format {
+        let (skill, requirements, targets, path) = match capability.format {
             None => {
                 return Err(RegistrationError::NoFormat {
                     field: field("format"),
                 });
             }
-            Some(Format::Test(test)) => (Skill::test(test.r#type), test.payloads, "test"),
+            Some(Format::Test(test)) => {
+                (Skill::test(test.r#type), test.payloads, Vec::new(), "test")
+            }
             Some(Format::Translation(to)) => (
                 Skill::translation(to.r#type),
                 to.source_payloads,
+                to.target_payloads,
                 "translation",
             ),
         };
@@ -120,24 +180,25 @@ pub(crate) fn skills(registration: AgentRegistration) -> Result<Skills, Registra
             });
         }
         short(&field(&format!("{path}.type")), skill.name())?;
-        few(&field(path), requirements.len(), MAX_REQUIREMENTS)?;
-        for requirement in &requirements {
-            short(&field(path), &requirement.r#type)?;
-            few(
-                &field(path),
-                requirement.accepted_mime_types.len(),
-                MAX_REQUIREMENTS,
-            )?;
-            requirement
-                .accepted_mime_types
-                .iter()
-                .try_for_each(|mime| short(&field(path), mime))?;
+        for payloads in [&requirements, &targets] {
+            bounded(&field(path), payloads)?;
         }
         skills
             .entry(skill)
-            .or_insert_with(|| Arc::new(Requirements::new(requirements)));
+            .or_insert_with(|| Arc::new(Requirements::new(requirements, targets)));
     }
     Ok(skills)
+}
+
+fn bounded(field: &str, payloads: &[PayloadRequirement]) -> Result<(), RegistrationError> {
+    few(field, payloads.len(), MAX_REQUIREMENTS)?;
+    for payload in payloads {
+        short(field, &payload.r#type)?;
+        few(field, payload.accepted_mime_types.len(), MAX_REQUIREMENTS)?;
+        let mut mime_types = payload.accepted_mime_types.iter();
+        mime_types.try_for_each(|mime| short(field, mime))?;
+    }
+    Ok(())
 }
 
 fn short(field: &str, text: &str) -> Result<(), RegistrationError> {
@@ -200,11 +261,15 @@ pub enum RegistrationError {
     },
 }
 
-/// What a skill requires of a job's payloads, with MIME types as they are compared.
+/// What a skill requires of a job's payloads, with MIME types as they are compared, and what it makes.
 ///
 /// Spec: UAP hub 3
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Requirements(Box<[Requirement]>);
+#[derive(Debug, PartialEq)]
+pub(crate) struct Requirements {
+    required: Box<[Requirement]>,
+    /// The payloads of its results, as they were declared.
+    pub(crate) targets: Box<[PayloadRequirement]>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Requirement {
@@ -216,7 +281,7 @@ struct Requirement {
 }
 
 impl Requirements {
-    fn new(wire: Vec<PayloadRequirement>) -> Self {
+    fn new(wire: Vec<PayloadRequirement>, targets: Vec<PayloadRequirement>) -> Self {
         let requirement = |wire: PayloadRequirement| Requirement {
             kind: wire.r#type.into(),
             is_required: wire.is_required,
@@ -227,7 +292,10 @@ impl Requirements {
                 .map(|mime| essence(mime))
                 .collect(),
         };
-        Self(wire.into_iter().map(requirement).collect())
+        Self {
+            required: wire.into_iter().map(requirement).collect(),
+            targets: targets.into(),
+        }
     }
 
     /// Whether a job's payloads meet all requirements; other payload types are ignored.
@@ -244,7 +312,7 @@ impl Requirements {
             let kind = &requirement.kind;
             Some(Unmet { kind, fault })
         };
-        self.0.iter().find_map(unmet)
+        self.required.iter().find_map(unmet)
     }
 }
 
@@ -408,7 +476,8 @@ mod tests {
             (true, requirement(true, true, &[]), vec![bare]),
         ] {
             assert_eq!(
-                Requirements::new(vec![requirement.clone()]).are_met_by(&Shape::of(&payloads)),
+                Requirements::new(vec![requirement.clone()], vec![])
+                    .are_met_by(&Shape::of(&payloads)),
                 wanted,
                 "{requirement:?} {payloads:?}"
             );
@@ -437,7 +506,10 @@ mod tests {
             capability(test("a", vec![])),
         ];
         let found = register(twice).unwrap();
-        assert_eq!((found.len(), found[&Skill::test("a")].0.len()), (1, 1));
+        assert_eq!(
+            (found.len(), found[&Skill::test("a")].required.len()),
+            (1, 1)
+        );
         let refused = |capabilities| register(capabilities).unwrap_err().to_string();
         assert!(refused(vec![capability(None)]).contains("capabilities[0].format"));
         assert!(
@@ -459,6 +531,31 @@ mod tests {
                 vec![requirement(true, true, &[]); 257]
             ))])
             .contains("[0].test")
+        );
+    }
+
+    // spec: HUB-2-1
+    #[test]
+    fn all_requirements_together_are_bounded() {
+        let test = |name: usize, mime_types: &[&str], payloads| Capability {
+            format: Some(Format::Test(TestCapability {
+                r#type: name.to_string(),
+                payloads: vec![requirement(true, true, mime_types); payloads],
+            })),
+        };
+        let register = |capabilities| {
+            skills(AgentRegistration {
+                display_name: String::new(),
+                capabilities,
+            })
+        };
+        let mut all: Vec<_> = (0..8).map(|name| test(name, &["a/b"; 255], 8)).collect();
+        assert_eq!(register(all.clone()).unwrap().len(), 8);
+        all.push(test(8, &[], 1));
+        let refused = register(all).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("requirements of all capabilities has 16385"),
+            "{refused}"
         );
     }
 

@@ -6,9 +6,9 @@ use crate::{
     capability::{Kind, Skill},
     state::State,
     wire::{
-        Attachment, Capability, Payload, Severity, StepReport, StepStatus, Summary, Telemetry,
-        TestCapability, TestResult, TestStatus, TranslationCapability, TranslationResult,
-        TranslationStatus, capability::Format,
+        Attachment, Capability, Payload, PayloadRequirement, Severity, StepReport, StepStatus,
+        Summary, Telemetry, TestCapability, TestResult, TestStatus, TranslationCapability,
+        TranslationResult, TranslationStatus, capability::Format,
     },
 };
 
@@ -100,6 +100,15 @@ impl TestResult {
         Self::new(State::Failed, message)
     }
 
+    /// Sets the status: a state, with a description.
+    #[must_use]
+    pub fn with_status(self, state: State, message: impl Into<String>) -> Self {
+        Self {
+            status: Self::new(state, message).status,
+            ..self
+        }
+    }
+
     /// Adds a step report.
     #[must_use]
     pub fn with_report(mut self, report: StepReport) -> Self {
@@ -118,6 +127,62 @@ impl TestResult {
     #[must_use]
     pub fn with_summary(mut self, summary: Summary) -> Self {
         self.summary = Some(summary);
+        self
+    }
+}
+
+impl PayloadRequirement {
+    /// Payloads of a type: at most one, of any MIME type, and none if need be.
+    pub fn new(kind: impl Into<String>) -> Self {
+        Self {
+            r#type: kind.into(),
+            ..Self::default()
+        }
+    }
+
+    /// A job must have one.
+    #[must_use]
+    pub const fn required(mut self) -> Self {
+        self.is_required = true;
+        self
+    }
+
+    /// A job may have several.
+    #[must_use]
+    pub const fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
+    }
+
+    /// Accepts a MIME type; without any, all are accepted.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.accepted_mime_types.push(mime_type.into());
+        self
+    }
+}
+
+impl TestCapability {
+    /// Adds a payload that it takes.
+    #[must_use]
+    pub fn with_payload(mut self, payload: PayloadRequirement) -> Self {
+        self.payloads.push(payload);
+        self
+    }
+}
+
+impl TranslationCapability {
+    /// Adds a payload that it takes.
+    #[must_use]
+    pub fn with_source(mut self, payload: PayloadRequirement) -> Self {
+        self.source_payloads.push(payload);
+        self
+    }
+
+    /// Adds a payload that it makes.
+    #[must_use]
+    pub fn with_target(mut self, payload: PayloadRequirement) -> Self {
+        self.target_payloads.push(payload);
         self
     }
 }
@@ -142,6 +207,22 @@ impl TranslationResult {
             payloads,
             ..Self::new(State::Completed, "")
         }
+    }
+
+    /// Sets the status: a state, with a description.
+    #[must_use]
+    pub fn with_status(self, state: State, message: impl Into<String>) -> Self {
+        Self {
+            status: Self::new(state, message).status,
+            ..self
+        }
+    }
+
+    /// Sets the summary.
+    #[must_use]
+    pub fn with_summary(mut self, summary: Summary) -> Self {
+        self.summary = Some(summary);
+        self
     }
 }
 

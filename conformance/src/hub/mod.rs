@@ -14,6 +14,7 @@
 //! ```
 
 mod agents;
+mod hostile;
 mod hubs;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::{Judge, Verdict};
 pub use agents::{
     AgentAction, AgentLine, AgentPeer, AgentReference, Agents, LineKind, TestHub, agent_kit,
 };
+pub use hostile::{Attack, HostileReport, HostileRound, HostileRun, Latency};
 pub use hubs::{HubAction, HubLine, HubPeer, HubReference, Hubs, TestFleet, hub_kit};
 
 /// How long a peer may take for an immediate answer.

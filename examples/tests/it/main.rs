@@ -21,6 +21,8 @@ mod hub;
 mod hub_agent;
 #[cfg(all(unix, feature = "external-tests"))]
 mod hub_python;
+#[cfg(unix)]
+mod hub_secured;
 mod mission;
 mod one_dependency;
 mod plan;

@@ -34,6 +34,21 @@ impl Tls {
         self
     }
 
+    /// The authority. One without a certificate would trust nobody, and the agent would try for ever.
+    fn authority(&self) -> Result<Option<Certificate>, ConfigError> {
+        let Some(authority) = &self.authority else {
+            return Ok(None);
+        };
+        let has_certificate = authority.contains("-----BEGIN CERTIFICATE-----");
+        ubos_common::ConfigError::require(
+            has_certificate,
+            "tls.authority",
+            format_args!("no certificate"),
+            "must be a certificate as PEM text",
+        )?;
+        Ok(Some(Certificate::from_pem(authority)))
+    }
+
     fn identity(&self) -> Option<Identity> {
         let (chain, key) = self.identity.as_ref()?;
         Some(Identity::from_pem(chain, key.expose()))
@@ -46,8 +61,8 @@ impl Tls {
         if let Some(identity) = self.identity() {
             config = config.identity(identity);
         }
-        Ok(match &self.authority {
-            Some(authority) => config.client_ca_root(Certificate::from_pem(authority)),
+        Ok(match self.authority()? {
+            Some(authority) => config.client_ca_root(authority),
             None => config,
         })
     }
@@ -56,8 +71,8 @@ impl Tls {
     pub(super) fn of_agent(&self) -> Result<tonic::transport::ClientTlsConfig, ConfigError> {
         ConfigError::present(self.authority.is_some(), "tls.authority", "an agent")?;
         let mut config = tonic::transport::ClientTlsConfig::new();
-        if let Some(authority) = &self.authority {
-            config = config.ca_certificate(Certificate::from_pem(authority));
+        if let Some(authority) = self.authority()? {
+            config = config.ca_certificate(authority);
         }
         if let Some(name) = &self.domain {
             config = config.domain_name(name);

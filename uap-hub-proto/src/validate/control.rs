@@ -6,7 +6,7 @@ use ubos_common::violation::Level;
 
 use super::{Walk, validate};
 use crate::{
-    capability::{Kind, MAX_CAPABILITIES, MAX_NAME_BYTES, MAX_REQUIREMENTS},
+    capability::{Kind, MAX_CAPABILITIES, MAX_ENTRIES, MAX_NAME_BYTES, MAX_REQUIREMENTS, entries},
     wire::{
         AgentRegistration, AgentRegistrationResponse, Capability, ListenRequest, ListenResponse,
         PayloadRequirement, SessionAcceptance, SessionProposal, capability::Format, listen_request,
@@ -30,6 +30,8 @@ fn registration(message: &AgentRegistration, walk: &mut Walk) {
         message.capabilities.len(),
         MAX_CAPABILITIES,
     );
+    let all = entries(message);
+    few(walk, "capabilities", all, MAX_ENTRIES);
     let mut seen = BTreeSet::new();
     let few = message.capabilities.get(..MAX_CAPABILITIES);
     let listed = few.unwrap_or(&message.capabilities);

@@ -12,7 +12,7 @@ use uap_hub_proto::{
     },
     wire::{Payload, TestResult},
 };
-use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
+use ubos_conformance::hub::{Attack, HostileRun, TestFleet, TestHub, agent_kit, hub_kit};
 use ubos_conformance::{ConnectError, Expectations};
 
 fn a_hub(runtime: &Runtime) -> HubHandle {
@@ -59,4 +59,31 @@ fn our_agent_conforms_over_sockets() {
     let report = kit.run(&expectations, |_| Ok(hub.peer()));
     drop(agent);
     assert!(report.is_conformant(), "{report}");
+}
+
+// spec: HUB-4-6, HUB-2-4
+#[test]
+fn our_hub_stands_strangers() {
+    let runtime = Runtime::new().unwrap();
+    let served = a_hub(&runtime);
+    let run = HostileRun::new(served.url()).with_time(Duration::from_millis(150));
+    let report = run.run().unwrap();
+    assert!(report.is_survived(), "{report}");
+    assert!(report.calm.served > 0 && report.calm.failed == 0);
+    assert_eq!(report.rounds.len(), Attack::ALL.len());
+    for round in &report.rounds {
+        assert!(round.attempts > 0, "{:?}", round.attack);
+        assert_eq!(round.grown, None, "its process is unknown");
+    }
+    // Nobody listens there any more.
+    let url = served.url();
+    runtime.block_on(served.shutdown(Duration::ZERO)).unwrap();
+    drop(served);
+    let refused = HostileRun::new(url)
+        .with_time(Duration::from_millis(50))
+        .run();
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        std::io::ErrorKind::ConnectionRefused
+    );
 }

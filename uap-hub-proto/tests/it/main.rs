@@ -9,6 +9,9 @@ mod fleet;
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod handles;
+#[cfg(test)]
 mod hub;
 #[cfg(test)]
 #[cfg(all(feature = "client", feature = "server"))]

@@ -157,6 +157,12 @@ async fn what_is_wrong_with_tls_is_said_at_once() {
         ),
         StartError::Token
     );
+    let nobody = Tls::default().with_authority(String::from("no PEM"));
+    let refused = start(idle().with_tls(nobody), "https://127.0.0.1:1").to_string();
+    assert_eq!(
+        refused,
+        "tls.authority is no certificate, but must be a certificate as PEM text"
+    );
     let broken = Tls::default().with_identity("no PEM", String::from("the key"));
     assert!(!format!("{broken:?}").contains("the key"));
     let served = |tls| async move {

@@ -6,18 +6,24 @@
 )]
 
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    task::JoinSet,
 };
-use tonic::Code;
+use tonic::{
+    Code,
+    codegen::{Bytes, Service as _, http},
+};
 use uap_hub_proto::{
     role::{agent, hub},
     transport::{
@@ -70,6 +76,62 @@ async fn a_registration_that_never_ends_is_given_up() {
         Err(status) => return assert_eq!(status.code(), Code::DeadlineExceeded, "{status}"),
     };
     panic!("{refused:?}");
+}
+
+/// The first bytes of a message, and nothing more.
+struct Begun(Option<Bytes>);
+
+impl http_body::Body for Begun {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        match self.0.take() {
+            Some(bytes) => Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+// spec: HUB-4-6
+#[tokio::test]
+async fn a_connection_keeps_few_unfinished_messages() {
+    const BYTES: u32 = 100_000;
+    let config = ServerConfig::default().with_max_control_message_bytes(BYTES as usize);
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let mut body = [&[0][..], &BYTES.to_be_bytes()].concat();
+    body.resize(90_000, 0);
+    let register = |mut channel: tonic::transport::Channel| {
+        let body = tonic::body::Body::new(Begun(Some(body.clone().into())));
+        let request = http::Request::post(format!("{}/uap.v1.AgentHub/Register", hub.url()))
+            .header("content-type", "application/grpc")
+            .body(body)
+            .unwrap();
+        async move {
+            std::future::poll_fn(|cx| channel.poll_ready(cx))
+                .await
+                .unwrap();
+            channel.call(request).await.unwrap()
+        }
+    };
+    let endpoint = tonic::transport::Channel::from_shared(hub.url()).unwrap();
+    let crowded = endpoint.connect().await.unwrap();
+    let mut calls: JoinSet<_> = (0..5).map(|_| register(crowded.clone())).collect();
+    let refused = within(calls.join_next()).await.unwrap().unwrap();
+    assert_eq!(refused.headers()["grpc-status"], "8");
+    let mut other = AgentHubClient::new(endpoint.connect().await.unwrap());
+    within(other.register(AgentRegistration::default()))
+        .await
+        .unwrap();
+    // What was refused is given back: the four others go on.
+    assert_eq!(calls.len(), 4);
+    let mut client = AgentHubClient::new(crowded);
+    within(client.register(AgentRegistration::default()))
+        .await
+        .unwrap();
 }
 
 // spec: HUB-4-6

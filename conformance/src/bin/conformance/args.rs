@@ -23,6 +23,7 @@ usage: conformance sap [--report FORM] FILES...             a recorded exchange,
        conformance uap-run [--report FORM] FILES...         what agents of UAP left behind, as JSON lines
        conformance hub --url URL, conformance hub-agent --listen ADDRESS
                                                             a hub of UAP, or an agent that calls one; --help behind them
+       conformance hub-hostile --url URL                    attacks on a hub of UAP, and what an honest agent notices of them
        conformance self-test                                shows that the kits hold
 
 A file of an exchange has a JSON object a line: {\"task\":{...}}, {\"result\":{...}}, {\"nack\":{...}}, in the order in

@@ -9,13 +9,15 @@ use ubos_conformance::hub::{TestFleet, TestHub, agent_kit, hub_kit};
 use ubos_conformance::{ConnectError, Expectations, Report};
 
 use super::args::Form;
+use super::hostile;
 use super::{Proof, args, proof_of, with_floor};
 
-const USAGE: &str = "\
-Judges a hub of the UAP hub protocol, or an agent that calls one.
+pub(super) const USAGE: &str = "\
+Judges a hub of the UAP hub protocol, or an agent that calls one, or attacks a hub as strangers do.
 
 usage: conformance hub --url URL [--type T] [--report FORM] [-- COMMAND...]
        conformance hub-agent --listen ADDRESS [--report FORM]
+       conformance hub-hostile --url URL [--pid PID] [--seconds N] [--max-growth BYTES]
 
 A hub is judged by a fleet that calls it. For most cases it must have jobs to offer: tests of type T (echo by default). Either
 they wait there already, some thirty of them, or COMMAND gives it one more; it is run for each that is wanted, {} among its
@@ -23,6 +25,10 @@ arguments becoming T.
 
 An agent is judged by a hub at ADDRESS, as 127.0.0.1:9000: start it with that for its hub; it may come at any time within 75
 seconds. Its first capability is what it is asked for, with made-up payloads of the types that it requires.
+
+A hub is attacked in nine ways, one after the other, for N seconds each (default 5), while an honest agent registers and listens
+again and again. The table shows how long that took it, and by how much the memory of process PID grew. The hub must serve it
+each time, and grow by at most BYTES (default 536870912). Attack nobody else's hub.
 
   --expect FILE   what the author of the peer declares about it; conformance --help tells more
   --report FORM   table (the default), json or junit
@@ -43,6 +49,7 @@ pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit
     let kit = match arguments.next()?.to_str()? {
         "hub" => "hub",
         "hub-agent" => "hub-agent",
+        "hub-hostile" => return Some(hostile::main(arguments)),
         _ => return None,
     };
     let judged = match parse(kit, arguments) {

@@ -10,6 +10,7 @@
 //! osw_tap    what passes between the two
 //! uap        states and trees, a validator of them, or what runs left behind
 //! hub        a hub on a port, an agent that calls one
+//! hostile    attacks on a hub
 //! command    a stranger's program that answers one message at a time
 //! ```
 
@@ -21,6 +22,7 @@
 
 mod args;
 mod command;
+mod hostile;
 mod hub;
 mod osw;
 #[cfg(unix)]

@@ -14,6 +14,9 @@ ubos_common::config! {
         with_proposal_timeout: proposal_timeout: Duration = Duration::from_secs(30),
         /// Sets how long an agent may take to open the stream after `SessionReady`: 30 s by default.
         with_open_timeout: open_timeout: Duration = Duration::from_secs(30),
+        /// Sets how long an agent may be silent on the stream of a session before its first message: 5 minutes by default.
+        /// Beyond it the session is lost and its stream ended with `CANCELLED`.
+        with_first_message_timeout: first_message_timeout: Duration = Duration::from_secs(300),
         /// Sets how long a registered agent may take to open `Listen`: 60 s by default.
         with_listen_timeout: listen_timeout: Duration = Duration::from_secs(60),
         /// Sets how long a job may wait for an agent that accepts it: 10 minutes by default.
@@ -36,7 +39,8 @@ ubos_common::config! {
         /// Sets how long an agent whose `Listen` broke keeps its client id and its sessions: 0 by default, so that it
         /// is gone at once.
         with_resume_grace: resume_grace: Duration = Duration::ZERO,
-        /// Sets whether a job that no registered agent can run is refused, and not queued. Off by default.
+        /// Sets whether a job that no agent can run is refused, and not queued. An agent that has not listened yet is none. Off
+        /// by default.
         with_fail_fast: fail_fast: bool = false,
         /// Sets whether jobs and their ends are stored ([`Output::Store`](super::Output::Store)) before they are
         /// accepted and reported. Off by default.
@@ -54,6 +58,16 @@ ubos_common::config! {
         /// Sets how many registered agents may not have opened `Listen` yet: 1,000 by default. Beyond it the oldest of them
         /// goes, so that registrations of strangers lock nobody out.
         with_max_pending_agents: max_pending_agents: usize = 1_000,
+        /// Sets the bytes of all registrations together: 256 MiB by default. Beyond it `Register` is `RESOURCE_EXHAUSTED`. Agents
+        /// that have not opened `Listen` yet have a quarter of it; then the oldest of them goes.
+        with_max_registered_bytes: max_registered_bytes: usize = 256 << 20,
+        /// Sets how many agents one peer may have registered: 10,000 by default. Beyond it `Register` is
+        /// `RESOURCE_EXHAUSTED`. A peer is an identity or, where there is none, an address
+        /// ([`Hub::register_as`](super::Hub::register_as)).
+        with_max_agents_per_peer: max_agents_per_peer: usize = 10_000,
+        /// Sets how many registered agents of one peer may not have opened `Listen` yet: 256 by default. Beyond it the oldest of
+        /// them goes.
+        with_max_pending_agents_per_peer: max_pending_agents_per_peer: usize = 256,
         /// Sets how many jobs may wait and run: 10,000 by default. Beyond it `submit` is refused.
         with_max_jobs: max_jobs: usize = 10_000,
         /// Sets the payload bytes of jobs that are not yet sent to an agent: 256 MiB by default. Beyond it `submit` is
@@ -90,6 +104,7 @@ impl Config {
         for (field, time) in [
             ("proposal_timeout", self.proposal_timeout),
             ("open_timeout", self.open_timeout),
+            ("first_message_timeout", self.first_message_timeout),
             ("listen_timeout", self.listen_timeout),
             ("wait_limit", self.wait_limit),
             ("refusal_pause", self.refusal_pause),
@@ -107,6 +122,12 @@ impl Config {
             ("max_unsent", self.max_unsent),
             ("max_agents", self.max_agents),
             ("max_pending_agents", self.max_pending_agents),
+            ("max_registered_bytes", self.max_registered_bytes),
+            ("max_agents_per_peer", self.max_agents_per_peer),
+            (
+                "max_pending_agents_per_peer",
+                self.max_pending_agents_per_peer,
+            ),
             ("max_jobs", self.max_jobs),
             ("max_queued_bytes", self.max_queued_bytes),
             ("max_message_bytes", self.max_message_bytes),

@@ -95,6 +95,7 @@ impl Hub {
         if let Some(entry) = self.queue.get_mut(job) {
             entry.attempts = entry.attempts.saturating_add(1);
             entry.rounds = 0;
+            self.fleet.settle(&entry.job, &agent);
         }
         let accepted = JobEvent::Accepted {
             session: id.clone(),

@@ -18,6 +18,18 @@ pub enum RegisterError {
         /// The bound.
         most: usize,
     },
+    /// The registrations have too many bytes together.
+    #[error("the agents' registrations would have more than {most} bytes, which is the maximum")]
+    FullOfBytes {
+        /// The bound.
+        most: usize,
+    },
+    /// The peer has too many agents registered.
+    #[error("{most} agents of this peer are registered, which is the maximum")]
+    PeerFull {
+        /// The bound.
+        most: usize,
+    },
     /// The hub is leaving.
     #[error("the hub is shutting down")]
     ShuttingDown,
@@ -29,7 +41,9 @@ impl RegisterError {
     pub fn status(&self) -> Status {
         let code = match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::Full { .. } => Code::ResourceExhausted,
+            Self::Full { .. } | Self::FullOfBytes { .. } | Self::PeerFull { .. } => {
+                Code::ResourceExhausted
+            }
             Self::ShuttingDown => Code::Unavailable,
         };
         Status::new(code, self.to_string())
@@ -74,11 +88,14 @@ pub enum CommandError {
     /// No such job waits or runs.
     #[error("no job with this id waits or runs")]
     UnknownJob,
+    /// The command came from inside `HubHandle::inspect`, which holds the hub.
+    #[error("the hub is being inspected: give commands after the inspection")]
+    Inspecting,
     /// The session waits for no preparation.
     #[error("the session does not wait to be prepared")]
     NotPreparing,
-    /// No registered agent can do it, and the hub is set to refuse such jobs.
-    #[error("no registered agent offers {skill} and takes these payloads")]
+    /// No agent that has listened can do it, and the hub is set to refuse such jobs.
+    #[error("no agent that listened offers {skill} and takes these payloads")]
     NoCapableAgent {
         /// The skill that the job requires.
         skill: Skill,

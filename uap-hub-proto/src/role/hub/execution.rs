@@ -142,7 +142,7 @@ impl Hub {
             return self.audit(kind, Some(agent), Some(id));
         };
         let state = *state;
-        self.watch(now, &id);
+        self.has_spoken(now, &id);
         match report {
             Report::Status {
                 kind,

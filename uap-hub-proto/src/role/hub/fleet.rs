@@ -11,7 +11,12 @@ use std::{
 
 use ubos_common::time::Mono;
 
-use super::policy::{Candidate, Placement};
+use super::{
+    affinity::Homes,
+    job::Job,
+    policy::{Candidate, Placement},
+    quota::{Peer, Quotas},
+};
 use crate::{
     capability::{Shape, Skill, Skills},
     id::{ClientId, Identity, SessionId, StreamId},
@@ -24,6 +29,10 @@ pub(super) struct Agent {
     pub(super) skills: Skills,
     /// Who registered it, where the driver knows.
     pub(super) identity: Option<Identity>,
+    /// Whose quota it counts for.
+    peer: Option<Peer>,
+    /// Bytes of its registration.
+    bytes: usize,
     /// The open control stream; without one the agent is offered nothing.
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
@@ -50,8 +59,8 @@ type Rank = ([u64; 2], u64);
 struct Ranking {
     /// When it was used last, in uses of any.
     used: u64,
-    /// Agents by their order, whether they listen or not.
-    members: BTreeSet<u64>,
+    /// Agents by their order, whether they listen or not, with their rank in `ranks`.
+    members: BTreeMap<u64, Option<Rank>>,
     /// Agents that listen and are not paused, with room or without.
     present: usize,
     /// Those of them that have room.
@@ -59,24 +68,68 @@ struct Ranking {
 }
 
 impl Ranking {
-    fn change(&mut self, id: &ClientId, before: Standing, after: Standing) {
+    /// Takes an agent in, which is not there yet.
+    fn add(&mut self, id: &ClientId, order: u64, standing: Standing, rank: [u64; 2]) {
+        self.members.insert(order, None);
+        self.change(id, order, Standing::default(), standing, rank);
+    }
+
+    fn change(
+        &mut self,
+        id: &ClientId,
+        order: u64,
+        before: Standing,
+        after: Standing,
+        rank: [u64; 2],
+    ) {
+        let Some(kept) = self.members.get_mut(&order) else {
+            return;
+        };
         self.present =
             self.present + usize::from(after.is_present) - usize::from(before.is_present);
-        if let Some(rank) = before.rank {
-            self.ranks.remove(&rank);
+        let rank = after.has_room.then_some((rank, order));
+        let before = std::mem::replace(kept, rank);
+        if before == rank {
+            return;
         }
-        if let Some(rank) = after.rank {
+        if let Some(before) = before {
+            self.ranks.remove(&before);
+        }
+        if let Some(rank) = rank {
             self.ranks.insert(rank, id.clone());
         }
     }
 }
 
-/// The standing of an agent in the index.
-#[derive(Clone, Copy, Default, PartialEq)]
+/// Whether an agent may be offered jobs.
+#[derive(Clone, Copy, Default)]
 struct Standing {
     is_listening: bool,
     is_present: bool,
-    rank: Option<Rank>,
+    /// It is present and may have one session more.
+    has_room: bool,
+}
+
+impl Standing {
+    fn of(agent: &Agent) -> Self {
+        let is_listening = agent.listen.is_some();
+        let is_present = is_listening && !agent.is_paused;
+        Self {
+            is_listening,
+            is_present,
+            has_room: is_present && agent.sessions.len() < agent.room,
+        }
+    }
+}
+
+/// What an agent registered.
+#[derive(Debug, Default)]
+pub(super) struct Registered {
+    pub(super) name: String,
+    pub(super) skills: Skills,
+    pub(super) identity: Option<Identity>,
+    pub(super) peer: Option<Peer>,
+    pub(super) bytes: usize,
 }
 
 /// All agents.
@@ -90,7 +143,13 @@ pub(super) struct Fleet {
     uses: u64,
     /// The agents that have not listened yet, oldest first.
     pending: BTreeMap<u64, ClientId>,
+    /// Bytes of their registrations.
+    pending_bytes: usize,
+    /// Bytes of all registrations.
+    bytes: usize,
+    quotas: Quotas,
     placement: Arc<dyn Placement>,
+    homes: Homes,
     max_load: usize,
     registered: u64,
     listening: usize,
@@ -104,7 +163,11 @@ impl Fleet {
             rankings: BTreeMap::new(),
             uses: 0,
             pending: BTreeMap::new(),
+            pending_bytes: 0,
+            bytes: 0,
+            quotas: Quotas::default(),
             placement,
+            homes: Homes::default(),
             max_load,
             registered: 0,
             listening: 0,
@@ -128,19 +191,26 @@ impl Fleet {
         self.agents.iter()
     }
 
-    pub(super) fn register(
-        &mut self,
-        now: Mono,
-        id: ClientId,
-        name: String,
-        skills: Skills,
-        identity: Option<Identity>,
-    ) {
+    /// Bytes of all registrations.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn register(&mut self, now: Mono, id: ClientId, registered: Registered) {
+        let Registered {
+            name,
+            skills,
+            identity,
+            peer,
+            bytes,
+        } = registered;
         self.registered += 1;
         let agent = Agent {
             name,
             skills,
             identity,
+            peer,
+            bytes,
             listen: None,
             sessions: BTreeSet::new(),
             is_paused: false,
@@ -151,13 +221,26 @@ impl Fleet {
             order: self.registered,
         };
         self.pending.insert(agent.order, id.clone());
+        self.quotas.add(agent.peer.as_ref(), agent.order);
+        self.bytes += bytes;
+        self.pending_bytes += bytes;
         self.agents.insert(id, agent);
     }
 
-    /// The oldest agent that has not listened yet, if there are `most` or more of them.
-    pub(super) fn oldest_pending(&self, most: usize) -> Option<&ClientId> {
+    /// How many agents count for the quota of a peer.
+    pub(super) fn of_peer(&self, peer: &Peer) -> usize {
+        self.quotas.agents(peer)
+    }
+
+    /// The oldest agent of a peer that has not listened yet, if the peer has `most` or more of them.
+    pub(super) fn oldest_pending_of(&self, peer: &Peer, most: usize) -> Option<&ClientId> {
+        self.pending.get(&self.quotas.oldest_pending(peer, most)?)
+    }
+
+    /// The oldest agent that has not listened yet, if there are `most` or more of them, or if they have more than `bytes`.
+    pub(super) fn oldest_pending(&self, most: usize, bytes: usize) -> Option<&ClientId> {
         let (_, oldest) = self.pending.first_key_value()?;
-        (self.pending.len() >= most).then_some(oldest)
+        (self.pending.len() >= most || self.pending_bytes > bytes).then_some(oldest)
     }
 
     /// Sets the control stream; returns the one that it replaces.
@@ -232,7 +315,11 @@ impl Fleet {
     pub(super) fn remove(&mut self, id: &ClientId) -> Option<Agent> {
         self.unlisten(id);
         let agent = self.agents.remove(id)?;
-        self.pending.remove(&agent.order);
+        if self.pending.remove(&agent.order).is_some() {
+            self.pending_bytes -= agent.bytes;
+        }
+        self.bytes -= agent.bytes;
+        self.quotas.remove(agent.peer.as_ref(), agent.order);
         for skill in agent.skills.keys() {
             let Some(ids) = self.by_skill.get_mut(skill) else {
                 continue;
@@ -259,12 +346,14 @@ impl Fleet {
             return;
         }
         self.pending.remove(&agent.order);
+        self.pending_bytes -= agent.bytes;
+        self.quotas.listens(agent.peer.as_ref(), agent.order);
         for (skill, requirements) in &agent.skills {
             let ids = self.by_skill.entry(skill.clone()).or_default();
             ids.insert(id.clone());
             for (shape, ranking) in self.rankings.get_mut(skill).into_iter().flatten() {
                 if requirements.are_met_by(shape) {
-                    ranking.members.insert(agent.order);
+                    ranking.members.insert(agent.order, None);
                 }
             }
         }
@@ -288,8 +377,8 @@ impl Fleet {
         for (id, agent) in ids.iter().filter_map(|id| self.agents.get_key_value(id)) {
             let requirements = agent.skills.get(skill);
             if requirements.is_some_and(|requirements| requirements.are_met_by(shape)) {
-                ranking.members.insert(agent.order);
-                ranking.change(id, Standing::default(), self.standing(id, agent));
+                let rank = (self.placement).rank(&candidate(id, agent, self.max_load), skill);
+                ranking.add(id, agent.order, Standing::of(agent), rank);
             }
         }
         self.forget_rankings();
@@ -326,14 +415,14 @@ impl Fleet {
     pub(super) fn may_be_asked(&self, id: &ClientId) -> bool {
         self.agents
             .get(id)
-            .is_some_and(|agent| self.standing(id, agent).rank.is_some())
+            .is_some_and(|agent| Standing::of(agent).has_room)
     }
 
     /// Whether the agent listens and is not paused.
     pub(super) fn is_present(&self, id: &ClientId) -> bool {
         self.agents
             .get(id)
-            .is_some_and(|agent| agent.listen.is_some() && !agent.is_paused)
+            .is_some_and(|agent| Standing::of(agent).is_present)
     }
 
     /// Whether the agent has the capability for a job.
@@ -342,7 +431,7 @@ impl Fleet {
             return false;
         };
         match self.ranking(skill, shape) {
-            Some(ranking) if agent.is_indexed => ranking.members.contains(&agent.order),
+            Some(ranking) if agent.is_indexed => ranking.members.contains_key(&agent.order),
             _ => {
                 let requirements = agent.skills.get(skill);
                 requirements.is_some_and(|requirements| requirements.are_met_by(shape))
@@ -350,16 +439,11 @@ impl Fleet {
         }
     }
 
-    /// Whether any registered agent can do this work.
+    /// Whether an agent that has listened can do this work.
     pub(super) fn has_capable(&mut self, skill: &Skill, shape: &Shape) -> bool {
         self.rank(skill, shape);
-        let ranking = self.ranking(skill, shape);
-        // Agents that have not listened yet are in no ranking: they are searched only where there is no other.
-        ranking.is_some_and(|ranking| !ranking.members.is_empty())
-            || self.agents.values().any(|agent| {
-                let requirements = agent.skills.get(skill).filter(|_| !agent.is_indexed);
-                requirements.is_some_and(|requirements| requirements.are_met_by(shape))
-            })
+        self.ranking(skill, shape)
+            .is_some_and(|ranking| !ranking.members.is_empty())
     }
 
     /// Why a job that waited was offered to no agent, in words for people.
@@ -402,53 +486,53 @@ impl Fleet {
         ranked.find(|id| !passed_over.contains(*id))
     }
 
-    fn standing(&self, id: &ClientId, agent: &Agent) -> Standing {
-        let is_listening = agent.listen.is_some();
-        let is_present = is_listening && !agent.is_paused;
-        let load = agent.sessions.len();
-        let rank = (is_present && load < agent.room).then(|| {
-            let rank = self.placement.rank(&Candidate {
-                client_id: id,
-                name: &agent.name,
-                load,
-                max_load: self.max_load,
-                idle_since: agent.idle_since,
-            });
-            (rank, agent.order)
-        });
-        Standing {
-            is_listening,
-            is_present,
-            rank,
+    /// The agent that jobs of this key go to, if it can take one now. The caller sees to its capability.
+    pub(super) fn home(&self, key: &str) -> Option<&ClientId> {
+        self.homes.get(key).filter(|id| self.may_be_asked(id))
+    }
+
+    /// Notes that the agent has accepted a job.
+    pub(super) fn settle(&mut self, job: &Job, agent: &ClientId) {
+        if let Some(key) = self.placement.affinity(job) {
+            self.homes.set(key, agent);
         }
+    }
+
+    /// The key of a job for [`home`](Self::home).
+    pub(super) fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        self.placement.affinity(job)
     }
 
     /// Changes an agent and keeps the index right.
     fn update<T>(&mut self, id: &ClientId, change: impl FnOnce(&mut Agent) -> T) -> Option<T> {
-        let (id, agent) = self.agents.get_key_value(id)?;
-        let (id, before) = (id.clone(), self.standing(id, agent));
-        let made = change(self.agents.get_mut(&id)?);
-        let agent = self.agents.get(&id)?;
-        let after = self.standing(&id, agent);
-        if before == after {
-            return Some(made);
-        }
+        let (id, _) = self.agents.get_key_value(id)?;
+        let id = id.clone();
+        let agent = self.agents.get_mut(&id)?;
+        let before = Standing::of(agent);
+        let made = change(agent);
+        let after = Standing::of(agent);
         self.listening =
             self.listening + usize::from(after.is_listening) - usize::from(before.is_listening);
-        let order = agent.order;
         for skill in agent.skills.keys() {
-            for ranking in self
-                .rankings
-                .get_mut(skill)
-                .into_iter()
-                .flat_map(BTreeMap::values_mut)
-            {
-                if ranking.members.contains(&order) {
-                    ranking.change(&id, before, after);
-                }
+            let Some(rankings) = self.rankings.get_mut(skill) else {
+                continue;
+            };
+            let rank = (self.placement).rank(&candidate(&id, agent, self.max_load), skill);
+            for ranking in rankings.values_mut() {
+                ranking.change(&id, agent.order, before, after, rank);
             }
         }
         Some(made)
+    }
+}
+
+fn candidate<'a>(id: &'a ClientId, agent: &'a Agent, max_load: usize) -> Candidate<'a> {
+    Candidate {
+        client_id: id,
+        name: &agent.name,
+        load: agent.sessions.len(),
+        max_load,
+        idle_since: agent.idle_since,
     }
 }
 
@@ -495,8 +579,11 @@ mod tests {
         let mut fleet = Fleet::new(placement, 2);
         for (n, id) in ["a", "b", "c"].into_iter().enumerate() {
             let id = ClientId::from(id);
-            let skills = needing(None);
-            fleet.register(at(0), id.clone(), String::new(), skills, None);
+            let registered = Registered {
+                skills: needing(None),
+                ..Registered::default()
+            };
+            fleet.register(at(0), id.clone(), registered);
             assert_eq!(order(&mut fleet).len(), n, "offered before it listens");
             fleet.listen(at(10 - n as u64), &id, StreamId(n as u64));
         }
@@ -552,13 +639,11 @@ mod tests {
     #[test]
     fn agents_of_many_profiles_are_ranked_together() {
         let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
-        fleet.register(
-            at(0),
-            "d".into(),
-            String::new(),
-            needing(Some("need")),
-            None,
-        );
+        let registered = Registered {
+            skills: needing(Some("need")),
+            ..Registered::default()
+        };
+        fleet.register(at(0), "d".into(), registered);
         fleet.listen(at(9), &"d".into(), StreamId(9));
         assert_eq!(order(&mut fleet), "cba");
         let need = Shape::of(&[Payload::new("need")]);

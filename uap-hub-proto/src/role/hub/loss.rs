@@ -72,18 +72,33 @@ impl Hub {
         self.offer_to(now, &agent, false);
     }
 
-    /// Restarts the stall timer of a session. A paused session is not watched, for its agent may be sending.
+    /// The session has sent something.
+    pub(super) fn has_spoken(&mut self, now: Now, id: &SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.has_spoken = true;
+        }
+        self.watch(now, id);
+    }
+
+    /// Restarts the timer of a session that should send something. A paused session is not watched, for its agent may be
+    /// sending.
     pub(super) fn watch(&mut self, now: Now, id: &SessionId) {
-        let Some(limit) = self.config.stall_limit else {
-            return;
-        };
+        let stall = self.config.stall_limit;
         if let Some(session) = self.sessions.get(id.as_str())
             && let Stage::Open { stream, state, .. } = session.stage
             && !state.is_some_and(State::is_terminal)
             && !self.streams.is_paused(stream)
         {
-            self.timers
-                .set(Timer::Session(id.clone()), now.mono.saturating_add(limit));
+            let first = self.config.first_message_timeout;
+            let limit = match session.has_spoken {
+                true => stall,
+                false => Some(stall.map_or(first, |stall| stall.min(first))),
+            };
+            let timer = Timer::Session(id.clone());
+            match limit {
+                Some(limit) => self.timers.set(timer, now.mono.saturating_add(limit)),
+                None => self.timers.clear(&timer),
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("TRANSITIONS.md")]
 
+mod affinity;
 mod config;
 mod control;
 mod durable;
@@ -16,11 +17,14 @@ mod loss;
 mod placement;
 mod policy;
 mod queue;
+mod quota;
 mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod view;
+
+use std::net::IpAddr;
 
 use prost::Message as _;
 use ubos_common::{
@@ -38,8 +42,9 @@ pub use self::{
     view::{AgentInfo, Counts, JobInfo, JobStage, Phase, View},
 };
 use self::{
-    fleet::Fleet,
+    fleet::{Fleet, Registered},
     queue::Queue,
+    quota::Peer,
     session::{Sessions, Stage},
     streams::{Streams, Use},
 };
@@ -47,7 +52,7 @@ pub use super::{AgentMessage as Inbound, HubMessage as Outbound};
 use super::{Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
-    capability::{Shape, skills},
+    capability::{Registration, Shape},
     id::{ClientId, Identity, JobId, SessionId},
     status::Status,
     trace::{debug, trace},
@@ -180,11 +185,15 @@ impl Hub {
         now: Now,
         registration: AgentRegistration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
-        self.register_as(now, None, registration)
+        self.register_as(now, None, None, registration.try_into()?)
     }
 
-    /// As [`register`](Self::register), for a caller that the driver has identified. The client id and the sessions of the
-    /// agent are then of use to calls of the same identity only: to others they are unknown, and the attempt is audited.
+    /// As [`register`](Self::register), for a caller of whom the driver knows more. The client id and the sessions of an agent
+    /// with an identity are of use to calls of the same identity only: to others they are unknown, and the attempt is
+    /// audited. The agent counts for the quota of its identity or, where it has none, of its address, of which an IPv6 one
+    /// stands for its network of 64 bits.
+    ///
+    /// What takes long, reading the registration, is done before: drivers need no lock for it.
     ///
     /// # Errors
     ///
@@ -193,7 +202,8 @@ impl Hub {
         &mut self,
         now: Now,
         identity: Option<Identity>,
-        registration: AgentRegistration,
+        address: Option<IpAddr>,
+        registration: Registration,
     ) -> Result<AgentRegistrationResponse, RegisterError> {
         if self.phase.is_leaving() {
             return Err(RegisterError::ShuttingDown);
@@ -202,19 +212,23 @@ impl Hub {
         if self.fleet.len() >= most {
             return Err(RegisterError::Full { most });
         }
-        let name = registration.display_name.clone();
-        let skills = skills(registration)?;
-        // Whoever registers and does not listen must not keep the others out.
-        if let Some(oldest) = self
-            .fleet
-            .oldest_pending(self.config.max_pending_agents)
-            .cloned()
+        let peer = Peer::of(identity.as_ref(), address);
+        let most = self.config.max_agents_per_peer;
+        if peer
+            .as_ref()
+            .is_some_and(|peer| self.fleet.of_peer(peer) >= most)
         {
-            self.agent_gone(
-                now,
-                &oldest,
-                "the agent had not opened Listen when too many registered",
-            );
+            return Err(RegisterError::PeerFull { most });
+        }
+        let Registration {
+            name,
+            skills,
+            bytes,
+        } = registration;
+        self.make_room(now, peer.as_ref(), bytes);
+        let most = self.config.max_registered_bytes;
+        if self.fleet.bytes().saturating_add(bytes) > most {
+            return Err(RegisterError::FullOfBytes { most });
         }
         let client_id = self.ids.uuid().to_string();
         let id = ClientId::from(client_id.as_str());
@@ -231,8 +245,34 @@ impl Hub {
             skills = skills.len(),
             "agent registered"
         );
-        self.fleet.register(now.mono, id, name, skills, identity);
+        let registered = Registered {
+            name,
+            skills,
+            identity,
+            peer,
+            bytes,
+        };
+        self.fleet.register(now.mono, id, registered);
         Ok(AgentRegistrationResponse { client_id })
+    }
+
+    /// Whoever registers and does not listen must not keep the others out: the oldest of them goes, first those of the peer
+    /// that registers one more.
+    fn make_room(&mut self, now: Now, peer: Option<&Peer>, bytes: usize) {
+        let (fleet, config) = (&self.fleet, &self.config);
+        let own =
+            peer.and_then(|peer| fleet.oldest_pending_of(peer, config.max_pending_agents_per_peer));
+        let mut oldest = own.cloned();
+        loop {
+            let left = (self.config.max_registered_bytes / 4).saturating_sub(bytes);
+            let most = self.config.max_pending_agents;
+            let next = oldest.take();
+            let Some(next) = next.or_else(|| self.fleet.oldest_pending(most, left).cloned()) else {
+                return;
+            };
+            let reason = "the agent had not opened Listen when too many registered";
+            self.agent_gone(now, &next, reason);
+        }
     }
 
     /// Accepts a job and offers it, now or when an agent can take it. A durable hub stores it first.

@@ -56,7 +56,13 @@ impl Hub {
     fn choose(&self, entry: &Entry) -> (Option<ClientId>, usize) {
         let (skill, shape) = (&entry.job.skill, &entry.shape);
         let Some(only) = &entry.job.agent else {
-            let chosen = self.fleet.choose(skill, shape, &entry.refused);
+            let home = self.fleet.affinity(&entry.job);
+            let home = home.and_then(|key| self.fleet.home(key));
+            let may_take = |id: &&ClientId| {
+                !entry.refused.contains(*id) && self.fleet.is_capable(id.as_str(), skill, shape)
+            };
+            let chosen = home.filter(may_take);
+            let chosen = chosen.or_else(|| self.fleet.choose(skill, shape, &entry.refused));
             let chosen = chosen.cloned();
             let asked = match chosen {
                 Some(_) => 0,
@@ -100,6 +106,7 @@ impl Hub {
                 agent: agent.clone(),
                 skill,
                 stage: Stage::Proposed,
+                has_spoken: false,
             },
         );
         self.job_event(

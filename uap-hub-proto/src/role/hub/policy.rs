@@ -4,7 +4,8 @@ use std::fmt;
 
 use ubos_common::time::Mono;
 
-use crate::id::ClientId;
+use super::Job;
+use crate::{capability::Skill, id::ClientId};
 
 /// An agent that listens and has room, for a [`Placement`] to rank.
 #[derive(Clone, Copy, Debug)]
@@ -26,18 +27,23 @@ pub struct Candidate<'a> {
 ///
 /// An agent is ranked when it changes, not when a job comes: the hub keeps the ranks in an index, so that
 /// placing a job among thousands of agents looks at one of them. A rank may therefore depend on nothing but
-/// the candidate. Whether an agent can take a job at all is not asked here: the hub has seen to that.
+/// the candidate and the skill. Whether an agent can take a job at all is not asked here: the hub has seen to that.
 ///
 /// ```
-/// use uap_hub_proto::role::hub::{Candidate, Config, Placement};
+/// use uap_hub_proto::capability::Skill;
+/// use uap_hub_proto::role::hub::{Candidate, Config, Job, Placement};
 ///
-/// /// Machines of our own before rented ones.
+/// /// Machines of our own before rented ones, and a group's jobs on the machine that has its files.
 /// #[derive(Debug)]
 /// struct OwnFirst;
 ///
 /// impl Placement for OwnFirst {
-///     fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
+///     fn rank(&self, agent: &Candidate<'_>, _: &Skill) -> [u64; 2] {
 ///         [u64::from(!agent.name.starts_with("own-")), agent.load as u64]
+///     }
+///
+///     fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+///         job.group.as_deref()
 ///     }
 /// }
 ///
@@ -48,8 +54,15 @@ pub struct Candidate<'a> {
 ///
 /// Spec: UAP hub 3
 pub trait Placement: fmt::Debug + Send + Sync {
-    /// The agent's rank; the lowest is asked first, and among equals who registered first.
-    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2];
+    /// The agent's rank for jobs of a skill; the lowest is asked first, and among equals who registered first.
+    fn rank(&self, agent: &Candidate<'_>, skill: &Skill) -> [u64; 2];
+
+    /// A key of the job, of at most 1 KiB: the agent that last accepted a job of the same key is asked first, if it can
+    /// take this one now. The hub remembers 4,096 keys. `None`, which is the default, leaves the job to the ranks.
+    fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        let _ = job;
+        None
+    }
 }
 
 /// The placements that are built in.
@@ -67,7 +80,7 @@ pub enum Spread {
 
 // impl: HUB-3-6
 impl Placement for Spread {
-    fn rank(&self, agent: &Candidate<'_>) -> [u64; 2] {
+    fn rank(&self, agent: &Candidate<'_>, _: &Skill) -> [u64; 2] {
         let (load, idle) = (agent.load as u64, agent.idle_since.as_nanos());
         match self {
             Self::LeastLoaded => [load, idle],

@@ -16,6 +16,8 @@ pub(super) struct Session {
     pub(super) agent: ClientId,
     pub(super) skill: Skill,
     pub(super) stage: Stage,
+    /// Whether its stream has brought a message.
+    pub(super) has_spoken: bool,
 }
 
 /// The stage of a session; the diagram is at [`Hub`](super::Hub).

@@ -1,5 +1,7 @@
 //! A read-only view of a hub's state.
 
+use std::collections::BTreeMap;
+
 use super::{
     Hub,
     fleet::Agent,
@@ -9,6 +11,7 @@ use super::{
 use crate::{
     capability::Skill,
     id::{ClientId, JobId, SessionId, StreamId},
+    wire::PayloadRequirement,
 };
 
 /// The phase of a hub.
@@ -35,7 +38,7 @@ impl Phase {
 }
 
 /// An agent, as the caller sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AgentInfo {
     /// Its client id.
@@ -44,6 +47,8 @@ pub struct AgentInfo {
     pub name: String,
     /// Its skills.
     pub skills: Vec<Skill>,
+    /// The payloads that its translations say they make.
+    pub target_payloads: BTreeMap<Skill, Vec<PayloadRequirement>>,
     /// Whether its control stream is open.
     pub is_available: bool,
     /// Whether the caller has paused it.
@@ -222,6 +227,10 @@ fn agent_info(id: &ClientId, agent: &Agent) -> AgentInfo {
         client_id: id.clone(),
         name: agent.name.clone(),
         skills: agent.skills.keys().cloned().collect(),
+        target_payloads: (agent.skills.iter())
+            .filter(|(_, requirements)| !requirements.targets.is_empty())
+            .map(|(skill, requirements)| (skill.clone(), requirements.targets.to_vec()))
+            .collect(),
         is_available: agent.listen.is_some(),
         is_paused: agent.is_paused,
         is_draining: agent.is_draining,

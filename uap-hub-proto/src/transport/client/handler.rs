@@ -1,8 +1,16 @@
 //! Handlers, and their access to a session.
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     id::SessionId,
@@ -44,6 +52,9 @@ impl fmt::Debug for Handler {
     }
 }
 
+/// Causes of an error whose words are told.
+const MAX_CAUSES: usize = 16;
+
 /// What a handler reports of its session.
 #[derive(Debug)]
 pub(super) enum Report {
@@ -72,16 +83,49 @@ pub struct Context {
     /// Reports that may still wait to be sent, of `max_waiting`.
     room: Arc<Semaphore>,
     max_waiting: usize,
+    cancel: Cancel,
+}
+
+/// Whether a session was lost or cancelled, between the agent and its handler.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cancel {
+    is_cancelled: watch::Sender<bool>,
+    /// The handler has asked, and is given time to end by itself.
+    is_watched: Arc<AtomicBool>,
+}
+
+impl Cancel {
+    /// Tells the handler; returns whether it listens.
+    pub(super) fn tell(&self) -> bool {
+        self.is_cancelled.send_replace(true);
+        self.is_watched.load(Ordering::Relaxed)
+    }
 }
 
 impl Context {
-    pub(super) fn new(session: SessionId, sink: Arc<dyn ReportSink>, max_waiting: usize) -> Self {
+    pub(super) fn new(
+        session: SessionId,
+        sink: Arc<dyn ReportSink>,
+        max_waiting: usize,
+        cancel: Cancel,
+    ) -> Self {
         Self {
             session,
             sink,
             room: Arc::new(Semaphore::new(max_waiting)),
             max_waiting,
+            cancel,
         }
+    }
+
+    /// Waits until the session is lost or cancelled. A handler that has called this is then given 5 s to end by itself, in
+    /// which its reports and its result are dropped; any other is stopped at its next `await`. When the agent is dropped,
+    /// all are stopped.
+    pub async fn cancelled(&self) {
+        self.cancel.is_watched.store(true, Ordering::Relaxed);
+        let mut cancelled = self.cancel.is_cancelled.subscribe();
+        // The sender lives as long as this context.
+        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
     }
 
     /// The session's name.
@@ -145,11 +189,23 @@ impl Context {
     }
 }
 
-/// The failure of a handler. Every error converts into it, so that `?` works in handlers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The failure of a handler. Every error converts into it, so that `?` works in handlers; the hub is then told its words and
+/// those of its causes.
+///
+/// ```
+/// use uap_hub_proto::transport::client::HandlerError;
+///
+/// fn read() -> Result<String, HandlerError> {
+///     Ok(std::fs::read_to_string("/nowhere")?)
+/// }
+/// let source = read().unwrap_err().into_source().unwrap();
+/// assert!(source.is::<std::io::Error>());
+/// ```
+#[derive(Debug)]
 pub struct HandlerError {
     state: State,
     message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl HandlerError {
@@ -158,6 +214,7 @@ impl HandlerError {
         Self {
             state: State::Failed,
             message: message.into(),
+            source: None,
         }
     }
 
@@ -166,7 +223,14 @@ impl HandlerError {
         Self {
             state: State::Invalid,
             message: message.into(),
+            source: None,
         }
+    }
+
+    /// The error that it was made of.
+    #[must_use]
+    pub fn into_source(self) -> Option<Box<dyn Error + Send + Sync>> {
+        self.source
     }
 
     pub(super) fn into_result(self, kind: crate::capability::Kind) -> JobResult {
@@ -174,8 +238,22 @@ impl HandlerError {
     }
 }
 
-impl<E: std::error::Error> From<E> for HandlerError {
+impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        Self::new(error.to_string())
+        let causes = std::iter::successors(error.source(), |cause: &&dyn Error| (*cause).source());
+        let message = causes
+            .take(MAX_CAUSES)
+            .fold(error.to_string(), |words, cause| {
+                let cause = cause.to_string();
+                // Many errors repeat their cause in their own words.
+                if words.ends_with(&cause) {
+                    return words;
+                }
+                format!("{words}: {cause}")
+            });
+        Self {
+            source: Some(Box::new(error)),
+            ..Self::new(message)
+        }
     }
 }

@@ -5,7 +5,11 @@ mod handler;
 mod route;
 mod shared;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::{sync::broadcast, task::JoinHandle};
 use tonic::{metadata::AsciiMetadataValue, transport::Endpoint};
@@ -15,10 +19,11 @@ pub use self::handler::{Context, HandlerError};
 use self::{handler::Handler, route::Route, shared::Shared};
 #[cfg(feature = "tls")]
 use super::Tls;
-use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, spawn};
+use super::{CONNECTION_WINDOW, KEEP_ALIVE_TIMEOUT, MIN_KEEP_ALIVE, STREAM_WINDOW, lock, spawn};
 use crate::{
     ConfigError,
     capability::Skill,
+    id::ClientId,
     role::agent::{Config, Event},
     wire::{
         Capability, Payload, TestCapability, TestResult, TranslationCapability, TranslationResult,
@@ -137,9 +142,15 @@ impl AgentBuilder {
         ConfigError::not_zero("keep_alive_timeout", self.keep_alive_timeout)?;
         let ids = IdSource::from_os().map_err(|_| StartError::Randomness)?;
         let route = Route { endpoint, token };
-        let shared = Shared::new(self.config, route, self.handlers, self.max_waiting, ids)?;
+        let (shared, first) =
+            Shared::new(self.config, route, self.handlers, self.max_waiting, ids)?;
         let timer = spawn(shared.clone().tick());
-        Ok(AgentHandle { shared, timer })
+        let first = Mutex::new(Some(first));
+        Ok(AgentHandle {
+            shared,
+            timer,
+            first,
+        })
     }
 
     fn endpoint(&self, url: &str) -> Result<Endpoint, StartError> {
@@ -226,13 +237,30 @@ pub enum StartError {
 pub struct AgentHandle {
     shared: Arc<Shared>,
     timer: JoinHandle<()>,
+    /// The events since the start, for the first who asks.
+    first: Mutex<Option<broadcast::Receiver<Event>>>,
 }
 
 impl AgentHandle {
-    /// Events from now on. A reader that lags behind by more than 1,024 loses the oldest and is told so.
+    /// The first time, events from the start on; then from now on. A reader that lags behind by more than 1,024 loses the
+    /// oldest and is told so.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.shared.news.subscribe()
+        let first = lock(&self.first).take();
+        first.unwrap_or_else(|| self.shared.news.subscribe())
+    }
+
+    /// Waits until the hub may offer it jobs, and returns its client id; `None` if the agent has left.
+    pub async fn connected(&self) -> Option<ClientId> {
+        let (mut listening, mut closed) = (
+            self.shared.listening.subscribe(),
+            self.shared.closed.subscribe(),
+        );
+        // The senders live as long as this handle.
+        tokio::select! {
+            id = listening.wait_for(Option::is_some) => id.ok().and_then(|id| id.clone()),
+            _ = closed.wait_for(|closed| *closed) => None,
+        }
     }
 
     /// Leaves: takes no more sessions, gives the running ones `drain`, then closes the control stream.

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use tokio::{
@@ -18,13 +19,13 @@ use ubos_common::{
 
 use super::{
     call::Call,
-    handler::{Context, Handler, HandlerError, Report, ReportSink},
+    handler::{Cancel, Context, Handler, HandlerError, Report, ReportSink},
     route::Route,
 };
 use crate::{
     ConfigError,
     capability::{Kind, Skill},
-    id::{SessionId, StreamId},
+    id::{ClientId, SessionId, StreamId},
     message::JobResult,
     role::{
         Rpc,
@@ -45,6 +46,13 @@ const MAX_ANSWERS: usize = 1024;
 /// Messages of a session that are the machine's own: two statuses and the result.
 const OWN_MESSAGES: usize = 4;
 
+/// How long a handler that listens for it may take to end when its session is over.
+const ENDING: Duration = Duration::from_secs(5);
+/// How often it is looked at meanwhile.
+const ENDING_POLL: Duration = Duration::from_millis(50);
+/// Handlers that end by themselves at the same time; beyond it they are stopped at once.
+const MAX_ENDING: usize = 256;
+
 /// The state that all tasks of an agent share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -57,6 +65,8 @@ pub(super) struct Shared {
     max_waiting: usize,
     max_message_bytes: usize,
     pub(super) closed: watch::Sender<bool>,
+    /// The client id while it listens.
+    pub(super) listening: watch::Sender<Option<ClientId>>,
     pub(super) news: broadcast::Sender<Event>,
 }
 
@@ -66,11 +76,20 @@ struct Core {
     hub: Option<AgentHubClient<Channel>>,
     registering: Option<AbortHandle>,
     calls: HashMap<StreamId, Call>,
-    handlers: HashMap<SessionId, AbortHandle>,
+    handlers: HashMap<SessionId, Running>,
+    /// Handlers of sessions that are over, which end by themselves, until their time is over.
+    ending: JoinSet<()>,
     /// The permit for the next report.
     permit: Option<OwnedSemaphorePermit>,
     armed: Mono,
     is_stopped: bool,
+}
+
+/// A handler that runs.
+#[derive(Debug)]
+struct Running {
+    task: AbortHandle,
+    cancel: Cancel,
 }
 
 impl Shared {
@@ -80,7 +99,7 @@ impl Shared {
         handlers: HashMap<Skill, Handler>,
         max_waiting: usize,
         ids: IdSource,
-    ) -> Result<Arc<Self>, ConfigError> {
+    ) -> Result<(Arc<Self>, broadcast::Receiver<Event>), ConfigError> {
         let max_message_bytes = config.max_message_bytes;
         let core = Core {
             agent: FleetAgent::new(config, ids)?,
@@ -88,10 +107,12 @@ impl Shared {
             registering: None,
             calls: HashMap::new(),
             handlers: HashMap::new(),
+            ending: JoinSet::new(),
             permit: None,
             armed: Mono::ZERO,
             is_stopped: false,
         };
+        let (news, first) = broadcast::channel(MAX_NEWS);
         let shared = Arc::new(Self {
             core: Mutex::new(core),
             clock: Clock::start(),
@@ -101,10 +122,11 @@ impl Shared {
             max_waiting,
             max_message_bytes,
             closed: watch::Sender::new(false),
-            news: broadcast::Sender::new(MAX_NEWS),
+            listening: watch::Sender::new(None),
+            news,
         });
         shared.act(FleetAgent::start);
-        Ok(shared)
+        Ok((shared, first))
     }
 
     /// Calls the machine and acts on its outputs.
@@ -154,7 +176,9 @@ impl Shared {
         core.registering.take().inspect(AbortHandle::abort);
         core.handlers
             .drain()
-            .for_each(|(_, handler)| handler.abort());
+            .for_each(|(_, handler)| handler.task.abort());
+        // Their tasks end with the handlers that they wait for.
+        core.ending.abort_all();
     }
 
     fn carry_out(self: &Arc<Self>, core: &mut Core) {
@@ -181,12 +205,7 @@ impl Shared {
                     skill,
                     payloads,
                 } => self.run(core, session, &skill, payloads),
-                Output::Stop { session } => {
-                    core.handlers
-                        .remove(&session)
-                        .into_iter()
-                        .for_each(|handler| handler.abort());
-                }
+                Output::Stop { session } => core.stop(&session),
                 Output::Event(event) => self.event(core, event),
             }
         }
@@ -202,9 +221,17 @@ impl Shared {
 
     fn event(&self, core: &mut Core, event: Event) {
         trace::agent(&event);
-        if event == Event::Closed {
-            core.calls.clear();
-            self.closed.send_replace(true);
+        match &event {
+            Event::Listening { client_id } => {
+                self.listening.send_replace(Some(client_id.clone()));
+            }
+            Event::Retrying { .. } => drop(self.listening.send_replace(None)),
+            Event::Closed => {
+                core.calls.clear();
+                self.listening.send_replace(None);
+                self.closed.send_replace(true);
+            }
+            _ => {}
         }
         // There may be no subscriber.
         let _ = self.news.send(event);
@@ -290,7 +317,13 @@ impl Shared {
             let _ = core.agent.finish(self.clock.now(), &session, result);
             return;
         };
-        let context = Context::new(session.clone(), self.clone(), self.max_waiting);
+        let cancel = Cancel::default();
+        let context = Context::new(
+            session.clone(),
+            self.clone(),
+            self.max_waiting,
+            cancel.clone(),
+        );
         let (shared, kind, id) = (self.clone(), skill.kind(), session.clone());
         let span = trace::session(&session, skill);
         let running = async move { run_handler(handler, payloads, context, kind).await };
@@ -299,7 +332,8 @@ impl Shared {
             trace::finished(&span, result.state());
             shared.finish(&id, kind, result);
         });
-        core.handlers.insert(session, task.abort_handle());
+        let task = task.abort_handle();
+        core.handlers.insert(session, Running { task, cancel });
     }
 
     /// Sends a handler's result, or why it cannot be sent.
@@ -313,6 +347,28 @@ impl Shared {
             let _ = agent.finish(now, session, JobResult::bare(kind, State::Failed, refused));
         });
         lock(&self.core).handlers.remove(session);
+    }
+}
+
+impl Core {
+    /// Stops the handler of a session that is over, at once unless it listens for that.
+    fn stop(&mut self, session: &SessionId) {
+        let Some(Running { task, cancel }) = self.handlers.remove(session) else {
+            return;
+        };
+        while self.ending.try_join_next().is_some() {}
+        if !cancel.tell() || self.ending.len() >= MAX_ENDING {
+            return task.abort();
+        }
+        self.ending.spawn(async move {
+            let task = AbortOnDrop(task);
+            let end = async {
+                while !task.0.is_finished() {
+                    tokio::time::sleep(ENDING_POLL).await;
+                }
+            };
+            let _ = tokio::time::timeout(ENDING, end).await;
+        });
     }
 }
 
@@ -332,6 +388,15 @@ impl ReportSink for Shared {
         core.permit = Some(permit);
         self.carry_out(&mut core);
         Ok(())
+    }
+}
+
+/// A task that ends with this.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

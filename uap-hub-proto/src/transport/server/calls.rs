@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,7 +16,9 @@ use tonic::{
 
 use super::{
     authorize::{self, Authorize, Caller},
+    connection::Peer,
     service::Service,
+    unfinished::{Counted, Pool},
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -25,6 +28,8 @@ use crate::wire::agent_hub_server::AgentHubServer;
 pub(super) struct Calls {
     control: AgentHubServer<Service>,
     sessions: AgentHubServer<Service>,
+    control_bytes: Arc<Pool>,
+    session_bytes: Arc<Pool>,
     register_timeout: Duration,
     authorize: Option<Authorize>,
 }
@@ -37,8 +42,9 @@ impl Calls {
         register_timeout: Duration,
         authorize: Option<Authorize>,
     ) -> Self {
+        let max_control_bytes = max_control_bytes.min(max_bytes);
         let control = AgentHubServer::new(service.clone())
-            .max_decoding_message_size(max_control_bytes.min(max_bytes))
+            .max_decoding_message_size(max_control_bytes)
             .max_encoding_message_size(max_bytes);
         let sessions = AgentHubServer::new(service)
             .max_decoding_message_size(max_bytes)
@@ -46,6 +52,8 @@ impl Calls {
         Self {
             control,
             sessions,
+            control_bytes: Pool::new(max_control_bytes, 4, 64),
+            session_bytes: Pool::new(max_bytes, 4, 16),
             register_timeout,
             authorize,
         }
@@ -66,11 +74,23 @@ impl Calls {
             request.extensions_mut().insert(identity);
         }
         let is_session = matches!(call_of(&request), Some("Execute" | "Translate"));
+        let request = self.counted(request, is_session);
         let answer = match is_session {
             true => self.sessions.call(request).await,
             false => self.control.call(request).await.map(too_large_is_exhausted),
         };
         answer.unwrap_or_else(|never| match never {})
+    }
+
+    /// The call with its unfinished messages counted. Those of a control stream have a time as well.
+    fn counted(&self, request: http::Request<Body>, is_session: bool) -> http::Request<Body> {
+        let peer = Peer::of(request.extensions());
+        let [control, session] = peer.map(|peer| peer.held.clone()).unwrap_or_default();
+        let (pool, held, time) = match is_session {
+            true => (&self.session_bytes, session, None),
+            false => (&self.control_bytes, control, Some(self.register_timeout)),
+        };
+        request.map(|body| Body::new(Counted::new(body, pool.clone(), held, time)))
     }
 }
 

@@ -34,9 +34,13 @@ ubos_common::config! {
         /// Sets the bytes of a registration or of a message on a control stream: 1 MiB by default, because anybody can
         /// register. Larger ones are `RESOURCE_EXHAUSTED`. The limit of the hub's own messages
         /// ([`hub::Config::with_max_message_bytes`]) applies as well.
+        ///
+        /// Of messages that have begun and are not complete, a connection may keep four times this size in control calls
+        /// and four times that of a message in sessions, and all connections together 64 times and 16 times. Beyond it a
+        /// call is `RESOURCE_EXHAUSTED`; a connection that keeps at most 64 KiB is not refused for what others keep.
         with_max_control_message_bytes: max_control_message_bytes: usize = 1 << 20,
-        /// Sets how long a `Register` call may take, and the authorization of any call: 10 s by default. Beyond it the call
-        /// ends with `DEADLINE_EXCEEDED`.
+        /// Sets how long a `Register` call may take, the authorization of any call, and a message on a control stream from its
+        /// first byte to its last: 10 s by default. Beyond it the call ends with `DEADLINE_EXCEEDED`.
         with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
         /// Sets how many connections the port may have: 16,384 by default. One more is closed at once.
         with_max_connections: max_connections: usize = 16_384,

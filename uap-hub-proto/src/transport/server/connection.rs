@@ -22,6 +22,7 @@ use tonic::{
     transport::server::{Connected, TcpIncoming},
 };
 
+use super::unfinished::Held;
 use crate::trace::debug;
 
 /// A connection with its place among those that the port may have.
@@ -38,6 +39,8 @@ pub(super) struct Peer {
     pub(super) addr: Option<SocketAddr>,
     /// Set when the connection ends, before its calls are told.
     is_lost: Arc<AtomicBool>,
+    /// Bytes of unfinished messages, of control calls and of sessions.
+    pub(super) held: [Held; 2],
 }
 
 impl Peer {
@@ -88,6 +91,7 @@ pub(super) fn incoming(
         let peer = Peer {
             addr: stream.peer_addr().ok(),
             is_lost: Arc::default(),
+            held: Default::default(),
         };
         Some(Ok(Connection {
             stream,

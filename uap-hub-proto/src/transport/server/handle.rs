@@ -92,7 +92,7 @@ impl HubHandle {
     ///
     /// No such job waits or runs.
     pub fn cancel(&self, job: JobId) -> Result<(), CommandError> {
-        self.0.shared.act(|hub, now| hub.cancel(now, job))
+        self.0.shared.command(|hub, now| hub.cancel(now, job))
     }
 
     /// The registered agents, ordered by client id.
@@ -113,11 +113,12 @@ impl HubHandle {
             .await;
     }
 
-    /// Events of agents and audits from now on, without those of jobs. A reader that lags behind by more than 1,024
-    /// loses the oldest and is told so.
+    /// Events of agents and audits, without those of jobs: the first time from the start on, then from now on. A reader that
+    /// lags behind by more than 1,024 loses the oldest and is told so.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.0.shared.news.subscribe()
+        let first = lock(&self.0.shared.first_news).take();
+        first.unwrap_or_else(|| self.0.shared.news.subscribe())
     }
 
     /// Leaves: running sessions get `drain`, then agents are told that the hub is unavailable, and the
@@ -228,14 +229,13 @@ impl JobHandle {
     ///
     /// It has ended.
     pub fn cancel(&self) -> Result<(), CommandError> {
-        self.shared.act(|hub, now| hub.cancel(now, self.id))
+        self.shared.command(|hub, now| hub.cancel(now, self.id))
     }
 }
 
 impl Drop for JobHandle {
     fn drop(&mut self) {
         self.inbox.detach();
-        // It may have ended.
-        let _ = self.shared.act(|hub, now| hub.mute(now, self.id));
+        self.shared.mute(self.id);
     }
 }

@@ -21,6 +21,7 @@ mod prepare;
 mod service;
 mod shared;
 mod steer;
+mod unfinished;
 
 use std::{io, net::SocketAddr};
 

@@ -19,11 +19,11 @@ use super::{
     shared::{Shared, Sink, SinkSender},
 };
 use crate::{
-    capability::Kind,
+    capability::{Kind, Registration},
     id::{Identity, StreamId},
     role::{
         CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
-        hub::{Inbound, Input},
+        hub::{Inbound, Input, RegisterError},
     },
     state::State,
     status,
@@ -122,8 +122,13 @@ impl AgentHub for Service {
         request: Request<AgentRegistration>,
     ) -> Result<Response<AgentRegistrationResponse>, Status> {
         let identity = request.extensions().get().cloned();
+        let address = Peer::of(request.extensions()).and_then(|peer| peer.addr);
+        let address = address.map(|at| at.ip());
+        let registration = Registration::try_from(request.into_inner());
+        let registration =
+            registration.map_err(|refused| Status::from(RegisterError::from(refused).status()))?;
         let answer =
-            (self.shared).act(|hub, now| hub.register_as(now, identity, request.into_inner()));
+            (self.shared).act(|hub, now| hub.register_as(now, identity, address, registration));
         answer
             .map(Response::new)
             .map_err(|error| error.status().into())

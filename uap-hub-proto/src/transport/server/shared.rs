@@ -1,6 +1,7 @@
 //! The machine behind a lock, and the loop that acts on its outputs.
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     sync::{
         Arc, Mutex,
@@ -19,7 +20,7 @@ use super::{config::ServerConfig, prepare::Prepare};
 use crate::{
     ConfigError,
     id::{JobId, SessionId, StreamId},
-    role::hub::{Event, Hub, Input, JobEvent, Outbound, Output, Record},
+    role::hub::{CommandError, Event, Hub, Input, JobEvent, Outbound, Output, Record, View},
     status::{Code, Status},
     transport::{inbox::Inbox, lock, spawn, trace},
     wire::{ListenResponse, TestInit, TranslationInit},
@@ -44,6 +45,10 @@ pub(super) struct Shared {
     pub(super) available: watch::Sender<usize>,
     pub(super) closed: watch::Sender<bool>,
     pub(super) news: broadcast::Sender<Event>,
+    /// The events since the start, for the first who asks.
+    pub(super) first_news: Mutex<Option<broadcast::Receiver<Event>>>,
+    /// Jobs whose handles were dropped while the caller inspected the hub.
+    dropped: Mutex<Vec<JobId>>,
     max_unread: (usize, usize),
     pub(super) max_control_messages: usize,
 }
@@ -56,6 +61,27 @@ struct Core {
     jobs: trace::Jobs,
     /// The deadline of the timer.
     armed: Mono,
+}
+
+thread_local! {
+    /// The addresses of the hubs that this thread inspects, one inside the other.
+    static INSPECTED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The time in which this thread inspects a hub.
+struct Inspection;
+
+impl Inspection {
+    fn begin(shared: &Shared) -> Self {
+        INSPECTED.with_borrow_mut(|hubs| hubs.push(std::ptr::from_ref(shared).addr()));
+        Self
+    }
+}
+
+impl Drop for Inspection {
+    fn drop(&mut self) {
+        INSPECTED.with_borrow_mut(Vec::pop);
+    }
 }
 
 /// The sending half of a call.
@@ -84,6 +110,7 @@ impl Shared {
         ids: IdSource,
     ) -> Result<(Arc<Self>, Records), ConfigError> {
         let (records, to_be_stored) = mpsc::unbounded_channel();
+        let (news, first) = broadcast::channel(MAX_NEWS);
         let shared = Self {
             records,
             clock: Clock::start(),
@@ -92,7 +119,9 @@ impl Shared {
             prepare: config.prepare,
             available: watch::Sender::new(0),
             closed: watch::Sender::new(false),
-            news: broadcast::Sender::new(MAX_NEWS),
+            news,
+            first_news: Mutex::new(Some(first)),
+            dropped: Mutex::default(),
             max_unread: (config.hub.max_unread_events, config.hub.max_unread_bytes),
             max_control_messages: config.max_control_messages,
             core: Mutex::new(Core {
@@ -106,8 +135,57 @@ impl Shared {
         Ok((Arc::new(shared), to_be_stored))
     }
 
+    /// Reads the machine's state under its lock.
+    pub(super) fn inspect<T>(self: &Arc<Self>, look: impl FnOnce(View<'_>) -> T) -> T {
+        self.refuse_within_inspection();
+        let mut core = lock(&self.core);
+        let inspection = Inspection::begin(self);
+        let seen = look(core.hub.view());
+        drop(inspection);
+        for job in std::mem::take(&mut *lock(&self.dropped)) {
+            // It may have ended.
+            let _ = core.hub.mute(self.clock.now(), job);
+        }
+        self.carry_out(&mut core);
+        seen
+    }
+
+    /// Whether this thread inspects this hub, so that its lock is taken.
+    fn is_inspected(&self) -> bool {
+        INSPECTED.with_borrow(|hubs| hubs.contains(&std::ptr::from_ref(self).addr()))
+    }
+
+    /// A lock that waits for its own thread would wait for ever.
+    fn refuse_within_inspection(&self) {
+        assert!(
+            !self.is_inspected(),
+            "the hub was called inside HubHandle::inspect, which holds its lock: copy what is needed, and call it after"
+        );
+    }
+
+    /// The handle of a job is gone: nobody reads its events.
+    pub(super) fn mute(self: &Arc<Self>, job: JobId) {
+        if self.is_inspected() {
+            return lock(&self.dropped).push(job);
+        }
+        // It may have ended.
+        let _ = self.act(|hub, now| hub.mute(now, job));
+    }
+
+    /// As [`act`](Self::act), for commands, which are refused where they would wait for ever.
+    pub(super) fn command<T>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&mut Hub, Now) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        if self.is_inspected() {
+            return Err(CommandError::Inspecting);
+        }
+        self.act(act)
+    }
+
     /// Calls the machine and acts on its outputs.
     pub(super) fn act<T>(self: &Arc<Self>, act: impl FnOnce(&mut Hub, Now) -> T) -> T {
+        self.refuse_within_inspection();
         let mut core = lock(&self.core);
         let made = act(&mut core.hub, self.clock.now());
         self.carry_out(&mut core);
@@ -115,10 +193,13 @@ impl Shared {
     }
 
     /// Submits a job under the lock, so that its first event finds its inbox.
-    pub(super) fn submit<E>(
+    pub(super) fn submit(
         self: &Arc<Self>,
-        submit: impl FnOnce(&mut Hub, Now) -> Result<JobId, E>,
-    ) -> Result<(JobId, Arc<Inbox>), E> {
+        submit: impl FnOnce(&mut Hub, Now) -> Result<JobId, CommandError>,
+    ) -> Result<(JobId, Arc<Inbox>), CommandError> {
+        if self.is_inspected() {
+            return Err(CommandError::Inspecting);
+        }
         let mut core = lock(&self.core);
         let job = submit(&mut core.hub, self.clock.now())?;
         let inbox = Arc::new(Inbox::new(self.max_unread.0, self.max_unread.1));

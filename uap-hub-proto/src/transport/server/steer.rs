@@ -8,9 +8,14 @@ use crate::{
 };
 
 impl HubHandle {
-    /// Reads the whole state. Calls wait meanwhile: copy what is needed and return.
+    /// Reads the whole state. Calls wait meanwhile: copy what is needed and return. The hub cannot be called inside: commands
+    /// are refused with [`CommandError::Inspecting`], job handles may be dropped.
+    ///
+    /// # Panics
+    ///
+    /// Inside, another method of the same hub was called that is no command.
     pub fn inspect<T>(&self, look: impl FnOnce(View<'_>) -> T) -> T {
-        self.0.shared.act(|hub, _| look(hub.view()))
+        self.0.shared.inspect(look)
     }
 
     /// Submits a job with an id of the caller.
@@ -43,7 +48,7 @@ impl HubHandle {
     pub fn set_agent_paused(&self, agent: &ClientId, paused: bool) -> Result<(), CommandError> {
         self.0
             .shared
-            .act(|hub, now| hub.set_agent_paused(now, agent, paused))
+            .command(|hub, now| hub.set_agent_paused(now, agent, paused))
     }
 
     /// Drains an agent: it is offered nothing, and disconnected when its sessions have ended.
@@ -52,6 +57,8 @@ impl HubHandle {
     ///
     /// No such agent is registered.
     pub fn drain_agent(&self, agent: &ClientId) -> Result<(), CommandError> {
-        self.0.shared.act(|hub, now| hub.drain_agent(now, agent))
+        self.0
+            .shared
+            .command(|hub, now| hub.drain_agent(now, agent))
     }
 }

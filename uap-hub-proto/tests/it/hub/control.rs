@@ -79,6 +79,87 @@ fn every_registration_is_a_new_agent_up_to_the_bound() {
     assert_eq!(rig.proposals(), [], "an agent without capabilities");
 }
 
+fn register_from(rig: &mut Rig, address: &str) -> Result<String, RegisterError> {
+    let address = Some(address.parse().unwrap());
+    let answer = (rig.hub).register_as(
+        rig.now,
+        None,
+        address,
+        AgentRegistration::default().try_into()?,
+    );
+    Ok(answer?.client_id)
+}
+
+// spec: HUB-2-4
+#[test]
+fn a_peer_displaces_its_own_agents_first() {
+    let config = Config::default()
+        .with_max_agents_per_peer(4)
+        .with_max_pending_agents_per_peer(2);
+    let mut rig = Rig::with(config);
+    let honest = register_from(&mut rig, "10.0.0.1").unwrap();
+    let flood: Vec<_> = (0..9)
+        .map(|_| register_from(&mut rig, "10.0.0.2").unwrap())
+        .collect();
+    assert_eq!(rig.hub.view().counts().agents, 3);
+    rig.open(Rpc::Listen, Some(&honest));
+    for agent in &flood[7..] {
+        rig.open(Rpc::Listen, Some(agent));
+    }
+    assert_eq!(rig.hub.view().counts().available_agents, 3);
+    // Those that listen count for the quota of the peer, and for that of nobody else.
+    for _ in 0..2 {
+        register_from(&mut rig, "10.0.0.2").unwrap();
+    }
+    let refused = register_from(&mut rig, "10.0.0.2").unwrap_err();
+    assert_eq!(refused, RegisterError::PeerFull { most: 4 });
+    assert_eq!(refused.status().code, Code::ResourceExhausted);
+    assert!(register_from(&mut rig, "10.0.0.1").is_ok());
+    rig.seconds(61);
+    assert!(
+        register_from(&mut rig, "10.0.0.2").is_ok(),
+        "the silent ones are gone"
+    );
+}
+
+// spec: HUB-2-4
+#[test]
+fn registrations_have_bounded_bytes() {
+    let config = Config::default().with_max_registered_bytes(4_000);
+    let mut rig = Rig::with(config);
+    let named = |rig: &mut Rig, bytes: usize| {
+        let registration = AgentRegistration {
+            display_name: "n".repeat(bytes),
+            capabilities: vec![],
+        };
+        rig.hub
+            .register(rig.now, registration)
+            .map(|answer| answer.client_id)
+    };
+    let first = named(&mut rig, 397).unwrap();
+    named(&mut rig, 397).unwrap();
+    assert_eq!(rig.hub.view().counts().agents, 2);
+    named(&mut rig, 397).unwrap();
+    assert_eq!(
+        rig.hub.view().counts().agents,
+        2,
+        "those that do not listen have 1,000 bytes"
+    );
+    rig.open(Rpc::Listen, Some(&first));
+    assert_eq!(
+        rig.hub.view().counts().available_agents,
+        0,
+        "the first was the oldest"
+    );
+    for _ in 0..4 {
+        let large = named(&mut rig, 997).unwrap();
+        rig.open(Rpc::Listen, Some(&large));
+    }
+    let refused = named(&mut rig, 1).unwrap_err();
+    assert_eq!(refused, RegisterError::FullOfBytes { most: 4_000 });
+    assert_eq!(refused.status().code, Code::ResourceExhausted);
+}
+
 // spec: HUB-2-4
 #[test]
 fn strangers_that_do_not_listen_displace_each_other_alone() {

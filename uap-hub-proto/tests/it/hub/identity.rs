@@ -23,7 +23,10 @@ fn owned(rig: &mut Rig) -> String {
         capabilities: vec![Skill::test("t").into()],
     };
     let owner = Some(Identity::from("owner"));
-    let answer = rig.hub.register_as(rig.now, owner, registration).unwrap();
+    let answer = rig
+        .hub
+        .register_as(rig.now, owner, None, registration.try_into().unwrap())
+        .unwrap();
     rig.take();
     answer.client_id
 }

@@ -101,11 +101,15 @@ fn a_hub_may_refuse_what_nobody_can_do() {
     let job = || Job::test("t", vec![]);
     let refused = rig.hub.submit(rig.now, job()).unwrap_err();
     assert!(matches!(refused, CommandError::NoCapableAgent { .. }));
-    rig.register(vec![Skill::test("t").into()]);
+    let agent = rig.register(vec![Skill::test("t").into()]);
     assert!(
-        rig.hub.submit(rig.now, job()).is_ok(),
-        "it may listen later"
+        rig.hub.submit(rig.now, job()).is_err(),
+        "it only registered"
     );
+    let stream = rig.open(Rpc::Listen, Some(&agent));
+    assert!(rig.hub.submit(rig.now, job()).is_ok());
+    rig.half_close(stream);
+    assert!(rig.hub.submit(rig.now, job()).is_err());
 }
 
 // spec: HUB-4-4

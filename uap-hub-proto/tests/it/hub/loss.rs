@@ -204,3 +204,32 @@ fn an_agent_that_stays_away_is_gone() {
         "it left of its own will"
     );
 }
+
+// spec: HUB-5-1
+#[test]
+fn a_session_says_its_first_word_in_time() {
+    let second = Duration::from_secs(1);
+    for (stall, most) in [(None, 5), (Some(3), 3), (Some(60), 5)] {
+        let config = Config::default()
+            .with_first_message_timeout(5 * second)
+            .with_stall_limit(stall.map(|stall| stall * second));
+        let mut rig = Rig::with(config.clone());
+        rig.running();
+        rig.seconds(most - 1);
+        assert_eq!(words(rig.take()), [""; 0], "{stall:?}");
+        rig.seconds(1);
+        assert_eq!(
+            words(rig.take()),
+            [
+                "ended Failed the session stood still for too long",
+                "end Cancelled the session stood still for too long"
+            ]
+        );
+        let mut rig = Rig::with(config);
+        let (.., stream) = rig.running();
+        rig.status(stream, 1);
+        rig.take();
+        rig.seconds(stall.map_or(100, u64::from) - 1);
+        assert_eq!(words(rig.take()), [""; 0], "it has spoken: {stall:?}");
+    }
+}

@@ -7,6 +7,7 @@ mod identity;
 mod leave;
 mod loss;
 mod placement;
+mod policy;
 mod rig;
 mod table;
 

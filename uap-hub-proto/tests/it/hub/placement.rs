@@ -352,7 +352,8 @@ fn an_agent_that_gets_free_is_asked_again_at_once() {
 #[test]
 fn an_accepted_job_waits_no_more() {
     let mut rig = Rig::new();
-    let (_, job, _, _) = rig.running();
+    let (_, job, _, stream) = rig.running();
+    rig.status(stream, 1);
     rig.seconds(3600);
     assert_eq!(ended(&mut rig), Vec::<String>::new());
     assert!(rig.hub.cancel(rig.now, job).is_ok());

@@ -1,0 +1,199 @@
+//! Strangers that attack a hub, and what an honest agent notices of them.
+//!
+//! Each attack runs alone for a while. Beside it an honest agent registers and opens its control stream again and again, and
+//! the hub's memory is read. Nothing here breaks a rule of the network: a hub that may face strangers must stand all of it.
+
+mod attacks;
+mod honest;
+mod memory;
+
+use std::{fmt, io, time::Duration};
+
+use tokio::runtime::Builder;
+use tonic::transport::Endpoint;
+use ubos_common::os::Clock;
+
+pub use attacks::Attack;
+use attacks::Target;
+pub use honest::Latency;
+use honest::PATIENCE;
+
+/// Attacks on a hub at a URL.
+///
+/// ```no_run
+/// use ubos_conformance::hub::HostileRun;
+///
+/// let report = HostileRun::new("http://127.0.0.1:9000").with_process(4711).run()?;
+/// println!("{report}");
+/// assert!(report.is_survived());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct HostileRun {
+    url: String,
+    process: Option<u32>,
+    time: Duration,
+    max_growth: u64,
+}
+
+impl HostileRun {
+    /// Attacks on the hub at a URL: without TLS, and open to anybody.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            process: None,
+            time: Duration::from_secs(5),
+            max_growth: 512 << 20,
+        }
+    }
+
+    /// Sets the process of the hub, on this machine, whose memory is read. Unknown by default.
+    #[must_use]
+    pub fn with_process(mut self, id: u32) -> Self {
+        self.process = Some(id);
+        self
+    }
+
+    /// Sets how long each attack runs: 5 s by default.
+    #[must_use]
+    pub fn with_time(mut self, time: Duration) -> Self {
+        self.time = time;
+        self
+    }
+
+    /// Sets by how many bytes the hub's memory may grow under an attack: 512 MiB by default. Of no meaning without the
+    /// hub's process.
+    #[must_use]
+    pub fn with_max_growth(mut self, bytes: u64) -> Self {
+        self.max_growth = bytes;
+        self
+    }
+
+    /// Runs all attacks, one after the other. It blocks: do not use it inside an async runtime.
+    ///
+    /// # Errors
+    ///
+    /// The URL is not valid, or no hub serves an honest agent there before the first attack.
+    pub fn run(&self) -> io::Result<HostileReport> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        let endpoint = Endpoint::from_shared(self.url.clone()).map_err(io::Error::other)?;
+        let endpoint = endpoint.connect_timeout(PATIENCE).tcp_nodelay(true);
+        let clock = Clock::start();
+        runtime.block_on(async {
+            let calm = honest::trips(&endpoint, &clock, self.time.min(PATIENCE)).await;
+            if calm.served == 0 {
+                let why = "no hub serves an honest agent there";
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, why));
+            }
+            let mut rounds = Vec::new();
+            for attack in Attack::ALL {
+                rounds.push(self.round(attack, &endpoint, &clock).await);
+            }
+            Ok(HostileReport {
+                calm,
+                rounds,
+                max_growth: self.max_growth,
+            })
+        })
+    }
+
+    async fn round(&self, attack: Attack, endpoint: &Endpoint, clock: &Clock) -> HostileRound {
+        let before = memory::resident(self.process);
+        let target = Target::new(endpoint.clone());
+        let attacking = super::spawn(attack.run(target, self.time));
+        let (under, most) = tokio::join!(
+            honest::trips(endpoint, clock, self.time),
+            memory::most(self.process, self.time)
+        );
+        let attempts = attacking.await.unwrap_or(0);
+        HostileRound {
+            attack,
+            attempts,
+            under,
+            grown: before
+                .zip(most)
+                .map(|(before, most)| most.saturating_sub(before)),
+        }
+    }
+}
+
+/// What became of a hub under attack.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostileReport {
+    /// What an honest agent met before the first attack.
+    pub calm: Latency,
+    /// Each attack.
+    pub rounds: Vec<HostileRound>,
+    max_growth: u64,
+}
+
+/// One attack, and what was noticed of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostileRound {
+    /// The attack.
+    pub attack: Attack,
+    /// Calls, connections or messages that it made.
+    pub attempts: u64,
+    /// What an honest agent met meanwhile.
+    pub under: Latency,
+    /// By how many bytes the hub's memory grew; `None` where its process is unknown.
+    pub grown: Option<u64>,
+}
+
+impl HostileReport {
+    /// Whether under each attack the honest agent was served each time, and the memory grew no further than it may. Times
+    /// are for people to judge: they are the machine's as well.
+    #[must_use]
+    pub fn is_survived(&self) -> bool {
+        self.rounds.iter().all(|round| self.is_withstood(round))
+    }
+
+    fn is_withstood(&self, round: &HostileRound) -> bool {
+        let is_served = round.under.served > 0 && round.under.failed == 0;
+        is_served && round.grown.is_none_or(|grown| grown <= self.max_growth)
+    }
+}
+
+impl fmt::Display for HostileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = |attack: &str, attempts: &str, met: &Latency, grown: &str, verdict: &str| {
+            let (median, p99) = (met.median, met.p99);
+            writeln!(
+                f,
+                "{attack:<26} {attempts:>9} {:>7} {:>7} {:>10.2} {:>10.2} {grown:>10}  {verdict}",
+                met.served,
+                met.failed,
+                median.as_secs_f64() * 1e3,
+                p99.as_secs_f64() * 1e3,
+            )
+        };
+        line("(calm)", "", &self.calm, "", "")?;
+        for round in &self.rounds {
+            let grown = round
+                .grown
+                .map(|grown| format!("{:.1} MiB", grown as f64 / 1048576.0));
+            let verdict = if self.is_withstood(round) {
+                "ok"
+            } else {
+                "FAILED"
+            };
+            line(
+                round.attack.name(),
+                &round.attempts.to_string(),
+                &round.under,
+                grown.as_deref().unwrap_or("?"),
+                verdict,
+            )?;
+        }
+        write!(
+            f,
+            "columns: attack, attempts; of an honest agent: served, failed, median and 99th percentile in ms; growth of memory"
+        )
+    }
+}

@@ -1,0 +1,193 @@
+//! `hub` and `hub-agent` together, over TLS, with certificates on both sides and a token.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder with an authority, a certificate of each side, and two tokens.
+struct Papers(TempDir);
+
+impl Papers {
+    fn new() -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority =
+            CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let papers = Self(tempfile::tempdir().unwrap());
+        papers.write("ca", &authority.pem());
+        for name in ["hub", "agent"] {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+            let certificate = params.signed_by(&key, &authority).unwrap();
+            papers.write(&format!("{name}.pem"), &certificate.pem());
+            papers.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        papers.write("token", "sesame\n");
+        papers.write("other-token", "simsim\n");
+        papers
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A program with options; a value that names a paper is its file.
+    fn run(&self, program: &str, options: &[&str]) -> Program {
+        let options = options.iter().map(|option| {
+            let paper = self.path(option);
+            if paper.exists() {
+                paper.into_os_string()
+            } else {
+                (*option).into()
+            }
+        });
+        let child = Command::new(program)
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Program(child)
+    }
+}
+
+/// A program that is killed when it is dropped.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Program {
+    /// Its JSON lines.
+    fn events(&mut self) -> impl Iterator<Item = Value> + use<> {
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+    }
+
+    /// The first line on standard error that has these words.
+    fn complains(&mut self, words: &str) {
+        let lines = BufReader::new(self.0.stderr.take().unwrap()).lines();
+        let found = lines.map(Result::unwrap).find(|line| line.contains(words));
+        assert!(found.is_some(), "{words}");
+    }
+}
+
+const HUB: &str = env!("CARGO_BIN_EXE_hub");
+const AGENT: &str = env!("CARGO_BIN_EXE_hub-agent");
+
+// spec: HUB-6-3
+#[test]
+fn both_sides_show_papers() {
+    let papers = Papers::new();
+    let mut hub = papers.run(
+        HUB,
+        &[
+            "--listen",
+            "127.0.0.1:0",
+            "--exit-when-done",
+            "--max-control-bytes",
+            "65536",
+            "--tls-cert",
+            "hub.pem",
+            "--tls-key",
+            "hub.key",
+            "--tls-ca",
+            "ca",
+            "--token-file",
+            "token",
+        ],
+    );
+    let mut events = hub.events();
+    let url = events.next().unwrap()["url"].as_str().unwrap().to_owned();
+    assert!(url.starts_with("https://"), "{url}");
+    let own = ["--tls-cert", "agent.pem", "--tls-key", "agent.key"];
+    let base = ["--hub", &url, "--tls-ca", "ca"];
+    for (options, words) in [
+        (["--token-file", "token"].to_vec(), "trying again"),
+        (own.to_vec(), "the hub wants a token"),
+        (
+            [&own[..], &["--token-file", "other-token"]].concat(),
+            "not the token of the hub",
+        ),
+    ] {
+        papers
+            .run(AGENT, &[&base[..], &options].concat())
+            .complains(words);
+    }
+    let right = [
+        &base[..],
+        &own,
+        &["--token-file", "token", "--name", "known"],
+    ]
+    .concat();
+    let mut agent = papers.run(AGENT, &right);
+    agent.complains("listening as ");
+    let job = json!({"kind": "test", "type": "echo", "payloads": [{"type": "text", "text": "hi"}]});
+    writeln!(hub.0.stdin.take().unwrap(), "{job}").unwrap();
+    let told: Vec<Value> = events.collect();
+    let result = told.last().unwrap();
+    assert_eq!(
+        (&result["event"], &result["message"]),
+        (&json!("result"), &json!("hi"))
+    );
+    let registered: Vec<_> = told
+        .iter()
+        .filter(|line| line["event"] == "agent-registered")
+        .collect();
+    assert_eq!(registered.len(), 1, "strangers came in: {registered:?}");
+    assert_eq!(registered[0]["name"], "known");
+    assert!(told.iter().all(|line| line["at"].is_string()), "{told:?}");
+    let status = told.iter().find(|line| line["event"] == "status").unwrap();
+    assert!(
+        status["agent_at"].as_str().unwrap().contains('.'),
+        "whole seconds: {status}"
+    );
+    assert_eq!(hub.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn papers_that_cannot_be_used_are_said() {
+    let papers = Papers::new();
+    papers.write("empty", "\n");
+    papers.write("nonsense", "no certificate");
+    for (program, options) in [
+        (HUB, &["--tls-cert", "hub.pem", "--tls-key", "/nowhere"][..]),
+        (HUB, &["--tls-cert", "nonsense", "--tls-key", "hub.key"]),
+        (HUB, &["--token-file", "empty"]),
+        (HUB, &["--max-control-bytes", "0"]),
+        (
+            AGENT,
+            &["--hub", "https://127.0.0.1:1", "--tls-ca", "nonsense"],
+        ),
+        (
+            AGENT,
+            &["--hub", "https://127.0.0.1:1", "--tls-ca", "/nowhere"],
+        ),
+        (
+            AGENT,
+            &["--hub", "http://127.0.0.1:1", "--token-file", "empty"],
+        ),
+    ] {
+        let listen = if program == HUB {
+            &["--listen", "127.0.0.1:0"][..]
+        } else {
+            &[]
+        };
+        let mut run = papers.run(program, &[listen, options].concat());
+        assert_eq!(run.0.wait().unwrap().code(), Some(2), "{options:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! What each peer has registered, so that none takes the places of the others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv6Addr},
+};
+
+use crate::id::Identity;
+
+/// Whose quota an agent counts for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Peer {
+    Identity(Identity),
+    Network(IpAddr),
+}
+
+impl Peer {
+    /// The identity or, where there is none, the address. Whoever has one IPv6 address has all of its network.
+    pub(super) fn of(identity: Option<&Identity>, address: Option<IpAddr>) -> Option<Self> {
+        if let Some(identity) = identity {
+            return Some(Self::Identity(identity.clone()));
+        }
+        Some(Self::Network(match address?.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() & !u128::from(u64::MAX);
+                IpAddr::V6(Ipv6Addr::from_bits(network))
+            }
+            address @ IpAddr::V4(_) => address,
+        }))
+    }
+}
+
+/// The agents of each peer that has any.
+#[derive(Debug, Default)]
+pub(super) struct Quotas(BTreeMap<Peer, Registered>);
+
+#[derive(Debug, Default)]
+struct Registered {
+    agents: usize,
+    /// The order of those that have not listened yet.
+    pending: BTreeSet<u64>,
+}
+
+impl Quotas {
+    pub(super) fn agents(&self, peer: &Peer) -> usize {
+        self.0.get(peer).map_or(0, |registered| registered.agents)
+    }
+
+    /// The order of the oldest agent that has not listened yet, if there are `most` or more of them.
+    pub(super) fn oldest_pending(&self, peer: &Peer, most: usize) -> Option<u64> {
+        let pending = &self.0.get(peer)?.pending;
+        pending.first().copied().filter(|_| pending.len() >= most)
+    }
+
+    pub(super) fn add(&mut self, peer: Option<&Peer>, order: u64) {
+        if let Some(peer) = peer {
+            let registered = self.0.entry(peer.clone()).or_default();
+            registered.agents += 1;
+            registered.pending.insert(order);
+        }
+    }
+
+    pub(super) fn listens(&mut self, peer: Option<&Peer>, order: u64) {
+        if let Some(registered) = peer.and_then(|peer| self.0.get_mut(peer)) {
+            registered.pending.remove(&order);
+        }
+    }
+
+    pub(super) fn remove(&mut self, peer: Option<&Peer>, order: u64) {
+        let Some(peer) = peer else { return };
+        let Some(registered) = self.0.get_mut(peer) else {
+            return;
+        };
+        registered.pending.remove(&order);
+        registered.agents -= 1;
+        if registered.agents == 0 {
+            self.0.remove(peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_one_peer() {
+        let peer = |address: &str| Peer::of(None, Some(address.parse().unwrap()));
+        assert_eq!(peer("2001:db8::1"), peer("2001:db8:0:0:ffff::2"));
+        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
+        assert_ne!(peer("10.0.0.1"), peer("10.0.0.2"));
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+        let named = Identity::from("n");
+        let address = "10.0.0.1".parse().ok();
+        assert_eq!(
+            Peer::of(Some(&named), address),
+            Peer::of(Some(&named), None)
+        );
+        assert_eq!(Peer::of(None, None), None);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_peers_that_left() {
+        let peer = Peer::of(Some(&"p".into()), None);
+        let mut quotas = Quotas::default();
+        for order in 0..3 {
+            quotas.add(peer.as_ref(), order);
+        }
+        let one = peer.as_ref().unwrap();
+        assert_eq!(quotas.oldest_pending(one, 3), Some(0));
+        quotas.listens(peer.as_ref(), 0);
+        assert_eq!(quotas.oldest_pending(one, 3), None);
+        assert_eq!(quotas.oldest_pending(one, 2), Some(1));
+        (0..3).for_each(|order| quotas.remove(peer.as_ref(), order));
+        assert!(quotas.0.is_empty());
+    }
+}

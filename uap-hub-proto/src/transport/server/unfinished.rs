@@ -1,0 +1,337 @@
+//! Bytes of messages that are not complete: what strangers could make the hub keep.
+//!
+//! The gRPC library collects a message until it has all of it. Each call counts what of its current message has come; a
+//! connection and the port have a bound. Control calls, which anybody can make, and sessions are counted apart, so that
+//! strangers do not use up the bytes of agents that work.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+
+/// What a connection may keep even when the port is full, so that small messages of others always pass.
+const SHARE: usize = 64 << 10;
+
+/// The bytes that unfinished messages of one kind of call take on the whole port, and their bounds.
+#[derive(Debug)]
+pub(super) struct Pool {
+    used: AtomicUsize,
+    most: usize,
+    most_of_connection: usize,
+}
+
+impl Pool {
+    /// A pool for messages of at most `bytes`: `a_connection` of them on a connection, `in_all` on the port.
+    pub(super) fn new(bytes: usize, a_connection: usize, in_all: usize) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicUsize::new(0),
+            most: bytes.saturating_mul(in_all),
+            most_of_connection: bytes.saturating_mul(a_connection),
+        })
+    }
+}
+
+/// The bytes that unfinished messages of one kind of call take on a connection.
+pub(super) type Held = Arc<AtomicUsize>;
+
+/// The bytes of one call, given back when it is dropped.
+#[derive(Debug)]
+struct Account {
+    pool: Arc<Pool>,
+    connection: Held,
+    held: usize,
+}
+
+impl Account {
+    fn add(&mut self, bytes: usize) -> Result<(), Status> {
+        self.held += bytes;
+        let own = self.connection.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.pool.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if own > self.pool.most_of_connection || (all > self.pool.most && own > SHARE) {
+            return Err(Status::resource_exhausted(
+                "too many bytes of unfinished messages",
+            ));
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.connection.fetch_sub(held, Ordering::Relaxed);
+        self.pool.used.fetch_sub(held, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Where in gRPC's framing a call is: a flag, four bytes of length, the message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Framing {
+    header: [u8; 5],
+    /// Bytes of the header that have come.
+    headed: usize,
+    /// Bytes of the message that have not come.
+    missing: usize,
+}
+
+impl Framing {
+    /// Reads a piece; returns whether a message ended in it, and the bytes of it that belong to the unfinished one.
+    fn read(&mut self, mut piece: &[u8]) -> (bool, usize) {
+        let (mut has_ended, mut begun) = (false, 0);
+        while !piece.is_empty() {
+            if let Some(slot) = self.header.get_mut(self.headed) {
+                *slot = piece.first().copied().unwrap_or_default();
+                piece = piece.get(1..).unwrap_or_default();
+                (self.headed, begun) = (self.headed + 1, begun + 1);
+                if self.headed == self.header.len() {
+                    let [_, length @ ..] = self.header;
+                    self.missing =
+                        usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+                }
+            } else {
+                let taken = self.missing.min(piece.len());
+                piece = piece.get(taken..).unwrap_or_default();
+                (self.missing, begun) = (self.missing - taken, begun + taken);
+            }
+            if self.headed == self.header.len() && self.missing == 0 {
+                (self.headed, begun, has_ended) = (0, 0, true);
+            }
+        }
+        (has_ended, begun)
+    }
+
+    const fn is_between_messages(&self) -> bool {
+        self.headed == 0
+    }
+}
+
+/// The body of a call, counted.
+#[derive(Debug)]
+pub(super) struct Counted<B> {
+    body: B,
+    account: Account,
+    framing: Framing,
+    /// How long a message may take from its first byte to its last, where that is limited.
+    time: Option<Duration>,
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Counted<B> {
+    pub(super) fn new(body: B, pool: Arc<Pool>, connection: Held, time: Option<Duration>) -> Self {
+        Self {
+            body,
+            account: Account {
+                pool,
+                connection,
+                held: 0,
+            },
+            framing: Framing::default(),
+            time,
+            late: None,
+        }
+    }
+
+    fn count(&mut self, piece: &[u8]) -> Result<(), Status> {
+        let (has_ended, begun) = self.framing.read(piece);
+        if has_ended {
+            self.account.give_back();
+            self.late = None;
+        }
+        if self.framing.is_between_messages() {
+            return Ok(());
+        }
+        if self.late.is_none() {
+            self.late = self.time.map(|time| Box::pin(sleep(time)));
+        }
+        self.account.add(begun)
+    }
+}
+
+impl<B> Body for Counted<B>
+where
+    B: Body<Data = Bytes, Error = Status> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    // impl: HUB-4-6
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(match frame {
+                Some(Ok(frame)) => Some(match frame.data_ref().map(|piece| self.count(piece)) {
+                    Some(Err(refused)) => Err(refused),
+                    Some(Ok(())) | None => Ok(frame),
+                }),
+                other => other,
+            });
+        }
+        let Some(late) = &mut self.late else {
+            return Poll::Pending;
+        };
+        ready!(late.as_mut().poll(cx));
+        let why = "the message was not complete in time";
+        Poll::Ready(Some(Err(Status::deadline_exceeded(why))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, task::Waker};
+
+    use super::*;
+
+    /// Gives its pieces, and then nothing for ever.
+    struct Pieces(VecDeque<Bytes>);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            match self.0.pop_front() {
+                Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    fn message(bytes: u8) -> Vec<u8> {
+        let mut message = vec![0, 0, 0, 0, bytes];
+        message.resize(5 + usize::from(bytes), 7);
+        message
+    }
+
+    fn call(pieces: &[&[u8]], pool: &Arc<Pool>, connection: &Held) -> Counted<Pieces> {
+        let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece));
+        Counted::new(
+            Pieces(pieces.collect()),
+            pool.clone(),
+            connection.clone(),
+            None,
+        )
+    }
+
+    /// Reads all pieces; how that ended.
+    fn read(call: &mut Counted<Pieces>) -> Result<(), tonic::Code> {
+        let mut cx = Context::from_waker(Waker::noop());
+        loop {
+            match Pin::new(&mut *call).poll_frame(&mut cx) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(status))) => return Err(status.code()),
+                Poll::Ready(None) | Poll::Pending => return Ok(()),
+            }
+        }
+    }
+
+    fn used(pool: &Pool, connection: &Held) -> (usize, usize) {
+        (
+            pool.used.load(Ordering::Relaxed),
+            connection.load(Ordering::Relaxed),
+        )
+    }
+
+    // spec: HUB-4-6
+    #[test]
+    fn what_is_unfinished_is_counted_wherever_it_is_cut() {
+        let stream = [message(3), message(0), message(9)].concat();
+        let ends = [8, 13, stream.len()];
+        for cut in 0..=stream.len() {
+            let (pool, connection) = (Pool::new(1000, 1, 1), Held::default());
+            let mut call = call(
+                &[&stream[..cut / 2], &stream[cut / 2..cut]],
+                &pool,
+                &connection,
+            );
+            assert_eq!(read(&mut call), Ok(()));
+            let begin = ends.iter().rfind(|end| **end <= cut).unwrap_or(&0);
+            assert_eq!(
+                used(&pool, &connection),
+                (cut - begin, cut - begin),
+                "{cut}"
+            );
+            drop(call);
+            assert_eq!(used(&pool, &connection), (0, 0));
+        }
+    }
+
+    // spec: HUB-4-6
+    #[test]
+    fn connection_and_port_have_bounds_and_small_messages_pass() {
+        let piece = [&[0, 0, 1, 0, 0][..], &[7; SHARE]].concat();
+        let (pool, [one, two, three]) = (Pool::new(SHARE, 3, 4), <[Held; 3]>::default());
+        let mut first = call(&[&piece[..SHARE]], &pool, &one);
+        let mut more: Vec<_> = (0..2)
+            .map(|_| call(&[&piece[..SHARE]], &pool, &one))
+            .collect();
+        let mut beyond = call(&[&piece[..SHARE]], &pool, &one);
+        assert_eq!(read(&mut first), Ok(()));
+        assert!(more.iter_mut().all(|call| read(call).is_ok()));
+        assert_eq!(read(&mut beyond), Err(tonic::Code::ResourceExhausted));
+        drop(beyond);
+        let mut other = call(&[&piece[..SHARE], &piece[SHARE..]], &pool, &two);
+        assert_eq!(read(&mut other), Ok(()), "complete in the end");
+        let mut begun = call(&[&piece[..SHARE]], &pool, &two);
+        assert_eq!(read(&mut begun), Ok(()));
+        let mut small = call(&[&message(200), &message(200)[..9]], &pool, &three);
+        assert_eq!(
+            read(&mut small),
+            Ok(()),
+            "the port is full, and this is little"
+        );
+        let mut large = call(&[&piece[..SHARE]], &pool, &two);
+        assert_eq!(read(&mut large), Err(tonic::Code::ResourceExhausted));
+        drop((first, more));
+        let mut again = call(&[&piece[..9]], &pool, &one);
+        assert_eq!(read(&mut again), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_stops_is_late_and_silence_between_messages_is_not() {
+        let (pool, connection) = (Pool::new(1000, 1, 1), Held::default());
+        let time = Some(Duration::from_secs(10));
+        let next = async |pieces: &[&[u8]]| {
+            let mut call = call(pieces, &pool, &connection);
+            call.time = time;
+            let frames = async {
+                loop {
+                    let frame = std::future::poll_fn(|cx| Pin::new(&mut call).poll_frame(cx)).await;
+                    if let Some(Err(status)) = frame {
+                        return status.code();
+                    }
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), frames).await
+        };
+        let late = next(&[&message(9)[..3]]).await;
+        assert_eq!(late.unwrap(), tonic::Code::DeadlineExceeded);
+        assert!(next(&[&message(9)[..3], &message(9)[3..]]).await.is_err());
+    }
+}

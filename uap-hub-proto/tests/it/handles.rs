@@ -1,0 +1,218 @@
+//! What the handles of hub and agent promise.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+use uap_hub_proto::{
+    capability::Skill,
+    role::{
+        agent,
+        hub::{CommandError, Event, Job, JobEvent, Verdict},
+    },
+    state::State,
+    transport::client::AgentBuilder,
+    wire::{
+        PayloadRequirement, TestCapability, TestResult, TranslationCapability, TranslationResult,
+    },
+};
+
+use crate::loopback::{hub, within};
+
+#[derive(Debug, thiserror::Error)]
+#[error("the file cannot be read")]
+struct Unreadable(#[from] std::io::Error);
+
+fn read() -> Result<(), Unreadable> {
+    Err(std::io::Error::other("the disk is away").into())
+}
+
+// spec: HUB-4-1
+#[tokio::test]
+async fn an_error_is_told_with_its_causes() {
+    let hub = hub().await;
+    let agent = AgentBuilder::new("a")
+        .on_test("t", |_, _| async {
+            read()?;
+            Ok(TestResult::completed(""))
+        })
+        .start(&hub.url())
+        .unwrap();
+    let id = within(agent.connected()).await.unwrap();
+    assert_eq!(
+        hub.agents()[0].client_id,
+        id,
+        "it may be offered jobs by now"
+    );
+    let job = hub.submit(Job::test("t", vec![])).unwrap();
+    let outcome = within(job.outcome()).await;
+    assert_eq!(outcome.message, "the file cannot be read: the disk is away");
+    within(agent.shutdown(Duration::ZERO)).await;
+    assert_eq!(within(agent.connected()).await, None);
+}
+
+// spec: HUB-4-7
+#[tokio::test]
+async fn a_handler_that_listens_ends_by_itself() {
+    let hub = hub().await;
+    let (said, mut heard) = mpsc::unbounded_channel();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let counter = dropped.clone();
+    let agent = AgentBuilder::new("a")
+        .on_test("listens", move |_, context| {
+            let said = said.clone();
+            async move {
+                context.status("there").await?;
+                context.cancelled().await;
+                tokio::task::yield_now().await;
+                said.send(context.status("too late").await.is_err())
+                    .unwrap();
+                Ok(TestResult::completed("too late"))
+            }
+        })
+        .on_test("does not", move |_, context| {
+            let guard = Counts(counter.clone());
+            async move {
+                context.status("there").await?;
+                pending::<()>().await;
+                drop(guard);
+                Ok(TestResult::completed(""))
+            }
+        })
+        .start(&hub.url())
+        .unwrap();
+    for skill in ["listens", "does not"] {
+        let mut job = hub.submit(Job::test(skill, vec![])).unwrap();
+        loop {
+            let event = within(job.next_event()).await.unwrap();
+            if matches!(&event, JobEvent::Status { message, .. } if message == "there") {
+                break;
+            }
+        }
+        job.cancel().unwrap();
+        assert_eq!(within(job.outcome()).await.verdict, Verdict::Cancelled);
+    }
+    assert!(
+        within(heard.recv()).await.unwrap(),
+        "its reports are refused"
+    );
+    let stopped = async {
+        while dropped.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(stopped).await;
+    drop(agent);
+}
+
+struct Counts(Arc<AtomicUsize>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn the_first_reader_misses_nothing() {
+    let hub = hub().await;
+    let agent = AgentBuilder::new("a")
+        .on_test("t", |_, _| async { Ok(TestResult::completed("")) })
+        .start(&hub.url())
+        .unwrap();
+    within(agent.connected()).await;
+    let first = within(agent.events().recv()).await;
+    assert!(
+        matches!(first, Ok(agent::Event::Listening { .. })),
+        "{first:?}"
+    );
+    let mut news = hub.events();
+    assert!(matches!(
+        news.recv().await,
+        Ok(Event::AgentRegistered { .. })
+    ));
+    assert!(matches!(
+        news.recv().await,
+        Ok(Event::AgentAvailable { .. })
+    ));
+    assert!(
+        hub.events().is_empty() && agent.events().is_empty(),
+        "only the first"
+    );
+}
+
+#[tokio::test]
+async fn a_hub_that_is_inspected_refuses_commands() {
+    let hub = hub().await;
+    let waiting = hub.submit(Job::test("t", vec![])).unwrap();
+    let other = crate::loopback::hub().await;
+    let id = waiting.id();
+    let refused = hub.inspect(|view| {
+        drop(waiting);
+        assert_eq!(view.counts().waiting_jobs, 1);
+        assert!(
+            other.inspect(|_| hub.cancel(id)).is_err(),
+            "one inside the other"
+        );
+        assert!(other.submit(Job::test("t", vec![])).is_ok());
+        [
+            hub.submit(Job::test("t", vec![])).map(drop),
+            hub.cancel(id),
+            hub.set_agent_paused(&"a".into(), true),
+            hub.drain_agent(&"a".into()),
+        ]
+    });
+    assert_eq!(refused, [(); 4].map(|()| Err(CommandError::Inspecting)));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        hub.inspect(|_| hub.agents());
+    }));
+    let words = *panicked.unwrap_err().downcast::<&str>().unwrap();
+    assert!(words.contains("inside HubHandle::inspect"), "{words}");
+    hub.cancel(id).unwrap();
+}
+
+// spec: HUB-3-2
+#[tokio::test]
+async fn capabilities_are_built_and_targets_are_shown() {
+    let hub = hub().await;
+    let image = PayloadRequirement::new("image").with_mime_type("image/png");
+    let page = PayloadRequirement::new("page").repeatable();
+    let capability = TranslationCapability::from("text")
+        .with_source(image.clone().required())
+        .with_target(page.clone());
+    let agent = AgentBuilder::new("a")
+        .on_translation(capability, |payloads, _| async {
+            Ok(TranslationResult::completed(payloads).with_status(State::Completed, "read"))
+        })
+        .on_test(
+            TestCapability::from("t").with_payload(image),
+            |_, _| async { Ok(TestResult::default().with_status(State::Invalid, "not like this")) },
+        )
+        .start(&hub.url())
+        .unwrap();
+    within(agent.connected()).await;
+    let info = hub.agents().remove(0);
+    let targets = [(Skill::translation("text"), vec![page])];
+    assert_eq!(info.target_payloads, targets.into());
+    let picture = || uap_hub_proto::wire::Payload::file("image", "i", "image/png", "i");
+    let job = hub
+        .submit(Job::translation("text", vec![picture()]))
+        .unwrap();
+    let outcome = within(job.outcome()).await;
+    assert_eq!(
+        (outcome.verdict, outcome.message.as_str()),
+        (Verdict::Completed, "read")
+    );
+    let job = hub.submit(Job::test("t", vec![picture()])).unwrap();
+    assert_eq!(within(job.outcome()).await.verdict, Verdict::Invalid);
+    let twice =
+        Job::test("t", vec![picture(), picture()]).with_wait_limit(Duration::from_millis(1));
+    let outcome = within(hub.submit(twice).unwrap().outcome()).await;
+    assert_eq!(outcome.verdict, Verdict::Unplaced, "{}", outcome.message);
+}

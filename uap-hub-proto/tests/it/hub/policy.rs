@@ -1,0 +1,99 @@
+//! Placements of the caller's.
+
+use super::*;
+
+/// A group's jobs on one agent, and agents of odd names first for tests of type `odd`.
+#[derive(Debug)]
+struct Grouped;
+
+impl Placement for Grouped {
+    fn rank(&self, agent: &Candidate<'_>, skill: &Skill) -> [u64; 2] {
+        let is_odd = agent.name.len() % 2 == 1;
+        let is_wanted = is_odd == (skill.name() == "odd");
+        [u64::from(!is_wanted), agent.load as u64]
+    }
+
+    fn affinity<'j>(&self, job: &'j Job) -> Option<&'j str> {
+        job.group.as_deref()
+    }
+}
+
+fn rig() -> Rig {
+    Rig::with(
+        Config::default()
+            .with_placement(Grouped)
+            .with_max_sessions_per_agent(2),
+    )
+}
+
+fn agent(rig: &mut Rig, name: &str) -> StreamId {
+    let registration = AgentRegistration {
+        display_name: name.into(),
+        capabilities: vec![Skill::test("t").into(), Skill::test("odd").into()],
+    };
+    let agent = rig.hub.register(rig.now, registration).unwrap().client_id;
+    rig.open(Rpc::Listen, Some(&agent))
+}
+
+/// The agent that is asked for a job, and the session.
+fn asked(rig: &mut Rig, job: Job) -> (StreamId, String) {
+    rig.take();
+    rig.hub.submit(rig.now, job).unwrap();
+    rig.proposals().pop().unwrap()
+}
+
+fn grouped() -> Job {
+    Job::test("t", vec![]).with_group("g")
+}
+
+// spec: HUB-3-6
+#[test]
+fn a_rank_may_depend_on_the_skill() {
+    let mut rig = rig();
+    let (odd, even) = (agent(&mut rig, "a"), agent(&mut rig, "bb"));
+    assert_eq!(asked(&mut rig, Job::test("t", vec![])).0, even);
+    assert_eq!(asked(&mut rig, Job::test("odd", vec![])).0, odd);
+    assert_eq!(asked(&mut rig, Job::test("t", vec![])).0, even);
+    assert_eq!(
+        asked(&mut rig, Job::test("t", vec![])).0,
+        odd,
+        "the other is full"
+    );
+}
+
+// spec: HUB-3-6
+#[test]
+fn jobs_of_one_key_go_to_one_agent() {
+    let mut rig = rig();
+    let (first, second) = (agent(&mut rig, "bb"), agent(&mut rig, "cc"));
+    let (home, session) = asked(&mut rig, grouped());
+    assert_eq!(home, first);
+    rig.answer(home, &session, true);
+    let (again, session) = asked(&mut rig, grouped());
+    assert_eq!(again, first, "although the other has less to do");
+    assert_eq!(asked(&mut rig, Job::test("t", vec![])).0, second);
+    // The home is full. What the other accepts makes it the new home.
+    rig.answer(home, &session, true);
+    let (other, session) = asked(&mut rig, grouped());
+    assert_eq!(other, second);
+    rig.answer(other, &session, true);
+    let running = rig.open(Rpc::Execute, Some(&session));
+    rig.result(running, State::Completed);
+    rig.half_close(running);
+    assert_eq!(asked(&mut rig, grouped()).0, second);
+}
+
+// spec: HUB-3-2
+#[test]
+fn a_home_that_cannot_take_the_job_is_passed_over() {
+    let mut rig = rig();
+    let (first, second) = (agent(&mut rig, "bb"), agent(&mut rig, "cc"));
+    let (home, session) = asked(&mut rig, grouped());
+    rig.answer(home, &session, true);
+    let only = rig.register(vec![Skill::test("only").into()]);
+    let only = rig.open(Rpc::Listen, Some(&only));
+    let job = Job::test("only", vec![]).with_group("g");
+    assert_eq!(asked(&mut rig, job).0, only, "the home has not the skill");
+    rig.half_close(first);
+    assert_eq!(asked(&mut rig, grouped()).0, second, "the home is gone");
+}
