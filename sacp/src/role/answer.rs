@@ -64,6 +64,11 @@ impl Author<'_> {
             Ok(Some(details)) => failure.with_details(details),
             _ => failure,
         };
+        self.of_failure(request, failure)
+    }
+
+    /// The answer of 1.0 with an error.
+    pub(crate) fn of_failure(self, request: &v1::Message, failure: v1::Failure) -> Reply {
         Reply::V10(Box::new(self.answer(request).failed(failure)))
     }
 

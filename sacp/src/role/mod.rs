@@ -8,11 +8,12 @@
 //! | renders prose | [`Formatter`] | [`PlainFormatter`] |
 //!
 //! An [`Orchestrator`](orchestrator::Orchestrator) takes one message through spawning, delegation, [output discipline](admit)
-//! and its answer. An [`Inbox`] gives the answer to a repeated message again.
+//! and its answer. An [`Authorizer`] says who may ask it for what. An [`Inbox`] gives the answer to a repeated message again.
 //!
 //! Spec: SACP 4, 9
 
 mod answer;
+mod authorize;
 mod discipline;
 mod executor;
 mod formatter;
@@ -31,6 +32,7 @@ use crate::runner::{Cause, StepInputs};
 use ubos_common::json::RawBuf;
 
 pub(crate) use answer::Author;
+pub use authorize::{Access, AllowList, Authorizer, Grant};
 pub use discipline::{Answer, AnswerForm, admit};
 pub use executor::{LocalExecutor, answer_alone};
 pub use formatter::PlainFormatter;

@@ -1,11 +1,14 @@
 //! One message from its arrival to its answer.
 
+use std::sync::Arc;
+
 use sacp::Graph;
 use sacp::registry::{AgentRecord, Health, MemoryRegistry, Registry, Shared};
 use sacp::role::Answer;
 use sacp::role::orchestrator::{
     Delegation, Input, Orchestrator, OrchestratorConfig, OrchestratorError, Output, RestoreError,
 };
+use sacp::role::{AllowList, Grant};
 use sacp::runner::{Cause, Config, Recovery, Rule, Ticket};
 use sacp::spawn::{PromptSpawner, serve};
 use sacp::{AnyMessage, Code, ErrReply, Message, MessageRef, OutFmt, Reply, v1};
@@ -967,4 +970,156 @@ fn an_input_that_only_the_sender_knows_is_asked_for() {
     };
     let details = asked.error.as_ref().unwrap().details.as_ref().unwrap();
     assert_eq!(details.as_str(), r#"{"missing":"to"}"#);
+}
+
+fn decisions(outputs: &[Output]) -> Vec<(usize, Option<&str>, Option<&str>, bool)> {
+    let decided = outputs.iter().filter_map(|output| match output {
+        Output::Decided(decision) => Some(decision),
+        _ => None,
+    });
+    let told = decided.map(|d| {
+        (
+            d.step,
+            d.sender.as_deref(),
+            d.agent.as_deref(),
+            d.is_allowed,
+        )
+    });
+    told.collect()
+}
+
+fn lets(sender: &str, verb: &str, agent: Option<&str>) -> AllowList {
+    let grant = Grant {
+        verb: Some(verb.into()),
+        agent: agent.map(str::to_owned),
+        ..Grant::default()
+    };
+    AllowList::default().with(sender, grant)
+}
+
+// spec: SACP1-7-1
+#[test]
+fn who_may_not_ask_is_denied_before_anything_is_delegated() {
+    let with = |list: AllowList| OrchestratorConfig::default().with_authorizer(Arc::new(list));
+    // Allowed: one decision for the verb and tool, one for the delegation.
+    let mut run = start_new(ONE, "", with(lets("s", "get", None)));
+    let outputs = drain(&mut run);
+    let one = (1, Some("s"), Some("ONE_AGENT"), true);
+    assert_eq!(decisions(&outputs), [one, one]);
+    assert_eq!(delegations(&outputs).len(), 1);
+    // The second step is denied: the first is not begun.
+    let only = Grant {
+        tool: Some("ONE".into()),
+        ..Grant::default()
+    };
+    let mut run = start_new(
+        &format!("{ONE},{TWO}"),
+        "",
+        with(AllowList::default().with("s", only)),
+    );
+    let outputs = drain(&mut run);
+    assert_eq!(decisions(&outputs), [one, (2, Some("s"), None, false)]);
+    assert!(delegations(&outputs).is_empty());
+    let error = new_answer(&outputs).error.unwrap();
+    assert_eq!(
+        (&*error.code, error.step_id.as_deref()),
+        (&v1::Code::AuthzDenied, Some("two"))
+    );
+    for list in [
+        AllowList::default(),
+        lets("t", "get", None),
+        lets("s", "put", None),
+        lets("s", "get", Some("TWO_AGENT")),
+    ] {
+        let outputs = drain(&mut start_new(ONE, "", with(list)));
+        assert_eq!(decisions(&outputs), [(1, Some("s"), None, false)]);
+        assert!(delegations(&outputs).is_empty());
+    }
+    // The host knows better who asks.
+    let config = with(lets("s", "get", None)).with_requester("mallory");
+    let outputs = drain(&mut start_new(ONE, "", config));
+    assert_eq!(decisions(&outputs), [(1, Some("mallory"), None, false)]);
+}
+
+#[test]
+fn a_message_of_0_1_has_the_sender_that_its_host_names() {
+    let config = |name: Option<&str>| {
+        let config =
+            OrchestratorConfig::default().with_authorizer(Arc::new(lets("s", "get", None)));
+        name.map_or_else(
+            || config.clone(),
+            |name| config.clone().with_requester(name),
+        )
+    };
+    let outputs = drain(&mut start(TWO_AND_MERGE, config(Some("s"))));
+    // The orchestrator joins by itself.
+    assert_eq!(decisions(&outputs).len(), 4);
+    assert_eq!(delegations(&outputs).len(), 2);
+    let outputs = drain(&mut start(TWO_AND_MERGE, config(None)));
+    assert_eq!(decisions(&outputs), [(1, None, None, false)]);
+    let Some(Output::Answer(answer)) = outputs.last() else {
+        panic!()
+    };
+    let Answer::Reply(Reply::Err(error)) = &**answer else {
+        panic!()
+    };
+    assert_eq!(
+        (error.code, error.pointer.as_deref()),
+        (Code::StepFailed, Some("/plan/0/parallel/0"))
+    );
+}
+
+#[test]
+fn nothing_is_spawned_for_who_may_not_have_it() {
+    let step = r#"{"id":"v","verb":"check","tool":"VISA","params":{},"output_key":"visa"}"#;
+    let config = |list: AllowList| {
+        let config = OrchestratorConfig::default().with_spawning(true);
+        config.with_authorizer(Arc::new(list))
+    };
+    let outputs = drain(&mut start_new(step, "", config(lets("s", "get", None))));
+    assert_eq!(decisions(&outputs), [(1, Some("s"), None, false)]);
+    assert_eq!(
+        *new_answer(&outputs).error.unwrap().code,
+        v1::Code::AuthzDenied
+    );
+    // A grant for one agent is none for an agent that is yet to be made.
+    let outputs = drain(&mut start_new(
+        step,
+        "",
+        config(lets("s", "check", Some("VISA_AGENT"))),
+    ));
+    assert!(!decisions(&outputs)[0].3);
+    let outputs = drain(&mut start_new(step, "", config(lets("s", "check", None))));
+    assert_eq!(decisions(&outputs), [(1, Some("s"), None, true)]);
+    assert!(matches!(outputs.last(), Some(Output::Spawn(_))));
+}
+
+/// Allows each access the first time only.
+#[derive(Debug, Default)]
+struct Once(std::sync::Mutex<std::collections::BTreeSet<Option<String>>>);
+
+impl sacp::role::Authorizer for Once {
+    fn allows(&self, access: &sacp::role::Access<'_>) -> bool {
+        self.0
+            .lock()
+            .unwrap()
+            .insert(access.agent.map(str::to_owned))
+    }
+}
+
+#[test]
+fn a_permission_that_is_taken_back_denies_the_delegation() {
+    let config = OrchestratorConfig::default().with_authorizer(Arc::new(Once::default()));
+    let outputs = drain(&mut start_new(ONE, "", config));
+    assert!(delegations(&outputs).is_empty());
+    let allowed: Vec<bool> = decisions(&outputs)
+        .iter()
+        .map(|decision| decision.3)
+        .collect();
+    assert_eq!(allowed, [true, false]);
+    let error = new_answer(&outputs).error.unwrap();
+    assert_eq!(
+        (&*error.code, error.step_id.as_deref()),
+        (&v1::Code::AuthzDenied, Some("one"))
+    );
 }

@@ -1,7 +1,10 @@
 //! How an orchestrator works.
 
+use std::sync::Arc;
+
 use crate::check;
 use crate::registry::AgentRecord;
+use crate::role::Authorizer;
 use crate::runner;
 use crate::v1;
 
@@ -15,6 +18,8 @@ pub struct OrchestratorConfig {
     pub(super) check: check::Config,
     pub(super) overrule: bool,
     pub(super) sender: Option<v1::Id>,
+    pub(super) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(super) requester: Option<String>,
 }
 
 impl Default for OrchestratorConfig {
@@ -27,6 +32,8 @@ impl Default for OrchestratorConfig {
             check: check::Config::default(),
             overrule: false,
             sender: None,
+            authorizer: None,
+            requester: None,
         }
     }
 }
@@ -44,6 +51,21 @@ impl OrchestratorConfig {
     #[must_use]
     pub fn with_sender(mut self, sender: v1::Id) -> Self {
         self.sender = Some(sender);
+        self
+    }
+
+    /// Sets who decides what a sender may ask for. Without one everything is allowed.
+    #[must_use]
+    pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = Some(authorizer);
+        self
+    }
+
+    /// Sets who sent the message, as the host knows it. Without it the authorizer sees the sender that a message of 1.0 names
+    /// itself, which is not proved.
+    #[must_use]
+    pub fn with_requester(mut self, requester: &str) -> Self {
+        self.requester = Some(requester.to_owned());
         self
     }
 

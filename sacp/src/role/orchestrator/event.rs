@@ -48,6 +48,24 @@ pub struct Delegation {
     pub message: AnyMessage,
 }
 
+/// A decision of the authorizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Decision {
+    /// The number of the step.
+    pub step: usize,
+    /// The sender.
+    pub sender: Option<String>,
+    /// The verb, under its registered name.
+    pub verb: String,
+    /// The tool.
+    pub tool: String,
+    /// The agent that may be asked; `None` if no agent may be, or one would be spawned.
+    pub agent: Option<String>,
+    /// Whether it is allowed.
+    pub is_allowed: bool,
+}
+
 /// What an orchestrator asks of its driver.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -61,6 +79,9 @@ pub enum Output {
     },
     /// Send this message to the spawner, and report [`Input::Spawned`].
     Spawn(Box<AnyMessage>),
+    /// The authorizer has decided: once for each verb and tool of the plan before anything is delegated or spawned, and once
+    /// for each delegation.
+    Decided(Box<Decision>),
     /// No delegation is open, and none follows before [`Orchestrator::resume`](super::Orchestrator::resume).
     Paused,
     /// Answer the sender: in prose if the message asked for it and the last step wrote it. This is the last output.

@@ -1,5 +1,6 @@
 //! The orchestrator: takes one message from validation to its answer.
 
+mod access;
 mod config;
 mod delegate;
 mod event;
@@ -16,7 +17,7 @@ use crate::ConfigError;
 use crate::any::{AnyMessage, Edition, MessageRef};
 use crate::check::{Finding, Gap, check_plan, gaps};
 use crate::error::Code;
-use crate::graph::{Graph, Scope};
+use crate::graph::{Graph, Scope, Step};
 use crate::message::{NonEmpty, OutFmt};
 use crate::plan::Act;
 use crate::registry::{AgentRecord, Registry, is_merge};
@@ -32,7 +33,7 @@ use crate::validate::code_of;
 use delegate::{Open, Parts, failed};
 
 pub use config::OrchestratorConfig;
-pub use event::{Delegation, Input, OrchestratorError, Output, RestoreError};
+pub use event::{Decision, Delegation, Input, OrchestratorError, Output, RestoreError};
 
 /// Takes one message through spawning, delegation and output discipline to its answer.
 ///
@@ -320,6 +321,10 @@ impl<R: Registry> Orchestrator<R> {
         if self.is_refused(now, false) {
             return None;
         }
+        if let Some(step) = self.denied() {
+            self.deny(now, &step);
+            return None;
+        }
         let missing = gaps(&self.request, &self.registry);
         let open = |gap: &&Gap| {
             let simulated =
@@ -462,8 +467,15 @@ impl<R: Registry> Orchestrator<R> {
             let output = crate::reply::list(&outputs);
             return self.report(now, runner::Input::Succeeded { ticket, output });
         }
-        let agents = self.registry.ready_for(&act.verb, &act.tool);
-        let Some(agent) = agents.get(rank).cloned() else {
+        let Ok(agent) = self.allowed(ticket.step, act, rank) else {
+            let cause = Cause::Tool {
+                code: Some(v1::Code::AuthzDenied.as_str().to_owned()),
+                message: denial(act),
+                retryable: false,
+            };
+            return self.report(now, runner::Input::Failed { ticket, cause });
+        };
+        let Some(agent) = agent else {
             let message = format!("no agent is available for {} with {}", act.verb, act.tool);
             let cause = Cause::Tool {
                 code: Some(Code::NoAgentFound.as_str().to_owned()),
@@ -677,6 +689,23 @@ impl<R: Registry> Orchestrator<R> {
         self.give_back(now, Reply::Err(error));
     }
 
+    /// The sender may not have a step: `AUTHZ_DENIED` in 1.0; 0.1 has no code for it.
+    fn deny(&mut self, now: Now, step: &Step) {
+        let what = denial(&step.act);
+        let request = self.request.clone();
+        let reply = match MessageRef::from(&request) {
+            MessageRef::V01(_) => {
+                let error = ErrReply::new(Code::StepFailed, what).at(&step.pointer);
+                return self.refuse(now, error);
+            }
+            MessageRef::V10(request) => {
+                let failure = v1::Failure::of(v1::Code::AuthzDenied, &what).in_step(&step.id);
+                self.author(now).of_failure(request, failure)
+            }
+        };
+        self.finish(Answer::Reply(reply));
+    }
+
     /// Answers without a run, in the edition of the request.
     fn give_back(&mut self, now: Now, reply: Reply) {
         let request = self.request.clone();
@@ -743,6 +772,11 @@ fn summed_up(reply: Reply, prose: Option<String>) -> Reply {
         }
         other => other,
     }
+}
+
+/// Names no sender: what it may not have is what it asked for.
+fn denial(act: &Act) -> String {
+    format!("the sender may not have {} with {}", act.verb, act.tool)
 }
 
 /// The answer to a plan with a finding.
