@@ -179,6 +179,7 @@ impl Wiring<Hub> for HubWorld {
                             rpc,
                             key,
                             identity: None,
+                            resume: None,
                         },
                     )
                     .unwrap();

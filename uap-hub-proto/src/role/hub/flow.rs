@@ -59,7 +59,11 @@ impl Hub {
         };
         let Some((id, stream)) = entry.session().and_then(|id| {
             let stage = &self.sessions.get(id.as_str())?.stage;
-            let Stage::Open { stream, .. } = stage else {
+            let Stage::Open {
+                stream: Some(stream),
+                ..
+            } = stage
+            else {
                 return None;
             };
             Some((id.clone(), *stream))

@@ -22,7 +22,7 @@ use crate::{
     capability::Registration,
     id::{Identity, StreamId},
     role::{
-        CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
+        CLIENT_ID_KEY, RESUME_KEY, Resume, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Input, RegisterError},
     },
     status,
@@ -80,6 +80,10 @@ impl Service {
                 stream,
                 rpc,
                 key,
+                resume: request
+                    .metadata()
+                    .get(RESUME_KEY)
+                    .and_then(|value| Resume::from_value(value.to_str().ok()?)),
                 identity: request.extensions().get::<Identity>(),
             };
             hub.handle_input(now, opened).is_ok()

@@ -110,6 +110,7 @@ impl Rig {
         let message = Inbound::Test(TestInit {
             test_type: "t".into(),
             payloads: vec![Payload::new("p")],
+            acknowledged: None,
         });
         self.input(Input::Message {
             stream: StreamId(stream),
@@ -149,7 +150,16 @@ fn translation(name: &str) -> Option<Details> {
 fn word(output: Output) -> String {
     match output {
         Output::Register { attempt, .. } => format!("register {attempt}"),
-        Output::Open { stream, rpc, key } => format!("open {} {rpc:?} {key}", stream.0),
+        Output::Open {
+            stream,
+            rpc,
+            key,
+            resume,
+        } => {
+            let resume =
+                resume.map_or_else(String::new, |resume| format!(" {}", resume.to_value()));
+            format!("open {} {rpc:?} {key}{resume}", stream.0)
+        }
         Output::Send { stream, message } => format!("{}: {}", stream.0, said(message)),
         Output::HalfClose { stream } => format!("half-close {}", stream.0),
         Output::Drop { stream } => format!("drop {}", stream.0),

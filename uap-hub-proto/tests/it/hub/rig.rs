@@ -74,6 +74,7 @@ impl Rig {
                     rpc,
                     key,
                     identity: None,
+                    resume: None,
                 },
             )
             .unwrap();
@@ -120,6 +121,7 @@ impl Rig {
             Inbound::Test(TestResponse {
                 timestamp: None,
                 event: Some(event),
+                number: 0,
             }),
         );
     }
