@@ -231,14 +231,15 @@ pub enum JobEvent {
         /// The session.
         session: SessionId,
     },
-    /// The connection was lost. The session goes on if its agent opens the stream again within the grace.
+    /// The connection was lost. The session goes on if its agent opens the stream again within the grace. A reader that is
+    /// behind is not told.
     Cut {
         /// The session.
         session: SessionId,
         /// The reason, for people.
         reason: String,
     },
-    /// The agent opened the stream again. No report is lost or comes twice.
+    /// The agent opened the stream again. No report is lost or comes twice. A reader that is behind is not told.
     Resumed {
         /// The session.
         session: SessionId,

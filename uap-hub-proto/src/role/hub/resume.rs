@@ -70,7 +70,7 @@ impl Hub {
             session: id.clone(),
             reason: brief(reason),
         };
-        self.job_event(now, job, cut);
+        self.minor_event(now, job, cut);
         true
     }
 
@@ -102,7 +102,7 @@ impl Hub {
         let resumed = JobEvent::Resumed {
             session: id.clone(),
         };
-        self.job_event(now, job, resumed);
+        self.minor_event(now, job, resumed);
         match resume {
             Resume::Job(_) => {
                 let payloads = self.queue.payloads(job, true);

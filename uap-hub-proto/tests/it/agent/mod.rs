@@ -1,5 +1,6 @@
 //! The agent machine, one clause at a time, in virtual time.
 
+mod resume;
 mod table;
 
 use std::time::Duration;
@@ -173,6 +174,8 @@ fn word(output: Output) -> String {
         Output::Event(Event::Retrying { after, .. }) => format!("retrying {}", after.as_secs()),
         Output::Event(Event::Refused { session, .. }) => format!("refused {session}"),
         Output::Event(Event::SessionOver { session, .. }) => format!("over {session}"),
+        Output::Event(Event::SessionCut { session, .. }) => format!("cut {session}"),
+        Output::Event(Event::SessionResumed { session }) => format!("resumed {session}"),
         Output::Event(Event::Closed) => "closed".into(),
         other => panic!("{other:?}"),
     }
@@ -191,15 +194,20 @@ fn said(message: Outbound) -> String {
         },
         Outbound::Test(message) => {
             assert!(message.timestamp.is_some());
-            match message.event.unwrap() {
-                test_response::Event::Status(status) => {
-                    format!("status {} {}", status.state, status.message)
+            let number = match message.number {
+                0 => String::new(),
+                number => format!("#{number} "),
+            };
+            number
+                + &match message.event.unwrap() {
+                    test_response::Event::Status(status) => {
+                        format!("status {} {}", status.state, status.message)
+                    }
+                    test_response::Event::Telemetry(telemetry) => telemetry.message,
+                    test_response::Event::Result(result) => {
+                        format!("result {}", result.status.unwrap().message)
+                    }
                 }
-                test_response::Event::Telemetry(telemetry) => telemetry.message,
-                test_response::Event::Result(result) => {
-                    format!("result {}", result.status.unwrap().message)
-                }
-            }
         }
         Outbound::Translation(_) => "translation".into(),
     }
@@ -564,6 +572,10 @@ fn a_configuration_that_cannot_work_is_refused() {
         (
             Config::default().with_init_timeout(zero),
             "init_timeout is 0,",
+        ),
+        (
+            Config::default().with_resume_limit(zero),
+            "resume_limit is 0,",
         ),
         (Config::default().with_linger(zero), "linger is 0,"),
         (
