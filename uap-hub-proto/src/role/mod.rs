@@ -26,6 +26,7 @@ pub const RESUME_KEY: &str = "x-session-resume";
 /// What an agent that can resume sessions wants when it opens the stream of one, and how often it has opened it, from 1. A
 /// stream that was opened earlier but comes later, on another connection, is thereby known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// exhaustive: what an agent can lack
 pub enum Resume {
     /// The job, which it does not have yet.
     Job(u64),

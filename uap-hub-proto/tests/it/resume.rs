@@ -1,5 +1,10 @@
 //! Sessions that outlive their connections, over a proxy that cuts.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the proxy's connections are tasks"
+)]
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},

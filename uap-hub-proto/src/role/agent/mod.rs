@@ -2,6 +2,7 @@
 
 mod config;
 mod event;
+mod kept;
 mod resume;
 mod session;
 mod state;

@@ -1,11 +1,12 @@
-//! Sessions that outlive their calls: numbered reports, kept until the hub has them.
+//! Sessions that outlive their calls.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use ubos_common::{machine::Backoff, time::Now};
 
 use super::{
-    Event, FleetAgent, Outbound, Output, Rpc,
+    Event, FleetAgent, Output, Rpc,
+    kept::Kept,
     state::{Session, SessionStage, Timer},
 };
 use crate::{
@@ -14,69 +15,6 @@ use crate::{
     role::Resume,
     status::{Status, brief},
 };
-
-/// The reports of a session that the hub may not have.
-#[derive(Debug)]
-pub(super) struct Kept {
-    /// Whether the session can be resumed.
-    can_resume: bool,
-    /// The number of the last report.
-    last: u64,
-    /// The last reports, each with its size.
-    reports: VecDeque<(usize, Outbound)>,
-    bytes: usize,
-}
-
-impl Kept {
-    pub(super) const fn new(can_resume: bool) -> Self {
-        Self {
-            can_resume,
-            last: 0,
-            reports: VecDeque::new(),
-            bytes: 0,
-        }
-    }
-
-    pub(super) const fn can_resume(&self) -> bool {
-        self.can_resume
-    }
-
-    /// The session cannot be resumed any more.
-    fn give_up(&mut self) {
-        *self = Self {
-            last: self.last,
-            ..Self::new(false)
-        };
-    }
-
-    /// The number of the next report; 0 where there are no numbers.
-    pub(super) const fn next(&self) -> u64 {
-        if self.can_resume { self.last + 1 } else { 0 }
-    }
-
-    /// Keeps the next report, if that can be done with at most `most` bytes.
-    pub(super) fn keep(&mut self, report: &Outbound, most: usize) {
-        if !self.can_resume {
-            return;
-        }
-        let size = report.encoded_len() + size_of::<Outbound>();
-        if self.bytes.saturating_add(size) > most {
-            return self.give_up();
-        }
-        self.last += 1;
-        self.bytes += size;
-        self.reports.push_back((size, report.clone()));
-    }
-
-    /// The hub has all reports up to this number.
-    fn acknowledged(&mut self, number: u64) {
-        while self.last - (self.reports.len() as u64) < number
-            && let Some((size, _)) = self.reports.pop_front()
-        {
-            self.bytes -= size;
-        }
-    }
-}
 
 impl FleetAgent {
     /// Whether the call of a session was cut, so that its reports wait in the agent.
@@ -87,7 +25,7 @@ impl FleetAgent {
     /// The number of reports of a session that the hub may not have.
     pub(crate) fn unacknowledged(&self, id: &str) -> usize {
         let session = self.sessions.get(id);
-        session.map_or(0, |session| session.kept.reports.len())
+        session.map_or(0, |session| session.kept.reports().len())
     }
 
     pub(super) fn accepted(&self, skill: crate::capability::Skill) -> Session {
@@ -111,7 +49,7 @@ impl FleetAgent {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        if !session.kept.can_resume {
+        if !session.kept.can_resume() {
             return self.over(&id, Some(status));
         }
         self.streams.remove(&stream);
@@ -167,8 +105,7 @@ impl FleetAgent {
             key: id.to_string(),
             resume: Some(resume),
         });
-        for (_, message) in &session.kept.reports {
-            let message = message.clone();
+        for message in session.kept.reports().cloned() {
             self.outputs.push(Output::Send { stream, message });
         }
         match session.stage {

@@ -8,7 +8,7 @@ use ubos_common::{
     time::Mono,
 };
 
-use super::{config::Config, event::Output, resume::Kept};
+use super::{config::Config, event::Output, kept::Kept};
 use crate::{
     capability::{Skill, Skills},
     id::{SessionId, StreamId},

@@ -126,13 +126,7 @@ impl Hub {
     }
 
     pub(super) fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
-        let (number, bytes) = match &message {
-            Inbound::Test(message) if message.number > 0 => (message.number, message.encoded_len()),
-            Inbound::Translation(message) if message.number > 0 => {
-                (message.number, message.encoded_len())
-            }
-            _ => (0, 0),
-        };
+        let (number, bytes) = numbered(&message);
         let report = match (self.streams.purpose(stream).cloned(), message) {
             (None, _) => return,
             (Some(Use::Listen(agent)), Inbound::Listen(message)) => {
@@ -155,7 +149,7 @@ impl Hub {
         let Some(session) = self.sessions.get(id.as_str()) else {
             return;
         };
-        let (job, agent) = (session.job, session.agent.clone());
+        let agent = session.agent.clone();
         if session.skill.kind() != report.kind() {
             return self.audit(AuditKind::WrongMessage, Some(agent), Some(id));
         }
@@ -168,10 +162,25 @@ impl Hub {
             return self.audit(kind, Some(agent), Some(id));
         };
         let state = *state;
-        if !self.is_new(stream, &id, number, bytes) {
-            return;
+        if self.is_new(stream, &id, number, bytes) {
+            self.has_spoken(now, &id);
+            self.report(now, &id, state, report, at);
         }
-        self.has_spoken(now, &id);
+    }
+
+    /// Takes a report of an open session in `state`.
+    fn report(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        state: Option<State>,
+        report: Report,
+        at: Option<Timestamp>,
+    ) {
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
+        let (job, agent) = (session.job, session.agent.clone());
         match report {
             Report::Status {
                 kind,
@@ -180,17 +189,17 @@ impl Hub {
             } => {
                 let next = State::from_wire(kind, number);
                 match check_status(state, next) {
-                    Ok(next) => self.status(now, &id, next, message, at),
-                    Err(fault) => self.audit(fault, Some(agent), Some(id)),
+                    Ok(next) => self.status(now, id, next, message, at),
+                    Err(fault) => self.audit(fault, Some(agent), Some(id.clone())),
                 }
             }
             Report::Telemetry(_, _) if state.is_some_and(State::is_terminal) => {
-                self.audit(AuditKind::LateTelemetry, Some(agent), Some(id));
+                self.audit(AuditKind::LateTelemetry, Some(agent), Some(id.clone()));
             }
             Report::Telemetry(_, telemetry) => {
                 self.job_event(now, job, JobEvent::Telemetry { telemetry, at });
             }
-            Report::Result(result) => self.result(now, &id, result),
+            Report::Result(result) => self.result(now, id, result),
         }
     }
 
@@ -421,6 +430,17 @@ impl Hub {
     pub(super) fn forget(&mut self, id: &SessionId) {
         self.timers.clear(&Timer::Session(id.clone()));
         self.sessions.forget(id, self.config.max_remembered);
+    }
+}
+
+/// The number of a report and its bytes; zeros where it has no number.
+fn numbered(message: &Inbound) -> (u64, usize) {
+    match message {
+        Inbound::Test(message) if message.number > 0 => (message.number, message.encoded_len()),
+        Inbound::Translation(message) if message.number > 0 => {
+            (message.number, message.encoded_len())
+        }
+        _ => (0, 0),
     }
 }
 
