@@ -35,7 +35,8 @@ ubos_common::wire! {
         required at: WholeSecond = "at", "SAP-10-1";
         /// The message.
         required body: RawObject = "body", "SAP-10-1";
-        /// Of a Nack: the digest of the bytes that were turned away.
+        /// Of a Nack: the digest of the bytes that were turned away. Of a body that was redacted: the digest of the
+        /// body as it was, which tells whether a task that comes again is the same.
         optional digest: BodyDigest = "digest", "SAP-10-1";
     }
 }

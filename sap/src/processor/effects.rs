@@ -17,11 +17,12 @@ use super::state::{Processor, Route};
 use super::stop::Stop;
 use crate::cache::{CacheKey, CacheRecord, Keys};
 use crate::error::StoreError;
+use crate::evidence::BodyDigest;
 use crate::learning::Signal;
 use crate::lifecycle::body_digest;
 use crate::result::TaskResult;
 use crate::role::consumer::{
-    Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
+    Access, Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
 };
 use crate::status::Status;
 use crate::task::Task;
@@ -36,6 +37,8 @@ pub(super) struct Effects<'p> {
     /// The task as it is written here.
     encoded: Cow<'p, [u8]>,
     keys: OnceLock<Option<Keys>>,
+    /// The task ends before its handler begins.
+    pub(super) abandons: bool,
 }
 
 /// An effect that was performed.
@@ -74,6 +77,15 @@ impl<'p> Effects<'p> {
             task: Arc::new(task),
             encoded,
             keys: OnceLock::new(),
+            abandons: false,
+        }
+    }
+
+    /// The world of a task that is taken up only to end it.
+    pub(super) fn abandoning(processor: &'p Processor, task: Task, encoded: Cow<'p, [u8]>) -> Self {
+        Self {
+            abandons: true,
+            ..Self::new(processor, task, encoded)
         }
     }
 
@@ -86,6 +98,8 @@ impl<'p> Effects<'p> {
     async fn perform_one(&self, now: Now, request: Request) -> Done {
         let processor = self.processor;
         match request {
+            // It was allowed when it was begun.
+            Request::Authorize if self.abandons => Reply::Access(Access::Allowed).into(),
             Request::Authorize => {
                 let capability = &self.task.target.capability;
                 let access = processor.authorize.authorize(&self.task.issuer, capability);
@@ -111,7 +125,7 @@ impl<'p> Effects<'p> {
 
     /// Takes the place of a task that is new.
     async fn enter(&self) -> Done {
-        if self.route.is_none() {
+        if self.route.is_none() && !self.abandons {
             return Reply::Admission(Admission::NotFound).into();
         }
         let body = Digest::of_bytes(&self.encoded);
@@ -153,7 +167,9 @@ impl<'p> Effects<'p> {
         let entries = entries.ok().and_then(Result::ok);
         let there = entries.as_deref().and_then(<[Entry]>::first);
         there.is_some_and(|entry| {
-            body_digest(entry.body.as_str().as_bytes()) == body_digest(&self.encoded)
+            let redacted = entry.digest.map(|BodyDigest(digest)| digest);
+            let before = redacted.unwrap_or_else(|| body_digest(entry.body.as_str().as_bytes()));
+            before == body_digest(&self.encoded)
         })
     }
 

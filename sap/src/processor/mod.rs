@@ -91,14 +91,10 @@ use crate::ident::{Capability, Reason, TaskId};
 use crate::learning::SignalSink;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::Producer;
-#[cfg(feature = "nats")]
-use crate::result::TaskResult;
 use crate::role::consumer;
 use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
-#[cfg(feature = "nats")]
-use crate::transcript::EntryKind;
 use crate::transcript::{Entry, Transcript, TranscriptError};
 use crate::validate::{Options, decode_task, findings, ids_of};
 
@@ -312,19 +308,20 @@ impl Processor {
         Answer::Nack(nack)
     }
 
-    /// Ends a task as FAILED that a transport gives up; `None` where an id is not known.
+    /// Ends a task that a transport gives up, given as its bytes.
     #[cfg(feature = "nats")]
-    pub(crate) async fn abandon(
+    pub(crate) async fn abandon<S: Sleep + Sync + ?Sized>(
         &self,
-        now: Now,
-        nack: Nack,
-    ) -> Result<Option<TaskResult>, ProcessError> {
-        let Some(result) = nack.into_result(now.wall, self.producer.clone()) else {
-            return Ok(None);
-        };
-        self.record(&Entry::of(EntryKind::Result, now.wall, &result)?)
-            .await?;
-        Ok(Some(result))
+        clock: &S,
+        task: &[u8],
+    ) -> Result<Answer, ProcessError> {
+        match self.read(task) {
+            Ok(read) => {
+                let encoded = read.encode();
+                self.end_unrun(clock, read, &encoded).await
+            }
+            Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
+        }
     }
 
     /// Writes an entry down. A transcript that panics has failed.

@@ -1,18 +1,16 @@
 //! What a transcript shows of the tasks of an earlier process.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::violation::Profile;
 
+use super::answer::{Answer, ProcessError};
+use super::drive::Driver;
 use super::effects::Effects;
 use super::state::Processor;
 use crate::ident::TaskId;
-use crate::role::consumer::{
-    Access, Admission, Input, Output, ReceivedTask, Record, Reply, Request, Written,
-};
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
@@ -52,7 +50,7 @@ struct Begun {
 impl Processor {
     /// Reads the whole transcript and takes up what it shows, before the first task. A task that had ended is
     /// answered with its result when it comes again; what becomes of one that ran is `interrupted`. A task of
-    /// which the transcript keeps a redacted form is another one when it comes again.
+    /// which the transcript keeps a redacted form is known by its digest.
     ///
     /// It remembers within the bounds of the processor.
     ///
@@ -70,13 +68,14 @@ impl Processor {
         for (task_id, begun) in begun {
             self.ledger
                 .resume(task_id, begun.body, begun.entry, begun.status.clone());
-            let Some(task) = self.read_task(begun.entry).await? else {
+            let Some((task, bytes)) = self.read_task(begun.entry).await? else {
                 continue;
             };
             match interrupted {
                 Interrupted::RunAgain => resumed.interrupted.push(task),
                 Interrupted::Fail => {
-                    self.fail_interrupted(clock, task, begun.status).await?;
+                    let ended = self.end_unrun(clock, task, &bytes).await;
+                    ended.map_err(|ProcessError::Transcript(lost)| lost)?;
                     resumed.failed.push(task_id);
                 }
             }
@@ -151,61 +150,23 @@ impl Processor {
         }
     }
 
-    async fn read_task(&self, entry: u64) -> Result<Option<Task>, TranscriptError> {
+    async fn read_task(&self, entry: u64) -> Result<Option<(Task, Vec<u8>)>, TranscriptError> {
         let entries = self.transcript.read(entry, 1).await?;
-        let entry = entries.first();
-        Ok(entry.and_then(|entry| decoded_task(entry.body.as_str().as_bytes())))
+        let bytes = entries.first().map(|entry| entry.body.as_str().as_bytes());
+        Ok(bytes.and_then(|bytes| Some((decoded_task(bytes)?, bytes.to_vec()))))
     }
 
-    /// Ends a task by its machine, as a shutdown does.
-    async fn fail_interrupted<S: Sleep + Sync + ?Sized>(
+    /// Ends a task that nobody goes on with, as a shutdown does: FAILED, `INTERNAL`. One that has its end, or runs,
+    /// is answered as if it had come again.
+    pub(super) async fn end_unrun<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
         task: Task,
-        status: Option<Status>,
-    ) -> Result<(), TranscriptError> {
-        let effects = Effects::new(self, task, Vec::new().into());
-        let (now, task) = (clock.now(), Arc::clone(&effects.task));
-        let mut machine = ReceivedTask::new(now, task, self.consumer.clone());
-        let mut begins = Some(status);
-        while let Some(output) = machine.poll_output() {
-            let (id, reply) = match output {
-                Output::Request { id, request } => match request {
-                    Request::Authorize => (id, Reply::Access(Access::Allowed)),
-                    Request::Enter => match begins.take() {
-                        Some(status) => (id, Reply::Admission(Admission::Interrupted(status))),
-                        None => continue,
-                    },
-                    Request::Record(Record::Result(written)) => {
-                        self.record_end(&written, clock).await?;
-                        (id, Reply::Recorded)
-                    }
-                    _ => continue,
-                },
-                Output::Remember(written) => {
-                    // Nobody is there who could be told that a signal is not kept.
-                    drop(effects.remember(&written));
-                    continue;
-                }
-                _ => continue,
-            };
-            let is_in = matches!(reply, Reply::Admission(_));
-            drop(machine.handle_input(clock.now(), Input::Reply { id, reply }));
-            if is_in {
-                drop(machine.handle_input(clock.now(), Input::Shutdown));
-            }
-        }
-        Ok(())
-    }
-
-    async fn record_end<S: Sleep + Sync + ?Sized>(
-        &self,
-        written: &Written,
-        clock: &S,
-    ) -> Result<(), TranscriptError> {
-        let now = clock.now();
-        let entry = Entry::encoded(EntryKind::Result, now.wall, &written.encoded);
-        self.record(&entry).await.map(drop)
+        bytes: &[u8],
+    ) -> Result<Answer, ProcessError> {
+        let effects = Effects::abandoning(self, task, bytes.into());
+        // Nobody is there who could be told of a warning.
+        Box::pin(Driver::new(clock, &effects).run(&mut |_| {})).await
     }
 }
 

@@ -118,8 +118,9 @@ impl Service {
 
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
-    pub(super) async fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
-        self.processor.abandon(self.clock.now(), nack).await
+    pub(super) async fn abandon(&self, bytes: &[u8]) -> Result<Message, ProcessError> {
+        let ended = self.processor.abandon(self.clock.as_ref(), bytes).await;
+        ended.map(Message::from)
     }
 
     /// Answers a task that was read from these bytes.

@@ -237,6 +237,25 @@ fn a_task_that_had_ended_is_answered_from_the_transcript() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
+// spec: SAP-5-10
+#[test]
+fn a_task_that_was_redacted_is_known_again_by_its_digest() {
+    use sap::store::{MemoryTranscript, Redacting};
+    let asks = |password: &str| with(no_cache(), "/payload", Some(json!({"password": password})));
+    let log = Arc::new(Redacting(MemoryTranscript::default()));
+    let (clock, calls) = (Jumping::new(), Arc::default());
+    let first = working(processor_on(log.clone()), &calls);
+    let ended = result(run(&first, &clock, &asks("hunter2")).1);
+    let kept = block_on(log.read(0, 1)).unwrap();
+    assert!(!kept[0].body.as_str().contains("hunter2"));
+    let mut second = working(processor_on(log), &calls);
+    block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!(result(run(&second, &clock, &asks("hunter2")).1), ended);
+    let other = run(&second, &clock, &asks("hunter3")).1;
+    assert!(matches!(other, sap::processor::Answer::Nack(_)));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
 // spec: SAP-5-10, SAP-5-2
 #[test]
 fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {
