@@ -47,6 +47,7 @@ mod guard;
 mod handler;
 mod hooks;
 mod ledger;
+mod peer;
 mod refusals;
 mod resume;
 mod state;
@@ -70,6 +71,7 @@ pub use config::Config;
 pub use contract::Schemas;
 pub use handler::{Context, Handler};
 pub use hooks::{AllowAll, Authorize, ContractCheck, Judge, Table};
+pub use peer::{Identity, Peer, Speakers};
 pub use resume::{Interrupted, Resumed};
 pub use state::Processor;
 
@@ -78,7 +80,7 @@ use effects::Effects;
 use flight::SingleFlight;
 use guard::{Panicked, guarded};
 use hooks::Unchecked;
-use ledger::Ledger;
+use ledger::{Key, Ledger};
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
 use state::Route;
@@ -87,7 +89,7 @@ use crate::ConfigError;
 use crate::alignment::AlwaysValid;
 use crate::cache::{CacheStore, Essence, WholePayload};
 use crate::error::ErrorCode;
-use crate::ident::{Capability, Reason, TaskId};
+use crate::ident::{AgentId, Capability, Reason, TaskId};
 use crate::learning::SignalSink;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::Producer;
@@ -218,9 +220,10 @@ impl Processor {
         self.ledger.running()
     }
 
-    /// Cancels a task; false where it does not run.
-    pub fn cancel(&self, task_id: &TaskId) -> bool {
-        self.ledger.cancel(task_id)
+    /// Cancels a task of an issuer; false where it does not run.
+    pub fn cancel(&self, issuer: &AgentId, task_id: &TaskId) -> bool {
+        let key = Key::new(*task_id, issuer.clone());
+        self.ledger.cancel(&key)
     }
 
     /// Cancels every task that runs, for a clean end; gives their number. Their answers still come.
@@ -228,7 +231,7 @@ impl Processor {
         self.ledger.cancel_all()
     }
 
-    /// Answers one task, given as its bytes.
+    /// Answers one task of this process, given as its bytes.
     ///
     /// Every task ends in a Nack or a terminal result. Dropping the future ends the task as FAILED/`INTERNAL` in
     /// the transcript. A hook or a handler that panics ends its own task as FAILED/`INTERNAL`, and no other.
@@ -242,8 +245,28 @@ impl Processor {
         task: &[u8],
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
+        let mut peer = Peer::default();
+        peer.same_process = true;
+        self.process_from(clock, &peer, task, sink).await
+    }
+
+    /// Answers one task that a peer brought, given as its bytes. See [`process`](Self::process).
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`]. Spec: SAP 5
+    pub async fn process_from<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        peer: &Peer,
+        task: &[u8],
+        sink: Sink<'_>,
+    ) -> Result<Answer, ProcessError> {
         match self.read(task) {
-            Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
+            Ok(read) => {
+                let given = Given::Wire(task);
+                self.answer(clock, peer, read, given, sink).await
+            }
             Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
         }
     }
@@ -252,12 +275,13 @@ impl Processor {
     pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
+        peer: &Peer,
         task: Task,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
-        let answer = Box::pin(self.answer_once(clock, task, given, sink));
+        let answer = Box::pin(self.answer_once(clock, peer, task, given, sink));
         let answer = trace::within(span.clone(), answer).await;
         trace::ended(&span, &answer, self.running());
         answer
@@ -266,13 +290,14 @@ impl Processor {
     async fn answer_once<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
+        peer: &Peer,
         task: Task,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let bytes = given.bytes();
         let encoded = given.encoded(&task);
-        let effects = Effects::new(self, task, encoded);
+        let effects = Effects::new(self, task, encoded, peer);
         let answer = Driver::new(clock, &effects).run(sink).await?;
         match answer {
             Answer::Nack(nack) => Ok(self.turn_away(clock.now(), nack, bytes).await),

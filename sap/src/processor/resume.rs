@@ -9,6 +9,8 @@ use ubos_common::violation::Profile;
 use super::answer::{Answer, ProcessError};
 use super::drive::Driver;
 use super::effects::Effects;
+use super::ledger::Key;
+use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::TaskId;
 use crate::status::Status;
@@ -47,6 +49,43 @@ struct Begun {
     status: Option<Status>,
 }
 
+/// The tasks without an end.
+#[derive(Default)]
+struct Open {
+    begun: BTreeMap<Key, Begun>,
+    /// By the entry of the task.
+    entries: BTreeMap<u64, Key>,
+    /// The last one of an id, for results that do not name their entry.
+    latest: BTreeMap<TaskId, Key>,
+}
+
+impl Open {
+    fn insert(&mut self, key: Key, begun: Begun) {
+        self.entries.insert(begun.entry, key.clone());
+        self.latest.insert(key.task_id(), key.clone());
+        if let Some(before) = self.begun.insert(key, begun) {
+            self.entries.remove(&before.entry);
+        }
+    }
+
+    fn find(&self, entry: &Entry, task_id: TaskId) -> Option<Key> {
+        let of_entry = |number| self.entries.get(&u64::from(number)).cloned();
+        match &entry.task {
+            Some(number) => of_entry(number).filter(|key| key.task_id() == task_id),
+            None => self.latest.get(&task_id).cloned(),
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(begun) = self.begun.remove(key) {
+            self.entries.remove(&begun.entry);
+        }
+        if self.latest.get(&key.task_id()) == Some(key) {
+            self.latest.remove(&key.task_id());
+        }
+    }
+}
+
 impl Processor {
     /// Reads the whole transcript and takes up what it shows, before the first task. A task that had ended is
     /// answered with its result when it comes again; what becomes of one that ran is `interrupted`. A task of
@@ -65,9 +104,9 @@ impl Processor {
     ) -> Result<Resumed, TranscriptError> {
         let mut resumed = Resumed::default();
         let begun = self.read_begun(&mut resumed).await?;
-        for (task_id, begun) in begun {
+        for (key, begun) in begun {
             self.ledger
-                .resume(task_id, begun.body, begun.entry, begun.status.clone());
+                .resume(&key, begun.body, begun.entry, begun.status.clone());
             let Some((task, bytes)) = self.read_task(begun.entry).await? else {
                 continue;
             };
@@ -76,7 +115,7 @@ impl Processor {
                 Interrupted::Fail => {
                     let ended = self.end_unrun(clock, task, &bytes).await;
                     ended.map_err(|ProcessError::Transcript(lost)| lost)?;
-                    resumed.failed.push(task_id);
+                    resumed.failed.push(key.task_id());
                 }
             }
         }
@@ -87,31 +126,25 @@ impl Processor {
     async fn read_begun(
         &self,
         resumed: &mut Resumed,
-    ) -> Result<BTreeMap<TaskId, Begun>, TranscriptError> {
-        let mut begun = BTreeMap::new();
+    ) -> Result<BTreeMap<Key, Begun>, TranscriptError> {
+        let mut open = Open::default();
         let mut next = 0;
         loop {
             let page = self.transcript.read(next, PAGE).await?;
             if page.is_empty() {
-                return Ok(begun);
+                return Ok(open.begun);
             }
             for entry in page {
-                self.take_up(next, &entry, &mut begun, resumed);
+                self.take_up(next, &entry, &mut open, resumed);
                 next += 1;
             }
-            if begun.len() > MAX_BEGUN {
+            if open.begun.len() > MAX_BEGUN {
                 return Err(TranscriptError::Full { limit: MAX_BEGUN });
             }
         }
     }
 
-    fn take_up(
-        &self,
-        number: u64,
-        entry: &Entry,
-        begun: &mut BTreeMap<TaskId, Begun>,
-        resumed: &mut Resumed,
-    ) {
+    fn take_up(&self, number: u64, entry: &Entry, open: &mut Open, resumed: &mut Resumed) {
         let body = entry.body.as_str().as_bytes();
         match entry.kind {
             EntryKind::Task => {
@@ -124,13 +157,16 @@ impl Processor {
                     body,
                     status: None,
                 };
-                begun.insert(task.task_id, new);
+                open.insert(Key::of(&task), new);
             }
             EntryKind::Result => {
                 let Ok((result, _)) = decode_result(body, &Options::from(Profile::Lenient)) else {
                     return;
                 };
-                let Some(task) = begun.get_mut(&result.task_id) else {
+                let Some(key) = open.find(entry, result.task_id) else {
+                    return;
+                };
+                let Some(task) = open.begun.get_mut(&key) else {
                     return;
                 };
                 if !result.status.may_follow(task.status.as_ref()) {
@@ -140,10 +176,10 @@ impl Processor {
                     task.status = Some(result.status);
                     return;
                 }
-                let (task_id, max_bytes) = (result.task_id, self.config.max_remembered_bytes);
-                self.ledger.resume(task_id, task.body, task.entry, None);
-                self.ledger.update(&result, body.into(), max_bytes);
-                begun.remove(&task_id);
+                let max_bytes = self.config.max_remembered_bytes;
+                self.ledger.resume(&key, task.body, task.entry, None);
+                self.ledger.update(&key, &result, body.into(), max_bytes);
+                open.remove(&key);
                 resumed.ended += 1;
             }
             EntryKind::Nack | EntryKind::Other(_) => {}
@@ -164,7 +200,8 @@ impl Processor {
         task: Task,
         bytes: &[u8],
     ) -> Result<Answer, ProcessError> {
-        let effects = Effects::abandoning(self, task, bytes.into());
+        let peer = Peer::default();
+        let effects = Effects::abandoning(self, task, bytes.into(), &peer);
         // Nobody is there who could be told of a warning.
         Box::pin(Driver::new(clock, &effects).run(&mut |_| {})).await
     }
