@@ -50,6 +50,7 @@ mod ledger;
 mod peer;
 mod refusals;
 mod resume;
+mod speakers;
 mod state;
 mod stop;
 
@@ -71,8 +72,9 @@ pub use config::Config;
 pub use contract::Schemas;
 pub use handler::{Context, Handler};
 pub use hooks::{AllowAll, Authorize, ContractCheck, Judge, Table};
-pub use peer::{Identity, Peer, Speakers};
+pub use peer::{Identity, Peer};
 pub use resume::{Interrupted, Resumed};
+pub use speakers::Speakers;
 pub use state::Processor;
 
 use drive::{Driver, Sink};
