@@ -247,8 +247,7 @@ impl Processor {
         task: &[u8],
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
-        let mut peer = Peer::default();
-        peer.same_process = true;
+        let peer = Peer::same_process();
         self.process_from(clock, &peer, task, sink).await
     }
 

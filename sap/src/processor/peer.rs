@@ -28,6 +28,15 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// One in the same process.
+    #[must_use]
+    pub fn same_process() -> Self {
+        Self {
+            same_process: true,
+            ..Self::default()
+        }
+    }
+
     /// What the peer can be recognised by.
     pub(super) fn identities(&self) -> impl Iterator<Item = Identity> + '_ {
         let certificate = self.certificate.as_deref().map(Identity::certificate);

@@ -324,9 +324,7 @@ struct OneCaller<'a> {
 
 impl Caller for OneCaller<'_> {
     fn peer(&self) -> Peer {
-        let mut peer = Peer::default();
-        peer.same_process = true;
-        peer
+        Peer::same_process()
     }
 
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
