@@ -21,7 +21,8 @@ use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
 use super::stop::Stop;
 use crate::role::consumer::{
-    End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request, StopReason,
+    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request,
+    StopReason, Written,
 };
 use crate::task::Task;
 use crate::transcript::TranscriptError;
@@ -41,6 +42,8 @@ pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
+    /// The end of a task that is abandoned.
+    abandoned: Option<Arc<Written>>,
     /// Why a record failed first.
     lost: Option<TranscriptError>,
 }
@@ -67,6 +70,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             handler: None,
             leads: None,
             timer: None,
+            abandoned: None,
             lost: None,
         }
     }
@@ -178,7 +182,14 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 self.lost.get_or_insert(why);
             }
         }
+        let has_place = matches!(
+            reply,
+            Reply::Recorded | Reply::Admission(Admission::Interrupted(_))
+        );
         self.reply(id, reply);
+        if has_place && self.effects.abandons {
+            self.input(Input::Shutdown);
+        }
     }
 
     fn reply(&mut self, id: u64, reply: Reply) {
@@ -220,6 +231,9 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 }
             }
             Output::Remember(written) => {
+                if self.effects.abandons {
+                    self.abandoned = Some(Arc::clone(&written));
+                }
                 if let Some(warning) = self.effects.remember(&written) {
                     sink(Delivery::Warning(warning));
                 }
@@ -237,7 +251,10 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 Ok(Answer::Result(Box::new(written.result)))
             }
             End::Again(result) => Ok(Answer::Result(result)),
-            End::Lost => Err(self.why_lost()),
+            End::Lost => match self.abandoned.take() {
+                Some(written) => self.answer(End::Answer(written)),
+                None => Err(self.why_lost()),
+            },
         }
     }
 

@@ -75,7 +75,7 @@ impl Server {
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
         let mut last = Last::default();
-        let (task_id, correlation_id) = ids_of(&bytes, &Options::default().limits);
+        let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
         let span = trace::carry("mcp", correlation_id.as_ref());
         let served = {
             let mut serving =
@@ -83,8 +83,9 @@ impl Server {
             tokio::select! {
                 served = &mut serving => served,
                 () = context.ct.cancelled() => {
-                    if let Some(task_id) = task_id {
-                        self.service.processor().cancel(&task_id);
+                    let processor = self.service.processor();
+                    if let Ok(task) = processor.read(&bytes) {
+                        processor.cancel(&task.issuer.agent_id, &task.task_id);
                     }
                     serving.await
                 }

@@ -12,7 +12,9 @@ use futures::future::{BoxFuture, join, poll_fn};
 use ubos_common::driver::Sleep;
 
 use super::Message;
-use crate::processor::{Answer, Delivery, Given, ProcessError, Processor, Unreachable, Warning};
+use crate::processor::{
+    Answer, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
+};
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -42,6 +44,11 @@ impl Replies for NoReplies {
 pub trait Caller: Send {
     /// Takes one message. One who is gone drops it.
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()>;
+
+    /// Who it is, as far as the transport knows.
+    fn peer(&self) -> Peer {
+        Peer::default()
+    }
 
     /// A result goes to an endpoint instead; no other one comes here.
     fn elsewhere(&mut self, _result: &TaskResult) {}
@@ -118,8 +125,9 @@ impl Service {
 
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
-    pub(super) async fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
-        self.processor.abandon(self.clock.now(), nack).await
+    pub(super) async fn abandon(&self, bytes: &[u8]) -> Result<Message, ProcessError> {
+        let ended = self.processor.abandon(self.clock.as_ref(), bytes).await;
+        ended.map(Message::from)
     }
 
     /// Answers a task that was read from these bytes.
@@ -130,6 +138,7 @@ impl Service {
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
         let endpoint = task.reply_to.as_ref().and_then(|to| to.endpoint.clone());
+        let peer = caller.peer();
         let (sender, mut receiver) = mpsc::unbounded();
         // The channel itself has no bound: while this many wait, nothing is made that could be sent.
         let waiting = AtomicUsize::new(0);
@@ -144,7 +153,8 @@ impl Service {
                 let _ = sender.unbounded_send(message);
             };
             let clock = self.clock.as_ref();
-            let answer = self.processor.answer(clock, task, given, &mut sink).await;
+            let processor = &self.processor;
+            let answer = processor.answer(clock, &peer, task, given, &mut sink).await;
             let outcome = answer.map(|answer| {
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(answer.into());

@@ -11,15 +11,12 @@ use futures::executor::block_on;
 use sap::alignment::{Assessment, Subject};
 use sap::cache::{CacheKey, CacheRecord, CacheStore, Lookup};
 use sap::processor::{
-    Access, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome,
+    Access, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome, Peer,
     ProcessError, Processor,
 };
 use sap::store::MemoryTranscript;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
-use sap::{
-    BoxFuture, Capability, ErrorCode, Issuer, OutputContract, Producer, ProducerKind, Status,
-    StoreError,
-};
+use sap::{BoxFuture, ErrorCode, OutputContract, Producer, ProducerKind, Status, StoreError, Task};
 use serde_json::json;
 use ubos_common::json::Raw;
 
@@ -43,7 +40,7 @@ impl Panicking {
 }
 
 impl Authorize for Panicking {
-    fn authorize<'a>(&'a self, _: &'a Issuer, _: &'a Capability) -> BoxFuture<'a, Access> {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
         self.at("authorize");
         Box::pin(ready(Access::Allowed))
     }

@@ -366,14 +366,17 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
                 Ok(Outcome::new(text("3")))
             }
         });
+    let issuer = "A-prime".parse().unwrap();
     let task_id = "7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a".parse().unwrap();
-    assert!(!processor.cancel(&task_id));
+    assert!(!processor.cancel(&"A-other".parse().unwrap(), &task_id));
+    assert!(!processor.cancel(&issuer, &task_id));
     let mut told = Vec::new();
     let mut sink = |delivery: Delivery<'_>| {
         if let Delivery::Result(result) = delivery {
             told.push(result.status.to_string());
             if result.status == Status::Partial {
-                assert!(processor.cancel(&task_id));
+                assert!(!processor.cancel(&"A-other".parse().unwrap(), &task_id));
+                assert!(processor.cancel(&issuer, &task_id));
             }
         }
     };
@@ -386,7 +389,7 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
         kinds(&log),
         ["task", "RUNNING", "RUNNING", "PARTIAL", "CANCELLED"]
     );
-    assert!(!processor.cancel(&task_id));
+    assert!(!processor.cancel(&issuer, &task_id));
 }
 
 // spec: SAP-5-10

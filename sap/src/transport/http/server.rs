@@ -22,8 +22,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::accept::wants_lines;
 use super::admission::{Turned, admit};
 use super::config::Config;
+use super::connections;
 use super::{CORRELATION, JSON, LINES};
 use crate::ConfigError;
 use crate::error::ErrorCode;
@@ -72,7 +74,7 @@ fn router_of(server: Server) -> Router {
 ///
 /// # Errors
 ///
-/// A setting is out of its range, or the listener failed.
+/// A setting is out of its range.
 pub async fn serve(
     listener: TcpListener,
     service: Service,
@@ -94,15 +96,15 @@ pub async fn serve(
         running,
     };
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, router_of(server)).with_graceful_shutdown(async move {
-        shutdown.await;
-        let _ = begin.send(());
-    });
+    let settings = server.config.clone();
     let serving = async {
-        let served = serving.await;
+        connections::take(listener, router_of(server), &settings, async move {
+            shutdown.await;
+            let _ = begin.send(());
+        })
+        .await;
         // Tasks whose client is gone, or whose results go elsewhere.
         while ended.recv().await.is_some() {}
-        served
     };
     let impatience = async {
         if begun.await.is_err() {
@@ -118,9 +120,10 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        served = serving => served,
-        () = impatience => Ok(()),
+        () = serving => {}
+        () = impatience => {}
     }
+    Ok(())
 }
 
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
@@ -301,20 +304,6 @@ fn status_of(message: &Message) -> StatusCode {
             _ => StatusCode::BAD_REQUEST,
         },
     }
-}
-
-fn wants_lines(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter();
-    accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|kind| {
-            kind.split(';')
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .eq_ignore_ascii_case(LINES)
-        })
 }
 
 fn read_id(header: &HeaderValue) -> Option<CorrelationId> {

@@ -19,6 +19,7 @@ use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
+use crate::status::Status;
 use crate::trace;
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
@@ -248,19 +249,22 @@ impl Job<'_> {
 
     /// Dead letter: nobody got to the end of it.
     async fn give_up(&self, begun: u32) -> Result<(), QueueError> {
-        let mut nack = malformed("begun too often without an end");
-        nack.code = ErrorCode::Internal;
-        nack.message_id = Some(self.task_id);
-        nack.correlation_id = self.correlation_id;
-        let Ok(result) = self.service.abandon(nack).await else {
-            return self.queue.give_back(self.delivery).await;
-        };
-        self.queue
-            .bury(self.delivery, &format!("begun {begun} times"))
-            .await?;
-        match result {
-            Some(result) => self.finish(&result, false).await,
-            None => done(self.delivery).await,
+        match self.service.abandon(&self.delivery.payload).await {
+            Ok(Message::Result(result)) if result.status.is_terminal() => {
+                if result.status == Status::Failed {
+                    let why = format!("begun {begun} times");
+                    self.queue.bury(self.delivery, &why).await?;
+                }
+                self.finish(&result, false).await
+            }
+            Ok(Message::Nack(nack)) if nack.code != ErrorCode::RateLimit => {
+                let why = format!("begun {begun} times");
+                self.queue.bury(self.delivery, &why).await?;
+                self.say("nack", Message::Nack(nack).encode()).await?;
+                done(self.delivery).await
+            }
+            // It runs here, there is no room, or its end could not be written down.
+            _ => self.queue.give_back(self.delivery).await,
         }
     }
 

@@ -264,7 +264,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
 // spec: SAP-10-4, SAP-5-2
 #[tokio::test]
 async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
-    let (nats, seen) = (Nats::start(), Seen::default());
+    let (nats, seen, last) = (Nats::start(), Seen::default(), Seen::default());
     let queue = nats.queue(config().with_max_attempts(2)).await;
     let task = typed(&ask(1, "test.echo").to_string());
     let client = queue.clone();
@@ -275,7 +275,7 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
             until(|| seen.calls() == calls).await;
             worker.abort();
         }
-        Some(work(&queue, fragile(&seen, true)))
+        Some(work(&queue, fragile(&last, true)))
     };
     let (answer, worker) = futures::future::join(client.send(&task, &mut ignored), killing).await;
     let Some(Message::Result(result)) = answer.unwrap() else {
@@ -286,6 +286,9 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
         (&Status::Failed, Some(&ErrorCode::Internal))
     );
     assert_eq!((seen.calls(), nats.kept("sap_dead").await), (2, 1));
+    // The worker that gives it up takes it first, and does not run it.
+    let written = (last.calls(), last.written(0));
+    assert_eq!(written, (0, vec!["task".to_owned(), "FAILED".to_owned()]));
     let dead = nats
         .stream("sap_dead")
         .await
