@@ -37,6 +37,22 @@ impl Peer {
         }
     }
 
+    #[cfg(all(unix, feature = "http"))]
+    pub(crate) fn unix(user: Option<u32>) -> Self {
+        Self {
+            unix_user: user,
+            ..Self::default()
+        }
+    }
+
+    #[cfg(feature = "nats")]
+    pub(crate) fn on_nats(user: Option<String>) -> Self {
+        Self {
+            nats_user: user,
+            ..Self::default()
+        }
+    }
+
     /// What the peer can be recognised by.
     pub(super) fn identities(&self) -> impl Iterator<Item = Identity> + '_ {
         let certificate = self.certificate.as_deref().map(Identity::certificate);

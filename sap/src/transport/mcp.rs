@@ -27,7 +27,7 @@ use rmcp::model::{
     Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
     ServerConfig, Tool,
 };
-use rmcp::service::{Peer, RequestContext, RoleClient, RoleServer, ServiceError};
+use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, ServiceError};
 use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::{Value, json};
 use ubos_common::driver::Sleep as _;
@@ -37,6 +37,7 @@ use super::exchange::begin;
 use super::sent::Heard;
 use super::{Caller, Message, SendError, Service, TokioClock};
 use crate::error::ErrorCode;
+use crate::processor::Peer;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::role::producer::Config;
 use crate::task::Task;
@@ -47,15 +48,26 @@ use crate::validate::{Options, ids_of};
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
+    peer: Peer,
 }
 
 impl From<Service> for Server {
     fn from(service: Service) -> Self {
-        Self { service }
+        Self {
+            service,
+            peer: Peer::default(),
+        }
     }
 }
 
 impl Server {
+    /// Sets who is at the other end of the connection, which the protocol does not say.
+    #[must_use]
+    pub fn with_peer(mut self, peer: Peer) -> Self {
+        self.peer = peer;
+        self
+    }
+
     async fn call(
         &self,
         tool: &str,
@@ -74,7 +86,10 @@ impl Server {
             let nack = malformed(why, &bytes);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
-        let mut last = Last::default();
+        let mut last = Last {
+            message: None,
+            peer: &self.peer,
+        };
         let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
         let span = trace::carry("mcp", correlation_id.as_ref());
         let served = {
@@ -92,7 +107,7 @@ impl Server {
             }
         };
         served.map_err(lost)?;
-        Ok(last.0)
+        Ok(last.message)
     }
 }
 
@@ -143,12 +158,18 @@ impl ServerHandler for Server {
 }
 
 /// Keeps the last message.
-#[derive(Default)]
-struct Last(Option<Message>);
+struct Last<'a> {
+    message: Option<Message>,
+    peer: &'a Peer,
+}
 
-impl Caller for Last {
+impl Caller for Last<'_> {
+    fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
+
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
-        self.0 = Some(message);
+        self.message = Some(message);
         Box::pin(core::future::ready(()))
     }
 }
@@ -203,13 +224,13 @@ fn schema() -> Arc<JsonObject> {
 /// Sends tasks to the tools of a server, over a connection that is there.
 #[derive(Clone, Debug)]
 pub struct McpClient {
-    peer: Peer<RoleClient>,
+    peer: Connection<RoleClient>,
 }
 
 impl McpClient {
     /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
     #[must_use]
-    pub fn new(peer: Peer<RoleClient>) -> Self {
+    pub fn new(peer: Connection<RoleClient>) -> Self {
         Self { peer }
     }
 

@@ -5,9 +5,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
 use ubos_common::driver::Sleep as _;
+use ubos_common::secret::Secret;
 
 use super::{CORRELATION, JSON, LINES};
 use crate::ident::CorrelationId;
@@ -32,6 +33,7 @@ pub struct HttpClient {
     http: reqwest::Client,
     url: Url,
     config: producer::Config,
+    bearer: Option<HeaderValue>,
 }
 
 /// Why there is no client.
@@ -41,6 +43,9 @@ pub enum ClientError {
     /// The address is none of HTTP or HTTPS.
     #[error("not an address of http or https")]
     Url,
+    /// The token cannot be sent in a header.
+    #[error("the token has other characters than those of a header")]
+    Token,
     /// The system gives no TLS.
     #[error("no TLS")]
     Tls(#[from] rustls::Error),
@@ -63,10 +68,34 @@ impl HttpClient {
         Ok(Self {
             http: http()?,
             url,
+            bearer: None,
             config: producer::Config::default()
                 .with_patience(PATIENCE, PATIENCE)
                 .with_deadline_patience(PATIENCE),
         })
+    }
+
+    /// Sets the token that says who asks.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Token`].
+    pub fn with_bearer(mut self, token: &Secret<String>) -> Result<Self, ClientError> {
+        let value = Secret::new(format!("Bearer {}", token.expose()));
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| ClientError::Token)?;
+        value.set_sensitive(true);
+        self.bearer = Some(value);
+        Ok(self)
+    }
+
+    /// Sets the settings of TLS in the place of the system's, such as with a certificate of this side.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn with_tls(mut self, tls: rustls::ClientConfig) -> Result<Self, ClientError> {
+        self.http = http_with(tls)?;
+        Ok(self)
     }
 
     /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
@@ -133,13 +162,16 @@ impl HttpClient {
         exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Heard<()>, SendError> {
-        let request = self
+        let mut request = self
             .http
             .post(self.url.clone())
             .header(CONTENT_TYPE, JSON)
             .header(ACCEPT, format!("{LINES}, {JSON}"))
             .header(CORRELATION, task.correlation_id.to_string())
             .body(bytes.clone());
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer.clone());
+        }
         let response = match exchange.sent.hear(clock, request.send()).await? {
             Heard::Said(response) => response.map_err(carrier)?,
             Heard::SendAgain => return Ok(Heard::SendAgain),
@@ -260,6 +292,10 @@ pub(super) fn http() -> Result<reqwest::Client, ClientError> {
         .dangerous() // The verifier is the platform's own.
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
+    http_with(tls)
+}
+
+fn http_with(tls: rustls::ClientConfig) -> Result<reqwest::Client, ClientError> {
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .connect_timeout(CONNECT)

@@ -38,14 +38,14 @@ impl Queue {
             .payload(bytes.into())
             .headers(headers((&task.task_id, Some(&task.correlation_id)), &body))
             .message_id(format!("{}.{body}", task.task_id));
-        let subject = format!("{}.task", queue.config.name);
-        let stored = queue.context.send_publish(subject, publish).await;
+        let stored = queue.context.send_publish(queue.task_subject(), publish);
+        let stored = stored.await;
         stored
             .map_err(SendError::carrier)?
             .await
             .map_err(SendError::carrier)?;
         let following = pull::OrderedConfig {
-            filter_subject: queue.subject(&task.task_id, ">"),
+            filter_subject: queue.subject(&task.task_id, task.issuer.agent_id.as_str(), ">"),
             deliver_policy: DeliverPolicy::All,
             ..pull::OrderedConfig::default()
         };
