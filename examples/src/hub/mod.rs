@@ -88,6 +88,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
     }
     let config = hub::Config::default()
         .with_max_attempts(args.attempts)
+        .with_resume_grace(args.grace)
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
         secured(&args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
@@ -103,7 +104,7 @@ async fn run(args: Args) -> Result<u8, Problem> {
     );
     let worked = tokio::select! {
         worked = work(&args, &hub, store.as_deref(), &lines) => worked,
-        () = agents(news, &lines) => Ok(FAILED),
+        () = agents(news, &hub, &lines) => Ok(FAILED),
         code = interrupted() => Ok(code),
     };
     let left = hub.shutdown(DRAIN).await;
@@ -154,9 +155,14 @@ async fn work(
 }
 
 /// Says what agents do, for ever.
-async fn agents(mut news: broadcast::Receiver<Event>, lines: &Lines) {
+async fn agents(mut news: broadcast::Receiver<Event>, hub: &HubHandle, lines: &Lines) {
     loop {
         match news.recv().await {
+            Ok(Event::AgentRegistered { agent, name }) => {
+                // It may be gone by now.
+                let info = hub.inspect(|view| view.agent(&agent));
+                lines.registered(&agent, &name, info.as_ref());
+            }
             Ok(event) => lines.agent(&event),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 lines.say("missed", json!({"events": missed}));

@@ -285,6 +285,7 @@ impl HubPeer for HubReference {
             rpc,
             key,
             identity: None,
+            resume: None,
         });
         if self.is_mutated(Mutation::AsksAnybody)
             && rpc == Rpc::Listen

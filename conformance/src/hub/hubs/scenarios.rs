@@ -122,6 +122,7 @@ impl Driver<'_> {
         let message = TestResponse {
             timestamp: None,
             event,
+            number: 0,
         };
         self.hub.send(stream, Outbound::Test(message));
     }

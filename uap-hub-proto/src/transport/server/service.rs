@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming, async_trait};
+use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
 use super::{
     connection::Peer,
@@ -22,7 +22,7 @@ use crate::{
     capability::Registration,
     id::{Identity, StreamId},
     role::{
-        CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
+        CLIENT_ID_KEY, RESUME_KEY, Resume, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Input, RegisterError},
     },
     status,
@@ -61,10 +61,6 @@ impl Service {
             Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
             Rpc::Execute | Rpc::Translate => (SESSION_ID_KEY, MAX_SESSION_MESSAGES),
         };
-        let key = request
-            .metadata()
-            .get(name)
-            .and_then(|value| value.to_str().ok());
         let (messages, answers) = mpsc::channel(most);
         let (end, gone) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));
         let (pause, paused) = watch::channel(false);
@@ -76,13 +72,8 @@ impl Service {
         };
         let blocked = sink.is_blocked.clone();
         let stream = self.shared.open(sink, |hub, now, stream| {
-            let opened = Input::Opened {
-                stream,
-                rpc,
-                key,
-                identity: request.extensions().get::<Identity>(),
-            };
-            hub.handle_input(now, opened).is_ok()
+            hub.handle_input(now, opened(stream, rpc, name, &request))
+                .is_ok()
         });
         trace::opened("hub", rpc, stream);
         if let Some(refused) = lock(&end).take() {
@@ -156,6 +147,26 @@ impl AgentHub for Service {
             SinkSender::Translation,
             Inbound::Translation,
         )
+    }
+}
+
+/// The opening of a call whose key has this name.
+fn opened<'a, T>(
+    stream: StreamId,
+    rpc: Rpc,
+    name: &'static str,
+    request: &'a Request<T>,
+) -> Input<'a> {
+    let value = |name| {
+        let value: Option<&'a AsciiMetadataValue> = request.metadata().get(name);
+        value.and_then(|value| value.to_str().ok())
+    };
+    Input::Opened {
+        stream,
+        rpc,
+        key: value(name),
+        resume: value(RESUME_KEY).and_then(Resume::from_value),
+        identity: request.extensions().get::<Identity>(),
     }
 }
 
