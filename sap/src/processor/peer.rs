@@ -25,6 +25,9 @@ pub struct Peer {
     pub unix_user: Option<u32>,
     /// Its name at the NATS server.
     pub nats_user: Option<String>,
+    /// The signature that came beside the task, which nobody has checked.
+    #[cfg(feature = "sign")]
+    pub signature: Option<crate::sign::Signature>,
 }
 
 impl Peer {

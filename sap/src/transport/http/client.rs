@@ -17,6 +17,7 @@ use crate::role::producer;
 use crate::task::Task;
 use crate::transport::exchange::{Exchange, begin};
 use crate::transport::sent::Heard;
+use crate::transport::signing::{self, Signing};
 use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
@@ -34,6 +35,7 @@ pub struct HttpClient {
     url: Url,
     config: producer::Config,
     bearer: Option<HeaderValue>,
+    signing: Signing,
 }
 
 /// Why there is no client.
@@ -69,6 +71,7 @@ impl HttpClient {
             http: http()?,
             url,
             bearer: None,
+            signing: Signing::default(),
             config: producer::Config::default()
                 .with_patience(PATIENCE, PATIENCE)
                 .with_deadline_patience(PATIENCE),
@@ -86,6 +89,23 @@ impl HttpClient {
         value.set_sensitive(true);
         self.bearer = Some(value);
         Ok(self)
+    }
+
+    /// Sets the key that signs tasks.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+        self.signing.key = Some(key);
+        self
+    }
+
+    /// Takes only results that their producer has signed with one of these keys. A stream of lines has no place for
+    /// signatures, so results on the way are not asked for.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
+        self.signing.keys = Some(keys);
+        self
     }
 
     /// Sets the settings of TLS in the place of the system's, such as with a certificate of this side.
@@ -162,15 +182,22 @@ impl HttpClient {
         exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Heard<()>, SendError> {
+        let accept = match self.signing.is_strict() {
+            true => JSON.to_owned(),
+            false => format!("{LINES}, {JSON}"),
+        };
         let mut request = self
             .http
             .post(self.url.clone())
             .header(CONTENT_TYPE, JSON)
-            .header(ACCEPT, format!("{LINES}, {JSON}"))
+            .header(ACCEPT, accept)
             .header(CORRELATION, task.correlation_id.to_string())
             .body(bytes.clone());
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer.clone());
+        }
+        if let Some(signature) = self.signing.sign(task)? {
+            request = request.header(signing::NAME, signature);
         }
         let response = match exchange.sent.hear(clock, request.send()).await? {
             Heard::Said(response) => response.map_err(carrier)?,
@@ -182,6 +209,8 @@ impl HttpClient {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
+        let signature = response.headers().get(signing::NAME);
+        let signature = signature.and_then(|value| value.to_str().ok().map(str::to_owned));
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
         loop {
@@ -191,6 +220,7 @@ impl HttpClient {
             };
             let Some(line) = line else { break };
             let message = Message::decode(&line, &Options::default()).map_err(SendError::Answer)?;
+            self.signing.check(&message, signature.as_deref())?;
             is_silent = false;
             if exchange.take(clock.now(), message, on_message)? {
                 break;

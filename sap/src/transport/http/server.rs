@@ -34,6 +34,7 @@ use crate::processor::Peer;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
 use crate::trace;
+use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
@@ -159,7 +160,7 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
     let messages = server.start(bytes, correlation.as_ref(), peer_of(&head));
     let mut response = match wants_lines(&head.headers) {
         true => lines(messages).await,
-        false => last(messages).await,
+        false => last(&server.service, messages).await,
     };
     echo(&mut response, correlation.as_ref(), &head.headers);
     response
@@ -259,7 +260,7 @@ impl Caller for Waiting {
 }
 
 /// The last message as a whole.
-async fn last(mut messages: Messages) -> Response {
+async fn last(service: &Service, mut messages: Messages) -> Response {
     let mut last = None;
     while let Some(message) = messages.recv().await {
         match message {
@@ -268,7 +269,15 @@ async fn last(mut messages: Messages) -> Response {
         }
     }
     match last {
-        Some(message) => whole(status_of(&message), &message),
+        Some(message) => {
+            let mut response = whole(status_of(&message), &message);
+            let signature = service.signature(&message);
+            if let Some(value) = signature.and_then(|text| HeaderValue::try_from(text).ok()) {
+                let name = HeaderName::from_static(signing::NAME);
+                response.headers_mut().insert(name, value);
+            }
+            response
+        }
         // Results go elsewhere, and no Ack is wanted.
         None => StatusCode::ACCEPTED.into_response(),
     }
@@ -325,7 +334,8 @@ fn peer_of(head: &Parts) -> Peer {
         is_bearer.then(|| Secret::new(token.trim().to_owned()))
     });
     peer.bearer = token.map(Arc::new).or(peer.bearer);
-    peer
+    let name = HeaderName::from_static(signing::NAME);
+    signed(peer, text(&head.headers, &name))
 }
 
 fn read_id(header: &HeaderValue) -> Option<CorrelationId> {

@@ -11,6 +11,7 @@ use crate::role::producer::Config;
 use crate::task::Task;
 use crate::transport::exchange::begin;
 use crate::transport::sent::Heard;
+use crate::transport::signing;
 use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
@@ -34,9 +35,13 @@ impl Queue {
         let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let body = body_digest(&bytes);
         let queue = self;
+        let mut beside = headers((&task.task_id, Some(&task.correlation_id)), &body);
+        if let Some(signature) = queue.signing.sign(task)? {
+            beside.insert(signing::NAME, signature);
+        }
         let publish = PublishMessage::build()
             .payload(bytes.into())
-            .headers(headers((&task.task_id, Some(&task.correlation_id)), &body))
+            .headers(beside)
             .message_id(format!("{}.{body}", task.task_id));
         let stored = queue.context.send_publish(queue.task_subject(), publish);
         let stored = stored.await;
@@ -76,8 +81,10 @@ impl Queue {
             }
             let read = Message::decode(&message.payload, &Options::default());
             let is_ack = message.subject.ends_with(".ack");
-            let is_last =
-                exchange.take(clock.now(), read.map_err(SendError::Answer)?, on_message)?;
+            let read = read.map_err(SendError::Answer)?;
+            let signature = header(signing::NAME).map(|value| value.as_str());
+            queue.signing.check(&read, signature)?;
+            let is_last = exchange.take(clock.now(), read, on_message)?;
             if is_last || (is_ack && elsewhere) {
                 break;
             }

@@ -39,6 +39,7 @@ use ubos_common::canon::Digest;
 
 use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
+use crate::transport::signing::Signing;
 
 /// Settings of a queue; all who open it should have the same.
 ///
@@ -178,6 +179,7 @@ pub struct Queue {
     out: Stream,
     tasks: PullConsumer,
     config: Config,
+    signing: Signing,
 }
 
 impl Queue {
@@ -225,7 +227,24 @@ impl Queue {
             context,
             out,
             config,
+            signing: Signing::default(),
         })
+    }
+
+    /// Sets the key that signs tasks.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
+        self.signing.key = Some(key);
+        self
+    }
+
+    /// Takes only results that their producer has signed with one of these keys.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
+        self.signing.keys = Some(keys);
+        self
     }
 
     /// Where something is said about a task. The issuer is empty where it cannot be read.

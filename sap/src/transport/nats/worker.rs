@@ -22,6 +22,7 @@ use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
 use crate::status::Status;
 use crate::trace;
+use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of, issuer_of};
 
@@ -227,6 +228,10 @@ impl Job<'_> {
         if elsewhere {
             headers.insert(ELSEWHERE, "true");
         }
+        let message = Message::Result(Box::new(result.clone()));
+        if let Some(signature) = self.service.signature(&message) {
+            headers.insert(signing::NAME, signature);
+        }
         // Another worker may have been first: then its result is the result.
         let subject = self.subject("result");
         let payload = result.encode();
@@ -275,7 +280,10 @@ impl Job<'_> {
     fn peer(&self) -> Peer {
         let prefix = format!("{}.task.", self.queue.config.name);
         let user = self.delivery.subject.strip_prefix(&prefix);
-        Peer::on_nats(user.map(str::to_owned))
+        let peer = Peer::on_nats(user.map(str::to_owned));
+        let headers = self.delivery.headers.as_ref();
+        let signature = headers.and_then(|headers| headers.get(signing::NAME));
+        signed(peer, signature.map(|value| value.as_str()))
     }
 
     async fn attempts(&self) -> Result<u32, QueueError> {
@@ -288,6 +296,19 @@ impl Job<'_> {
     async fn say(&self, kind: &str, payload: Vec<u8>) -> Result<(), QueueError> {
         let subject = self.subject(kind);
         self.queue.store(subject, self.said(payload)).await
+    }
+
+    /// Stores what is said on the way, with its signature.
+    async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
+        let ids = (&self.task_id, self.correlation_id.as_ref());
+        let mut headers = headers(ids, &self.body);
+        if let Some(signature) = self.service.signature(message) {
+            headers.insert(signing::NAME, signature);
+        }
+        let subject = self.subject(kind);
+        self.queue
+            .store_with(subject, message.encode(), headers, false)
+            .await
     }
 
     const fn said(&self, payload: Vec<u8>) -> Said<'_> {
@@ -335,7 +356,7 @@ impl Caller for Publisher<'_> {
                 }
             };
             if self.failed.is_none() {
-                self.failed = self.job.say(kind, message.encode()).await.err();
+                self.failed = self.job.progress(kind, &message).await.err();
             }
         })
     }

@@ -460,3 +460,36 @@ async fn a_user_speaks_for_its_issuers_and_ids_are_an_issuers_own() {
     assert_eq!(seen.calls(), 2);
     worker.abort();
 }
+
+#[cfg(feature = "sign")]
+// spec: SAP-2-4, SAP-11-2
+#[tokio::test]
+async fn signatures_go_in_headers() {
+    use super::world::{Signatures, signed_service};
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let Signatures {
+        desk,
+        keys,
+        other_keys,
+    } = Signatures::new();
+    let queue = nats.queue(config()).await;
+    let worker = work(&queue, signed_service(&seen));
+    let send = async |queue: &Queue, number| {
+        // It has results on the way, too.
+        let task = typed(&ask(number, "test.steps").to_string());
+        queue.send(&task, &mut |_| {}).await
+    };
+    let unsigned = send(&queue, 1).await.unwrap();
+    assert!(matches!(unsigned, Some(Message::Nack(_))), "{unsigned:?}");
+    let queue = queue.with_signing_key(desk);
+    let strict = queue.clone().with_trusted_keys(keys);
+    let answer = send(&strict, 2).await.unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
+    let strict = queue.with_trusted_keys(other_keys);
+    let refused = send(&strict, 3).await;
+    assert!(
+        matches!(refused, Err(SendError::Unsigned(_))),
+        "{refused:?}"
+    );
+    worker.abort();
+}

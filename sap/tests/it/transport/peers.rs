@@ -183,3 +183,74 @@ async fn a_unix_socket_says_which_user_asks() {
         assert!(answer.starts_with(wanted), "{answer}");
     }
 }
+
+#[cfg(feature = "sign")]
+mod signed {
+    use sap::processor::Signed;
+    use sap::sign::{Keys, SignatureError, SigningKey};
+    use sap::transport::SendError;
+
+    use super::*;
+
+    fn key(id: &str, seed: u8) -> Arc<SigningKey> {
+        Arc::new(SigningKey::from_seed(id, &Secret::new([seed; 32])).unwrap())
+    }
+
+    fn trust(key: &SigningKey, id: &str, agent: &str) -> Arc<Keys> {
+        let agent = agent.parse().unwrap();
+        Arc::new(Keys::default().trust(id, key.public_key(), agent))
+    }
+
+    // spec: SAP-2-4, SAP-11-2
+    #[tokio::test]
+    async fn tasks_and_results_are_signed_beside_the_message() {
+        let (seen, desk, agent) = (Seen::default(), key("desk", 1), key("agent", 2));
+        let keys = trust(&desk, "desk", "A-prime");
+        let processor = seen.processor(Config::default());
+        let processor = processor.authorize(Arc::new(Signed::new(keys, Arc::new(AllowAll))));
+        let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+        let service = service.sign(Arc::clone(&agent));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/sap/tasks", listener.local_addr().unwrap());
+        let serving = serve(
+            listener,
+            service,
+            http::Config::default(),
+            std::future::pending(),
+        );
+        #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
+        tokio::spawn(serving);
+        let client = HttpClient::new(&url).unwrap();
+        let unknown = Err(ErrorCode::Unauthorized);
+        assert_eq!(told(&client, 1, "A-prime").await, unknown);
+        let other = client.clone().with_signing_key(key("desk", 9));
+        assert_eq!(told(&other, 2, "A-prime").await, unknown);
+        let client = client.with_signing_key(desk);
+        assert_eq!(told(&client, 3, "A-other").await, Err(ErrorCode::Forbidden));
+        assert_eq!(told(&client, 4, "A-prime").await, Ok(()));
+        let strict = client
+            .clone()
+            .with_trusted_keys(trust(&agent, "agent", "A-ml-001"));
+        assert_eq!(told(&strict, 5, "A-prime").await, Ok(()));
+        for (keys, wanted) in [
+            (trust(&agent, "agent", "A-else"), SignatureError::OtherAgent),
+            (
+                trust(&key("x", 3), "agent", "A-ml-001"),
+                SignatureError::Mismatch,
+            ),
+        ] {
+            let strict = client.clone().with_trusted_keys(keys);
+            let task = typed(&ask(6, "test.echo").to_string());
+            let refused = strict.send(&task, &mut |_| panic!("told")).await;
+            let Err(SendError::Unsigned(seen)) = refused else {
+                panic!("{refused:?}")
+            };
+            assert_eq!(seen, wanted);
+        }
+        // A server that does not sign.
+        let open = server(&seen, Identity::SameProcess, None).await;
+        let strict = HttpClient::new(&format!("http://{open}")).unwrap();
+        let strict = strict.with_trusted_keys(trust(&agent, "agent", "A-ml-001"));
+        assert_eq!(told(&strict, 7, "A-prime").await, unknown);
+    }
+}
