@@ -3,6 +3,7 @@
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use futures::StreamExt as _;
+use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep as _;
 
 use super::{BODY, ELSEWHERE, KEEP, Queue, headers};
@@ -35,20 +36,7 @@ impl Queue {
         let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let body = body_digest(&bytes);
         let queue = self;
-        let mut beside = headers((&task.task_id, Some(&task.correlation_id)), &body);
-        if let Some(signature) = queue.signing.sign(task)? {
-            beside.insert(signing::NAME, signature);
-        }
-        let publish = PublishMessage::build()
-            .payload(bytes.into())
-            .headers(beside)
-            .message_id(format!("{}.{body}", task.task_id));
-        let stored = queue.context.send_publish(queue.task_subject(), publish);
-        let stored = stored.await;
-        stored
-            .map_err(SendError::carrier)?
-            .await
-            .map_err(SendError::carrier)?;
+        queue.publish(task, bytes, &body).await?;
         let following = pull::OrderedConfig {
             filter_subject: queue.subject(&task.task_id, task.issuer.agent_id.as_str(), ">"),
             deliver_policy: DeliverPolicy::All,
@@ -90,5 +78,19 @@ impl Queue {
             }
         }
         exchange.end()
+    }
+
+    async fn publish(&self, task: &Task, bytes: Vec<u8>, body: &Digest) -> Result<(), SendError> {
+        let mut beside = headers((&task.task_id, Some(&task.correlation_id)), body);
+        if let Some(signature) = self.signing.sign(task)? {
+            beside.insert(signing::NAME, signature);
+        }
+        let publish = PublishMessage::build()
+            .payload(bytes.into())
+            .headers(beside)
+            .message_id(format!("{}.{body}", task.task_id));
+        let stored = self.context.send_publish(self.task_subject(), publish);
+        let stored = stored.await.map_err(SendError::carrier)?;
+        stored.await.map(drop).map_err(SendError::carrier)
     }
 }
