@@ -200,6 +200,12 @@ impl Verdict {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranscriptError {
+    /// The entries were moved into an archive.
+    #[error("entries before {first} were archived")]
+    Archived {
+        /// The first entry that is left.
+        first: u64,
+    },
     /// It holds as many entries as it may.
     #[error("transcript holds {limit} entries, which is its bound")]
     Full {

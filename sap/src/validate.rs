@@ -215,6 +215,13 @@ pub fn ids_of(bytes: &[u8], limits: &Limits) -> (Option<TaskId>, Option<Correlat
     }
 }
 
+/// The issuer of a task that may be invalid, as far as it can be read.
+#[cfg(feature = "nats")]
+pub(crate) fn issuer_of(bytes: &[u8], limits: &Limits) -> Option<String> {
+    let (issued, _) = json::decode::<Issued<'_>>(bytes, limits, Profile::Lenient).ok()?;
+    readable(issued.issuer?.agent_id)
+}
+
 // impl: SAP-4.1-7
 fn unlisted_principles(task: &Task, max_findings: usize, report: &mut Report) {
     let context = &task.constitutional_context;
@@ -416,6 +423,20 @@ ubos_common::wire! {
     struct Ids<'a> {
         verbatim task_id: Raw<'a> = "taskId", "";
         verbatim correlation_id: Raw<'a> = "correlationId", "";
+    }
+}
+
+#[cfg(feature = "nats")]
+ubos_common::wire! {
+    struct Issued<'a> {
+        optional issuer: IssuedBy<'a> = "issuer", "";
+    }
+}
+
+#[cfg(feature = "nats")]
+ubos_common::wire! {
+    struct IssuedBy<'a> {
+        verbatim agent_id: Raw<'a> = "agentId", "";
     }
 }
 

@@ -50,6 +50,8 @@ mod ledger;
 mod peer;
 mod refusals;
 mod resume;
+#[cfg(feature = "sign")]
+mod signed;
 mod speakers;
 mod state;
 mod stop;
@@ -74,6 +76,8 @@ pub use handler::{Context, Handler};
 pub use hooks::{AllowAll, Authorize, ContractCheck, Judge, Table};
 pub use peer::{Identity, Peer};
 pub use resume::{Interrupted, Resumed};
+#[cfg(feature = "sign")]
+pub use signed::Signed;
 pub use speakers::Speakers;
 pub use state::Processor;
 

@@ -25,6 +25,9 @@ pub struct Peer {
     pub unix_user: Option<u32>,
     /// Its name at the NATS server.
     pub nats_user: Option<String>,
+    /// The signature that came beside the task, which nobody has checked.
+    #[cfg(feature = "sign")]
+    pub signature: Option<crate::sign::Signature>,
 }
 
 impl Peer {
@@ -33,6 +36,22 @@ impl Peer {
     pub fn same_process() -> Self {
         Self {
             same_process: true,
+            ..Self::default()
+        }
+    }
+
+    #[cfg(all(unix, feature = "http"))]
+    pub(crate) fn unix(user: Option<u32>) -> Self {
+        Self {
+            unix_user: user,
+            ..Self::default()
+        }
+    }
+
+    #[cfg(feature = "nats")]
+    pub(crate) fn on_nats(user: Option<String>) -> Self {
+        Self {
+            nats_user: user,
             ..Self::default()
         }
     }

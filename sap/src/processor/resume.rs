@@ -91,7 +91,7 @@ impl Processor {
     /// answered with its result when it comes again; what becomes of one that ran is `interrupted`. A task of
     /// which the transcript keeps a redacted form is known by its digest.
     ///
-    /// It remembers within the bounds of the processor.
+    /// It remembers within the bounds of the processor. Tasks whose entry was moved into an archive are not known.
     ///
     /// # Errors
     ///
@@ -130,7 +130,14 @@ impl Processor {
         let mut open = Open::default();
         let mut next = 0;
         loop {
-            let page = self.transcript.read(next, PAGE).await?;
+            let page = match self.transcript.read(next, PAGE).await {
+                // What was archived is over: a task that still ran is not looked for there.
+                Err(TranscriptError::Archived { first }) if first > next => {
+                    next = first;
+                    continue;
+                }
+                page => page?,
+            };
             if page.is_empty() {
                 return Ok(open.begun);
             }

@@ -61,6 +61,8 @@ pub struct Service {
     clock: Arc<dyn Sleep + Send + Sync>,
     replies: Arc<dyn Replies>,
     on_warning: Arc<dyn Fn(&Warning) + Send + Sync>,
+    #[cfg(feature = "sign")]
+    key: Option<Arc<crate::sign::SigningKey>>,
 }
 
 impl Service {
@@ -76,6 +78,8 @@ impl Service {
             clock,
             replies: Arc::new(NoReplies),
             on_warning: Arc::new(|_| {}),
+            #[cfg(feature = "sign")]
+            key: None,
         }
     }
 
@@ -91,6 +95,35 @@ impl Service {
     pub fn on_warning(mut self, on_warning: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
         self.on_warning = Arc::new(on_warning);
         self
+    }
+
+    /// Sets the key that signs results. The signature goes beside the result, where the transport has a place.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn sign(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The signature of a result, where this service signs and the result has a canonical form.
+    #[cfg(all(
+        feature = "sign",
+        any(feature = "http", feature = "mcp", feature = "nats")
+    ))]
+    pub(super) fn signature(&self, message: &Message) -> Option<String> {
+        let (Some(key), Message::Result(result)) = (&self.key, message) else {
+            return None;
+        };
+        Some(key.sign_result(result).ok()?.to_string())
+    }
+
+    #[cfg(all(
+        not(feature = "sign"),
+        any(feature = "http", feature = "mcp", feature = "nats")
+    ))]
+    #[expect(clippy::unused_self, reason = "the feature does it")]
+    pub(super) const fn signature(&self, _: &Message) -> Option<String> {
+        None
     }
 
     /// The processor.

@@ -90,6 +90,26 @@ pub(crate) fn text(text: &str) -> RawBuf {
     RawBuf::parse(text).unwrap()
 }
 
+/// `consult.align` says `output`.
+#[cfg(feature = "log")]
+pub(crate) fn answering_on(transcript: Arc<dyn Transcript>, output: &'static str) -> Processor {
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let all = Arc::new(AllowAll);
+    Processor::new(producer, all, transcript, Config::default())
+        .unwrap()
+        .handle(
+            "consult.align".parse().unwrap(),
+            move |_: Context| async move { Ok(Outcome::new(text(output))) },
+        )
+}
+
+/// A task without a cache, numbered.
+#[cfg(feature = "log")]
+pub(crate) fn cached_off(number: u16) -> Value {
+    let id = format!("00000000-0000-0000-0000-00000000{number:04}");
+    with(no_cache(), "/taskId", Some(json!(id)))
+}
+
 /// `consult.align` says `output` and counts how often it is asked.
 pub(crate) fn answering(log: &Log, output: &'static str, calls: &Arc<AtomicUsize>) -> Processor {
     let calls = Arc::clone(calls);

@@ -1,7 +1,6 @@
 //! Settings of the answering side.
 
 use core::time::Duration;
-use std::io;
 use std::net::SocketAddr;
 
 use crate::ConfigError;
@@ -100,8 +99,8 @@ impl Config {
     }
 
     /// The hosts of a loopback address, where none are set: a name that somebody else points at it is no host.
-    pub(super) fn on(mut self, address: io::Result<SocketAddr>) -> Self {
-        if let (None, Ok(address)) = (&self.hosts, address)
+    pub(super) fn on(mut self, address: Option<SocketAddr>) -> Self {
+        if let (None, Some(address)) = (&self.hosts, address)
             && address.ip().is_loopback()
         {
             let port = address.port();

@@ -24,6 +24,7 @@ mod server;
 
 pub use client::{ClientError, HttpClient};
 pub use config::Config;
+pub use connections::Listener;
 pub use replies::{HttpReplies, inbox};
 pub use server::{router, serve};
 
