@@ -494,7 +494,7 @@ mod tests {
                 let mut open: Vec<JobId> = Vec::new();
                 for n in 0..1500 {
                     let id = ids.next_id();
-                    let job = Job::test("t", vec![crate::wire::Payload::new(&"p".repeat(500))]);
+                    let job = Job::test("t", vec![crate::wire::Payload::new("p".repeat(500))]);
                     store.write(&[(id, Record::Accepted(job))]).unwrap();
                     open.push(id);
                     if n % 3 > 0 {
