@@ -428,17 +428,18 @@ async fn results_are_posted_to_endpoints_that_are_allowed() {
     let routes = router(service, http::Config::default()).unwrap();
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, routes).await });
-    let client = HttpClient::new(&url).unwrap();
     let send = async |number, endpoint: String| {
         let task = with(
             ask(number, "test.steps"),
             "/replyTo",
             Some(json!({"endpoint": endpoint})),
         );
-        client
-            .send(&typed(&task.to_string()), &mut |_| {})
-            .await
-            .unwrap()
+        // A client of ours sends no task whose endpoint holds a password.
+        let posted = plain()
+            .post(&url)
+            .header("content-type", "application/json");
+        let answer = posted.body(task.to_string()).send().await.unwrap();
+        Message::decode(&answer.bytes().await.unwrap(), &Options::default()).ok()
     };
     assert!(matches!(
         send(1, format!("{origin}/results")).await,
