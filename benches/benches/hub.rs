@@ -13,7 +13,11 @@
     reason = "a bench reads the clock and starts tasks"
 )]
 
+#[path = "hub/by_hand.rs"]
+mod by_hand;
+
 use std::{
+    alloc::System,
     collections::HashMap,
     fs,
     hint::black_box,
@@ -22,6 +26,8 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use tokio::sync::mpsc;
 use tokio_stream::{Stream, wrappers::ReceiverStream};
@@ -54,6 +60,9 @@ use ubos_common::id::IdSource;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 const AGENTS: usize = 10_000;
+#[global_allocator]
+static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
 /// Sessions at once.
 const FLIGHT: usize = 64;
 const SESSIONS: usize = 6400;
@@ -157,24 +166,101 @@ fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
     );
 }
 
-/// Sessions from submission to result, against streams that are opened, exchanged over, and closed.
+/// Sessions from submission to result, against the same protocol by hand, and against streams that are opened, exchanged over,
+/// and closed; with one thread and with two.
 fn sessions() {
-    on_runtime(async {
-        let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for threads in [1, 2] {
+        let (mut ours, mut by_hand, mut plain) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..5 {
-            plain.push(plain_streams().await);
-            ours.push(negotiated().await);
+            plain.push(measured(threads, plain_streams()));
+            by_hand.push(measured(threads, sessions_by_hand()));
+            ours.push(measured(threads, negotiated()));
         }
-        let rate = |all| SESSIONS as f64 / median(all).as_secs_f64();
-        let (ours, plain) = (rate(ours), rate(plain));
+        let [ours, by_hand, plain] = [ours, by_hand, plain].map(Cost::median);
         println!(
-            "sessions: {ours:.0}/s negotiated, {plain:.0}/s plain streams, {FLIGHT} at once: {:.2}",
-            ours / plain
+            "sessions, {threads} threads, {FLIGHT} at once: {:.0}/s, {:.2} of {:.0}/s by hand, {:.2} of {:.0}/s plain streams",
+            ours.rate(),
+            ours.rate() / by_hand.rate(),
+            by_hand.rate(),
+            ours.rate() / plain.rate(),
+            plain.rate(),
         );
-    });
+        println!(
+            "    processor time {:.0} us, by hand {:.0} us: {:.2}; allocations {}, by hand {}",
+            ours.processor.as_secs_f64() * 1e6 / SESSIONS as f64,
+            by_hand.processor.as_secs_f64() * 1e6 / SESSIONS as f64,
+            by_hand.processor.as_secs_f64() / ours.processor.as_secs_f64(),
+            ours.allocations / SESSIONS,
+            by_hand.allocations / SESSIONS,
+        );
+    }
 }
 
-async fn negotiated() -> Duration {
+/// What all sessions of a run took.
+#[derive(Clone, Copy)]
+struct Cost {
+    time: Duration,
+    processor: Duration,
+    allocations: usize,
+}
+
+impl Cost {
+    fn rate(&self) -> f64 {
+        SESSIONS as f64 / self.time.as_secs_f64()
+    }
+
+    fn median(all: Vec<Self>) -> Self {
+        Self {
+            time: median(all.iter().map(|one| one.time).collect()),
+            processor: median(all.iter().map(|one| one.processor).collect()),
+            allocations: all.first().map_or(0, |one| one.allocations),
+        }
+    }
+}
+
+/// Runs a part on a runtime of its own. Its processor time is that of the whole process.
+fn measured(threads: usize, part: impl Future<Output = Cost>) -> Cost {
+    let mut builder = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(threads).enable_all().build();
+    runtime.expect("a runtime").block_on(part)
+}
+
+/// The time that the processor has spent on this process.
+fn processor_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/schedstat").expect("Linux");
+    let own = stat
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok());
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux");
+    let of_task = |task: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let all: u64 = tasks.filter_map(of_task).sum();
+    Duration::from_nanos(all.max(own.unwrap_or_default()))
+}
+
+async fn sessions_by_hand() -> Cost {
+    let hub = by_hand::Hub::new();
+    let (url, _server) = bare(hub.clone()).await;
+    let _agent = tokio::spawn(by_hand::agent(connect(&url).await));
+    hub.wait_for_agent().await;
+    let run = |count: usize| {
+        let hub = hub.clone();
+        async move {
+            for _ in 0..count {
+                hub.run().await;
+            }
+        }
+    };
+    all_at_once(run).await
+}
+
+async fn negotiated() -> Cost {
     let config = Config::default().with_max_sessions_per_agent(FLIGHT);
     let config = ServerConfig::default().with_hub(config);
     let hub = serve(([127, 0, 0, 1], 0).into(), config)
@@ -199,8 +285,8 @@ async fn negotiated() -> Duration {
     all_at_once(run).await
 }
 
-async fn plain_streams() -> Duration {
-    let (url, _server) = bare().await;
+async fn plain_streams() -> Cost {
+    let (url, _server) = bare(Bare).await;
     let channel = connect(&url).await;
     let run = |count: usize| {
         let mut client = AgentHubClient::new(channel.clone());
@@ -225,11 +311,10 @@ async fn plain_streams() -> Duration {
     all_at_once(run).await
 }
 
-async fn all_at_once<F: Future<Output = ()> + Send + 'static>(
-    run: impl Fn(usize) -> F,
-) -> Duration {
+async fn all_at_once<F: Future<Output = ()> + Send + 'static>(run: impl Fn(usize) -> F) -> Cost {
     // Warm up, so that connections stand.
     run(10).await;
+    let (allocated, spent) = (GLOBAL.stats().allocations, processor_time());
     let begun = Instant::now();
     let tasks: Vec<_> = (0..FLIGHT)
         .map(|_| tokio::spawn(run(SESSIONS / FLIGHT)))
@@ -237,7 +322,11 @@ async fn all_at_once<F: Future<Output = ()> + Send + 'static>(
     for task in tasks {
         task.await.expect("ends well");
     }
-    begun.elapsed()
+    Cost {
+        time: begun.elapsed(),
+        processor: processor_time().saturating_sub(spent),
+        allocations: GLOBAL.stats().allocations - allocated,
+    }
 }
 
 /// The same service without a hub behind it.
@@ -297,7 +386,7 @@ impl AgentHub for Bare {
     }
 }
 
-async fn bare() -> (String, tokio::task::JoinHandle<()>) {
+async fn bare(service: impl AgentHub) -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port");
@@ -308,7 +397,7 @@ async fn bare() -> (String, tokio::task::JoinHandle<()>) {
         .initial_stream_window_size(256 << 10)
         .initial_connection_window_size(64 << 20)
         .max_concurrent_streams(STREAMS)
-        .add_service(AgentHubServer::new(Bare))
+        .add_service(AgentHubServer::new(service))
         .serve_with_incoming(incoming);
     let server = tokio::spawn(async { serving.await.expect("serves") });
     (format!("http://{addr}"), server)
@@ -334,7 +423,7 @@ async fn serve_ours() {
 }
 
 async fn serve_bare() {
-    let (url, _server) = bare().await;
+    let (url, _server) = bare(Bare).await;
     println!("{url}");
     std::io::stdout().flush().expect("is read");
     std::future::pending::<()>().await;

@@ -32,8 +32,8 @@ struct State {
     is_closed: bool,
     /// The reader is gone: events are dropped.
     is_detached: bool,
-    /// There is no reader yet: all events but the end are dropped.
-    is_unclaimed: bool,
+    /// There is no reader yet, or one that waits for the end: all events but that are dropped.
+    is_end_alone: bool,
 }
 
 impl Inbox {
@@ -51,13 +51,29 @@ impl Inbox {
     /// A queue whose reader may never come: until then it keeps the end alone.
     pub(super) fn unclaimed(max_events: usize, max_bytes: usize) -> Self {
         let inbox = Self::new(max_events, max_bytes);
-        lock(&inbox.state).is_unclaimed = true;
+        lock(&inbox.state).is_end_alone = true;
         inbox
+    }
+
+    /// The reader waits for the end. Returns what it will not read.
+    pub(super) fn wait_for_end(&self) -> Taken {
+        let mut state = lock(&self.state);
+        state.is_end_alone = true;
+        let mut unread = std::mem::take(&mut state.taken);
+        state.events.retain(|event| {
+            let is_end = matches!(event, JobEvent::Ended(_));
+            if !is_end {
+                unread.events += 1;
+                unread.bytes += event.weight();
+            }
+            is_end
+        });
+        unread
     }
 
     /// The reader is there.
     pub(super) fn claim(&self) {
-        lock(&self.state).is_unclaimed = false;
+        lock(&self.state).is_end_alone = false;
     }
 
     /// Adds an event; the end closes the queue. Returns what nobody will read.
@@ -65,7 +81,7 @@ impl Inbox {
         let mut state = lock(&self.state);
         let is_end = matches!(event, JobEvent::Ended(_));
         state.is_closed |= is_end;
-        if state.is_unclaimed && !is_end {
+        if state.is_end_alone && !is_end {
             let (events, bytes) = (1, event.weight());
             return Some(Taken { events, bytes });
         }
@@ -105,14 +121,16 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// The reader is gone.
-    pub(super) fn detach(&self) {
+    /// The reader is gone. Returns whether the end has not come.
+    pub(super) fn detach(&self) -> bool {
         let mut state = lock(&self.state);
+        let was_open = !state.is_closed;
         *state = State {
             is_closed: state.is_closed,
             is_detached: true,
             ..State::default()
         };
+        was_open
     }
 }
 
@@ -192,7 +210,7 @@ mod tests {
         assert_eq!(next(&inbox), (None, None));
         let inbox = Inbox::new(1, 1);
         inbox.push(line(9));
-        inbox.detach();
+        assert!(inbox.detach());
         inbox.push(line(9));
         assert!(lock(&inbox.state).events.is_empty());
         inbox.close();

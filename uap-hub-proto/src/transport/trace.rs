@@ -17,12 +17,6 @@ mod on {
         info_span!("hub.session", session_id = %session, %skill, state = Empty)
     }
 
-    /// The span that is entered.
-    #[cfg(feature = "client")]
-    pub(crate) fn current() -> Span {
-        Span::current()
-    }
-
     /// The result of a session.
     #[cfg(feature = "client")]
     pub(crate) fn finished(span: &Span, state: Option<crate::state::State>) {
@@ -116,11 +110,6 @@ mod off {
 
     #[cfg(feature = "client")]
     pub(crate) fn session(_: &crate::id::SessionId, _: &crate::capability::Skill) -> Span {
-        Span
-    }
-
-    #[cfg(feature = "client")]
-    pub(crate) fn current() -> Span {
         Span
     }
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
+    task::Poll,
     time::Duration,
 };
 
@@ -442,23 +445,28 @@ fn innermost(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// Runs a handler in a task of its own, which ends with this future and keeps its panics to itself.
+/// Runs a handler, and keeps its panics to itself: what it holds is dropped with it.
 async fn run_handler(
     handler: Handler,
     payloads: Vec<Payload>,
     context: Context,
     kind: Kind,
 ) -> JobResult {
-    let mut task = JoinSet::new();
-    // A span belongs to a future and not to a task.
-    let span = trace::current();
-    task.spawn(trace::within(span, async move {
-        handler.run(payloads, context).await
-    }));
-    match task.join_next().await {
-        Some(Ok(Ok(result))) => result,
-        Some(Ok(Err(error))) => error.into_result(kind),
-        Some(Err(_)) | None => HandlerError::new("the handler panicked").into_result(kind),
+    let started = catch_unwind(AssertUnwindSafe(|| handler.run(payloads, context)));
+    let done = match started {
+        Err(_) => None,
+        Ok(mut running) => {
+            poll_fn(|cx| {
+                let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
+                polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+            })
+            .await
+        }
+    };
+    match done {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => error.into_result(kind),
+        None => HandlerError::new("the handler panicked").into_result(kind),
     }
 }
 

@@ -219,6 +219,11 @@ impl JobHandle {
 
     /// Waits for the end, and skips all other events.
     pub async fn outcome(mut self) -> Outcome {
+        let unread = self.inbox.wait_for_end();
+        if unread.events > 0 {
+            self.shared
+                .act(|hub, now| hub.events_read(now, self.id, unread.events, unread.bytes));
+        }
         while let Some(event) = self.next_event().await {
             if let JobEvent::Ended(outcome) = event {
                 return outcome;
@@ -239,7 +244,8 @@ impl JobHandle {
 
 impl Drop for JobHandle {
     fn drop(&mut self) {
-        self.inbox.detach();
-        self.shared.mute(self.id);
+        if self.inbox.detach() {
+            self.shared.mute(self.id);
+        }
     }
 }
