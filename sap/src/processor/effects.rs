@@ -10,6 +10,7 @@ use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
 use super::answer::Warning;
+use super::drive::LARGE;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
 use super::ledger::{Before, Entered, Key};
@@ -102,6 +103,11 @@ impl<'p> Effects<'p> {
             abandons: true,
             ..Self::new(processor, task, encoded, peer)
         }
+    }
+
+    /// Whether each step takes its time.
+    pub(super) fn is_large(&self) -> bool {
+        self.encoded.len() > LARGE
     }
 
     /// Performs one request, whatever somebody else's code does.

@@ -81,7 +81,7 @@ pub use signed::Signed;
 pub use speakers::Speakers;
 pub use state::Processor;
 
-use drive::{Driver, Sink};
+use drive::{Driver, LARGE, Sink, yield_once};
 use effects::Effects;
 use flight::SingleFlight;
 use guard::{Panicked, guarded};
@@ -104,7 +104,7 @@ use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, Transcript, TranscriptError};
-use crate::validate::{Options, decode_task, findings, ids_of};
+use crate::validate::{Options, decode_task_alone, findings, ids_of};
 
 impl Processor {
     /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
@@ -270,6 +270,9 @@ impl Processor {
         match self.read(task) {
             Ok(read) => {
                 let given = Given::Wire(task);
+                if task.len() > LARGE {
+                    yield_once().await;
+                }
                 self.answer(clock, peer, read, given, sink).await
             }
             Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
@@ -312,7 +315,7 @@ impl Processor {
 
     /// Reads a task, or says why it is turned away.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
-        let decoded = decode_task(bytes, &self.config.options);
+        let decoded = decode_task_alone(bytes, &self.config.options);
         match decoded {
             Ok((task, _)) => Ok(task),
             Err(_) => Err(Box::new(invalid(
