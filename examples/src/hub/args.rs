@@ -18,6 +18,8 @@ usage: hub [OPTIONS] [FILES...]
                       the first line that is printed
   --store DIR         keeps jobs and their ends in that folder: a hub that is killed goes on with them when it
                       is started again
+  --archive DIR       before it begins, moves what the store does not need any more to that folder: all ends but the
+                      last 1000
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
   --token-file FILE   agents must show the token that is the file's first line
@@ -68,6 +70,8 @@ pub(super) struct Args {
     pub(super) listen: SocketAddr,
     /// Where jobs and ends are kept.
     pub(super) store: Option<PathBuf>,
+    /// Where what the store does not need any more goes.
+    pub(super) archive: Option<PathBuf>,
     /// Whether to print the stored ends only.
     pub(super) results: bool,
     /// The NATS server.
@@ -94,6 +98,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     let mut args = Args {
         listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
         store: None,
+        archive: None,
         results: false,
         nats: None,
         token_file: None,
@@ -119,6 +124,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
                 })?;
             }
             "--store" => args.store = Some(value("a folder")?.into()),
+            "--archive" => args.archive = Some(value("a folder")?.into()),
             "--results" => args.results = true,
             "--nats" => args.nats = Some(value("a URL")?.to_string_lossy().into_owned()),
             "--attempts" => {
@@ -159,6 +165,9 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     if args.tls.ca.is_some() && args.tls.cert.is_none() {
         return Err("--tls-ca needs --tls-cert: the hub's own certificate".to_owned());
     }
+    if args.archive.is_some() && args.store.is_none() {
+        return Err("--archive needs --store".to_owned());
+    }
     if args.results && args.store.is_none() {
         return Err("--results needs --store".to_owned());
     }
@@ -194,6 +203,7 @@ mod tests {
             "--tls-ca a",
             "--token-file",
             "--results",
+            "--archive d",
             "--store d --nats nats://x",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

@@ -99,7 +99,7 @@ fn a_job_goes_on_when_the_connection_was_cut() {
     for connection in open.lock().unwrap().drain(..) {
         connection.shutdown(Shutdown::Both).unwrap();
     }
-    until(&mut lines, "cut");
+    // The new stream may come before the hub has seen the end of the old one, and then no cut is told.
     until(&mut lines, "resumed");
     let told = until(&mut lines, "result");
     assert_eq!(told.last().unwrap()["message"], "slept 3000 ms");
