@@ -19,6 +19,7 @@ use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
+use super::pace::{LARGE, yield_once};
 use super::stop::Stop;
 use crate::role::consumer::{
     Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request,
@@ -370,20 +371,5 @@ impl<'p> Running<'p> {
     }
 }
 
-/// Lets the runtime's other tasks run.
-pub(super) async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if core::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// Wakes after which a driver yields, whatever is ready.
 const YIELD_AFTER: u32 = 32;
-/// Bytes of a task, or of an output, above which others run between two steps.
-pub(super) const LARGE: usize = 16 << 10;

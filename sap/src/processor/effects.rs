@@ -10,10 +10,10 @@ use ubos_common::json::RawBuf;
 use ubos_common::time::Now;
 
 use super::answer::Warning;
-use super::drive::LARGE;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
 use super::ledger::{Before, Entered, Key};
+use super::pace::LARGE;
 use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;

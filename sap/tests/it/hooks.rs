@@ -290,3 +290,20 @@ fn a_run_that_is_dropped_while_it_is_written_down_ends_once() {
         assert_eq!(other.status, Status::Succeeded);
     }
 }
+
+// spec: SAP-5-8
+#[test]
+fn a_large_task_gives_way_between_its_steps() {
+    let polls = |payload: serde_json::Value| {
+        let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+        let processor = answering(&log, "1", &calls);
+        let task = with(no_cache(), "/payload", Some(payload)).to_string();
+        let mut sink = |_: Delivery<'_>| {};
+        let mut running = pin!(processor.process(&clock, task.as_bytes(), &mut sink));
+        let mut cx = Waking::from_waker(Waker::noop());
+        let polls = (1..).find(|_| running.as_mut().poll(&mut cx).is_ready());
+        polls.unwrap()
+    };
+    assert_eq!(polls(json!({"text": "short"})), 1);
+    assert!(polls(json!({"text": "long ".repeat(4_000)})) > 5);
+}
