@@ -36,4 +36,6 @@ pub struct Processor {
 pub(super) struct Route {
     pub(super) handler: Box<dyn Handler>,
     pub(super) essence: Arc<dyn Essence>,
+    #[cfg(feature = "typed")]
+    pub(super) shape: Option<super::Shape>,
 }
