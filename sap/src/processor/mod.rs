@@ -84,7 +84,7 @@ pub use signed::Signed;
 pub use speakers::Speakers;
 pub use state::Processor;
 #[cfg(feature = "typed")]
-pub use typed::Shape;
+pub use state::Shape;
 
 use drive::{Driver, Sink};
 use effects::Effects;

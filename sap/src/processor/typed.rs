@@ -11,19 +11,9 @@ use serde::de::DeserializeOwned;
 use ubos_common::json::RawBuf;
 
 use super::handler::{Context, Handler};
-use super::state::Processor;
+use super::state::{Processor, Shape};
 use crate::ident::Capability;
 use crate::role::consumer::{HandlerError, Outcome};
-
-/// What a typed handler takes and gives, as JSON Schemas.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Shape {
-    /// Of the payload.
-    pub payload: RawBuf,
-    /// Of the output.
-    pub output: RawBuf,
-}
 
 impl Processor {
     /// Adds a handler over types: the payload is read into the first, and the second becomes the output. A payload
@@ -96,12 +86,9 @@ where
     Work: Future<Output = Result<Said, HandlerError>> + Send + 'static,
 {
     fn run(&self, context: Context) -> BoxFuture<'_, Result<Outcome, HandlerError>> {
-        let ask = match context.task.payload.deserialize::<Ask>() {
-            Ok(ask) => ask,
-            Err(_) => {
-                let why = "the payload is not what the capability takes";
-                return Box::pin(core::future::ready(Err(HandlerError::unprocessable(why))));
-            }
+        let Ok(ask) = context.task.payload.deserialize::<Ask>() else {
+            let why = "the payload is not what the capability takes";
+            return Box::pin(core::future::ready(Err(HandlerError::unprocessable(why))));
         };
         let work = (self.handler)(ask, context);
         let outcome = work.map(|said| {
