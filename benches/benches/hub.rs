@@ -129,6 +129,7 @@ fn place_among(kind: &str, capability: impl Fn(usize) -> Capability) {
             rpc: Rpc::Listen,
             key: Some(&id),
             identity: None,
+            resume: None,
         };
         hub.handle_input(now, opened).expect("listens");
         agents.insert(id, n);
@@ -213,6 +214,7 @@ async fn plain_streams() -> Duration {
                 let result = TestResponse {
                     timestamp: None,
                     event: Some(event),
+                    number: 0,
                 };
                 requests.send(result).await.expect("is read");
                 drop(requests);
@@ -279,6 +281,7 @@ impl AgentHub for Bare {
             let init = TestInit {
                 test_type: "t".into(),
                 payloads: vec![Payload::new("p")],
+                acknowledged: None,
             };
             let _ = answers.send(Ok(init)).await;
             while let Ok(Some(_)) = messages.message().await {}

@@ -147,6 +147,7 @@ impl World {
                 rpc,
                 key,
                 identity: None,
+                resume: None,
             },
         );
         assert!(opened.is_ok() || self.hub.is_closed());

@@ -3,7 +3,7 @@
 use ubos_common::violation::{Level, Report};
 
 use crate::result::TaskResult;
-use crate::secrets::{CLAUSE, SecretPolicy, scan};
+use crate::secrets::{SecretPolicy, scan_whole};
 use crate::task::Task;
 use crate::validate::{Options, check_result, decode_task, findings};
 
@@ -14,7 +14,7 @@ pub enum DispatchError {
     /// It does not hold under the strict profile.
     #[error("not valid:\n{0}")]
     Invalid(Report),
-    /// It has a payload value shaped like a secret.
+    /// A value or a name in it is shaped like a secret.
     #[error("holds a secret:\n{0}")]
     Secret(Report),
 }
@@ -31,16 +31,13 @@ pub fn dispatch(task: &Task, secrets: SecretPolicy) -> Result<(Vec<u8>, Report),
     if !advice.is_valid() {
         return Err(DispatchError::Invalid(advice));
     }
-    // Reading has looked for secrets already: only where it advises is there anything to refuse.
-    if advice.iter().any(|finding| finding.clause == CLAUSE) {
-        let mut found = Report::default();
-        let musts = scan(task, secrets);
-        for finding in musts.iter().filter(|f| f.level == Level::Must) {
-            found.push(finding.clone());
-        }
-        if !found.is_empty() {
-            return Err(DispatchError::Secret(found));
-        }
+    let mut found = Report::default();
+    let secrets = scan_whole(task, &bytes, &advice, secrets);
+    for finding in secrets.iter().filter(|f| f.level == Level::Must) {
+        found.push(finding.clone());
+    }
+    if !found.is_empty() {
+        return Err(DispatchError::Secret(found));
     }
     Ok((bytes, advice))
 }

@@ -130,6 +130,7 @@
 //! | `driver` | the processor and the bus, on any runtime |
 //! | `schema` | outputs held against the JSON Schema of their contract |
 //! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
+//! | `sign` | detached signatures of tasks, results and transcripts: Ed25519 |
 //! | `tracing` | records of the machines, spans with correlation ids, counters of queues; without payloads |
 //! | `arbitrary` | generators of messages, for fuzzing |
 //! | `external-tests` | tests that need a `nats-server` |
@@ -184,6 +185,8 @@ mod result;
 pub mod role;
 pub mod schemas;
 mod secrets;
+#[cfg(feature = "sign")]
+pub mod sign;
 mod status;
 pub mod store;
 mod task;

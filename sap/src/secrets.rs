@@ -42,6 +42,30 @@ pub(crate) fn scan(task: &Task, policy: SecretPolicy) -> Report {
     report
 }
 
+/// Looks for secrets in a whole task before it leaves, names of members included. `advice` is what reading found in
+/// its payload, which is looked at again only where there is some.
+// impl: SAP-11-1
+pub(crate) fn scan_whole(
+    task: &Task,
+    bytes: &[u8],
+    advice: &Report,
+    policy: SecretPolicy,
+) -> Report {
+    let mut report = Report::default();
+    if advice.iter().any(|finding| finding.clause == CLAUSE) {
+        report.extend_under("/payload", scan_value(task.payload.as_raw(), policy));
+    }
+    let limits = crate::limits::unbounded();
+    // A task that was encoded is sound JSON, so the walk meets no fault.
+    if let Ok(mut reader) = Reader::new(bytes, &limits, Profile::Strict) {
+        let _ = reader.under(CLAUSE, true, |reader| {
+            object(reader, policy, Some("payload"))
+        });
+        report.extend_under("", reader.into_report());
+    }
+    report
+}
+
 fn scan_value(value: Raw<'_>, policy: SecretPolicy) -> Report {
     let limits = crate::limits::unbounded();
     let mut reader = Reader::of_raw(value, &limits, Profile::Strict);
@@ -62,16 +86,39 @@ fn walk(reader: &mut Reader<'_>, policy: SecretPolicy) -> Result<(), Fault> {
         }
         Kind::Array => reader.array(|reader, _| walk(reader, policy)),
         // That no name stands twice is known.
-        Kind::Object => reader.fields(|reader, name, _| {
-            let at = reader.offset();
-            if is_secret_name(&name) && reader.peek()? != Kind::Null {
-                let why = "a member named like a secret";
-                reader.note(at, None, "secret_name", Level::Advice, why);
-            }
-            walk(reader, policy)
-        }),
+        Kind::Object => object(reader, policy, None),
         Kind::Null | Kind::Bool | Kind::Number => reader.skip(),
     }
+}
+
+fn object(
+    reader: &mut Reader<'_>,
+    policy: SecretPolicy,
+    left_out: Option<&str>,
+) -> Result<(), Fault> {
+    let object_at = reader.offset();
+    let mut in_name = None;
+    // That no name stands twice is known.
+    reader.fields(|reader, name, _| {
+        if left_out == Some(&*name) {
+            return reader.skip();
+        }
+        // A pointer below it would show it, so it is told of the object.
+        if let Some((Level::Must, message)) = judge(&name, SecretPolicy::Refuse) {
+            in_name = Some(message);
+            return reader.skip();
+        }
+        let at = reader.offset();
+        if is_secret_name(&name) && reader.peek()? != Kind::Null {
+            let why = "a member named like a secret";
+            reader.note(at, None, "secret_name", Level::Advice, why);
+        }
+        walk(reader, policy)
+    })?;
+    if let Some(message) = in_name {
+        reader.note(object_at, None, CODE, policy.level(), message);
+    }
+    Ok(())
 }
 
 /// The weightiest finding about one text.
@@ -101,4 +148,4 @@ impl SecretPolicy {
 }
 
 const CODE: &str = "secret";
-pub(crate) const CLAUSE: &str = "SAP-11-1";
+const CLAUSE: &str = "SAP-11-1";

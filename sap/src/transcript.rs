@@ -11,6 +11,7 @@ use crate::future::BoxFuture;
 #[cfg(feature = "driver")]
 use crate::lifecycle::body_digest;
 use crate::limits::unbounded;
+use crate::number::Whole;
 #[cfg(feature = "driver")]
 use crate::receipt::Nack;
 
@@ -35,8 +36,11 @@ ubos_common::wire! {
         required at: WholeSecond = "at", "SAP-10-1";
         /// The message.
         required body: RawObject = "body", "SAP-10-1";
-        /// Of a Nack: the digest of the bytes that were turned away.
+        /// Of a Nack: the digest of the bytes that were turned away. Of a body that was redacted: the digest of the
+        /// body as it was, which tells whether a task that comes again is the same.
         optional digest: BodyDigest = "digest", "SAP-10-1";
+        /// Of a result: the number of the entry of its task, for ids are an issuer's own.
+        optional task: Whole = "task", "SAP-10-1";
     }
 }
 
@@ -58,6 +62,13 @@ impl Entry {
     #[cfg(feature = "driver")]
     pub(crate) fn encoded(kind: EntryKind, at: Timestamp, bytes: &[u8]) -> Self {
         Self::new(kind, at.into(), written(bytes))
+    }
+
+    /// Names the entry of the task, where it is known.
+    #[cfg(feature = "driver")]
+    pub(crate) fn of_task(mut self, number: Option<u64>) -> Self {
+        self.task = number.and_then(|number| Whole::try_from(number).ok());
+        self
     }
 
     /// The entry of a Nack and of the bytes that it turns away.
@@ -189,6 +200,12 @@ impl Verdict {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranscriptError {
+    /// The entries were moved into an archive.
+    #[error("entries before {first} were archived")]
+    Archived {
+        /// The first entry that is left.
+        first: u64,
+    },
     /// It holds as many entries as it may.
     #[error("transcript holds {limit} entries, which is its bound")]
     Full {

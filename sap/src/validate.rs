@@ -76,6 +76,15 @@ pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), De
     outcome.map_err(named)
 }
 
+/// Reads a task without the advice, which takes longer than reading.
+#[cfg(feature = "driver")]
+pub(crate) fn decode_task_alone(
+    bytes: &[u8],
+    options: &Options,
+) -> Result<(Task, Report), DecodeError> {
+    json::decode(bytes, &options.limits, options.profile).map_err(named)
+}
+
 /// A message that is no object has broken a clause as well.
 fn named(error: DecodeError) -> DecodeError {
     let DecodeError::Invalid(report) = error else {
@@ -213,6 +222,13 @@ pub fn ids_of(bytes: &[u8], limits: &Limits) -> (Option<TaskId>, Option<Correlat
         Ok((ids, _)) => (readable(ids.task_id), readable(ids.correlation_id)),
         Err(_) => (None, None),
     }
+}
+
+/// The issuer of a task that may be invalid, as far as it can be read.
+#[cfg(feature = "nats")]
+pub(crate) fn issuer_of(bytes: &[u8], limits: &Limits) -> Option<String> {
+    let (issued, _) = json::decode::<Issued<'_>>(bytes, limits, Profile::Lenient).ok()?;
+    readable(issued.issuer?.agent_id)
 }
 
 // impl: SAP-4.1-7
@@ -416,6 +432,20 @@ ubos_common::wire! {
     struct Ids<'a> {
         verbatim task_id: Raw<'a> = "taskId", "";
         verbatim correlation_id: Raw<'a> = "correlationId", "";
+    }
+}
+
+#[cfg(feature = "nats")]
+ubos_common::wire! {
+    struct Issued<'a> {
+        optional issuer: IssuedBy<'a> = "issuer", "";
+    }
+}
+
+#[cfg(feature = "nats")]
+ubos_common::wire! {
+    struct IssuedBy<'a> {
+        verbatim agent_id: Raw<'a> = "agentId", "";
     }
 }
 

@@ -68,14 +68,14 @@ generate! {
     })) }
     SessionAcceptance { session_id: session, accepted: any, reason: text }
     SessionReady { session_id: session }
-    TestInit { test_type: name, payloads: list }
-    TranslationInit { target_format: name, payloads: list }
-    TestResponse { timestamp: time, event: |u: &mut Unstructured<'a>| maybe(u, |u| Ok(match u.int_in_range(0..=2)? {
+    TestInit { test_type: name, payloads: list, acknowledged: any }
+    TranslationInit { target_format: name, payloads: list, acknowledged: any }
+    TestResponse { timestamp: time, number: any, event: |u: &mut Unstructured<'a>| maybe(u, |u| Ok(match u.int_in_range(0..=2)? {
         0 => test_response::Event::Status(u.arbitrary()?),
         1 => test_response::Event::Telemetry(u.arbitrary()?),
         _ => test_response::Event::Result(u.arbitrary()?),
     })) }
-    TranslationResponse { timestamp: time, event: |u: &mut Unstructured<'a>| maybe(u, |u| Ok(match u.int_in_range(0..=2)? {
+    TranslationResponse { timestamp: time, number: any, event: |u: &mut Unstructured<'a>| maybe(u, |u| Ok(match u.int_in_range(0..=2)? {
         0 => translation_response::Event::Status(u.arbitrary()?),
         1 => translation_response::Event::Telemetry(u.arbitrary()?),
         _ => translation_response::Event::Result(u.arbitrary()?),

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::secured::TlsFiles;
 
@@ -17,6 +18,8 @@ usage: hub [OPTIONS] [FILES...]
                       the first line that is printed
   --store DIR         keeps jobs and their ends in that folder: a hub that is killed goes on with them when it
                       is started again
+  --archive DIR       before it begins, moves what the store does not need any more to that folder: all ends but the
+                      last 1000
   --results           prints the ends of all jobs in the store, and does nothing else
   --nats URL          shares one queue of jobs with other hubs, on NATS JetStream
   --token-file FILE   agents must show the token that is the file's first line
@@ -25,6 +28,8 @@ usage: hub [OPTIONS] [FILES...]
   --tls-ca FILE       agents must show a certificate that this authority (PEM) signed, and are told apart by it
   --max-control-bytes N
                       bytes of a registration or control message, 1 to 67108864; default 1048576
+  --grace SECONDS     how long an agent that was cut off may take to come back, 0 to 86400; default 0. Its sessions go on
+                      if it can resume them
   --attempts N        how often a job may be begun when agents are lost, 1 to 100; default 1
   --exit-when-done    exits when all input is read and every job has ended; without it the hub runs until it is
                       interrupted
@@ -41,8 +46,8 @@ payload: {\"type\":TYPE, \"name\":NAME, \"mime_type\":MIME, \"text\":TEXT | \"ba
 
 events, each with at, the hub's time:
         listening, agent-registered, agent-listening, agent-away, agent-gone, audit; submitted, restored, known,
-        proposed, accepted, rejected, ready, init-sent, status, telemetry, requeued, and for each job one of
-        result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
+        proposed, accepted, rejected, ready, init-sent, status, telemetry, cut, resumed, requeued, and for each job
+        one of result (the agent gave one) and failed (it did not), both with state; refused, for a line that is no job.
         status and telemetry have the agent's time as agent_at; audit is an action of an agent that was ignored
 
 exit codes: 0 every job ended COMPLETED
@@ -55,6 +60,9 @@ exit codes: 0 every job ended COMPLETED
 /// The most bytes of a message in any call.
 const MAX_CONTROL_BYTES: usize = 64 << 20;
 
+/// The most seconds that an agent may be away.
+const MAX_GRACE: u64 = 24 * 60 * 60;
+
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Args {
@@ -62,6 +70,8 @@ pub(super) struct Args {
     pub(super) listen: SocketAddr,
     /// Where jobs and ends are kept.
     pub(super) store: Option<PathBuf>,
+    /// Where what the store does not need any more goes.
+    pub(super) archive: Option<PathBuf>,
     /// Whether to print the stored ends only.
     pub(super) results: bool,
     /// The NATS server.
@@ -72,6 +82,8 @@ pub(super) struct Args {
     pub(super) tls: TlsFiles,
     /// Bytes of a control message, where they are limited by hand.
     pub(super) max_control_bytes: Option<usize>,
+    /// How long an agent that was cut off may take to come back.
+    pub(super) grace: Duration,
     /// How often a job may be begun.
     pub(super) attempts: u32,
     /// Whether to exit when there is nothing left to do.
@@ -86,11 +98,13 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     let mut args = Args {
         listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
         store: None,
+        archive: None,
         results: false,
         nats: None,
         token_file: None,
         tls: TlsFiles::default(),
         max_control_bytes: None,
+        grace: Duration::ZERO,
         attempts: 1,
         exit_when_done: false,
         files: Vec::new(),
@@ -110,6 +124,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
                 })?;
             }
             "--store" => args.store = Some(value("a folder")?.into()),
+            "--archive" => args.archive = Some(value("a folder")?.into()),
             "--results" => args.results = true,
             "--nats" => args.nats = Some(value("a URL")?.to_string_lossy().into_owned()),
             "--attempts" => {
@@ -118,6 +133,13 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
                 args.attempts = number
                     .filter(|number| (1..=100).contains(number))
                     .ok_or("--attempts needs a number from 1 to 100")?;
+            }
+            "--grace" => {
+                let given = value("a number")?;
+                let seconds = given.to_str().and_then(|text| text.parse().ok());
+                let seconds = seconds.filter(|seconds| *seconds <= MAX_GRACE);
+                let refused = || format!("--grace needs a number from 0 to {MAX_GRACE}");
+                args.grace = Duration::from_secs(seconds.ok_or_else(refused)?);
             }
             "--token-file" => args.token_file = Some(value("a file")?.into()),
             "--tls-cert" => args.tls.cert = Some(value("a file")?.into()),
@@ -142,6 +164,9 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
     args.tls.check()?;
     if args.tls.ca.is_some() && args.tls.cert.is_none() {
         return Err("--tls-ca needs --tls-cert: the hub's own certificate".to_owned());
+    }
+    if args.archive.is_some() && args.store.is_none() {
+        return Err("--archive needs --store".to_owned());
     }
     if args.results && args.store.is_none() {
         return Err("--results needs --store".to_owned());
@@ -168,6 +193,8 @@ mod tests {
             "--listen",
             "--listen here",
             "--attempts 0",
+            "--grace x",
+            "--grace 86401",
             "--what",
             "--max-control-bytes 0",
             "--max-control-bytes 67108865",
@@ -176,6 +203,7 @@ mod tests {
             "--tls-ca a",
             "--token-file",
             "--results",
+            "--archive d",
             "--store d --nats nats://x",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

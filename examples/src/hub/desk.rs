@@ -1,6 +1,6 @@
 //! What is to be done with each job of this hub, and when everything is.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::json;
@@ -32,7 +32,9 @@ struct Desk<'a> {
     hub: &'a HubHandle,
     store: Option<&'a FileStore>,
     lines: &'a Lines,
-    running: JoinSet<Verdict>,
+    running: JoinSet<(Option<String>, Verdict)>,
+    /// The ids of this run's lines whose jobs have not ended.
+    given: BTreeSet<String>,
     held: VecDeque<Held>,
     /// A job that the hub has no room for; nothing is read before it has.
     next: Option<Read>,
@@ -55,6 +57,7 @@ pub(super) async fn work(
         store,
         lines,
         running: JoinSet::new(),
+        given: BTreeSet::new(),
         held: VecDeque::new(),
         next: None,
         some_failed: false,
@@ -83,7 +86,7 @@ pub(super) async fn work(
                 Some(input) => desk.input(input),
                 None => is_read = true,
             },
-            Some(ended) = desk.running.join_next() => desk.ended(ended.unwrap_or(Verdict::Failed)),
+            Some(ended) = desk.running.join_next() => desk.ended(ended.ok()),
             _ = look.tick(), if !desk.held.is_empty() => desk.look_at_held(),
             // Without anything to wait for there is still somebody to be interrupted by.
             else => std::future::pending().await,
@@ -107,6 +110,13 @@ impl Desk<'_> {
 
     fn refuse(&mut self, place: &str, label: Option<&str>, why: &str) {
         self.some_refused = true;
+        if let Some(label) = label {
+            self.given.remove(label);
+        }
+        self.say_refused(place, label, why);
+    }
+
+    fn say_refused(&self, place: &str, label: Option<&str>, why: &str) {
         self.lines.say(
             "refused",
             json!({"line": place, "id": label, "reason": why}),
@@ -117,8 +127,16 @@ impl Desk<'_> {
     fn take(&mut self, mut read: Read, place: Option<&str>) {
         let label = read.job.label.clone();
         let label = label.as_deref();
-        if place.is_some() && self.is_known(label) {
-            return;
+        if let Some(place) = place {
+            if label.is_some_and(|label| self.given.contains(label)) {
+                self.some_refused = true;
+                let why = "an earlier line has this id, and its job has not ended";
+                return self.say_refused(place, label, why);
+            }
+            if self.is_known(label) {
+                return;
+            }
+            self.given.extend(label.map(str::to_owned));
         }
         if let Some(name) = &read.agent {
             let Some(agent) = self.find(name) else {
@@ -188,6 +206,9 @@ impl Desk<'_> {
             let now = Instant::now();
             if held.until.is_some_and(|until| until <= now) {
                 self.some_failed = true;
+                if let Some(label) = &held.read.job.label {
+                    self.given.remove(&**label);
+                }
                 self.lines.say(
                     "failed",
                     json!({
@@ -216,14 +237,18 @@ impl Desk<'_> {
             while let Some(event) = job.next_event().await {
                 lines.job(job.id(), label.as_deref(), &event);
                 if let JobEvent::Ended(outcome) = event {
-                    return outcome.verdict;
+                    return (label, outcome.verdict);
                 }
             }
-            Verdict::Failed
+            (label, Verdict::Failed)
         });
     }
 
-    fn ended(&mut self, verdict: Verdict) {
+    fn ended(&mut self, ended: Option<(Option<String>, Verdict)>) {
+        let (label, verdict) = ended.unwrap_or((None, Verdict::Failed));
+        if let Some(label) = label {
+            self.given.remove(&label);
+        }
         self.some_failed |= verdict != Verdict::Completed;
         if let Some(read) = self.next.take() {
             self.take(read, None);

@@ -8,13 +8,42 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use prost_types::Timestamp;
 use serde_json::{Map, Value, json};
+use uap_hub_proto::capability::{Kind, Skill};
 use uap_hub_proto::convert;
-use uap_hub_proto::id::JobId;
+use uap_hub_proto::id::{ClientId, JobId};
 use uap_hub_proto::message::JobResult;
-use uap_hub_proto::role::hub::{Event, JobEvent, Outcome, Verdict};
+use uap_hub_proto::role::hub::{AgentInfo, Event, JobEvent, Outcome, Verdict};
 use uap_hub_proto::state::State;
-use uap_hub_proto::wire::{Attachment, Payload, Severity, StepReport, StepStatus, Summary};
+use uap_hub_proto::wire::{
+    Attachment, Payload, PayloadRequirement, Severity, StepReport, StepStatus, Summary,
+};
 use ubos_common::os::Clock;
+
+/// A skill of an agent; of a translation what it makes, where the agent says so.
+fn ability(skill: &Skill, info: &AgentInfo) -> Value {
+    let mut members = json!({
+        "kind": match skill.kind() {
+            Kind::Test => "test",
+            Kind::Translation => "translation",
+        },
+        "type": skill.name(),
+    });
+    let makes = info.target_payloads.get(skill).map(|payloads| {
+        let payload = |one: &PayloadRequirement| {
+            json!({
+                "type": one.r#type,
+                "mime_types": one.accepted_mime_types,
+                "always": one.is_required,
+                "many": one.is_repeatable,
+            })
+        };
+        payloads.iter().map(payload).collect::<Vec<_>>()
+    });
+    if let Some(makes) = makes.filter(|makes| !makes.is_empty()) {
+        set(&mut members, "makes", makes.into());
+    }
+    members
+}
 
 /// Standard output, until somebody closes it.
 #[derive(Clone, Debug, Default)]
@@ -51,15 +80,22 @@ impl Lines {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// News of agents.
+    /// A new agent, and what it can do.
+    pub(super) fn registered(&self, agent: &ClientId, name: &str, info: Option<&AgentInfo>) {
+        let skills = info.map(|info| info.skills.iter().map(|skill| ability(skill, info)));
+        self.say(
+            "agent-registered",
+            json!({
+                "agent": agent.as_str(),
+                "name": name,
+                "skills": skills.map(Iterator::collect::<Vec<_>>),
+            }),
+        );
+    }
+
+    /// Other news of agents.
     pub(super) fn agent(&self, event: &Event) {
         match event {
-            Event::AgentRegistered { agent, name } => {
-                self.say(
-                    "agent-registered",
-                    json!({"agent": agent.as_str(), "name": name}),
-                );
-            }
             Event::AgentAvailable { agent } => {
                 self.say("agent-listening", json!({"agent": agent.as_str()}));
             }
@@ -103,6 +139,11 @@ impl Lines {
             ),
             JobEvent::Ready { session } => ("ready", json!({"session": session.as_str()})),
             JobEvent::Started { session } => ("init-sent", json!({"session": session.as_str()})),
+            JobEvent::Cut { session, reason } => (
+                "cut",
+                json!({"session": session.as_str(), "reason": reason}),
+            ),
+            JobEvent::Resumed { session } => ("resumed", json!({"session": session.as_str()})),
             JobEvent::Requeued {
                 session,
                 attempts,

@@ -17,17 +17,18 @@ mod lines;
 mod shared;
 
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 use uap_hub_proto::role::hub::{self, Event};
 use uap_hub_proto::store::{FileStore, FileStoreError};
 use uap_hub_proto::transport::server::{Denied, HubHandle, ServerConfig, serve};
 use ubos_common::id::IdSource;
-use ubos_common::log::{self, LogId, OpenError};
+use ubos_common::log::{self, FsDir, LogId, OpenError};
 
 use crate::secured;
 use args::Args;
@@ -40,6 +41,10 @@ const TERMINATED: u8 = 143;
 
 /// How long agents have for what they run when the hub is interrupted.
 const DRAIN: Duration = Duration::from_millis(500);
+/// Ends that stay in a store when the others are archived.
+const KEPT_ENDS: usize = 1000;
+/// How long the ends of a queue's jobs may take to be stored after that.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// Runs the program.
 #[must_use]
@@ -83,11 +88,17 @@ async fn run(args: Args) -> Result<u8, Problem> {
     let lines = Lines::default();
     let store = args.store.as_deref().map(open).transpose();
     let store = store.map_err(|why| (UNUSABLE, why))?.map(Arc::new);
+    if let (Some(store), Some(folder)) = (&store, &args.archive) {
+        let moved = archived(store, folder);
+        let moved = moved.map_err(|why| (UNUSABLE, format!("{}: {why}", folder.display())))?;
+        lines.say("archived", json!({"jobs": moved}));
+    }
     if let (Some(store), true) = (&store, args.results) {
         return results(store, &lines);
     }
     let config = hub::Config::default()
         .with_max_attempts(args.attempts)
+        .with_resume_grace(args.grace)
         .with_wait_limit(Duration::from_secs(24 * 60 * 60));
     let mut config =
         secured(&args, ServerConfig::default().with_hub(config)).map_err(|why| (UNUSABLE, why))?;
@@ -101,15 +112,34 @@ async fn run(args: Args) -> Result<u8, Problem> {
         "listening",
         json!({"address": hub.local_addr().to_string(), "url": hub.url()}),
     );
+    let (leave, leaving) = watch::channel(false);
+    let mut working = pin!(work(&args, &hub, store.as_deref(), &lines, leaving));
     let worked = tokio::select! {
-        worked = work(&args, &hub, store.as_deref(), &lines) => worked,
-        () = agents(news, &lines) => Ok(FAILED),
-        code = interrupted() => Ok(code),
+        worked = &mut working => worked,
+        () = agents(news, &hub, &lines) => Ok(FAILED),
+        code = interrupted() => {
+            leave.send_replace(true);
+            if args.nats.is_some() {
+                // Jobs that end in time have their end stored, the others go back to the queue.
+                let both = async { tokio::join!(hub.shutdown(DRAIN), working) };
+                let _ = tokio::time::timeout(DRAIN + SETTLING, both).await;
+            }
+            Ok(code)
+        }
     };
     let left = hub.shutdown(DRAIN).await;
     let code = worked?;
     left.map_err(|err| (FAILED, err.to_string()))?;
     Ok(code)
+}
+
+fn archived(store: &FileStore, folder: &Path) -> Result<usize, String> {
+    let folder = FsDir::create(folder).map_err(|err| err.to_string())?;
+    let moved = store.compact(KEPT_ENDS, &folder);
+    moved.map_err(|err| {
+        let cause = std::error::Error::source(&err).map(|cause| format!(": {cause}"));
+        format!("{err}{}", cause.unwrap_or_default())
+    })
 }
 
 /// Lets in whom the arguments let in.
@@ -143,20 +173,26 @@ async fn work(
     hub: &HubHandle,
     store: Option<&FileStore>,
     lines: &Lines,
+    leaving: watch::Receiver<bool>,
 ) -> Result<u8, Problem> {
     let (sender, inputs) = mpsc::channel(16);
     let files = args.files.clone();
     tokio::task::spawn_blocking(move || jobs::read_all(&files, &sender));
     match &args.nats {
-        Some(url) => shared::work(args, url, hub, inputs, lines).await,
+        Some(url) => shared::work(args, url, hub, inputs, lines, leaving).await,
         None => Ok(desk::work(args, hub, store, inputs, lines).await),
     }
 }
 
 /// Says what agents do, for ever.
-async fn agents(mut news: broadcast::Receiver<Event>, lines: &Lines) {
+async fn agents(mut news: broadcast::Receiver<Event>, hub: &HubHandle, lines: &Lines) {
     loop {
         match news.recv().await {
+            Ok(Event::AgentRegistered { agent, name }) => {
+                // It may be gone by now.
+                let info = hub.inspect(|view| view.agent(&agent));
+                lines.registered(&agent, &name, info.as_ref());
+            }
             Ok(event) => lines.agent(&event),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 lines.say("missed", json!({"events": missed}));

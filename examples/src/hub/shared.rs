@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use uap_hub_proto::id::JobId;
 use uap_hub_proto::role::hub::{JobEvent, Outcome, Verdict};
 use uap_hub_proto::transport::nats::{JobQueue, QueueConfig, QueueError};
@@ -39,6 +40,7 @@ pub(super) async fn work(
     hub: &HubHandle,
     inputs: mpsc::Receiver<Input>,
     lines: &Lines,
+    mut leaving: watch::Receiver<bool>,
 ) -> Result<u8, Problem> {
     let queue = JobQueue::connect(url, QueueConfig::default()).await;
     let queue = queue.map_err(|err| (UNUSABLE, words(url, &err)))?;
@@ -53,10 +55,16 @@ pub(super) async fn work(
     };
     let (events, heard) = mpsc::unbounded_channel();
     // Nobody listens once everything is done.
-    let hear = |job, event: &JobEvent| drop(events.send((job, event.clone())));
+    let hear = move |job, event: &JobEvent| drop(events.send((job, event.clone())));
+    let left = async move { drop(leaving.wait_for(|leaving| *leaving).await) };
+    let mut running = pin!(desk.run(args, inputs, heard));
     let code = tokio::select! {
-        done = queue.work(hub, hear, std::future::pending()) => done.map(|()| FAILED),
-        done = desk.run(args, inputs, heard) => done,
+        done = queue.work(hub, hear, left) => match done {
+            // What it has said is still to be printed.
+            Ok(()) => running.await,
+            Err(err) => Err(err),
+        },
+        done = &mut running => done,
     };
     code.map_err(|err| (FAILED, words(url, &err)))
 }
@@ -91,7 +99,11 @@ impl Desk<'_> {
                     Some(input) => self.input(input).await?,
                     None => is_read = true,
                 },
-                Some((job, event)) = heard.recv() => self.hear(job, &event),
+                event = heard.recv() => match event {
+                    Some((job, event)) => self.hear(job, &event),
+                    // The hub has left the queue.
+                    None => return Ok(FAILED),
+                },
                 _ = look.tick() => self.look().await?,
             }
         }
@@ -116,6 +128,22 @@ impl Desk<'_> {
                 return Ok(());
             }
         };
+        let label = job.label.as_deref();
+        if label.is_some()
+            && self
+                .open
+                .borrow()
+                .values()
+                .any(|open| open.as_deref() == label)
+        {
+            self.some_refused = true;
+            let why = "an earlier line has this id, and its job has not ended";
+            self.lines.say(
+                "refused",
+                json!({"line": place, "id": label, "reason": why}),
+            );
+            return Ok(());
+        }
         let id: JobId = self.ids.next_id();
         let label = job.label.as_deref().map(str::to_owned);
         match self.queue.submit(id, &job).await {

@@ -16,6 +16,7 @@ usage: hub-agent --hub URL [OPTIONS]
   --name N           the agent's name for people; default hub-agent
   --max-sessions N   sessions at once; default 16
   --drain-ms N       how long sessions may go on after Ctrl-C or SIGTERM; default 5000
+  --resume           goes on with its sessions when the connection was cut, with a hub that waits for that
   --token-file FILE  a token to show on every call, the file's first line
   --tls-ca FILE      the authority (PEM) that must have signed the hub's certificate; the URL is https then
   --tls-cert FILE    the certificate (PEM) that the agent shows
@@ -39,6 +40,8 @@ pub(super) struct Args {
     pub(super) name: String,
     /// Sessions at once.
     pub(super) max_sessions: usize,
+    /// Whether sessions go on when the connection was cut.
+    pub(super) resume: bool,
     /// How long sessions may go on at the end.
     pub(super) drain: Duration,
     /// Where a token stands.
@@ -55,6 +58,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         hub: String::new(),
         name: "hub-agent".to_owned(),
         max_sessions: 16,
+        resume: false,
         drain: Duration::from_secs(5),
         token_file: None,
         tls: TlsFiles::default(),
@@ -63,6 +67,10 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Opt
         let name = option.to_string_lossy().into_owned();
         if matches!(name.as_str(), "--help" | "-h") {
             return Ok(None);
+        }
+        if name == "--resume" {
+            args.resume = true;
+            continue;
         }
         let mut value = || {
             arguments

@@ -55,8 +55,11 @@ pub fn main() -> ExitCode {
 }
 
 fn built(args: &Args) -> Result<AgentBuilder, String> {
-    let mut agent =
-        work::agent(&args.name).configure(|config| config.with_max_sessions(args.max_sessions));
+    let mut agent = work::agent(&args.name).configure(|config| {
+        config
+            .with_max_sessions(args.max_sessions)
+            .with_resume(args.resume)
+    });
     if let Some(file) = &args.token_file {
         agent = agent.with_bearer_token(secured::token(file)?);
     }
@@ -103,6 +106,10 @@ fn tell(event: &Event) {
             format!("trying again in {after:?}: {}", reason.escape_debug())
         }
         Event::Refused { session, reason } => format!("{session:?} refused: {reason}"),
+        Event::SessionCut { session, reason } => {
+            format!("{session:?} cut: {}", reason.escape_debug())
+        }
+        Event::SessionResumed { session } => format!("{session:?} resumed"),
         Event::SessionOver { session, status } => match status {
             Some(status) => format!("{session:?} over: {:?}", status.code),
             None => format!("{session:?} given up"),

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use sap::SecretPolicy;
 use sap::alignment::Rules;
 use sap::dispatch;
-use sap::processor::{Answer, Config, Context, Delivery, HandlerError, Outcome, Processor, Table};
+use sap::processor::{
+    Answer, Config, Context, Delivery, HandlerError, Interrupted, Outcome, Processor, Table,
+};
 use sap::store::{FileCache, FileTranscript};
 use sap::transcript::{Head, Proof, Transcript as _};
 use sap::{
@@ -176,7 +178,9 @@ impl<W: Send + Sync + 'static> Handlers<W> {
     }
 
     /// The issuer with its processor.
-    pub fn build(
+    ///
+    /// Tasks that an earlier mission left without an end end as FAILED first.
+    pub async fn build(
         self,
         mut ids: IdSource,
         correlation: CorrelationId,
@@ -185,9 +189,17 @@ impl<W: Send + Sync + 'static> Handlers<W> {
         if let Some(error) = self.error {
             return Err(error);
         }
+        let clock = RuntimeClock::default();
+        let mut processor = self.processor.authorize(Arc::new(self.table));
+        let resumed = processor.resume(&clock, Interrupted::Fail).await;
+        let ended = resumed.map_err(|err| with_causes(&err))?.failed.len();
+        if ended > 0 {
+            let what = format!("{ended} tasks of an earlier mission had no end, and failed");
+            screen.say(Who::Sap, what);
+        }
         Ok(Governed {
-            processor: self.processor.authorize(Arc::new(self.table)),
-            clock: RuntimeClock::default(),
+            processor,
+            clock,
             root: ids.next_id(),
             correlation,
             ids: Mutex::new(ids),

@@ -141,7 +141,8 @@ async fn run(args: &Args) -> Result<Document, Failure> {
         writer,
         screen: screen.clone(),
     };
-    let mission = Mission::new(parts, &stores, ids, correlation).map_err(Failure::Ours)?;
+    let mission = Mission::new(parts, &stores, ids, correlation).await;
+    let mission = mission.map_err(Failure::Ours)?;
     let result = work(&mission, &mut interrupt, &screen).await;
     let told = result.and_then(|result| tell(&mission, &ready, &result, &correlation_text));
     mission.stop().await;

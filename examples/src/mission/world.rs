@@ -68,7 +68,7 @@ pub struct Made {
 
 impl Mission {
     /// Puts a mission together; its tasks share a correlation id.
-    pub fn new(
+    pub async fn new(
         parts: Parts,
         stores: &Stores,
         ids: IdSource,
@@ -81,8 +81,9 @@ impl Mission {
             outputs: Mutex::default(),
             made: Made::default(),
         });
-        let governed =
-            handlers(stores, Arc::downgrade(&mission))?.build(ids, correlation, &screen)?;
+        let governed = handlers(stores, Arc::downgrade(&mission))?
+            .build(ids, correlation, &screen)
+            .await?;
         mission.governed.get_or_init(|| governed);
         Ok(mission)
     }

@@ -294,3 +294,54 @@ async fn jobs_come_from_files_and_a_signal_ends_the_hub() {
     #[cfg(not(unix))]
     hub.kill();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_with_the_id_of_an_open_job_is_refused() {
+    let mut hub = Hub::start(&["--exit-when-done"]);
+    let mut job = echo("hi");
+    job["id"] = json!("one");
+    hub.say(&job);
+    hub.until("submitted");
+    hub.say(&job);
+    let refused = hub.until("refused");
+    assert_eq!(
+        (&refused["id"], &refused["line"]),
+        (&json!("one"), &json!("stdin:2"))
+    );
+    let _agent = agent(&hub.url, "one");
+    hub.until("result");
+    hub.say(&job);
+    hub.until("submitted");
+    let (code, lines) = hub.end();
+    assert_eq!(
+        (code, with(&lines, "result").len()),
+        (2, 2),
+        "the id is free again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_archived_before_the_hub_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (store, archive) = (path("store"), path("archive"));
+    let mut hub = Hub::start(&["--store", &store, "--exit-when-done"]);
+    let _agent = agent(&hub.url, "one");
+    hub.say(&echo("hi"));
+    assert_eq!(hub.end().0, 0);
+    let output = Command::new(env!("CARGO_BIN_EXE_hub"))
+        .args(["--store", &store, "--archive", &archive, "--results"])
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        (&lines[0]["event"], &lines[0]["jobs"]),
+        (&json!("archived"), &json!(0))
+    );
+    assert_eq!(with(&lines, "result").len(), 1, "the last ends stay");
+    assert!(Path::new(&archive).is_dir());
+}

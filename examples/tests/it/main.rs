@@ -22,6 +22,8 @@ mod hub_agent;
 #[cfg(all(unix, feature = "external-tests"))]
 mod hub_python;
 #[cfg(unix)]
+mod hub_resume;
+#[cfg(unix)]
 mod hub_secured;
 mod mission;
 mod one_dependency;

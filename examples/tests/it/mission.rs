@@ -390,6 +390,20 @@ fn ctrl_c_gives_130_and_a_transcript_that_goes_on() {
 }
 
 #[test]
+fn what_a_killed_mission_left_ends_at_the_next_start() {
+    let place = Place::slow();
+    let running = Running::until(&mut place.command(), "secrets: called");
+    kill_process(running.pid(), Signal::KILL).unwrap();
+    running.end();
+    place.put("large.txt", "short\n");
+    let failed = "had no end, and failed";
+    let (_, screen, _) = Running::until(&mut place.command(), failed).end();
+    assert!(screen.contains("chain verified"), "{screen}");
+    let (code, screen, _) = Running::until(&mut place.command(), "audits").end();
+    assert_eq!((code, screen.contains(failed)), (Some(0), false));
+}
+
+#[test]
 fn ctrl_c_is_heard_from_the_first_word_on() {
     let place = Place::slow();
     let running = Running::until(&mut place.command(), "audits");

@@ -19,9 +19,11 @@ use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
+use super::pace::{LARGE, yield_once};
 use super::stop::Stop;
 use crate::role::consumer::{
-    End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request, StopReason,
+    Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request,
+    StopReason, Written,
 };
 use crate::task::Task;
 use crate::transcript::TranscriptError;
@@ -41,6 +43,10 @@ pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     /// Others wait while it is held.
     leads: Option<LeaderGuard>,
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
+    /// The end of a task that is abandoned.
+    abandoned: Option<Arc<Written>>,
+    /// Whether each step takes its time, so that others run between two.
+    is_large: bool,
     /// Why a record failed first.
     lost: Option<TranscriptError>,
 }
@@ -67,6 +73,8 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             handler: None,
             leads: None,
             timer: None,
+            abandoned: None,
+            is_large: effects.is_large(),
             lost: None,
         }
     }
@@ -102,13 +110,16 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                     other => self.apply(other, sink),
                 }
             }
-            if wakes.is_multiple_of(YIELD_AFTER) {
+            if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
                 yield_once().await;
             }
             match poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await {
                 Wake::Done(done) => self.done(under_way, done, sink),
                 Wake::Report(progress) => self.input(Input::Report(progress)),
-                Wake::Ran(id, ended) => self.reply(id, Reply::Ran(ended)),
+                Wake::Ran(id, ended) => {
+                    self.is_large |= ended.is_large();
+                    self.reply(id, Reply::Ran(ended));
+                }
                 Wake::Cancel => self.input(Input::Cancel),
                 Wake::Timeout => self.machine.handle_timeout(self.clock.now()),
             }
@@ -178,7 +189,14 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 self.lost.get_or_insert(why);
             }
         }
+        let has_place = matches!(
+            reply,
+            Reply::Recorded | Reply::Admission(Admission::Interrupted(_))
+        );
         self.reply(id, reply);
+        if has_place && self.effects.abandons {
+            self.input(Input::Shutdown);
+        }
     }
 
     fn reply(&mut self, id: u64, reply: Reply) {
@@ -220,6 +238,9 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 }
             }
             Output::Remember(written) => {
+                if self.effects.abandons {
+                    self.abandoned = Some(Arc::clone(&written));
+                }
                 if let Some(warning) = self.effects.remember(&written) {
                     sink(Delivery::Warning(warning));
                 }
@@ -237,7 +258,10 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                 Ok(Answer::Result(Box::new(written.result)))
             }
             End::Again(result) => Ok(Answer::Result(result)),
-            End::Lost => Err(self.why_lost()),
+            End::Lost => match self.abandoned.take() {
+                Some(written) => self.answer(End::Answer(written)),
+                None => Err(self.why_lost()),
+            },
         }
     }
 
@@ -271,6 +295,17 @@ impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
                 output => self.apply(output, &mut |_| {}),
             }
         }
+    }
+}
+
+impl Ended {
+    /// Whether what is made of it takes its time.
+    fn is_large(&self) -> bool {
+        let Self::Outcome(outcome) = self else {
+            return false;
+        };
+        let output = outcome.output.as_ref();
+        output.is_some_and(|output| output.as_str().len() > LARGE)
     }
 }
 
@@ -334,19 +369,6 @@ impl<'p> Running<'p> {
             }
         }
     }
-}
-
-/// Lets the runtime's other tasks run.
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if core::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Wakes after which a driver yields, whatever is ready.

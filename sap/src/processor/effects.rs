@@ -12,16 +12,19 @@ use ubos_common::time::Now;
 use super::answer::Warning;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
-use super::ledger::{Before, Entered};
+use super::ledger::{Before, Entered, Key};
+use super::pace::LARGE;
+use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
 use crate::cache::{CacheKey, CacheRecord, Keys};
 use crate::error::StoreError;
+use crate::evidence::BodyDigest;
 use crate::learning::Signal;
 use crate::lifecycle::body_digest;
 use crate::result::TaskResult;
 use crate::role::consumer::{
-    Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
+    Access, Admission, ContractFinding, Outcome, Proposed, Record, Reply, Request, Written,
 };
 use crate::status::Status;
 use crate::task::Task;
@@ -33,9 +36,13 @@ pub(super) struct Effects<'p> {
     pub(super) processor: &'p Processor,
     pub(super) task: Arc<Task>,
     pub(super) route: Option<&'p Route>,
+    peer: &'p Peer,
+    key: Key,
     /// The task as it is written here.
     encoded: Cow<'p, [u8]>,
     keys: OnceLock<Option<Keys>>,
+    /// The task ends before its handler begins.
+    pub(super) abandons: bool,
 }
 
 /// An effect that was performed.
@@ -67,14 +74,40 @@ impl From<Reply> for Done {
 }
 
 impl<'p> Effects<'p> {
-    pub(super) fn new(processor: &'p Processor, task: Task, encoded: Cow<'p, [u8]>) -> Self {
+    pub(super) fn new(
+        processor: &'p Processor,
+        task: Task,
+        encoded: Cow<'p, [u8]>,
+        peer: &'p Peer,
+    ) -> Self {
         Self {
             route: processor.route(&task),
+            key: Key::of(&task),
+            peer,
             processor,
             task: Arc::new(task),
             encoded,
             keys: OnceLock::new(),
+            abandons: false,
         }
+    }
+
+    /// The world of a task that is taken up only to end it.
+    pub(super) fn abandoning(
+        processor: &'p Processor,
+        task: Task,
+        encoded: Cow<'p, [u8]>,
+        peer: &'p Peer,
+    ) -> Self {
+        Self {
+            abandons: true,
+            ..Self::new(processor, task, encoded, peer)
+        }
+    }
+
+    /// Whether each step takes its time.
+    pub(super) fn is_large(&self) -> bool {
+        self.encoded.len() > LARGE
     }
 
     /// Performs one request, whatever somebody else's code does.
@@ -86,9 +119,10 @@ impl<'p> Effects<'p> {
     async fn perform_one(&self, now: Now, request: Request) -> Done {
         let processor = self.processor;
         match request {
+            // It was allowed when it was begun.
+            Request::Authorize if self.abandons => Reply::Access(Access::Allowed).into(),
             Request::Authorize => {
-                let capability = &self.task.target.capability;
-                let access = processor.authorize.authorize(&self.task.issuer, capability);
+                let access = processor.authorize.authorize(self.peer, &self.task);
                 Reply::Access(access.await).into()
             }
             Request::Enter => self.enter().await,
@@ -111,17 +145,17 @@ impl<'p> Effects<'p> {
 
     /// Takes the place of a task that is new.
     async fn enter(&self) -> Done {
-        if self.route.is_none() {
+        if self.route.is_none() && !self.abandons {
             return Reply::Admission(Admission::NotFound).into();
         }
         let body = Digest::of_bytes(&self.encoded);
         let max_running = self.processor.config.max_running;
         let ledger = &self.processor.ledger;
-        let mut entered = ledger.enter(&self.task, body, max_running);
+        let mut entered = ledger.enter(&self.key, &self.task, body, max_running);
         // The same task may be written otherwise, which its bytes do not show.
         if let Entered::Other(before) = &entered
             && self.is_equal(before).await
-            && let Some(again) = ledger.enter_equal(&self.task.task_id, max_running)
+            && let Some(again) = ledger.enter_equal(&self.key, max_running)
         {
             entered = again;
         }
@@ -153,7 +187,9 @@ impl<'p> Effects<'p> {
         let entries = entries.ok().and_then(Result::ok);
         let there = entries.as_deref().and_then(<[Entry]>::first);
         there.is_some_and(|entry| {
-            body_digest(entry.body.as_str().as_bytes()) == body_digest(&self.encoded)
+            let redacted = entry.digest.map(|BodyDigest(digest)| digest);
+            let before = redacted.unwrap_or_else(|| body_digest(entry.body.as_str().as_bytes()));
+            before == body_digest(&self.encoded)
         })
     }
 
@@ -161,14 +197,16 @@ impl<'p> Effects<'p> {
         let entry = match record {
             Record::Task => Entry::encoded(EntryKind::Task, now.wall, &self.encoded),
             Record::Result(written) | Record::Queued(written) => {
-                Entry::encoded(EntryKind::Result, now.wall, &written.encoded)
+                let number = self.processor.ledger.entry(&self.key);
+                let entry = Entry::encoded(EntryKind::Result, now.wall, &written.encoded);
+                entry.of_task(number)
             }
         };
         match self.processor.record(&entry).await {
             Ok(number) => {
                 if matches!(record, Record::Task) {
                     let ledger = &self.processor.ledger;
-                    ledger.written(&self.task.task_id, number);
+                    ledger.written(&self.key, number);
                 }
                 Reply::Recorded.into()
             }
@@ -257,7 +295,8 @@ impl<'p> Effects<'p> {
         let result = &written.result;
         let max_bytes = self.processor.config.max_remembered_bytes;
         let encoded = Arc::clone(&written.encoded);
-        self.processor.ledger.update(result, encoded, max_bytes);
+        let ledger = &self.processor.ledger;
+        ledger.update(&self.key, result, encoded, max_bytes);
         self.signal(result).err().map(Warning::Signal)
     }
 
@@ -277,7 +316,7 @@ impl<'p> Effects<'p> {
     }
 
     pub(super) fn forget(&self) {
-        self.processor.ledger.forget(&self.task.task_id);
+        self.processor.ledger.forget(&self.key);
     }
 }
 

@@ -5,20 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ubos_common::json::Raw;
 
+use super::peer::Peer;
 use crate::alignment::{Assessment, Policy, Subject};
 use crate::future::{BoxFuture, ready};
 use crate::ident::{AgentId, Capability};
 use crate::role::consumer::{Access, ContractFinding};
-use crate::task::{Issuer, OutputContract};
+use crate::task::{OutputContract, Task};
 
-/// Whether an issuer may have a capability done. Asked before any handler. Spec: SAP 11
+/// Whether the issuer of a task may have its capability done, and whether the peer that brought it may speak for
+/// that issuer ([`Speakers`](super::Speakers)). Asked before any handler. Spec: SAP 11
 pub trait Authorize: fmt::Debug + Send + Sync {
     /// The decision.
-    fn authorize<'a>(
-        &'a self,
-        issuer: &'a Issuer,
-        capability: &'a Capability,
-    ) -> BoxFuture<'a, Access>;
+    fn authorize<'a>(&'a self, peer: &'a Peer, task: &'a Task) -> BoxFuture<'a, Access>;
 }
 
 /// Everybody may do everything. For agents of one owner, which nobody else can reach.
@@ -28,7 +26,7 @@ pub trait Authorize: fmt::Debug + Send + Sync {
 pub struct AllowAll;
 
 impl Authorize for AllowAll {
-    fn authorize<'a>(&'a self, _: &'a Issuer, _: &'a Capability) -> BoxFuture<'a, Access> {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
         ready(Access::Allowed)
     }
 }
@@ -37,14 +35,18 @@ impl Authorize for AllowAll {
 ///
 /// ```
 /// # use futures::executor::block_on;
-/// use sap::processor::{Access, Authorize as _, Table};
-/// use sap::{AgentKind, Issuer};
+/// # use sap::*;
+/// # use sap::ubos_common::{id::IdSource, json::RawObject, time::Timestamp};
+/// use sap::processor::{Access, Authorize as _, Peer, Table};
 ///
+/// # let task = |issuer: &str, capability: &str| Task::draft(&mut IdSource::seeded(1), Timestamp::EPOCH,
+/// #     Issuer::new(issuer.parse().unwrap(), AgentKind::Agent), Target::new(capability.parse().unwrap()),
+/// #     ConstitutionalContext::new(PressureLevel::Instant), RawObject::empty());
 /// let table = Table::default().allow("A-prime".parse()?, "consult.align".parse()?);
-/// let issuer = |id: &str| Issuer::new(id.parse().unwrap(), AgentKind::Agent);
-/// assert_eq!(block_on(table.authorize(&issuer("A-prime"), &"consult.align".parse()?)), Access::Allowed);
-/// assert_eq!(block_on(table.authorize(&issuer("A-prime"), &"consult.burn".parse()?)), Access::Forbidden);
-/// assert_eq!(block_on(table.authorize(&issuer("A-other"), &"consult.align".parse()?)), Access::Unknown);
+/// let asked = |issuer, what| block_on(table.authorize(&Peer::default(), &task(issuer, what)));
+/// assert_eq!(asked("A-prime", "consult.align"), Access::Allowed);
+/// assert_eq!(asked("A-prime", "consult.burn"), Access::Forbidden);
+/// assert_eq!(asked("A-other", "consult.align"), Access::Unknown);
 /// # Ok::<(), sap::NameError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -60,13 +62,9 @@ impl Table {
 }
 
 impl Authorize for Table {
-    fn authorize<'a>(
-        &'a self,
-        issuer: &'a Issuer,
-        capability: &'a Capability,
-    ) -> BoxFuture<'a, Access> {
-        ready(match self.0.get(&issuer.agent_id) {
-            Some(allowed) if allowed.contains(capability) => Access::Allowed,
+    fn authorize<'a>(&'a self, _: &'a Peer, task: &'a Task) -> BoxFuture<'a, Access> {
+        ready(match self.0.get(&task.issuer.agent_id) {
+            Some(allowed) if allowed.contains(&task.target.capability) => Access::Allowed,
             Some(_) => Access::Forbidden,
             None => Access::Unknown,
         })

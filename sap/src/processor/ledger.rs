@@ -7,19 +7,37 @@ use ubos_common::canon::Digest;
 
 use super::config::MAX_FINISHED;
 use super::stop::Stop;
-use crate::ident::TaskId;
+use crate::ident::{AgentId, TaskId};
 use crate::result::TaskResult;
 use crate::role::consumer::StopReason;
 use crate::status::Status;
 use crate::task::Task;
+
+/// Which task it is: ids are an issuer's own, and nobody takes another one's by using it first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key(Arc<(TaskId, AgentId)>);
+
+impl Key {
+    pub(super) fn of(task: &Task) -> Self {
+        Self::new(task.task_id, task.issuer.agent_id.clone())
+    }
+
+    pub(super) fn new(task_id: TaskId, issuer: AgentId) -> Self {
+        Self(Arc::new((task_id, issuer)))
+    }
+
+    pub(super) fn task_id(&self) -> TaskId {
+        self.0.0
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Tasks>);
 
 #[derive(Debug, Default)]
 struct Tasks {
-    held: BTreeMap<TaskId, Held>,
-    finished: VecDeque<TaskId>,
+    held: BTreeMap<Key, Held>,
+    finished: VecDeque<Key>,
     running: usize,
     /// Of the latest results.
     bytes: usize,
@@ -65,8 +83,8 @@ pub(super) enum Entered {
 }
 
 impl Tasks {
-    fn remove(&mut self, task_id: &TaskId) {
-        let Some(held) = self.held.remove(task_id) else {
+    fn remove(&mut self, key: &Key) {
+        let Some(held) = self.held.remove(key) else {
             return;
         };
         self.bytes -= held.latest.map_or(0, |latest| latest.len());
@@ -76,8 +94,8 @@ impl Tasks {
     }
 
     /// Lets in a task that came before.
-    fn enter_again(&mut self, task_id: &TaskId, max_running: usize) -> Option<Entered> {
-        let held = self.held.get_mut(task_id)?;
+    fn enter_again(&mut self, key: &Key, max_running: usize) -> Option<Entered> {
+        let held = self.held.get_mut(key)?;
         let State::Interrupted(status) = &held.state else {
             return Some(Entered::Known(held.latest.clone()));
         };
@@ -93,14 +111,20 @@ impl Tasks {
 
 impl Ledger {
     /// Lets a task in.
-    pub(super) fn enter(&self, task: &Arc<Task>, body: Digest, max_running: usize) -> Entered {
+    pub(super) fn enter(
+        &self,
+        key: &Key,
+        task: &Arc<Task>,
+        body: Digest,
+        max_running: usize,
+    ) -> Entered {
         let mut tasks = self.tasks();
-        if let Some(held) = tasks.held.get(&task.task_id)
+        if let Some(held) = tasks.held.get(key)
             && held.body != body
         {
             return Entered::Other(held.before.clone());
         }
-        if let Some(entered) = tasks.enter_again(&task.task_id, max_running) {
+        if let Some(entered) = tasks.enter_again(key, max_running) {
             return entered;
         }
         if tasks.running >= max_running {
@@ -113,18 +137,18 @@ impl Ledger {
             before: Before::Unwritten(Arc::clone(task)),
             latest: None,
         };
-        tasks.held.insert(task.task_id, held);
+        tasks.held.insert(key.clone(), held);
         tasks.running += 1;
         Entered::New(stop)
     }
 
     /// Lets in a task that is the one that came before, written otherwise. `None` where that was forgotten since.
-    pub(super) fn enter_equal(&self, task_id: &TaskId, max_running: usize) -> Option<Entered> {
-        self.tasks().enter_again(task_id, max_running)
+    pub(super) fn enter_equal(&self, key: &Key, max_running: usize) -> Option<Entered> {
+        self.tasks().enter_again(key, max_running)
     }
 
     /// Takes up a task that an earlier process began.
-    pub(super) fn resume(&self, task_id: TaskId, body: Digest, entry: u64, status: Option<Status>) {
+    pub(super) fn resume(&self, key: &Key, body: Digest, entry: u64, status: Option<Status>) {
         let held = Held {
             body,
             before: Before::Written(entry),
@@ -132,22 +156,28 @@ impl Ledger {
             state: State::Interrupted(status),
         };
         let mut tasks = self.tasks();
-        tasks.remove(&task_id);
-        tasks.held.insert(task_id, held);
+        tasks.remove(key);
+        tasks.held.insert(key.clone(), held);
     }
 
     /// Keeps where the transcript has the task.
-    pub(super) fn written(&self, task_id: &TaskId, entry: u64) {
-        if let Some(held) = self.tasks().held.get_mut(task_id) {
+    pub(super) fn written(&self, key: &Key, entry: u64) {
+        if let Some(held) = self.tasks().held.get_mut(key) {
             held.before = Before::Written(entry);
         }
     }
 
     /// Keeps the latest result; a terminal one ends the run. The oldest ended ones above the bounds are forgotten.
-    pub(super) fn update(&self, result: &TaskResult, encoded: Arc<[u8]>, max_bytes: usize) {
+    pub(super) fn update(
+        &self,
+        key: &Key,
+        result: &TaskResult,
+        encoded: Arc<[u8]>,
+        max_bytes: usize,
+    ) {
         let mut held_tasks = self.tasks();
         let tasks = &mut *held_tasks;
-        let Some(held) = tasks.held.get_mut(&result.task_id) else {
+        let Some(held) = tasks.held.get_mut(key) else {
             return;
         };
         tasks.bytes += encoded.len();
@@ -157,9 +187,9 @@ impl Ledger {
             match core::mem::replace(&mut held.state, State::Ended) {
                 State::Running(_) => {
                     tasks.running -= 1;
-                    tasks.finished.push_back(result.task_id);
+                    tasks.finished.push_back(key.clone());
                 }
-                State::Interrupted(_) => tasks.finished.push_back(result.task_id),
+                State::Interrupted(_) => tasks.finished.push_back(key.clone()),
                 State::Ended => {}
             }
         }
@@ -171,18 +201,26 @@ impl Ledger {
     }
 
     /// Forgets a task that did not get as far as a result.
-    pub(super) fn forget(&self, task_id: &TaskId) {
+    pub(super) fn forget(&self, key: &Key) {
         let mut tasks = self.tasks();
-        let held = tasks.held.get(task_id);
+        let held = tasks.held.get(key);
         if held.is_some_and(|held| matches!(held.state, State::Running(_))) {
-            tasks.remove(task_id);
+            tasks.remove(key);
         }
     }
 
     /// Whether the task runs; it is told to stop then.
-    pub(super) fn cancel(&self, task_id: &TaskId) -> bool {
+    pub(super) fn cancel(&self, key: &Key) -> bool {
         let tasks = self.tasks();
-        tasks.held.get(task_id).is_some_and(Held::cancel)
+        tasks.held.get(key).is_some_and(Held::cancel)
+    }
+
+    /// Where the transcript has the task.
+    pub(super) fn entry(&self, key: &Key) -> Option<u64> {
+        match self.tasks().held.get(key)?.before {
+            Before::Written(entry) => Some(entry),
+            Before::Unwritten(_) => None,
+        }
     }
 
     pub(super) fn running(&self) -> usize {

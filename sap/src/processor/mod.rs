@@ -47,8 +47,13 @@ mod guard;
 mod handler;
 mod hooks;
 mod ledger;
+mod pace;
+mod peer;
 mod refusals;
 mod resume;
+#[cfg(feature = "sign")]
+mod signed;
+mod speakers;
 mod state;
 mod stop;
 
@@ -70,7 +75,11 @@ pub use config::Config;
 pub use contract::Schemas;
 pub use handler::{Context, Handler};
 pub use hooks::{AllowAll, Authorize, ContractCheck, Judge, Table};
+pub use peer::{Identity, Peer};
 pub use resume::{Interrupted, Resumed};
+#[cfg(feature = "sign")]
+pub use signed::Signed;
+pub use speakers::Speakers;
 pub use state::Processor;
 
 use drive::{Driver, Sink};
@@ -78,7 +87,8 @@ use effects::Effects;
 use flight::SingleFlight;
 use guard::{Panicked, guarded};
 use hooks::Unchecked;
-use ledger::Ledger;
+use ledger::{Key, Ledger};
+use pace::{LARGE, yield_once};
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
 use state::Route;
@@ -87,20 +97,16 @@ use crate::ConfigError;
 use crate::alignment::AlwaysValid;
 use crate::cache::{CacheStore, Essence, WholePayload};
 use crate::error::ErrorCode;
-use crate::ident::{Capability, Reason, TaskId};
+use crate::ident::{AgentId, Capability, Reason, TaskId};
 use crate::learning::SignalSink;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::Producer;
-#[cfg(feature = "nats")]
-use crate::result::TaskResult;
 use crate::role::consumer;
 use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
-#[cfg(feature = "nats")]
-use crate::transcript::EntryKind;
 use crate::transcript::{Entry, Transcript, TranscriptError};
-use crate::validate::{Options, decode_task, findings, ids_of};
+use crate::validate::{Options, decode_task_alone, findings, ids_of};
 
 impl Processor {
     /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
@@ -222,9 +228,10 @@ impl Processor {
         self.ledger.running()
     }
 
-    /// Cancels a task; false where it does not run.
-    pub fn cancel(&self, task_id: &TaskId) -> bool {
-        self.ledger.cancel(task_id)
+    /// Cancels a task of an issuer; false where it does not run.
+    pub fn cancel(&self, issuer: &AgentId, task_id: &TaskId) -> bool {
+        let key = Key::new(*task_id, issuer.clone());
+        self.ledger.cancel(&key)
     }
 
     /// Cancels every task that runs, for a clean end; gives their number. Their answers still come.
@@ -232,7 +239,7 @@ impl Processor {
         self.ledger.cancel_all()
     }
 
-    /// Answers one task, given as its bytes.
+    /// Answers one task of this process, given as its bytes.
     ///
     /// Every task ends in a Nack or a terminal result. Dropping the future ends the task as FAILED/`INTERNAL` in
     /// the transcript. A hook or a handler that panics ends its own task as FAILED/`INTERNAL`, and no other.
@@ -246,8 +253,30 @@ impl Processor {
         task: &[u8],
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
+        let peer = Peer::same_process();
+        self.process_from(clock, &peer, task, sink).await
+    }
+
+    /// Answers one task that a peer brought, given as its bytes. See [`process`](Self::process).
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError`]. Spec: SAP 5
+    pub async fn process_from<S: Sleep + Sync + ?Sized>(
+        &self,
+        clock: &S,
+        peer: &Peer,
+        task: &[u8],
+        sink: Sink<'_>,
+    ) -> Result<Answer, ProcessError> {
         match self.read(task) {
-            Ok(read) => self.answer(clock, read, Given::Wire(task), sink).await,
+            Ok(read) => {
+                let given = Given::Wire(task);
+                if task.len() > LARGE {
+                    yield_once().await;
+                }
+                self.answer(clock, peer, read, given, sink).await
+            }
             Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
         }
     }
@@ -256,12 +285,13 @@ impl Processor {
     pub(crate) async fn answer<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
+        peer: &Peer,
         task: Task,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let span = trace::task(&task);
-        let answer = Box::pin(self.answer_once(clock, task, given, sink));
+        let answer = Box::pin(self.answer_once(clock, peer, task, given, sink));
         let answer = trace::within(span.clone(), answer).await;
         trace::ended(&span, &answer, self.running());
         answer
@@ -270,13 +300,14 @@ impl Processor {
     async fn answer_once<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
+        peer: &Peer,
         task: Task,
         given: Given<'_>,
         sink: Sink<'_>,
     ) -> Result<Answer, ProcessError> {
         let bytes = given.bytes();
         let encoded = given.encoded(&task);
-        let effects = Effects::new(self, task, encoded);
+        let effects = Effects::new(self, task, encoded, peer);
         let answer = Driver::new(clock, &effects).run(sink).await?;
         match answer {
             Answer::Nack(nack) => Ok(self.turn_away(clock.now(), nack, bytes).await),
@@ -286,7 +317,7 @@ impl Processor {
 
     /// Reads a task, or says why it is turned away.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
-        let decoded = decode_task(bytes, &self.config.options);
+        let decoded = decode_task_alone(bytes, &self.config.options);
         match decoded {
             Ok((task, _)) => Ok(task),
             Err(_) => Err(Box::new(invalid(
@@ -312,19 +343,20 @@ impl Processor {
         Answer::Nack(nack)
     }
 
-    /// Ends a task as FAILED that a transport gives up; `None` where an id is not known.
+    /// Ends a task that a transport gives up, given as its bytes.
     #[cfg(feature = "nats")]
-    pub(crate) async fn abandon(
+    pub(crate) async fn abandon<S: Sleep + Sync + ?Sized>(
         &self,
-        now: Now,
-        nack: Nack,
-    ) -> Result<Option<TaskResult>, ProcessError> {
-        let Some(result) = nack.into_result(now.wall, self.producer.clone()) else {
-            return Ok(None);
-        };
-        self.record(&Entry::of(EntryKind::Result, now.wall, &result)?)
-            .await?;
-        Ok(Some(result))
+        clock: &S,
+        task: &[u8],
+    ) -> Result<Answer, ProcessError> {
+        match self.read(task) {
+            Ok(read) => {
+                let encoded = read.encode();
+                self.end_unrun(clock, read, &encoded).await
+            }
+            Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
+        }
     }
 
     /// Writes an entry down. A transcript that panics has failed.

@@ -1,18 +1,18 @@
 //! What a transcript shows of the tasks of an earlier process.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep;
 use ubos_common::violation::Profile;
 
+use super::answer::{Answer, ProcessError};
+use super::drive::Driver;
 use super::effects::Effects;
+use super::ledger::Key;
+use super::peer::Peer;
 use super::state::Processor;
 use crate::ident::TaskId;
-use crate::role::consumer::{
-    Access, Admission, Input, Output, ReceivedTask, Record, Reply, Request, Written,
-};
 use crate::status::Status;
 use crate::task::Task;
 use crate::transcript::{Entry, EntryKind, TranscriptError};
@@ -49,12 +49,49 @@ struct Begun {
     status: Option<Status>,
 }
 
+/// The tasks without an end.
+#[derive(Default)]
+struct Open {
+    begun: BTreeMap<Key, Begun>,
+    /// By the entry of the task.
+    entries: BTreeMap<u64, Key>,
+    /// The last one of an id, for results that do not name their entry.
+    latest: BTreeMap<TaskId, Key>,
+}
+
+impl Open {
+    fn insert(&mut self, key: Key, begun: Begun) {
+        self.entries.insert(begun.entry, key.clone());
+        self.latest.insert(key.task_id(), key.clone());
+        if let Some(before) = self.begun.insert(key, begun) {
+            self.entries.remove(&before.entry);
+        }
+    }
+
+    fn find(&self, entry: &Entry, task_id: TaskId) -> Option<Key> {
+        let of_entry = |number| self.entries.get(&u64::from(number)).cloned();
+        match &entry.task {
+            Some(number) => of_entry(number).filter(|key| key.task_id() == task_id),
+            None => self.latest.get(&task_id).cloned(),
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(begun) = self.begun.remove(key) {
+            self.entries.remove(&begun.entry);
+        }
+        if self.latest.get(&key.task_id()) == Some(key) {
+            self.latest.remove(&key.task_id());
+        }
+    }
+}
+
 impl Processor {
     /// Reads the whole transcript and takes up what it shows, before the first task. A task that had ended is
     /// answered with its result when it comes again; what becomes of one that ran is `interrupted`. A task of
-    /// which the transcript keeps a redacted form is another one when it comes again.
+    /// which the transcript keeps a redacted form is known by its digest.
     ///
-    /// It remembers within the bounds of the processor.
+    /// It remembers within the bounds of the processor. Tasks whose entry was moved into an archive are not known.
     ///
     /// # Errors
     ///
@@ -67,17 +104,18 @@ impl Processor {
     ) -> Result<Resumed, TranscriptError> {
         let mut resumed = Resumed::default();
         let begun = self.read_begun(&mut resumed).await?;
-        for (task_id, begun) in begun {
+        for (key, begun) in begun {
             self.ledger
-                .resume(task_id, begun.body, begun.entry, begun.status.clone());
-            let Some(task) = self.read_task(begun.entry).await? else {
+                .resume(&key, begun.body, begun.entry, begun.status.clone());
+            let Some((task, bytes)) = self.read_task(begun.entry).await? else {
                 continue;
             };
             match interrupted {
                 Interrupted::RunAgain => resumed.interrupted.push(task),
                 Interrupted::Fail => {
-                    self.fail_interrupted(clock, task, begun.status).await?;
-                    resumed.failed.push(task_id);
+                    let ended = self.end_unrun(clock, task, &bytes).await;
+                    ended.map_err(|ProcessError::Transcript(lost)| lost)?;
+                    resumed.failed.push(key.task_id());
                 }
             }
         }
@@ -88,31 +126,32 @@ impl Processor {
     async fn read_begun(
         &self,
         resumed: &mut Resumed,
-    ) -> Result<BTreeMap<TaskId, Begun>, TranscriptError> {
-        let mut begun = BTreeMap::new();
+    ) -> Result<BTreeMap<Key, Begun>, TranscriptError> {
+        let mut open = Open::default();
         let mut next = 0;
         loop {
-            let page = self.transcript.read(next, PAGE).await?;
+            let page = match self.transcript.read(next, PAGE).await {
+                // What was archived is over: a task that still ran is not looked for there.
+                Err(TranscriptError::Archived { first }) if first > next => {
+                    next = first;
+                    continue;
+                }
+                page => page?,
+            };
             if page.is_empty() {
-                return Ok(begun);
+                return Ok(open.begun);
             }
             for entry in page {
-                self.take_up(next, &entry, &mut begun, resumed);
+                self.take_up(next, &entry, &mut open, resumed);
                 next += 1;
             }
-            if begun.len() > MAX_BEGUN {
+            if open.begun.len() > MAX_BEGUN {
                 return Err(TranscriptError::Full { limit: MAX_BEGUN });
             }
         }
     }
 
-    fn take_up(
-        &self,
-        number: u64,
-        entry: &Entry,
-        begun: &mut BTreeMap<TaskId, Begun>,
-        resumed: &mut Resumed,
-    ) {
+    fn take_up(&self, number: u64, entry: &Entry, open: &mut Open, resumed: &mut Resumed) {
         let body = entry.body.as_str().as_bytes();
         match entry.kind {
             EntryKind::Task => {
@@ -125,13 +164,16 @@ impl Processor {
                     body,
                     status: None,
                 };
-                begun.insert(task.task_id, new);
+                open.insert(Key::of(&task), new);
             }
             EntryKind::Result => {
                 let Ok((result, _)) = decode_result(body, &Options::from(Profile::Lenient)) else {
                     return;
                 };
-                let Some(task) = begun.get_mut(&result.task_id) else {
+                let Some(key) = open.find(entry, result.task_id) else {
+                    return;
+                };
+                let Some(task) = open.begun.get_mut(&key) else {
                     return;
                 };
                 if !result.status.may_follow(task.status.as_ref()) {
@@ -141,71 +183,34 @@ impl Processor {
                     task.status = Some(result.status);
                     return;
                 }
-                let (task_id, max_bytes) = (result.task_id, self.config.max_remembered_bytes);
-                self.ledger.resume(task_id, task.body, task.entry, None);
-                self.ledger.update(&result, body.into(), max_bytes);
-                begun.remove(&task_id);
+                let max_bytes = self.config.max_remembered_bytes;
+                self.ledger.resume(&key, task.body, task.entry, None);
+                self.ledger.update(&key, &result, body.into(), max_bytes);
+                open.remove(&key);
                 resumed.ended += 1;
             }
             EntryKind::Nack | EntryKind::Other(_) => {}
         }
     }
 
-    async fn read_task(&self, entry: u64) -> Result<Option<Task>, TranscriptError> {
+    async fn read_task(&self, entry: u64) -> Result<Option<(Task, Vec<u8>)>, TranscriptError> {
         let entries = self.transcript.read(entry, 1).await?;
-        let entry = entries.first();
-        Ok(entry.and_then(|entry| decoded_task(entry.body.as_str().as_bytes())))
+        let bytes = entries.first().map(|entry| entry.body.as_str().as_bytes());
+        Ok(bytes.and_then(|bytes| Some((decoded_task(bytes)?, bytes.to_vec()))))
     }
 
-    /// Ends a task by its machine, as a shutdown does.
-    async fn fail_interrupted<S: Sleep + Sync + ?Sized>(
+    /// Ends a task that nobody goes on with, as a shutdown does: FAILED, `INTERNAL`. One that has its end, or runs,
+    /// is answered as if it had come again.
+    pub(super) async fn end_unrun<S: Sleep + Sync + ?Sized>(
         &self,
         clock: &S,
         task: Task,
-        status: Option<Status>,
-    ) -> Result<(), TranscriptError> {
-        let effects = Effects::new(self, task, Vec::new().into());
-        let (now, task) = (clock.now(), Arc::clone(&effects.task));
-        let mut machine = ReceivedTask::new(now, task, self.consumer.clone());
-        let mut begins = Some(status);
-        while let Some(output) = machine.poll_output() {
-            let (id, reply) = match output {
-                Output::Request { id, request } => match request {
-                    Request::Authorize => (id, Reply::Access(Access::Allowed)),
-                    Request::Enter => match begins.take() {
-                        Some(status) => (id, Reply::Admission(Admission::Interrupted(status))),
-                        None => continue,
-                    },
-                    Request::Record(Record::Result(written)) => {
-                        self.record_end(&written, clock).await?;
-                        (id, Reply::Recorded)
-                    }
-                    _ => continue,
-                },
-                Output::Remember(written) => {
-                    // Nobody is there who could be told that a signal is not kept.
-                    drop(effects.remember(&written));
-                    continue;
-                }
-                _ => continue,
-            };
-            let is_in = matches!(reply, Reply::Admission(_));
-            drop(machine.handle_input(clock.now(), Input::Reply { id, reply }));
-            if is_in {
-                drop(machine.handle_input(clock.now(), Input::Shutdown));
-            }
-        }
-        Ok(())
-    }
-
-    async fn record_end<S: Sleep + Sync + ?Sized>(
-        &self,
-        written: &Written,
-        clock: &S,
-    ) -> Result<(), TranscriptError> {
-        let now = clock.now();
-        let entry = Entry::encoded(EntryKind::Result, now.wall, &written.encoded);
-        self.record(&entry).await.map(drop)
+        bytes: &[u8],
+    ) -> Result<Answer, ProcessError> {
+        let peer = Peer::default();
+        let effects = Effects::abandoning(self, task, bytes.into(), &peer);
+        // Nobody is there who could be told of a warning.
+        Box::pin(Driver::new(clock, &effects).run(&mut |_| {})).await
     }
 }
 

@@ -106,11 +106,18 @@ fn entries(log: &Log, from: u64, max: usize) -> Result<Vec<Entry>, TranscriptErr
     reader.seek(from);
     let mut entries = Vec::new();
     while entries.len() < max
-        && let Some(entry) = reader.next().map_err(store)?
+        && let Some(entry) = reader.next().map_err(unread)?
     {
         entries.push(Entry::decode(entry.bytes)?);
     }
     Ok(entries)
+}
+
+fn unread(error: ReadError) -> TranscriptError {
+    match error {
+        ReadError::Archived { first, .. } => TranscriptError::Archived { first },
+        error => store(error),
+    }
 }
 
 fn store(error: impl std::error::Error + Send + Sync + 'static) -> TranscriptError {

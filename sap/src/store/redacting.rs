@@ -3,11 +3,14 @@
 use ubos_common::json::RawObject;
 use ubos_common::secret::{Bounds, redact_json};
 
+use crate::evidence::BodyDigest;
 use crate::future::BoxFuture;
+use crate::lifecycle::body_digest;
 use crate::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
 
 /// A transcript that keeps no secret: values shaped like one, or named like one, are replaced before they are
-/// written. All else is kept as it is. What was replaced is gone; the cache and the answer are not touched.
+/// written. All else is kept as it is, and the digest of the whole is kept beside it. What was replaced is gone; the
+/// cache and the answer are not touched.
 ///
 /// ```
 /// use sap::store::{MemoryTranscript, Redacting};
@@ -39,6 +42,10 @@ impl<T: Transcript> Transcript for Redacting<T> {
             return self.0.record(entry);
         };
         let mut entry = entry.clone();
+        if body.as_str() != entry.body.as_str() && entry.digest.is_none() {
+            let whole = body_digest(entry.body.as_str().as_bytes());
+            entry.digest = Some(BodyDigest(whole));
+        }
         entry.body = body;
         self.0.record(&entry)
     }

@@ -49,7 +49,9 @@ use super::{Caller, Message, Replies, SendError, Service};
 use crate::ConfigError;
 use crate::dispatch::dispatch;
 use crate::error::ErrorCode;
-use crate::processor::{self, Given, ProcessError, Processor, Refusals, Unreachable, Warning};
+use crate::processor::{
+    self, Given, Peer, ProcessError, Processor, Refusals, Unreachable, Warning,
+};
 use crate::receipt::Nack;
 use crate::result::TaskResult;
 use crate::role::producer;
@@ -321,6 +323,10 @@ struct OneCaller<'a> {
 }
 
 impl Caller for OneCaller<'_> {
+    fn peer(&self) -> Peer {
+        Peer::same_process()
+    }
+
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
         (self.on_message)(&message);
         self.last = Some(message);

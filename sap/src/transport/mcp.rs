@@ -24,10 +24,10 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-    ServerConfig, Tool,
+    Implementation, JsonObject, ListToolsResult, MetaObject, PaginatedRequestParams,
+    RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
 };
-use rmcp::service::{Peer, RequestContext, RoleClient, RoleServer, ServiceError};
+use rmcp::service::{Peer as Connection, RequestContext, RoleClient, RoleServer, ServiceError};
 use rmcp::{ServerHandler, model::ContentBlock::Text};
 use serde_json::{Value, json};
 use ubos_common::driver::Sleep as _;
@@ -35,8 +35,10 @@ use ubos_common::json::RawBuf;
 
 use super::exchange::begin;
 use super::sent::Heard;
+use super::signing::{self, Signing, signed};
 use super::{Caller, Message, SendError, Service, TokioClock};
 use crate::error::ErrorCode;
+use crate::processor::Peer;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::role::producer::Config;
 use crate::task::Task;
@@ -47,19 +49,31 @@ use crate::validate::{Options, ids_of};
 #[derive(Clone, Debug)]
 pub struct Server {
     service: Service,
+    peer: Peer,
 }
 
 impl From<Service> for Server {
     fn from(service: Service) -> Self {
-        Self { service }
+        Self {
+            service,
+            peer: Peer::default(),
+        }
     }
 }
 
 impl Server {
+    /// Sets who is at the other end of the connection, which the protocol does not say.
+    #[must_use]
+    pub fn with_peer(mut self, peer: Peer) -> Self {
+        self.peer = peer;
+        self
+    }
+
     async fn call(
         &self,
         tool: &str,
         arguments: JsonObject,
+        signature: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<Message>, ErrorData> {
         let bytes = task_of(arguments);
@@ -74,8 +88,11 @@ impl Server {
             let nack = malformed(why, &bytes);
             return Ok(Some(self.service.turn_away(nack, &bytes).await));
         }
-        let mut last = Last::default();
-        let (task_id, correlation_id) = ids_of(&bytes, &Options::default().limits);
+        let mut last = Last {
+            message: None,
+            peer: signed(self.peer.clone(), signature),
+        };
+        let (_, correlation_id) = ids_of(&bytes, &Options::default().limits);
         let span = trace::carry("mcp", correlation_id.as_ref());
         let served = {
             let mut serving =
@@ -83,15 +100,16 @@ impl Server {
             tokio::select! {
                 served = &mut serving => served,
                 () = context.ct.cancelled() => {
-                    if let Some(task_id) = task_id {
-                        self.service.processor().cancel(&task_id);
+                    let processor = self.service.processor();
+                    if let Ok(task) = processor.read(&bytes) {
+                        processor.cancel(&task.issuer.agent_id, &task.task_id);
                     }
                     serving.await
                 }
             }
         };
         served.map_err(lost)?;
-        Ok(last.0)
+        Ok(last.message)
     }
 }
 
@@ -127,27 +145,44 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        let message = self.call(&request.name, arguments, &context).await?;
+        // The library takes `_meta` out of the parameters and puts it here.
+        let signature = context.meta.0.0.get(signing::NAME).and_then(Value::as_str);
+        let called = self.call(&request.name, arguments, signature, &context);
+        let message = called.await?;
         let content = message.iter().map(|message| {
             let text = String::from_utf8(message.encode()).unwrap_or_default();
             ContentBlock::text(text)
         });
         let content = content.collect();
-        let result = match message {
+        let mut result = match message {
             Some(Message::Nack(_)) => CallToolResult::error(content),
             _ => CallToolResult::success(content),
         };
+        let signature = message
+            .as_ref()
+            .and_then(|said| self.service.signature(said));
+        if let Some(signature) = signature {
+            let mut meta = MetaObject::new();
+            meta.0.insert(signing::NAME.to_owned(), signature.into());
+            result.meta = Some(meta);
+        }
         Ok(result.into())
     }
 }
 
 /// Keeps the last message.
-#[derive(Default)]
-struct Last(Option<Message>);
+struct Last {
+    message: Option<Message>,
+    peer: Peer,
+}
 
 impl Caller for Last {
+    fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
+
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
-        self.0 = Some(message);
+        self.message = Some(message);
         Box::pin(core::future::ready(()))
     }
 }
@@ -202,14 +237,34 @@ fn schema() -> Arc<JsonObject> {
 /// Sends tasks to the tools of a server, over a connection that is there.
 #[derive(Clone, Debug)]
 pub struct McpClient {
-    peer: Peer<RoleClient>,
+    peer: Connection<RoleClient>,
+    signing: Signing,
 }
 
 impl McpClient {
     /// A client on a connection, such as `().serve(transport).await?.peer().clone()` gives.
     #[must_use]
-    pub fn new(peer: Peer<RoleClient>) -> Self {
-        Self { peer }
+    pub fn new(peer: Connection<RoleClient>) -> Self {
+        Self {
+            peer,
+            signing: Signing::default(),
+        }
+    }
+
+    /// Sets the key that signs tasks.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+        self.signing.key = Some(key);
+        self
+    }
+
+    /// Takes only results that their producer has signed with one of these keys.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
+        self.signing.keys = Some(keys);
+        self
     }
 
     /// Sends a task and gives what its tool says: a result, a Nack, or the Ack where results go to an endpoint. It
@@ -227,8 +282,13 @@ impl McpClient {
         let patient = Config::default().with_patience(Duration::MAX, Duration::MAX);
         let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let text = String::from_utf8(bytes).map_err(SendError::carrier)?;
-        let call = CallToolRequestParams::new(task.target.capability.to_string())
+        let mut call = CallToolRequestParams::new(task.target.capability.to_string())
             .with_arguments(arguments(text));
+        if let Some(signature) = self.signing.sign(task)? {
+            let mut meta = RequestMetaObject::default();
+            meta.0.0.insert(signing::NAME.to_owned(), signature.into());
+            call.meta = Some(meta);
+        }
         let called = exchange
             .sent
             .hear(&clock, self.peer.call_tool_once(call))
@@ -244,12 +304,16 @@ impl McpClient {
             }
             Err(error) => return Err(SendError::carrier(error)),
         };
+        let meta = answer.meta.as_ref();
+        let signature = meta.and_then(|meta| meta.0.get(signing::NAME)?.as_str());
         for block in &answer.content {
             let Text(text) = block else {
                 return Err(none("a tool whose answer is no text"));
             };
             let message = Message::decode(text.text.as_bytes(), &Options::default());
-            exchange.take(clock.now(), message.map_err(SendError::Answer)?, on_message)?;
+            let message = message.map_err(SendError::Answer)?;
+            self.signing.check(&message, signature)?;
+            exchange.take(clock.now(), message, on_message)?;
         }
         exchange.end()
     }

@@ -31,6 +31,8 @@ mod message;
 pub mod nats;
 mod sent;
 mod service;
+#[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
+mod signing;
 
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 pub use clock::TokioClock;
@@ -63,6 +65,10 @@ pub enum SendError {
         /// What came instead, without text of the other side.
         what: String,
     },
+    /// A result is not signed by its producer, which this client asks for.
+    #[cfg(feature = "sign")]
+    #[error("the result is not signed by its producer")]
+    Unsigned(#[source] crate::sign::SignatureError),
     /// Carrying it failed.
     #[error("the transport failed")]
     Carrier(#[source] Box<dyn std::error::Error + Send + Sync>),

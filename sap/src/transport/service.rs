@@ -12,7 +12,9 @@ use futures::future::{BoxFuture, join, poll_fn};
 use ubos_common::driver::Sleep;
 
 use super::Message;
-use crate::processor::{Answer, Delivery, Given, ProcessError, Processor, Unreachable, Warning};
+use crate::processor::{
+    Answer, Delivery, Given, Peer, ProcessError, Processor, Unreachable, Warning,
+};
 #[cfg(any(feature = "http", feature = "mcp", feature = "nats"))]
 use crate::receipt::Nack;
 use crate::result::TaskResult;
@@ -43,6 +45,11 @@ pub trait Caller: Send {
     /// Takes one message. One who is gone drops it.
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()>;
 
+    /// Who it is, as far as the transport knows.
+    fn peer(&self) -> Peer {
+        Peer::default()
+    }
+
     /// A result goes to an endpoint instead; no other one comes here.
     fn elsewhere(&mut self, _result: &TaskResult) {}
 }
@@ -54,6 +61,8 @@ pub struct Service {
     clock: Arc<dyn Sleep + Send + Sync>,
     replies: Arc<dyn Replies>,
     on_warning: Arc<dyn Fn(&Warning) + Send + Sync>,
+    #[cfg(feature = "sign")]
+    key: Option<Arc<crate::sign::SigningKey>>,
 }
 
 impl Service {
@@ -69,6 +78,8 @@ impl Service {
             clock,
             replies: Arc::new(NoReplies),
             on_warning: Arc::new(|_| {}),
+            #[cfg(feature = "sign")]
+            key: None,
         }
     }
 
@@ -84,6 +95,35 @@ impl Service {
     pub fn on_warning(mut self, on_warning: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
         self.on_warning = Arc::new(on_warning);
         self
+    }
+
+    /// Sets the key that signs results. The signature goes beside the result, where the transport has a place.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn sign(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The signature of a result, where this service signs and the result has a canonical form.
+    #[cfg(all(
+        feature = "sign",
+        any(feature = "http", feature = "mcp", feature = "nats")
+    ))]
+    pub(super) fn signature(&self, message: &Message) -> Option<String> {
+        let (Some(key), Message::Result(result)) = (&self.key, message) else {
+            return None;
+        };
+        Some(key.sign_result(result).ok()?.to_string())
+    }
+
+    #[cfg(all(
+        not(feature = "sign"),
+        any(feature = "http", feature = "mcp", feature = "nats")
+    ))]
+    #[expect(clippy::unused_self, reason = "the feature does it")]
+    pub(super) const fn signature(&self, _: &Message) -> Option<String> {
+        None
     }
 
     /// The processor.
@@ -118,8 +158,9 @@ impl Service {
 
     /// Ends a task that is not processed any more.
     #[cfg(feature = "nats")]
-    pub(super) async fn abandon(&self, nack: Nack) -> Result<Option<TaskResult>, ProcessError> {
-        self.processor.abandon(self.clock.now(), nack).await
+    pub(super) async fn abandon(&self, bytes: &[u8]) -> Result<Message, ProcessError> {
+        let ended = self.processor.abandon(self.clock.as_ref(), bytes).await;
+        ended.map(Message::from)
     }
 
     /// Answers a task that was read from these bytes.
@@ -130,6 +171,7 @@ impl Service {
         caller: &mut dyn Caller,
     ) -> Result<(), ProcessError> {
         let endpoint = task.reply_to.as_ref().and_then(|to| to.endpoint.clone());
+        let peer = caller.peer();
         let (sender, mut receiver) = mpsc::unbounded();
         // The channel itself has no bound: while this many wait, nothing is made that could be sent.
         let waiting = AtomicUsize::new(0);
@@ -144,7 +186,8 @@ impl Service {
                 let _ = sender.unbounded_send(message);
             };
             let clock = self.clock.as_ref();
-            let answer = self.processor.answer(clock, task, given, &mut sink).await;
+            let processor = &self.processor;
+            let answer = processor.answer(clock, &peer, task, given, &mut sink).await;
             let outcome = answer.map(|answer| {
                 waiting.fetch_add(1, Ordering::Relaxed);
                 let _ = sender.unbounded_send(answer.into());

@@ -293,3 +293,30 @@ fn a_store_of_the_other_kind_is_refused_and_not_touched() {
     );
     assert_eq!(names(), before);
 }
+
+#[cfg(feature = "driver")]
+// spec: SAP-5-10, SAP-11-3
+#[test]
+fn what_is_left_after_archiving_is_proved_and_resumed() {
+    use crate::processor::{Jumping, answering_on, cached_off, result, run};
+    let (folder, archive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let open = || std::sync::Arc::new(FileTranscript::open(folder.path(), config()).unwrap());
+    let (transcript, clock) = (open(), Jumping::new());
+    let first = answering_on(transcript.clone(), "1");
+    let ended: Vec<_> = (0..100)
+        .map(|number| result(run(&first, &clock, &cached_off(number)).1))
+        .collect();
+    drop(first);
+    let to = FsDir::create(archive.path()).unwrap();
+    let moved = transcript.log().archive(100, &to).unwrap();
+    assert!(moved.segments > 0);
+    assert_eq!(transcript.verify(None).unwrap().verdict, Verdict::Intact);
+    drop(transcript);
+    let mut second = answering_on(open(), "2");
+    let policy = sap::processor::Interrupted::Fail;
+    let resumed = block_on(second.resume(&clock, policy)).unwrap();
+    assert!((50..100).contains(&resumed.ended), "{resumed:?}");
+    assert_eq!(resumed.failed, []);
+    let last = result(run(&second, &clock, &cached_off(99)).1);
+    assert_eq!(Some(&last), ended.last());
+}

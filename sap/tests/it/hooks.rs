@@ -11,15 +11,12 @@ use futures::executor::block_on;
 use sap::alignment::{Assessment, Subject};
 use sap::cache::{CacheKey, CacheRecord, CacheStore, Lookup};
 use sap::processor::{
-    Access, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome,
+    Access, Authorize, Context, ContractCheck, ContractFinding, Delivery, Judge, Outcome, Peer,
     ProcessError, Processor,
 };
 use sap::store::MemoryTranscript;
 use sap::transcript::{Entry, Head, Proof, Transcript, TranscriptError};
-use sap::{
-    BoxFuture, Capability, ErrorCode, Issuer, OutputContract, Producer, ProducerKind, Status,
-    StoreError,
-};
+use sap::{BoxFuture, ErrorCode, OutputContract, Producer, ProducerKind, Status, StoreError, Task};
 use serde_json::json;
 use ubos_common::json::Raw;
 
@@ -43,7 +40,7 @@ impl Panicking {
 }
 
 impl Authorize for Panicking {
-    fn authorize<'a>(&'a self, _: &'a Issuer, _: &'a Capability) -> BoxFuture<'a, Access> {
+    fn authorize<'a>(&'a self, _: &'a Peer, _: &'a Task) -> BoxFuture<'a, Access> {
         self.at("authorize");
         Box::pin(ready(Access::Allowed))
     }
@@ -292,4 +289,21 @@ fn a_run_that_is_dropped_while_it_is_written_down_ends_once() {
         let other = result(run(&processor, &clock, &other).1);
         assert_eq!(other.status, Status::Succeeded);
     }
+}
+
+// spec: SAP-5-8
+#[test]
+fn a_large_task_gives_way_between_its_steps() {
+    let polls = |payload: serde_json::Value| {
+        let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+        let processor = answering(&log, "1", &calls);
+        let task = with(no_cache(), "/payload", Some(payload)).to_string();
+        let mut sink = |_: Delivery<'_>| {};
+        let mut running = pin!(processor.process(&clock, task.as_bytes(), &mut sink));
+        let mut cx = Waking::from_waker(Waker::noop());
+        let polls = (1..).find(|_| running.as_mut().poll(&mut cx).is_ready());
+        polls.unwrap()
+    };
+    assert_eq!(polls(json!({"text": "short"})), 1);
+    assert!(polls(json!({"text": "long ".repeat(4_000)})) > 5);
 }

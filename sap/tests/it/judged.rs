@@ -355,7 +355,9 @@ fn who_waits_for_an_equal_task_keeps_its_own_time_and_may_be_cancelled() {
     let mut sink = |_: Delivery<'_>| {};
     let mut waits = pin!(processor.process(&clock, waiting.as_bytes(), &mut sink));
     assert!(waits.as_mut().poll(&mut cx).is_pending());
-    assert!(processor.cancel(&"00000000-0000-0000-0000-000000000003".parse().unwrap()));
+    let issuer = "A-prime".parse().unwrap();
+    let third = "00000000-0000-0000-0000-000000000003".parse().unwrap();
+    assert!(processor.cancel(&issuer, &third));
     let Poll::Ready(Ok(cancelled)) = waits.as_mut().poll(&mut cx) else {
         panic!("ended")
     };

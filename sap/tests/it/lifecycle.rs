@@ -5,7 +5,7 @@ use sap::{
     Accepted, DispatchError, Lifecycle, LifecycleError, SecretPolicy, Status, TaskResult, dispatch,
     report,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use ubos_common::violation::Profile;
 
 use crate::samples::{found, read_result, read_task, result, task, with};
@@ -116,4 +116,85 @@ fn secrets_are_refused_by_pointer_and_never_shown() {
     let named = json!({"password": "x", "token": "y", "maxTokens": 3});
     let (task, _) = read_task(&with(task(), "/payload", Some(named)), &Options::default()).unwrap();
     assert_eq!(dispatch(&task, SecretPolicy::Refuse).unwrap().1.len(), 2);
+}
+
+// spec: SAP-11-1
+#[test]
+fn a_secret_is_found_anywhere_in_a_task_and_its_names() {
+    const KEY: &str = "ghp_6U6Ojx9J3trfBB9HaDEtV8EgtHXepBhgLpPG";
+    let refusal = |changed: Value| {
+        let (task, _) = read_task(&changed, &Options::default()).unwrap();
+        let refused = dispatch(&task, SecretPolicy::Refuse).unwrap_err();
+        assert!(
+            !format!("{refused} {refused:?}").contains(&KEY[4..]),
+            "{refused}"
+        );
+        let DispatchError::Secret(report) = refused else {
+            panic!("{refused}")
+        };
+        assert!(dispatch(&task, SecretPolicy::Advise).is_ok());
+        found(&report)
+    };
+    let text = |text: &str| json!(text.replace("KEY", KEY));
+    for (pointer, value, at) in [
+        (
+            "/replyTo/endpoint",
+            text("https://desk:KEY@example.org"),
+            "/replyTo/endpoint",
+        ),
+        ("/issuer/note", text("KEY"), "/issuer/note"),
+        ("/telemetry/tags", json!(["a", KEY]), "/telemetry/tags/1"),
+        (
+            "/telemetry/meta",
+            json!({"a": {"b": KEY}}),
+            "/telemetry/meta/a/b",
+        ),
+        (
+            "/constitutionalContext/constraints",
+            json!([format!("use {KEY} for it")]),
+            "/constitutionalContext/constraints/0",
+        ),
+        (
+            "/attachments",
+            json!([{"uri": format!("https://a/?k={KEY}")}]),
+            "/attachments/0/uri",
+        ),
+        ("/unknown", json!({"x": [KEY]}), "/unknown/x/0"),
+        // A name is told of its object, whose pointer does not show it.
+        ("/payload/named", json!({KEY: {"a": 1}}), "/payload/named"),
+        ("/telemetry/meta", json!({KEY: KEY}), "/telemetry/meta"),
+        (&format!("/{KEY}"), json!(1), ""),
+    ] {
+        let seen = refusal(with(task(), pointer, Some(value)));
+        assert_eq!(seen, [format!("MUST {at} SAP-11-1")]);
+    }
+    let hidden = KEY.replacen("ghp_6U6", "gh\u{200b}p_6U6", 1);
+    let seen = refusal(with(task(), "/telemetry/tags", Some(json!([hidden]))));
+    assert_eq!(seen, ["MUST /telemetry/tags/0 SAP-11-1"]);
+}
+
+/// Texts that look a little like secrets, wherever they stand.
+// spec: SAP-11-1
+#[test]
+fn what_is_no_secret_is_not_taken_for_one() {
+    for text in [
+        "7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a",
+        "9a2c24b466860f7fc5485399b360d87c184a651baf88d136a49bf353246ce809",
+        "https://example.org/a@b?key=value",
+        "npm_config_registry",
+        "hf_transfer_enabled",
+        "glpat-short1",
+        "the bearer of good news",
+        "a basic understanding of the problem",
+        "-----BEGIN CERTIFICATE-----",
+        "consult.align and text.upper",
+        "AKIA is how the names of keys begin",
+        "xoxb is a prefix of tokens",
+    ] {
+        let changed = with(task(), "/telemetry/tags", Some(json!([text])));
+        let changed = with(changed, "/payload/text", Some(json!(text)));
+        let changed = with(changed, "/payload/names", Some(json!({text: 1})));
+        let (task, _) = read_task(&changed, &Options::default()).unwrap();
+        assert!(dispatch(&task, SecretPolicy::Refuse).is_ok(), "{text}");
+    }
 }

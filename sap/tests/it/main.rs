@@ -34,6 +34,8 @@ mod roles;
 mod samples;
 mod schemas;
 mod shapes;
+#[cfg(feature = "sign")]
+mod sign;
 #[cfg(feature = "driver")]
 mod transport;
 mod vectors;

@@ -90,6 +90,26 @@ pub(crate) fn text(text: &str) -> RawBuf {
     RawBuf::parse(text).unwrap()
 }
 
+/// `consult.align` says `output`.
+#[cfg(feature = "log")]
+pub(crate) fn answering_on(transcript: Arc<dyn Transcript>, output: &'static str) -> Processor {
+    let producer = Producer::new("A-ml-001".parse().unwrap(), ProducerKind::Agent);
+    let all = Arc::new(AllowAll);
+    Processor::new(producer, all, transcript, Config::default())
+        .unwrap()
+        .handle(
+            "consult.align".parse().unwrap(),
+            move |_: Context| async move { Ok(Outcome::new(text(output))) },
+        )
+}
+
+/// A task without a cache, numbered.
+#[cfg(feature = "log")]
+pub(crate) fn cached_off(number: u16) -> Value {
+    let id = format!("00000000-0000-0000-0000-00000000{number:04}");
+    with(no_cache(), "/taskId", Some(json!(id)))
+}
+
 /// `consult.align` says `output` and counts how often it is asked.
 pub(crate) fn answering(log: &Log, output: &'static str, calls: &Arc<AtomicUsize>) -> Processor {
     let calls = Arc::clone(calls);
@@ -366,14 +386,17 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
                 Ok(Outcome::new(text("3")))
             }
         });
+    let issuer = "A-prime".parse().unwrap();
     let task_id = "7fbb32b6-0d2c-4c1a-9b75-2a4b3b0b6c0a".parse().unwrap();
-    assert!(!processor.cancel(&task_id));
+    assert!(!processor.cancel(&"A-other".parse().unwrap(), &task_id));
+    assert!(!processor.cancel(&issuer, &task_id));
     let mut told = Vec::new();
     let mut sink = |delivery: Delivery<'_>| {
         if let Delivery::Result(result) = delivery {
             told.push(result.status.to_string());
             if result.status == Status::Partial {
-                assert!(processor.cancel(&task_id));
+                assert!(!processor.cancel(&"A-other".parse().unwrap(), &task_id));
+                assert!(processor.cancel(&issuer, &task_id));
             }
         }
     };
@@ -386,7 +409,7 @@ fn progress_is_told_and_a_cancelled_task_ends_cancelled() {
         kinds(&log),
         ["task", "RUNNING", "RUNNING", "PARTIAL", "CANCELLED"]
     );
-    assert!(!processor.cancel(&task_id));
+    assert!(!processor.cancel(&issuer, &task_id));
 }
 
 // spec: SAP-5-10

@@ -237,6 +237,89 @@ fn a_task_that_had_ended_is_answered_from_the_transcript() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
+// spec: SAP-5-10
+#[test]
+fn a_task_that_was_redacted_is_known_again_by_its_digest() {
+    use sap::store::{MemoryTranscript, Redacting};
+    let asks = |password: &str| with(no_cache(), "/payload", Some(json!({"password": password})));
+    let log = Arc::new(Redacting(MemoryTranscript::default()));
+    let (clock, calls) = (Jumping::new(), Arc::default());
+    let first = working(processor_on(log.clone()), &calls);
+    let ended = result(run(&first, &clock, &asks("hunter2")).1);
+    let kept = block_on(log.read(0, 1)).unwrap();
+    assert!(!kept[0].body.as_str().contains("hunter2"));
+    let mut second = working(processor_on(log), &calls);
+    block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!(result(run(&second, &clock, &asks("hunter2")).1), ended);
+    let other = run(&second, &clock, &asks("hunter3")).1;
+    assert!(matches!(other, sap::processor::Answer::Nack(_)));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+// spec: SAP-5-10, SAP-11-2
+#[test]
+fn ids_are_an_issuers_own_also_after_a_restart() {
+    let of = |issuer: &str| with(no_cache(), "/issuer/agentId", Some(json!(issuer)));
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let first = answering(&log, "1", &calls);
+    let ended = result(run(&first, &clock, &of("A-prime")).1);
+    // Another issuer does not get the result of the first, and does not keep it from its own.
+    let other = result(run(&answering(&log, "2", &calls), &clock, &of("A-other")).1);
+    assert_eq!(
+        (other.status, other.output.unwrap().as_str()),
+        (Status::Succeeded, "2")
+    );
+    assert_eq!(
+        result(run(&first, &clock, &of("A-third")).1).status,
+        Status::Succeeded
+    );
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    let mut second = answering(&log, "9", &calls);
+    let resumed = block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!((resumed.ended, resumed.failed.len()), (3, 0));
+    assert_eq!(result(run(&second, &clock, &of("A-prime")).1), ended);
+    let again = result(run(&second, &clock, &of("A-other")).1);
+    assert_eq!(again.output.unwrap().as_str(), "2");
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+}
+
+/// One of two tasks of the same id has its end in the transcript.
+// spec: SAP-5-10, SAP-11-2
+#[test]
+fn an_end_is_that_of_its_own_task() {
+    let of = |issuer: &str| with(no_cache(), "/issuer/agentId", Some(json!(issuer)));
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let processor = answering(&log, "1", &calls);
+    let ended = result(run(&processor, &clock, &of("A-prime")).1);
+    let late = typed(&of("A-other"));
+    let entry = Entry::of(
+        EntryKind::Task,
+        "2025-09-28T10:15:30Z".parse().unwrap(),
+        &late,
+    );
+    block_on(log.record(&entry.unwrap())).unwrap();
+    let again = log_of_results_last(&log);
+    let mut second = answering(&again, "9", &calls);
+    let resumed = block_on(second.resume(&clock, Interrupted::Fail)).unwrap();
+    assert_eq!((resumed.ended, resumed.failed), (1, vec![late.task_id]));
+    assert_eq!(result(run(&second, &clock, &of("A-prime")).1), ended);
+    let failed = result(run(&second, &clock, &of("A-other")).1);
+    assert_eq!(failed.status, Status::Failed);
+}
+
+/// The same entries, as they stand where the second task came before the first one's end.
+fn log_of_results_last(log: &Log) -> Log {
+    let entries = block_on(log.read(0, 100)).unwrap();
+    let (tasks, results): (Vec<_>, Vec<_>) = entries
+        .into_iter()
+        .partition(|entry| entry.kind == EntryKind::Task);
+    let again = Log::default();
+    for entry in tasks.iter().chain(&results) {
+        block_on(again.record(entry)).unwrap();
+    }
+    again
+}
+
 // spec: SAP-5-10, SAP-5-2
 #[test]
 fn an_end_that_cannot_be_recorded_is_not_taken_for_one() {

@@ -207,6 +207,10 @@ pub struct TestInit {
     /// All payloads of the job, in its order.
     #[prost(message, repeated, tag = "2")]
     pub payloads: ::prost::alloc::vec::Vec<Payload>,
+    /// Extension: the number of the last report that the hub has. Present says that the session can be resumed; a message
+    /// with this alone, after the job, is an acknowledgement. Peers that do not know it pass it over.
+    #[prost(uint64, optional, tag = "1000")]
+    pub acknowledged: ::core::option::Option<u64>,
 }
 /// How grave a line of telemetry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -419,6 +423,10 @@ pub struct TestResponse {
     /// When it happened, by the agent's clock.
     #[prost(message, optional, tag = "1")]
     pub timestamp: ::core::option::Option<::prost_types::Timestamp>,
+    /// Extension: the number of this report in its session, from 1; absent of agents that do not resume sessions. Peers that
+    /// do not know it pass it over.
+    #[prost(uint64, tag = "1000")]
+    pub number: u64,
     /// The report; absent is ignored.
     #[prost(oneof = "test_response::Event", tags = "2, 3, 4")]
     pub event: ::core::option::Option<test_response::Event>,
@@ -448,6 +456,10 @@ pub struct TranslationInit {
     /// All payloads of the job, in its order.
     #[prost(message, repeated, tag = "2")]
     pub payloads: ::prost::alloc::vec::Vec<Payload>,
+    /// Extension: the number of the last report that the hub has. Present says that the session can be resumed; a message
+    /// with this alone, after the job, is an acknowledgement. Peers that do not know it pass it over.
+    #[prost(uint64, optional, tag = "1000")]
+    pub acknowledged: ::core::option::Option<u64>,
 }
 /// The states of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -523,6 +535,10 @@ pub struct TranslationResponse {
     /// When it happened, by the agent's clock.
     #[prost(message, optional, tag = "1")]
     pub timestamp: ::core::option::Option<::prost_types::Timestamp>,
+    /// Extension: the number of this report in its session, from 1; absent of agents that do not resume sessions. Peers that
+    /// do not know it pass it over.
+    #[prost(uint64, tag = "1000")]
+    pub number: u64,
     /// The report; absent is ignored.
     #[prost(oneof = "translation_response::Event", tags = "2, 3, 4")]
     pub event: ::core::option::Option<translation_response::Event>,

@@ -1,9 +1,9 @@
 //! A store on the hash-chained log.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use ubos_common::log::{
@@ -21,7 +21,7 @@ use crate::{
 /// Records are appended and never changed; an index of them is made anew when the folder is opened, and each is
 /// proven again when it is read. What a killed process had written is there; what power cuts leave is up to the
 /// log's [`Sync`](ubos_common::log::Sync) policy, and by default everything that [`write`](JobStore::write)
-/// answered for. Folders only grow: begin a new one now and then, once all jobs of the old one have ended.
+/// answered for. What is not needed any more leaves the folder by [`compact`](FileStore::compact).
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -37,6 +37,14 @@ pub struct FileStore {
     log: Log,
     max_jobs: usize,
     index: Mutex<Index>,
+    /// Held by whoever compacts.
+    compacting: Mutex<()>,
+    /// Read while records are on their way into log and index.
+    writing: RwLock<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +81,9 @@ pub enum FileStoreError {
         limit: usize,
     },
 }
+
+/// Jobs whose records are written again at once.
+const COMPACTED: usize = 64;
 
 /// The kind of a job store's log.
 const KIND: &str = "hub-jobs";
@@ -120,6 +131,8 @@ impl FileStore {
             log,
             max_jobs: Self::MAX_JOBS,
             index: Mutex::new(index),
+            compacting: Mutex::default(),
+            writing: RwLock::default(),
         })
     }
 
@@ -141,8 +154,82 @@ impl FileStore {
         jobs.into_iter().map(|id| Ok((id, self.outcome(id)?)))
     }
 
+    /// Moves what is not needed any more into another folder: jobs that have ended, but for the last `keep`. What
+    /// stays is written once more, so that whole segments can go; the segment being written stays in any case. The other folder
+    /// is part of the same log: together they are proven as before. Returns how many jobs went.
+    ///
+    /// May be called while the store is used. A process that is killed meanwhile loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be read or written, or a segment cannot be moved; calling again goes on.
+    pub fn compact(&self, keep: usize, target: &dyn LogDir) -> Result<usize, StoreError> {
+        let _alone = lock(&self.compacting);
+        let (before, (kept, gone)) = {
+            let _still = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+            (self.log.head().next_sequence, self.index().divide(keep))
+        };
+        for jobs in kept.chunks(COMPACTED) {
+            self.write_again(jobs)?;
+        }
+        self.index().forget(&gone);
+        let moved = self.log.archive(before, target);
+        moved.map_err(|error| StoreError::Failed(Box::new(error)))?;
+        Ok(gone.len())
+    }
+
+    /// Appends the records of jobs once more. Of ended ones the payloads are not needed.
+    fn write_again(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        let mut records = Vec::new();
+        for id in jobs {
+            let places = self.index().jobs.get(id).copied();
+            let places = places.map_or([None; 2], |places| [places.accepted, places.ended]);
+            for place in places.into_iter().flatten() {
+                let mut record = self.read(place)?;
+                if let (Record::Accepted(job), [_, Some(_)]) = (&mut record, places) {
+                    job.payloads.clear();
+                }
+                records.push((*id, record));
+            }
+        }
+        let places = self.append(&records)?;
+        let mut index = self.index();
+        for ((id, record), place) in records.iter().zip(places) {
+            index.move_to(*id, record, place);
+        }
+        Ok(())
+    }
+
+    fn append(&self, records: &[(JobId, Record)]) -> Result<Vec<Position>, StoreError> {
+        let failed = |error: AppendError| StoreError::Failed(Box::new(error));
+        let bytes: Vec<_> = records
+            .iter()
+            .map(|(id, record)| encode(*id, record))
+            .collect();
+        let bytes: Vec<_> = bytes.iter().map(Vec::as_slice).collect();
+        Ok(self.log.append_batch(&bytes).map_err(failed)?.positions)
+    }
+
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.index)
+    }
+
+    /// Reads the record of a place, which may move meanwhile.
+    fn find(
+        &self,
+        place: impl Fn(&Index) -> Option<Position>,
+    ) -> Result<Option<Record>, StoreError> {
+        let mut found = place(&self.index());
+        loop {
+            let Some(at) = found else {
+                return Ok(None);
+            };
+            let record = self.read(at);
+            found = place(&self.index());
+            if record.is_ok() || found == Some(at) {
+                return record.map(Some);
+            }
+        }
     }
 
     fn read(&self, place: Position) -> Result<Record, StoreError> {
@@ -179,6 +266,50 @@ impl Index {
             }
         }
     }
+
+    /// The jobs to be kept, in the order in which they came, and those that may go: all that ended but the last `keep`.
+    fn divide(&self, keep: usize) -> (Vec<JobId>, Vec<JobId>) {
+        let mut ended: Vec<_> = self
+            .jobs
+            .iter()
+            .filter_map(|(id, places)| Some((places.ended?, *id)))
+            .collect();
+        ended.sort_unstable();
+        let gone = ended.len().saturating_sub(keep);
+        let gone: Vec<_> = ended.into_iter().take(gone).map(|(_, id)| id).collect();
+        let without: BTreeSet<_> = gone.iter().collect();
+        let mut kept: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(id, _)| !without.contains(id))
+            .map(|(id, places)| (places.accepted, *id))
+            .collect();
+        kept.sort_unstable();
+        (kept.into_iter().map(|(_, id)| id).collect(), gone)
+    }
+
+    fn forget(&mut self, jobs: &[JobId]) {
+        for id in jobs {
+            self.jobs.remove(id);
+        }
+        self.labels.retain(|_, id| self.jobs.contains_key(id));
+    }
+
+    /// A record was written again.
+    fn move_to(&mut self, id: JobId, record: &Record, to: Position) {
+        let Some(places) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        match record {
+            Record::Accepted(_) => {
+                let old = places.accepted.replace(to);
+                if old.is_some_and(|old| self.unfinished.remove(&old).is_some()) {
+                    self.unfinished.insert(to, id);
+                }
+            }
+            Record::Ended(_) => places.ended = Some(to),
+        }
+    }
 }
 
 impl JobStore for FileStore {
@@ -188,25 +319,21 @@ impl JobStore for FileStore {
         if new > 0 && self.index().jobs.len() + new > most {
             return Err(StoreError::Full { most });
         }
-        let failed = |error: AppendError| StoreError::Failed(Box::new(error));
-        let bytes: Vec<_> = records
-            .iter()
-            .map(|(id, record)| encode(*id, record))
-            .collect();
-        let bytes: Vec<_> = bytes.iter().map(Vec::as_slice).collect();
-        let batch = self.log.append_batch(&bytes).map_err(failed)?;
+        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        let places = self.append(records)?;
         let mut index = self.index();
-        for ((id, record), place) in records.iter().zip(batch.positions) {
+        for ((id, record), place) in records.iter().zip(places) {
             index.add(*id, record, place);
         }
         Ok(())
     }
 
     fn unfinished(&self) -> Result<Vec<(JobId, Job)>, StoreError> {
-        let places = self.index().unfinished.clone();
-        let mut jobs = Vec::with_capacity(places.len());
-        for (place, id) in places {
-            if let Record::Accepted(job) = self.read(place)? {
+        let ids: Vec<_> = self.index().unfinished.values().copied().collect();
+        let mut jobs = Vec::with_capacity(ids.len());
+        for id in ids {
+            let record = self.find(|index| index.jobs.get(&id)?.accepted)?;
+            if let Some(Record::Accepted(job)) = record {
                 jobs.push((id, job));
             }
         }
@@ -214,12 +341,10 @@ impl JobStore for FileStore {
     }
 
     fn outcome(&self, job: JobId) -> Result<Option<Outcome>, StoreError> {
-        let Some(place) = self.index().jobs.get(&job).and_then(|places| places.ended) else {
-            return Ok(None);
-        };
-        Ok(match self.read(place)? {
-            Record::Ended(outcome) => Some(outcome),
-            Record::Accepted(_) => None,
+        let record = self.find(|index| index.jobs.get(&job)?.ended)?;
+        Ok(match record {
+            Some(Record::Ended(outcome)) => Some(outcome),
+            Some(Record::Accepted(_)) | None => None,
         })
     }
 
@@ -291,6 +416,113 @@ mod tests {
         log.append(b"\xff something else").unwrap();
         log.close().unwrap();
         assert!(matches!(open(&dir), Err(FileStoreError::Record(_))));
+    }
+
+    fn archive(dir: &tempfile::TempDir) -> FsDir {
+        FsDir::create(dir.path()).unwrap()
+    }
+
+    /// Bytes of the segments in a folder.
+    fn bytes(dir: &tempfile::TempDir) -> u64 {
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        files
+            .map(|file| file.unwrap().metadata().unwrap().len())
+            .sum()
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn a_compacted_store_keeps_what_is_needed() {
+        let (dir, old) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = || {
+            Config::default()
+                .with_log_id(LogId::from_bytes([7; 16]))
+                .with_segment_bytes(64 << 10)
+        };
+        let store = FileStore::open(dir.path(), config()).unwrap();
+        let mut ids = ubos_common::id::IdSource::seeded(1);
+        let jobs: Vec<JobId> = (0..1000).map(|_| ids.next_id()).collect();
+        let job = |n: usize| {
+            let payload = crate::wire::Payload::file("p", "p", "text/plain", vec![7; 1000]);
+            Job::test("t", vec![payload]).with_label(&n.to_string())
+        };
+        for (n, id) in jobs.iter().enumerate() {
+            store.write(&[(*id, Record::Accepted(job(n)))]).unwrap();
+            if n % 100 != 7 {
+                let end = Record::Ended(Outcome::new(Verdict::Completed, n.to_string()));
+                store.write(&[(*id, end)]).unwrap();
+            }
+        }
+        let before = bytes(&dir);
+        assert_eq!(store.compact(20, &archive(&old)).unwrap(), 970);
+        assert_eq!(
+            store.compact(20, &archive(&old)).unwrap(),
+            0,
+            "nothing more"
+        );
+        assert!(bytes(&dir) < before / 4, "{} of {before}", bytes(&dir));
+        let holds = |store: &FileStore| {
+            let unfinished = jobs.iter().enumerate().skip(7).step_by(100);
+            let unfinished = unfinished.map(|(n, id)| (*id, job(n)));
+            assert_eq!(store.unfinished().unwrap(), unfinished.collect::<Vec<_>>());
+            for (n, id) in jobs.iter().enumerate() {
+                let outcome = store.outcome(*id).unwrap().map(|outcome| outcome.message);
+                let label = store.labelled(&n.to_string()).unwrap();
+                let is_kept = n >= 980;
+                assert_eq!(outcome, (is_kept && n % 100 != 7).then(|| n.to_string()));
+                assert_eq!(label, (is_kept || n % 100 == 7).then_some(*id));
+            }
+        };
+        holds(&store);
+        store.log.close().unwrap();
+        holds(&FileStore::open(dir.path(), config()).unwrap());
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn a_store_is_compacted_while_it_is_used() {
+        let (dir, old) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = || {
+            Config::default()
+                .with_log_id(LogId::from_bytes([7; 16]))
+                .with_segment_bytes(64 << 10)
+        };
+        let store = FileStore::open(dir.path(), config()).unwrap();
+        let written = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut ids = ubos_common::id::IdSource::seeded(1);
+                let mut open: Vec<JobId> = Vec::new();
+                for n in 0..1500 {
+                    let id = ids.next_id();
+                    let job = Job::test("t", vec![crate::wire::Payload::new("p".repeat(500))]);
+                    store.write(&[(id, Record::Accepted(job))]).unwrap();
+                    open.push(id);
+                    if n % 3 > 0 {
+                        let id = open.remove(n % open.len());
+                        let end = Record::Ended(Outcome::new(Verdict::Completed, "done"));
+                        store.write(&[(id, end)]).unwrap();
+                        // It ended just now, and is among those that stay.
+                        assert!(store.outcome(id).unwrap().is_some());
+                    }
+                }
+                open
+            });
+            while !writer.is_finished() {
+                store.compact(300, &archive(&old)).unwrap();
+            }
+            writer.join().unwrap()
+        });
+        let holds = |store: &FileStore| {
+            let unfinished = store.unfinished().unwrap();
+            let mut unfinished: Vec<_> = unfinished.into_iter().map(|(id, _)| id).collect();
+            let mut wanted = written.clone();
+            unfinished.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(unfinished, wanted);
+        };
+        holds(&store);
+        store.log.close().unwrap();
+        holds(&FileStore::open(dir.path(), config()).unwrap());
     }
 
     // spec: HUB-6-1

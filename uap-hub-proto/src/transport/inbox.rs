@@ -32,6 +32,8 @@ struct State {
     is_closed: bool,
     /// The reader is gone: events are dropped.
     is_detached: bool,
+    /// There is no reader yet: all events but the end are dropped.
+    is_unclaimed: bool,
 }
 
 impl Inbox {
@@ -46,15 +48,33 @@ impl Inbox {
         }
     }
 
-    /// Adds an event; the end closes the queue.
-    pub(super) fn push(&self, event: JobEvent) {
+    /// A queue whose reader may never come: until then it keeps the end alone.
+    pub(super) fn unclaimed(max_events: usize, max_bytes: usize) -> Self {
+        let inbox = Self::new(max_events, max_bytes);
+        lock(&inbox.state).is_unclaimed = true;
+        inbox
+    }
+
+    /// The reader is there.
+    pub(super) fn claim(&self) {
+        lock(&self.state).is_unclaimed = false;
+    }
+
+    /// Adds an event; the end closes the queue. Returns what nobody will read.
+    pub(super) fn push(&self, event: JobEvent) -> Option<Taken> {
         let mut state = lock(&self.state);
-        state.is_closed |= matches!(event, JobEvent::Ended(_));
+        let is_end = matches!(event, JobEvent::Ended(_));
+        state.is_closed |= is_end;
+        if state.is_unclaimed && !is_end {
+            let (events, bytes) = (1, event.weight());
+            return Some(Taken { events, bytes });
+        }
         if !state.is_detached {
             state.events.push_back(event);
         }
         drop(state);
         self.news.notify_one();
+        None
     }
 
     /// The next event, or `None` after the end; and the counts to report to the hub.
@@ -130,7 +150,9 @@ mod tests {
     fn reads_are_reported_before_half_of_the_bound() {
         for (max_events, max_bytes) in [(8, 1 << 20), (1000, 800)] {
             let inbox = Inbox::new(max_events, max_bytes);
-            (0..8).for_each(|_| inbox.push(line(92)));
+            for _ in 0..8 {
+                assert_eq!(inbox.push(line(92)), None);
+            }
             let mut unreported = Taken::default();
             for _ in 0..8 {
                 let (event, reported) = next(&inbox);
@@ -143,6 +165,22 @@ mod tests {
                 assert!(unreported.events <= max_events / 4 && unreported.bytes <= max_bytes / 4);
             }
         }
+    }
+
+    // spec: HUB-6-1
+    #[test]
+    fn what_nobody_has_claimed_keeps_its_end_alone() {
+        let inbox = Inbox::unclaimed(8, 800);
+        let (events, bytes) = (1, line(9).weight());
+        assert_eq!(inbox.push(line(9)), Some(Taken { events, bytes }));
+        inbox.claim();
+        assert_eq!(inbox.push(line(7)), None);
+        assert_eq!(next(&inbox).0, Some(line(7)));
+        let inbox = Inbox::unclaimed(8, 800);
+        let end = JobEvent::Ended(Outcome::new(Verdict::Failed, ""));
+        assert_eq!(inbox.push(end.clone()), None);
+        inbox.claim();
+        assert_eq!(next(&inbox).0, Some(end));
     }
 
     #[test]

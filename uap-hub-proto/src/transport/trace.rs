@@ -92,6 +92,12 @@ mod on {
             Event::Refused { session, reason } => {
                 debug!(target: "uap_hub::agent", session_id = %session, reason, "refused");
             }
+            Event::SessionCut { session, reason } => {
+                debug!(target: "uap_hub::agent", session_id = %session, %reason, "cut");
+            }
+            Event::SessionResumed { session } => {
+                debug!(target: "uap_hub::agent", session_id = %session, "resumed");
+            }
             Event::SessionOver { session, .. } => {
                 debug!(target: "uap_hub::agent", session_id = %session, "over");
             }

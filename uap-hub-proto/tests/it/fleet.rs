@@ -272,7 +272,9 @@ impl Fleet {
                 let input = agent::Input::Registered { attempt, client_id };
                 self.agents[n].0.handle_input(self.now, input).unwrap();
             }
-            Open { stream, rpc, key } => {
+            Open {
+                stream, rpc, key, ..
+            } => {
                 self.count += 1;
                 let id = StreamId(self.count);
                 self.here.insert(id, (n, life, stream));
@@ -283,6 +285,7 @@ impl Fleet {
                     rpc,
                     key,
                     identity: None,
+                    resume: None,
                 });
             }
             Send { stream, message } => {

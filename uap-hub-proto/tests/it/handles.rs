@@ -12,16 +12,24 @@ use std::{
 use tokio::sync::mpsc;
 use uap_hub_proto::{
     capability::Skill,
+    id::JobId,
     role::{
         agent,
-        hub::{CommandError, Event, Job, JobEvent, Verdict},
+        hub::{CommandError, Event, Job, JobEvent, Record, Verdict},
     },
     state::State,
-    transport::client::AgentBuilder,
+    store::{JobStore as _, MemoryStore},
+    transport::{
+        client::AgentBuilder,
+        server::{ServerConfig, serve},
+    },
     wire::{
-        PayloadRequirement, TestCapability, TestResult, TranslationCapability, TranslationResult,
+        PayloadRequirement, Severity, TestCapability, TestResult, TranslationCapability,
+        TranslationResult,
     },
 };
+
+use ubos_common::id::IdSource;
 
 use crate::loopback::{hub, within};
 
@@ -215,4 +223,37 @@ async fn capabilities_are_built_and_targets_are_shown() {
         Job::test("t", vec![picture(), picture()]).with_wait_limit(Duration::from_millis(1));
     let outcome = within(hub.submit(twice).unwrap().outcome()).await;
     assert_eq!(outcome.verdict, Verdict::Unplaced, "{}", outcome.message);
+}
+
+// spec: HUB-6-1, HUB-4-4
+#[tokio::test]
+async fn restored_jobs_that_nobody_takes_run_to_their_end() {
+    let store = Arc::new(MemoryStore::default());
+    let mut ids = IdSource::seeded(0);
+    let jobs: [JobId; 2] = [ids.next_id(), ids.next_id()];
+    for id in jobs {
+        let accepted = Record::Accepted(Job::test("t", vec![]));
+        store.write(&[(id, accepted)]).unwrap();
+    }
+    let config = ServerConfig::default().with_store(store.clone());
+    let hub = serve(([127, 0, 0, 1], 0).into(), config).await.unwrap();
+    let _agent = AgentBuilder::new("a")
+        .on_test("t", |_, context| async move {
+            for line in 0..1000 {
+                context.log(Severity::Info, line.to_string()).await?;
+            }
+            Ok(TestResult::completed("done"))
+        })
+        .start(&hub.url())
+        .unwrap();
+    let ended = async {
+        while !store.unfinished().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(ended).await;
+    for job in hub.take_restored() {
+        let outcome = within(job.outcome()).await;
+        assert_eq!(outcome.verdict, Verdict::Completed, "the end is kept");
+    }
 }

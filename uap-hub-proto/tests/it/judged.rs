@@ -23,6 +23,16 @@ fn a_hub(runtime: &Runtime) -> HubHandle {
 // spec: HUB-7-1, HUB-4-6
 #[test]
 fn our_hub_conforms_over_sockets() {
+    conforms(&Skill::test("echo"));
+}
+
+// spec: HUB-7-1, HUB-4-6
+#[test]
+fn our_hub_conforms_with_translations_over_sockets() {
+    conforms(&Skill::translation("upper"));
+}
+
+fn conforms(skill: &Skill) {
     let runtime = Runtime::new().unwrap();
     let served = a_hub(&runtime);
     let kit = hub_kit();
@@ -31,9 +41,9 @@ fn our_hub_conforms_over_sockets() {
         let fed = served.clone();
         let submit = move |skill: &Skill| {
             // The next case runs what this one leaves.
-            drop(fed.submit(Job::test(skill.name(), vec![Payload::new("text")])));
+            drop(fed.submit(Job::new(skill.clone(), vec![Payload::new("text")])));
         };
-        match TestFleet::connect(&served.url(), Skill::test("echo"), submit) {
+        match TestFleet::connect(&served.url(), skill.clone(), submit) {
             Ok(fleet) => Ok(Box::new(fleet)),
             Err(error) => Err(ConnectError::Unreachable(error.to_string())),
         }

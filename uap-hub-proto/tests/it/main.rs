@@ -31,6 +31,9 @@ mod loopback;
 #[cfg(all(feature = "client", feature = "external-tests"))]
 mod nats;
 #[cfg(test)]
+#[cfg(all(feature = "client", feature = "server"))]
+mod resume;
+#[cfg(test)]
 #[cfg(all(feature = "client", feature = "server", feature = "tls"))]
 mod secured;
 #[cfg(test)]

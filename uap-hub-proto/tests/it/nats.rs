@@ -11,7 +11,7 @@ use std::{
 
 use uap_hub_proto::{
     id::JobId,
-    role::hub::{Job, JobEvent, Outcome, Record, Verdict},
+    role::hub::{self, Job, JobEvent, Outcome, Record, Verdict},
     store::encode,
     transport::{
         client::{AgentBuilder, AgentHandle},
@@ -72,12 +72,16 @@ impl Drop for Nats {
 }
 
 async fn queue(url: &str) -> JobQueue {
+    queue_with(url, |config| config).await
+}
+
+async fn queue_with(url: &str, change: impl FnOnce(QueueConfig) -> QueueConfig) -> JobQueue {
     let client = async_nats::connect(url).await.unwrap();
     let config = QueueConfig::default()
         .with_ack_wait(Duration::from_millis(1500))
         .with_busy_delay(Duration::from_millis(50))
         .with_max_in_flight(8);
-    JobQueue::open(client, config).await.unwrap()
+    JobQueue::open(client, change(config)).await.unwrap()
 }
 
 /// A hub with an agent that takes 20 ms for an echo.
@@ -85,16 +89,20 @@ async fn hub() -> (HubHandle, AgentHandle) {
     let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default())
         .await
         .unwrap();
-    let agent = AgentBuilder::new("echo")
+    let agent = echoing(&hub);
+    hub.wait_for_agents(1).await;
+    (hub, agent)
+}
+
+fn echoing(hub: &HubHandle) -> AgentHandle {
+    AgentBuilder::new("echo")
         .on_test("echo", |payloads, _| async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let text = String::from_utf8_lossy(payloads[0].data()).into_owned();
             Ok(TestResult::completed(text))
         })
         .start(&hub.url())
-        .unwrap();
-    hub.wait_for_agents(1).await;
-    (hub, agent)
+        .unwrap()
 }
 
 fn echo(text: &str) -> Job {
@@ -206,25 +214,88 @@ async fn two_hubs_share_the_work_and_each_job_has_one_end() {
 
 // spec: HUB-6-2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_leaves_gives_its_jobs_back() {
+async fn a_hub_that_leaves_settles_what_it_has() {
     let nats = Nats::start();
-    let queue = queue(&nats.url).await;
+    // Nobody else gets a job by waiting.
+    let queue = queue_with(&nats.url, |config| {
+        config.with_ack_wait(Duration::from_secs(600))
+    });
+    let queue = queue.await;
     let jobs = submit(&queue, 20).await;
     let one = hub().await;
-    let work = queue.work(&one.0, |_, _| {}, pending());
-    tokio::select! {
-        done = work => done.unwrap(),
-        () = async {
-            tokio::time::sleep(Duration::from_millis(60)).await;
-            one.0.shutdown(Duration::ZERO).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        } => {}
+    let (leave, mut leaving) = tokio::sync::watch::channel(false);
+    let told = Mutex::new(Vec::new());
+    let hear = |job, event: &JobEvent| match event {
+        JobEvent::Ended(outcome) => told.lock().unwrap().push((job, outcome.verdict)),
+        JobEvent::Started { .. } => drop(leave.send_replace(true)),
+        _ => {}
+    };
+    let left = async { drop(leaving.wait_for(|leaving| *leaving).await) };
+    let mut leaves = leave.subscribe();
+    let drain = async {
+        let _ = leaves.wait_for(|leaving| *leaving).await;
+        one.0.shutdown(Duration::from_millis(200)).await.unwrap();
+    };
+    let (done, ()) = tokio::join!(queue.work(&one.0, hear, left), drain);
+    done.unwrap();
+    let ended = told.into_inner().unwrap();
+    assert!(!ended.is_empty(), "some ended in the time for draining");
+    for (job, verdict) in ended {
+        assert_eq!(verdict, Verdict::Completed);
+        assert!(queue.outcome(job).await.unwrap().is_some());
     }
     let two = hub().await;
     tokio::select! {
         done = queue.work(&two.0, |_, _| {}, pending()) => done.unwrap(),
         ended = ends(&queue, &jobs) => all_done(&jobs, &ended),
     }
+}
+
+// spec: HUB-6-2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_give_a_job_back_for_lack_of_room_is_no_attempt() {
+    let nats = Nats::start();
+    let queue = queue_with(&nats.url, |config| {
+        config
+            .with_max_deliveries(2)
+            .with_busy_delay(Duration::from_millis(10))
+    });
+    let queue = queue.await;
+    let config = hub::Config::default().with_max_jobs(1);
+    let hub = serve(
+        ([127, 0, 0, 1], 0).into(),
+        ServerConfig::default().with_hub(config),
+    );
+    let hub = hub.await.unwrap();
+    // It waits for an agent that does not come, and fills the hub.
+    let filling = hub.submit(Job::test("nothing", vec![])).unwrap();
+    let jobs = submit(&queue, 1).await;
+    let agent = echoing(&hub);
+    hub.wait_for_agents(1).await;
+    let room = async {
+        while queue_backs(&nats.url, jobs[0].0).await < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        filling.cancel().unwrap();
+        ends(&queue, &jobs).await
+    };
+    tokio::select! {
+        done = queue.work(&hub, |_, _| {}, pending()) => done.unwrap(),
+        ended = room => all_done(&jobs, &ended),
+    }
+    drop(agent);
+}
+
+/// How often a job was given back, as the queue keeps it.
+async fn queue_backs(url: &str, job: JobId) -> u64 {
+    let client = async_nats::connect(url).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let backs = context.get_stream("uap-hub_backs").await.unwrap();
+    let subject = format!("uap-hub.back.{job}");
+    let Ok(last) = backs.get_last_raw_message_by_subject(&subject).await else {
+        return 0;
+    };
+    u64::from_be_bytes(last.payload[..].try_into().unwrap())
 }
 
 // spec: HUB-6-2

@@ -41,6 +41,7 @@ fn says(event: test_response::Event) -> TestResponse {
     TestResponse {
         timestamp: Some(prost_types::Timestamp::default()),
         event: Some(event),
+        number: 0,
     }
 }
 
@@ -48,6 +49,7 @@ fn says_of_translation(event: translation_response::Event) -> TranslationRespons
     TranslationResponse {
         timestamp: Some(prost_types::Timestamp::default()),
         event: Some(event),
+        number: 0,
     }
 }
 
@@ -110,10 +112,12 @@ fn good_messages_have_no_findings() {
         Box::new(TestInit {
             test_type: "t".into(),
             payloads: payloads.clone(),
+            acknowledged: None,
         }),
         Box::new(TranslationInit {
             target_format: "t".into(),
             payloads,
+            acknowledged: None,
         }),
         Box::new(says(test_response::Event::Telemetry(Telemetry::new(
             Severity::Fatal,
@@ -331,6 +335,7 @@ fn parts_are_judged_wherever_they_stand() {
     let init = TestInit {
         test_type: String::new(),
         payloads: vec![Payload::new("p").with_metadata(bad(nan)), Payload::new("")],
+        acknowledged: None,
     };
     assert_eq!(
         found(&init),

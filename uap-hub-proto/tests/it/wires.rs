@@ -18,21 +18,26 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    sync::mpsc,
     task::JoinSet,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code,
     codegen::{Bytes, Service as _, http},
 };
 use uap_hub_proto::{
-    role::{agent, hub},
+    capability::Skill,
+    role::{CLIENT_ID_KEY, SESSION_ID_KEY, agent, hub},
     transport::{
         MIN_KEEP_ALIVE,
         client::AgentBuilder,
         server::{ServerConfig, serve},
     },
     wire::{
-        AgentRegistration, AgentRegistrationResponse, TestResult, agent_hub_client::AgentHubClient,
+        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse,
+        SessionAcceptance, TestResult, agent_hub_client::AgentHubClient, listen_request,
+        listen_response,
     },
 };
 
@@ -132,6 +137,119 @@ async fn a_connection_keeps_few_unfinished_messages() {
     within(client.register(AgentRegistration::default()))
         .await
         .unwrap();
+}
+
+/// The session of a job that an agent has accepted, and its control stream.
+async fn accepted(
+    client: &mut AgentHubClient<tonic::transport::Channel>,
+) -> (
+    String,
+    mpsc::Sender<ListenRequest>,
+    tonic::Streaming<ListenResponse>,
+) {
+    let capabilities = vec![Skill::test("t").into()];
+    let registration = AgentRegistration {
+        display_name: "a".into(),
+        capabilities,
+    };
+    let id = client
+        .register(registration)
+        .await
+        .unwrap()
+        .into_inner()
+        .client_id;
+    let (answers, messages) = mpsc::channel(4);
+    let mut request = tonic::Request::new(ReceiverStream::new(messages));
+    (request.metadata_mut()).insert(CLIENT_ID_KEY, id.parse().unwrap());
+    let mut listening = client.listen(request).await.unwrap().into_inner();
+    loop {
+        let message = within(listening.message()).await.unwrap().unwrap();
+        match message.event {
+            Some(listen_response::Event::SessionProposal(proposal)) => {
+                let acceptance = SessionAcceptance {
+                    session_id: proposal.session_id,
+                    accepted: true,
+                    reason: String::new(),
+                };
+                let event = Some(listen_request::Event::SessionAcceptance(acceptance));
+                answers.send(ListenRequest { event }).await.unwrap();
+            }
+            Some(listen_response::Event::SessionReady(ready)) => {
+                return (ready.session_id, answers, listening);
+            }
+            None => {}
+        }
+    }
+}
+
+/// An HTTP/2 frame on the stream 1 (on the connection for settings), written by hand.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let stream = u8::from(kind != SETTINGS);
+    [&length[..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+
+/// A session opened by hand, after the hub's first message on it: the client libraries do not say how they end a call.
+async fn session_by_hand(hub: &str, session: &str) -> TcpStream {
+    let address = hub.trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/uap.v1.AgentHub/Execute"),
+        (":authority", "localhost"),
+        ("content-type", "application/grpc"),
+        (SESSION_ID_KEY, session),
+    ];
+    let mut block = vec![];
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend(text.bytes());
+        }
+    }
+    let opening = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, &[]),
+        frame(HEADERS, 4, &block),
+    ];
+    socket.write_all(&opening.concat()).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        within(socket.read_exact(&mut head)).await.unwrap();
+        let [a, b, c, kind, ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        within(socket.read_exact(&mut payload)).await.unwrap();
+        if kind == DATA {
+            return socket;
+        }
+    }
+}
+
+// spec: HUB-4-7
+#[tokio::test]
+async fn a_cancelled_session_is_told_from_one_that_was_closed() {
+    let reset = frame(RST_STREAM, 0, &8_u32.to_be_bytes());
+    let half_close = frame(DATA, 1, &[]);
+    for (ending, words) in [
+        (reset, "Stream error: the call was cancelled"),
+        (half_close, "stream closed without result"),
+    ] {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let mut client = AgentHubClient::connect(hub.url()).await.unwrap();
+        let job = hub.submit(hub::Job::test("t", vec![])).unwrap();
+        let (session, _answers, _listening) = accepted(&mut client).await;
+        let mut socket = session_by_hand(&hub.url(), &session).await;
+        socket.write_all(&ending).await.unwrap();
+        assert_eq!(within(job.outcome()).await.message, words);
+    }
 }
 
 // spec: HUB-4-6

@@ -205,7 +205,12 @@ impl World {
                 };
                 self.tell_agent(n, input);
             }
-            Open { stream, rpc, key } => {
+            Open {
+                stream,
+                rpc,
+                key,
+                resume,
+            } => {
                 self.opened += 1;
                 let global = StreamId(self.opened);
                 self.streams.insert((n, stream), global);
@@ -214,6 +219,7 @@ impl World {
                     rpc,
                     key: Some(&key),
                     identity: None,
+                    resume,
                 });
             }
             Send { stream, message } => {
@@ -384,6 +390,7 @@ fn no_order_of_inputs_panics_or_loses_a_job() {
                     rpc: Rpc::Execute,
                     key: Some(&key),
                     identity: None,
+                    resume: None,
                 },
                 1 => hub::Input::HalfClosed { stream },
                 2 => hub::Input::Reset {

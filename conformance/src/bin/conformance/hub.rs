@@ -15,12 +15,12 @@ use super::{Proof, args, proof_of, with_floor};
 pub(super) const USAGE: &str = "\
 Judges a hub of the UAP hub protocol, or an agent that calls one, or attacks a hub as strangers do.
 
-usage: conformance hub --url URL [--type T] [--report FORM] [-- COMMAND...]
+usage: conformance hub --url URL [--type T] [--kind K] [--report FORM] [-- COMMAND...]
        conformance hub-agent --listen ADDRESS [--report FORM]
        conformance hub-hostile --url URL [--pid PID] [--seconds N] [--max-growth BYTES]
 
-A hub is judged by a fleet that calls it. For most cases it must have jobs to offer: tests of type T (echo by default). Either
-they wait there already, some thirty of them, or COMMAND gives it one more; it is run for each that is wanted, {} among its
+A hub is judged by a fleet that calls it. For most cases it must have jobs to offer: tests (or, with --kind translation,
+translations) of type T (echo by default). Either they wait there already, some thirty of them, or COMMAND gives it one more; it is run for each that is wanted, {} among its
 arguments becoming T.
 
 An agent is judged by a hub at ADDRESS, as 127.0.0.1:9000: start it with that for its hub; it may come at any time within 75
@@ -82,7 +82,7 @@ struct Asked {
 enum Subject {
     Hub {
         url: String,
-        skill: String,
+        skill: Skill,
         command: Vec<OsString>,
     },
     Agent {
@@ -96,6 +96,7 @@ fn parse(
 ) -> Result<Option<Asked>, String> {
     let (mut form, mut url, mut listen) = (Form::Table, None, None);
     let (mut skill, mut command) = ("echo".to_owned(), Vec::new());
+    let mut make: fn(&str) -> Skill = |name| Skill::test(name);
     let mut expectations = Expectations::new();
     while let Some(argument) = arguments.next() {
         let name = argument.to_string_lossy().into_owned();
@@ -109,6 +110,11 @@ fn parse(
             ("--report", _) => form = args::form_of(arguments.next())?,
             ("--url", "hub") => url = Some(value()?),
             ("--type", "hub") => skill = value()?,
+            ("--kind", "hub") => match value()?.as_str() {
+                "test" => make = |name| Skill::test(name),
+                "translation" => make = |name| Skill::translation(name),
+                _ => return Err("--kind needs test or translation".to_owned()),
+            },
             ("--", "hub") => command.extend(arguments.by_ref()),
             ("--listen", "hub-agent") => {
                 let addr = value()?.parse();
@@ -120,7 +126,7 @@ fn parse(
     let subject = match (kit, url, listen) {
         ("hub", Some(url), _) => Subject::Hub {
             url,
-            skill,
+            skill: make(&skill),
             command,
         },
         ("hub", None, _) => return Err("--url is wanted".to_owned()),
@@ -147,14 +153,14 @@ fn judge(asked: &Asked) -> Result<Report, String> {
 
 fn judge_hub(
     url: &str,
-    skill: &str,
+    skill: &Skill,
     command: &[OsString],
     expectations: &Expectations,
 ) -> Result<Report, String> {
     let connect = || {
         let command = command.to_vec();
         let feed = move |skill: &Skill| feed(&command, skill);
-        let fleet = TestFleet::connect(url, Skill::test(skill), feed);
+        let fleet = TestFleet::connect(url, skill.clone(), feed);
         fleet.map_err(|err| format!("{url}: {}", with_causes(&err)))
     };
     connect()?;

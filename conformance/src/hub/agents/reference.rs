@@ -132,7 +132,9 @@ impl AgentReference {
                     self.actions
                         .push_back(AgentAction::Registered(registration));
                 }
-                Output::Open { stream, rpc, key } => self.opened(stream, rpc, key),
+                Output::Open {
+                    stream, rpc, key, ..
+                } => self.opened(stream, rpc, key),
                 Output::Send { stream, message } => self.sent(stream, message),
                 Output::HalfClose { stream } => {
                     if !self.is_mutated(Mutation::NeverHalfCloses) {
@@ -229,6 +231,7 @@ impl AgentReference {
             let back = TestResponse {
                 timestamp: None,
                 event,
+                number: 0,
             };
             self.actions
                 .push_back(AgentAction::Sent(stream, Inbound::Test(back)));

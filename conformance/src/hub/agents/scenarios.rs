@@ -209,10 +209,12 @@ impl Skill {
             Kind::Test => Outbound::Test(TestInit {
                 test_type: self.name,
                 payloads: self.payloads,
+                acknowledged: None,
             }),
             Kind::Translation => Outbound::Translation(TranslationInit {
                 target_format: self.name,
                 payloads: self.payloads,
+                acknowledged: None,
             }),
         }
     }

@@ -9,7 +9,7 @@ use uap_hub_proto::{
     id::StreamId,
     role::{Rpc, agent::Inbound},
     status::{Code, Status},
-    wire::{SessionProposal, TestInit, listen_response::Event, session_proposal::Details},
+    wire::{SessionProposal, listen_response::Event, session_proposal::Details},
 };
 
 fn registered(lines: &[HubLine]) -> impl Iterator<Item = &Result<String, Status>> {
@@ -62,12 +62,24 @@ fn readies(lines: &[HubLine]) -> Vec<&str> {
     readies.collect()
 }
 
-fn jobs(lines: &[HubLine]) -> Vec<(StreamId, &TestInit)> {
+/// The jobs that were sent, each with its type.
+fn jobs(lines: &[HubLine]) -> Vec<(StreamId, &str)> {
     let jobs = lines.iter().filter_map(|line| match line {
-        HubLine::Hub(stream, HubAction::Sent(Inbound::Test(init))) => Some((*stream, init)),
+        HubLine::Hub(stream, HubAction::Sent(Inbound::Test(init))) => {
+            Some((*stream, init.test_type.as_str()))
+        }
+        HubLine::Hub(stream, HubAction::Sent(Inbound::Translation(init))) => {
+            Some((*stream, init.target_format.as_str()))
+        }
         _ => None,
     });
     jobs.collect()
+}
+
+/// The actions on the streams of sessions.
+fn on_sessions(lines: &[HubLine]) -> Vec<(StreamId, Option<&HubAction>)> {
+    let tests = actions(lines, Rpc::Execute).into_iter();
+    tests.chain(actions(lines, Rpc::Translate)).collect()
 }
 
 /// A verdict of what needs a session that came so far.
@@ -81,7 +93,7 @@ fn with_proposal(lines: &[HubLine], judge: impl FnOnce(&SessionProposal) -> Verd
 fn with_stream(lines: &[HubLine], judge: impl FnOnce() -> Verdict) -> Verdict {
     let opened = lines
         .iter()
-        .any(|line| matches!(line, HubLine::Opened(_, Rpc::Execute)));
+        .any(|line| matches!(line, HubLine::Opened(_, Rpc::Execute | Rpc::Translate)));
     match opened {
         true => judge(),
         false => Verdict::not_applicable("no session became ready"),
@@ -330,7 +342,7 @@ pub(super) fn not_ready_for_a_stranger(lines: &[HubLine]) -> Verdict {
 }
 
 pub(super) fn job_at_once(lines: &[HubLine]) -> Verdict {
-    with_stream(lines, || match actions(lines, Rpc::Execute).first() {
+    with_stream(lines, || match on_sessions(lines).first() {
         Some((_, Some(HubAction::Sent(_)))) => Verdict::Pass,
         other => Verdict::fail(
             "Execute",
@@ -363,12 +375,16 @@ pub(super) fn ends_ok(lines: &[HubLine]) -> Verdict {
 pub(super) fn job_as_proposed(lines: &[HubLine]) -> Verdict {
     with_proposal(lines, |proposal| {
         let jobs = jobs(lines);
-        let (Some(Details::Test(test)), Some((_, init))) = (&proposal.details, jobs.first()) else {
-            return Verdict::not_applicable("no test came so far");
+        let (Some(details), Some((_, sent))) = (&proposal.details, jobs.first()) else {
+            return Verdict::not_applicable("no job came so far");
+        };
+        let proposed = match details {
+            Details::Test(test) => &test.r#type,
+            Details::Translation(translation) => &translation.r#type,
         };
         all([(
-            init.test_type == test.r#type,
-            "test_type",
+            sent == proposed,
+            "the type",
             "another than the proposal's".to_owned(),
         )])
     })

@@ -25,7 +25,8 @@ impl Protocol for Hubs {
     type Peer = dyn HubPeer;
 }
 
-/// The kit for hubs. Cases that need a job are not applicable to a hub without jobs.
+/// The kit for hubs. Its sessions are of the kind of the hub's jobs: tests, or translations. Cases that need a job are not
+/// applicable to a hub without jobs.
 #[must_use]
 pub fn hub_kit() -> Kit<Hubs> {
     let cases = registration_cases()
@@ -235,4 +236,41 @@ fn case(
         || -> Box<dyn HubPeer> { Box::new(HubReference::new()) },
         move || -> Box<dyn HubPeer> { Box::new(HubReference::mutated(mutation)) },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use uap_hub_proto::capability::Skill;
+
+    use super::*;
+    use crate::Expectations;
+
+    // spec: HUB-7-1
+    #[test]
+    fn mutants_are_found_by_translations_as_well() {
+        let kit = hub_kit();
+        let expectations = Expectations::new().with_floor(kit.cases().len());
+        let is_conformant = |hub: &dyn Fn() -> HubReference| {
+            let connect = |_: &_| -> Result<Box<dyn HubPeer>, _> {
+                Ok(Box::new(hub().with_skill(Skill::translation("upper"))))
+            };
+            kit.run(&expectations, connect).is_conformant()
+        };
+        assert!(is_conformant(&HubReference::new));
+        for mutation in [
+            Mutation::AnyKind,
+            Mutation::SecondStream,
+            Mutation::OpensEarly,
+            Mutation::WaitsForFirst,
+            Mutation::SendsTwice,
+            Mutation::EndsOnEmpty,
+            Mutation::EndsOnLate,
+            Mutation::SmallMessages,
+            Mutation::NeverEnds,
+            Mutation::OtherType,
+        ] {
+            let mutant = || HubReference::mutated(mutation);
+            assert!(!is_conformant(&mutant), "{mutation:?}");
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub trait HubPeer {
     /// Submits one more job to the hub, if the peer can do that.
     fn want_job(&mut self);
 
-    /// The skill that its jobs require: a test.
+    /// The skill that its jobs require, a test or a translation: the kit plays what it is.
     fn skill(&self) -> Skill;
 }
 

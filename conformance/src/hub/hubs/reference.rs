@@ -68,6 +68,8 @@ pub struct HubReference {
     ids: (String, usize),
     /// The number of results.
     results: usize,
+    /// The skill of its jobs.
+    skill: Skill,
 }
 
 #[derive(Debug)]
@@ -101,7 +103,15 @@ impl HubReference {
             mutation: None,
             ids: (String::new(), 0),
             results: 0,
+            skill: Skill::test("echo"),
         }
+    }
+
+    /// The same with jobs that require another skill.
+    #[must_use]
+    pub fn with_skill(mut self, skill: Skill) -> Self {
+        self.skill = skill;
+        self
     }
 
     pub(super) fn mutated(mutation: Mutation) -> Self {
@@ -148,6 +158,9 @@ impl HubReference {
             (Some(Mutation::OtherType), HubAction::Sent(Inbound::Test(init))) => {
                 init.test_type.push_str(" of another kind");
             }
+            (Some(Mutation::OtherType), HubAction::Sent(Inbound::Translation(init))) => {
+                init.target_format.push_str(" of another kind");
+            }
             (Some(Mutation::ReadyUnasked), HubAction::Sent(Inbound::Listen(message))) => {
                 let unasked = match &message.event {
                     Some(Event::SessionProposal(proposal)) => Some(proposal.session_id.clone()),
@@ -167,13 +180,17 @@ impl HubReference {
             ) if self.ids.1 > 1 && call.key != self.ids.0 => {
                 return;
             }
-            (Some(Mutation::SendsTwice), HubAction::Sent(Inbound::Test(_))) => {
+            (
+                Some(Mutation::SendsTwice),
+                HubAction::Sent(Inbound::Test(_) | Inbound::Translation(_)),
+            ) => {
                 call.actions.push_back(action.clone());
             }
             (Some(Mutation::WaitsForReady), HubAction::Sent(Inbound::Listen(_)))
-            | (Some(Mutation::WaitsForFirst), HubAction::Sent(Inbound::Test(_)))
-                if !call.has_sent =>
-            {
+            | (
+                Some(Mutation::WaitsForFirst),
+                HubAction::Sent(Inbound::Test(_) | Inbound::Translation(_)),
+            ) if !call.has_sent => {
                 call.held.push_back(action);
                 return;
             }
@@ -203,7 +220,14 @@ impl HubReference {
             (Some(Mutation::EndsOnEmpty), Outbound::Test(message)) if message.event.is_none() => {
                 Code::InvalidArgument
             }
-            (Some(Mutation::EndsOnLate), Outbound::Test(_)) if self.results > 0 => {
+            (Some(Mutation::EndsOnEmpty), Outbound::Translation(message))
+                if message.event.is_none() =>
+            {
+                Code::InvalidArgument
+            }
+            (Some(Mutation::EndsOnLate), Outbound::Test(_) | Outbound::Translation(_))
+                if self.results > 0 =>
+            {
                 Code::FailedPrecondition
             }
             (Some(Mutation::EndsOnStray), Outbound::Listen(message)) => match &message.event {
@@ -285,6 +309,7 @@ impl HubPeer for HubReference {
             rpc,
             key,
             identity: None,
+            resume: None,
         });
         if self.is_mutated(Mutation::AsksAnybody)
             && rpc == Rpc::Listen
@@ -333,7 +358,17 @@ impl HubPeer for HubReference {
                 self.results += usize::from(ends);
                 hub::Inbound::Test(message)
             }
-            Outbound::Translation(message) => hub::Inbound::Translation(message),
+            Outbound::Translation(message) => {
+                let event = message.event.as_ref();
+                let ends = event.is_some_and(|event| {
+                    matches!(
+                        event,
+                        uap_hub_proto::wire::translation_response::Event::Result(_)
+                    )
+                });
+                self.results += usize::from(ends);
+                hub::Inbound::Translation(message)
+            }
         };
         self.input(Input::Message { stream, message });
     }
@@ -364,14 +399,14 @@ impl HubPeer for HubReference {
     }
 
     fn want_job(&mut self) {
-        let job = Job::test(self.skill().name(), vec![Payload::new("text")]);
+        let job = Job::new(self.skill(), vec![Payload::new("text")]);
         // An empty hub has room for a job.
         let _ = self.hub.submit(self.now, job);
         self.drain();
     }
 
     fn skill(&self) -> Skill {
-        Skill::test("echo")
+        self.skill.clone()
     }
 }
 
@@ -394,12 +429,14 @@ fn changed_end(mutation: Option<Mutation>, rpc: Rpc, status: Status) -> Option<H
         (Some(Mutation::WrongRefusal), Code::InvalidArgument) if rpc != Rpc::Listen => {
             other(Code::NotFound)
         }
-        (Some(Mutation::AnyKind), Code::FailedPrecondition) if rpc == Rpc::Translate => {
+        (Some(Mutation::AnyKind), Code::FailedPrecondition)
+            if status.message == "the session is of the other kind" =>
+        {
             other(Code::Unknown)
         }
         (Some(Mutation::SecondStream), _) if status.message == "the session has a stream" => job(),
         (Some(Mutation::OpensEarly), _) if status.message == "the session is not ready" => job(),
-        (Some(Mutation::NeverEnds), Code::Ok) if rpc == Rpc::Execute => None,
+        (Some(Mutation::NeverEnds), Code::Ok) if rpc != Rpc::Listen => None,
         _ => Some(HubAction::Ended(status)),
     }
 }

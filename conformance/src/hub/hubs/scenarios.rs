@@ -6,7 +6,7 @@ use super::super::{SILENCE, SOON};
 use super::{HubAction, HubLine, HubPeer};
 use crate::Recorder;
 use uap_hub_proto::{
-    capability::Skill,
+    capability::{Kind, Skill},
     id::StreamId,
     role::{
         Rpc,
@@ -14,11 +14,78 @@ use uap_hub_proto::{
     },
     state::State,
     wire::{
-        AgentRegistration, Attachment, Capability, ListenRequest, SessionAcceptance, Severity,
-        Telemetry, TestResponse, TestResult, TestStatus, listen_request, listen_response,
-        test_response::Event,
+        AgentRegistration, Attachment, Capability, ListenRequest, Payload, SessionAcceptance,
+        Severity, Telemetry, TestResponse, TestResult, TestStatus, TranslationResponse,
+        TranslationResult, TranslationStatus, listen_request, listen_response, test_response,
+        translation_response,
     },
 };
+
+/// A report of the fleet's agents, before it becomes a message of the kind of the hub's jobs.
+enum Said {
+    Status(State),
+    Line(Telemetry),
+    /// A result with this state, these words and so many bytes of data.
+    Result(State, &'static str, usize),
+}
+
+/// A report as a message.
+fn message(kind: Kind, said: Option<Said>) -> Outbound {
+    let data = |bytes| vec![7; bytes];
+    match kind {
+        Kind::Test => {
+            use test_response::Event;
+            let event = said.map(|said| match said {
+                Said::Status(state) => Event::Status(TestStatus {
+                    state: state.to_wire(kind),
+                    message: String::new(),
+                }),
+                Said::Line(line) => Event::Telemetry(line),
+                Said::Result(state, words, 0) => Event::Result(TestResult::new(state, words)),
+                Said::Result(state, words, bytes) => {
+                    let file = Attachment::new("large", "application/octet-stream", data(bytes));
+                    Event::Result(TestResult::new(state, words).with_attachment(file))
+                }
+            });
+            Outbound::Test(TestResponse {
+                timestamp: None,
+                event,
+                number: 0,
+            })
+        }
+        Kind::Translation => {
+            use translation_response::Event;
+            let event = said.map(|said| match said {
+                Said::Status(state) => Event::Status(TranslationStatus {
+                    state: state.to_wire(kind),
+                    message: String::new(),
+                }),
+                Said::Line(line) => Event::Telemetry(line),
+                Said::Result(state, words, bytes) => Event::Result(TranslationResult {
+                    status: Some(TranslationStatus {
+                        state: state.to_wire(kind),
+                        message: words.to_owned(),
+                    }),
+                    payloads: vec![Payload::file(
+                        "made",
+                        "made",
+                        "application/octet-stream",
+                        data(bytes),
+                    )],
+                    summary: None,
+                }),
+            });
+            Outbound::Translation(TranslationResponse {
+                timestamp: None,
+                event,
+                number: 0,
+            })
+        }
+    }
+}
+
+/// A good result without words.
+const DONE: Said = Said::Result(State::Completed, "", 0);
 
 /// Drives a hub and records what it does.
 pub(super) struct Driver<'a> {
@@ -112,23 +179,28 @@ impl Driver<'_> {
     /// Takes a session to its job.
     fn started(&mut self) -> Option<StreamId> {
         let (_, session) = self.ready()?;
-        let stream = self.open(Rpc::Execute, Some(&session));
-        self.report(stream, Some(status(State::Acknowledged)));
+        let stream = self.open(self.rpc(), Some(&session));
+        self.report(stream, Some(Said::Status(State::Acknowledged)));
         self.next(stream, SOON)?;
         Some(stream)
     }
 
-    fn report(&mut self, stream: StreamId, event: Option<Event>) {
-        let message = TestResponse {
-            timestamp: None,
-            event,
-        };
-        self.hub.send(stream, Outbound::Test(message));
+    /// The call of the hub's jobs.
+    fn rpc(&self) -> Rpc {
+        match self.hub.skill().kind() {
+            Kind::Test => Rpc::Execute,
+            Kind::Translation => Rpc::Translate,
+        }
+    }
+
+    fn report(&mut self, stream: StreamId, said: Option<Said>) {
+        let message = message(self.hub.skill().kind(), said);
+        self.hub.send(stream, message);
     }
 
     /// Ends a session with a result and a half-close.
-    fn finish(&mut self, stream: StreamId, result: TestResult) {
-        self.report(stream, Some(Event::Result(result)));
+    fn finish(&mut self, stream: StreamId, result: Said) {
+        self.report(stream, Some(result));
         self.end(stream);
     }
 
@@ -143,13 +215,6 @@ impl Driver<'_> {
             }
         }
     }
-}
-
-fn status(state: State) -> Event {
-    Event::Status(TestStatus {
-        state: state.to_wire(uap_hub_proto::capability::Kind::Test),
-        message: String::new(),
-    })
 }
 
 pub(super) fn register_twice(fleet: &mut Driver<'_>) -> Option<()> {
@@ -193,22 +258,26 @@ pub(super) fn open_nothing(fleet: &mut Driver<'_>) -> Option<()> {
 
 pub(super) fn other_kind(fleet: &mut Driver<'_>) -> Option<()> {
     let (_, session) = fleet.ready()?;
-    let wrong = fleet.open(Rpc::Translate, Some(&session));
+    let other = match fleet.rpc() {
+        Rpc::Translate => Rpc::Execute,
+        _ => Rpc::Translate,
+    };
+    let wrong = fleet.open(other, Some(&session));
     fleet.next(wrong, SOON);
-    let right = fleet.open(Rpc::Execute, Some(&session));
+    let right = fleet.open(fleet.rpc(), Some(&session));
     fleet.next(right, SOON)?;
-    fleet.finish(right, TestResult::completed(""));
+    fleet.finish(right, DONE);
     None
 }
 
 pub(super) fn second_stream(fleet: &mut Driver<'_>) -> Option<()> {
     let (_, session) = fleet.ready()?;
-    let first = fleet.open(Rpc::Execute, Some(&session));
+    let first = fleet.open(fleet.rpc(), Some(&session));
     fleet.next(first, SOON)?;
-    let second = fleet.open(Rpc::Execute, Some(&session));
+    let second = fleet.open(fleet.rpc(), Some(&session));
     fleet.next(second, SOON);
     fleet.next(first, SILENCE);
-    fleet.finish(first, TestResult::completed(""));
+    fleet.finish(first, DONE);
     None
 }
 
@@ -225,7 +294,7 @@ pub(super) fn listen_twice(fleet: &mut Driver<'_>) -> Option<()> {
 pub(super) fn one_session(fleet: &mut Driver<'_>) -> Option<()> {
     let stream = fleet.started()?;
     fleet.next(stream, SILENCE);
-    fleet.finish(stream, TestResult::completed("done"));
+    fleet.finish(stream, Said::Result(State::Completed, "done", 0));
     None
 }
 
@@ -312,22 +381,22 @@ pub(super) fn too_early(fleet: &mut Driver<'_>) -> Option<()> {
     let listen = fleet.capable()?;
     fleet.hub.want_job();
     let session = fleet.proposal(listen)?;
-    let early = fleet.open(Rpc::Execute, Some(&session));
+    let early = fleet.open(fleet.rpc(), Some(&session));
     fleet.next(early, SOON);
     fleet.answer(listen, &session, true);
     if fleet.is_ready(listen) {
-        let stream = fleet.open(Rpc::Execute, Some(&session));
+        let stream = fleet.open(fleet.rpc(), Some(&session));
         fleet.next(stream, SOON)?;
-        fleet.finish(stream, TestResult::completed(""));
+        fleet.finish(stream, DONE);
     }
     None
 }
 
 pub(super) fn silent_stream(fleet: &mut Driver<'_>) -> Option<()> {
     let (_, session) = fleet.ready()?;
-    let stream = fleet.open(Rpc::Execute, Some(&session));
+    let stream = fleet.open(fleet.rpc(), Some(&session));
     fleet.next(stream, SOON);
-    fleet.finish(stream, TestResult::completed(""));
+    fleet.finish(stream, DONE);
     None
 }
 
@@ -335,27 +404,26 @@ pub(super) fn empty_messages(fleet: &mut Driver<'_>) -> Option<()> {
     let stream = fleet.started()?;
     fleet.report(stream, None);
     let line = Telemetry::new(Severity::Unspecified, "");
-    fleet.report(stream, Some(Event::Telemetry(line)));
+    fleet.report(stream, Some(Said::Line(line)));
     fleet.next(stream, SILENCE);
-    fleet.finish(stream, TestResult::completed(""));
+    fleet.finish(stream, DONE);
     None
 }
 
 pub(super) fn late_messages(fleet: &mut Driver<'_>) -> Option<()> {
     let stream = fleet.started()?;
-    fleet.report(stream, Some(Event::Result(TestResult::completed("first"))));
-    fleet.report(stream, Some(status(State::Completed)));
-    fleet.report(stream, Some(status(State::Running)));
+    fleet.report(stream, Some(Said::Result(State::Completed, "first", 0)));
+    fleet.report(stream, Some(Said::Status(State::Completed)));
+    fleet.report(stream, Some(Said::Status(State::Running)));
     let line = Telemetry::new(Severity::Info, "late");
-    fleet.report(stream, Some(Event::Telemetry(line)));
-    fleet.report(stream, Some(Event::Result(TestResult::failed("second"))));
+    fleet.report(stream, Some(Said::Line(line)));
+    fleet.report(stream, Some(Said::Result(State::Failed, "second", 0)));
     fleet.end(stream);
     None
 }
 
 pub(super) fn large_result(fleet: &mut Driver<'_>) -> Option<()> {
     let stream = fleet.started()?;
-    let file = Attachment::new("large", "application/octet-stream", vec![7; 6 << 20]);
-    fleet.finish(stream, TestResult::completed("").with_attachment(file));
+    fleet.finish(stream, Said::Result(State::Completed, "", 6 << 20));
     None
 }

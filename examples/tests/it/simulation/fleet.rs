@@ -179,6 +179,7 @@ impl Wiring<Hub> for HubWorld {
                             rpc,
                             key,
                             identity: None,
+                            resume: None,
                         },
                     )
                     .unwrap();
@@ -353,7 +354,9 @@ impl Wiring<FleetAgent> for AgentWorld {
                 self.registering = Some(attempt);
                 Packet::Register(attempt, registration)
             }
-            Open { stream, rpc, key } => {
+            Open {
+                stream, rpc, key, ..
+            } => {
                 self.open.push(stream);
                 Packet::Open(stream, rpc, key)
             }

@@ -81,7 +81,7 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// A header that is there once, and is text.
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let only = values.next().filter(|_| values.next().is_none())?;
     only.to_str().ok()

@@ -5,9 +5,10 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
 use ubos_common::driver::Sleep as _;
+use ubos_common::secret::Secret;
 
 use super::{CORRELATION, JSON, LINES};
 use crate::ident::CorrelationId;
@@ -16,6 +17,7 @@ use crate::role::producer;
 use crate::task::Task;
 use crate::transport::exchange::{Exchange, begin};
 use crate::transport::sent::Heard;
+use crate::transport::signing::{self, Signing};
 use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
@@ -32,6 +34,8 @@ pub struct HttpClient {
     http: reqwest::Client,
     url: Url,
     config: producer::Config,
+    bearer: Option<HeaderValue>,
+    signing: Signing,
 }
 
 /// Why there is no client.
@@ -41,6 +45,9 @@ pub enum ClientError {
     /// The address is none of HTTP or HTTPS.
     #[error("not an address of http or https")]
     Url,
+    /// The token cannot be sent in a header.
+    #[error("the token has other characters than those of a header")]
+    Token,
     /// The system gives no TLS.
     #[error("no TLS")]
     Tls(#[from] rustls::Error),
@@ -63,10 +70,52 @@ impl HttpClient {
         Ok(Self {
             http: http()?,
             url,
+            bearer: None,
+            signing: Signing::default(),
             config: producer::Config::default()
                 .with_patience(PATIENCE, PATIENCE)
                 .with_deadline_patience(PATIENCE),
         })
+    }
+
+    /// Sets the token that says who asks.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Token`].
+    pub fn with_bearer(mut self, token: &Secret<String>) -> Result<Self, ClientError> {
+        let value = Secret::new(format!("Bearer {}", token.expose()));
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| ClientError::Token)?;
+        value.set_sensitive(true);
+        self.bearer = Some(value);
+        Ok(self)
+    }
+
+    /// Sets the key that signs tasks.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_signing_key(mut self, key: Arc<crate::sign::SigningKey>) -> Self {
+        self.signing.key = Some(key);
+        self
+    }
+
+    /// Takes only results that their producer has signed with one of these keys. A stream of lines has no place for
+    /// signatures, so results on the way are not asked for.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_trusted_keys(mut self, keys: Arc<crate::sign::Keys>) -> Self {
+        self.signing.keys = Some(keys);
+        self
+    }
+
+    /// Sets the settings of TLS in the place of the system's, such as with a certificate of this side.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`].
+    pub fn with_tls(mut self, tls: rustls::ClientConfig) -> Result<Self, ClientError> {
+        self.http = http_with(tls)?;
+        Ok(self)
     }
 
     /// Sets how long the server may be silent, and how long after a task's deadline it may speak.
@@ -133,13 +182,23 @@ impl HttpClient {
         exchange: &mut Exchange,
         on_message: &mut (dyn FnMut(&Message) + Send),
     ) -> Result<Heard<()>, SendError> {
-        let request = self
+        let accept = match self.signing.is_strict() {
+            true => JSON.to_owned(),
+            false => format!("{LINES}, {JSON}"),
+        };
+        let mut request = self
             .http
             .post(self.url.clone())
             .header(CONTENT_TYPE, JSON)
-            .header(ACCEPT, format!("{LINES}, {JSON}"))
+            .header(ACCEPT, accept)
             .header(CORRELATION, task.correlation_id.to_string())
             .body(bytes.clone());
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer.clone());
+        }
+        if let Some(signature) = self.signing.sign(task)? {
+            request = request.header(signing::NAME, signature);
+        }
         let response = match exchange.sent.hear(clock, request.send()).await? {
             Heard::Said(response) => response.map_err(carrier)?,
             Heard::SendAgain => return Ok(Heard::SendAgain),
@@ -150,6 +209,8 @@ impl HttpClient {
         if !refused && !matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
             return Err(of_status(status));
         }
+        let signature = response.headers().get(signing::NAME);
+        let signature = signature.and_then(|value| value.to_str().ok().map(str::to_owned));
         let mut lines = Lines::new(response, Options::default().limits.max_bytes);
         let mut is_silent = true;
         loop {
@@ -159,6 +220,7 @@ impl HttpClient {
             };
             let Some(line) = line else { break };
             let message = Message::decode(&line, &Options::default()).map_err(SendError::Answer)?;
+            self.signing.check(&message, signature.as_deref())?;
             is_silent = false;
             if exchange.take(clock.now(), message, on_message)? {
                 break;
@@ -260,6 +322,10 @@ pub(super) fn http() -> Result<reqwest::Client, ClientError> {
         .dangerous() // The verifier is the platform's own.
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
+    http_with(tls)
+}
+
+fn http_with(tls: rustls::ClientConfig) -> Result<reqwest::Client, ClientError> {
     let builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .connect_timeout(CONNECT)

@@ -1,7 +1,6 @@
 //! Settings of the answering side.
 
 use core::time::Duration;
-use std::io;
 use std::net::SocketAddr;
 
 use crate::ConfigError;
@@ -11,6 +10,8 @@ use crate::ConfigError;
 /// | setting | default | at the bound |
 /// |---|---|---|
 /// | `path`, where tasks are posted | `/sap/tasks` | |
+/// | `max_connections`, open at the same time; below the descriptors that the process may have | 200 | the next one waits |
+/// | `head_timeout`, for the head of a request to come whole, and for the next request of a connection | 10 s | the connection is closed |
 /// | `max_body_bytes`, of one task | 1 MiB | Nack and 413, at once where the head says so |
 /// | `body_timeout`, for a body to come whole | 30 s | Nack and 408 |
 /// | `hosts`, as clients name this server | those of the address where that is a loopback, else any | Nack and 403 |
@@ -22,6 +23,8 @@ use crate::ConfigError;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(super) path: String,
+    pub(super) max_connections: usize,
+    pub(super) head_timeout: Duration,
     pub(super) max_body_bytes: usize,
     pub(super) body_timeout: Duration,
     pub(super) hosts: Option<Vec<String>>,
@@ -33,6 +36,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             path: "/sap/tasks".into(),
+            max_connections: 200,
+            head_timeout: Duration::from_secs(10),
             max_body_bytes: 1 << 20,
             body_timeout: Duration::from_secs(30),
             hosts: None,
@@ -47,6 +52,21 @@ impl Config {
     #[must_use]
     pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
+        self
+    }
+
+    /// Sets how many connections may be open at the same time; at least 1. [`router`](super::router) has none of
+    /// its own.
+    #[must_use]
+    pub const fn with_max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// Sets how long the head of a request may take to come whole; more than none.
+    #[must_use]
+    pub const fn with_head_timeout(mut self, timeout: Duration) -> Self {
+        self.head_timeout = timeout;
         self
     }
 
@@ -79,8 +99,8 @@ impl Config {
     }
 
     /// The hosts of a loopback address, where none are set: a name that somebody else points at it is no host.
-    pub(super) fn on(mut self, address: io::Result<SocketAddr>) -> Self {
-        if let (None, Ok(address)) = (&self.hosts, address)
+    pub(super) fn on(mut self, address: Option<SocketAddr>) -> Self {
+        if let (None, Some(address)) = (&self.hosts, address)
             && address.ip().is_loopback()
         {
             let port = address.port();
@@ -108,6 +128,19 @@ impl Config {
             &self.path,
             "a path begins with / and has none of { } * :",
         )?;
+        let connections = 1..=MAX_CONNECTIONS;
+        ConfigError::require(
+            connections.contains(&self.max_connections),
+            "max_connections",
+            self.max_connections,
+            "a server has from 1 to 1,000,000",
+        )?;
+        ConfigError::require(
+            self.head_timeout > Duration::ZERO,
+            "head_timeout",
+            self.head_timeout,
+            "a head takes some time",
+        )?;
         ConfigError::require(
             self.max_body_bytes > 0,
             "max_body_bytes",
@@ -116,3 +149,6 @@ impl Config {
         )
     }
 }
+
+/// More are no bound.
+const MAX_CONNECTIONS: usize = 1_000_000;

@@ -3,7 +3,7 @@
 //! | what is said | status | body |
 //! |---|---|---|
 //! | a result, whatever its status | 200 | the result |
-//! | everything, where `Accept: application/x-ndjson` is sent | 200 | Ack and results, a line each, as they come |
+//! | everything, where `Accept` names `application/x-ndjson` and prefers nothing to it | 200 | Ack and results, a line each, as they come |
 //! | an Ack alone, because results go to an endpoint | 202 | the Ack; nothing where none is wanted |
 //! | Nack `INVALID_TASK` | 400, for a long body 413 | the Nack |
 //! | Nack `UNAUTHORIZED`, `FORBIDDEN`, `NOT_FOUND` | 401, 403, 404 | the Nack |
@@ -14,14 +14,17 @@
 //!
 //! A client that goes does not end its task: sent again, it is answered with what came of it.
 
+mod accept;
 mod admission;
 mod client;
 mod config;
+mod connections;
 mod replies;
 mod server;
 
 pub use client::{ClientError, HttpClient};
 pub use config::Config;
+pub use connections::Listener;
 pub use replies::{HttpReplies, inbox};
 pub use server::{router, serve};
 

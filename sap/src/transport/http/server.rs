@@ -18,19 +18,23 @@ use axum::routing::post;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use ubos_common::secret::Secret;
 
-use super::admission::{Turned, admit};
+use super::accept::wants_lines;
+use super::admission::{Turned, admit, text};
 use super::config::Config;
+use super::connections::{self, Listener};
 use super::{CORRELATION, JSON, LINES};
 use crate::ConfigError;
 use crate::error::ErrorCode;
 use crate::ident::CorrelationId;
+use crate::processor::Peer;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
 use crate::trace;
+use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
 use crate::validate::{Options, ids_of};
 
@@ -43,7 +47,8 @@ struct Server {
     running: mpsc::Sender<Infallible>,
 }
 
-/// The routes of a service, for an application that has others too. Tasks run on tokio.
+/// The routes of a service, for an application that has others too. Tasks run on tokio. An application that knows
+/// who is at the other end of a connection puts a [`Peer`] into the extensions of its requests.
 ///
 /// # Errors
 ///
@@ -72,9 +77,9 @@ fn router_of(server: Server) -> Router {
 ///
 /// # Errors
 ///
-/// A setting is out of its range, or the listener failed.
+/// A setting is out of its range.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     service: Service,
     config: Config,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -82,7 +87,8 @@ pub async fn serve(
     config
         .check()
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    let config = config.on(listener.local_addr());
+    let listener = listener.into();
+    let config = config.on(listener.address());
     let (running, mut ended) = mpsc::channel(1);
     let tasks = running.downgrade();
     let (grace, processor) = (config.shutdown_grace, Arc::clone(service.processor()));
@@ -94,15 +100,15 @@ pub async fn serve(
         running,
     };
     let (begin, begun) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, router_of(server)).with_graceful_shutdown(async move {
-        shutdown.await;
-        let _ = begin.send(());
-    });
+    let settings = server.config.clone();
     let serving = async {
-        let served = serving.await;
+        connections::take(listener, router_of(server), &settings, async move {
+            shutdown.await;
+            let _ = begin.send(());
+        })
+        .await;
         // Tasks whose client is gone, or whose results go elsewhere.
         while ended.recv().await.is_some() {}
-        served
     };
     let impatience = async {
         if begun.await.is_err() {
@@ -118,9 +124,10 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        served = serving => served,
-        () = impatience => Ok(()),
+        () = serving => {}
+        () = impatience => {}
     }
+    Ok(())
 }
 
 async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response {
@@ -150,10 +157,10 @@ async fn answer(State(server): State<Arc<Server>>, request: Request) -> Response
         echo(&mut response, correlation.as_ref(), &head.headers);
         return response;
     }
-    let messages = server.start(bytes, correlation.as_ref());
+    let messages = server.start(bytes, correlation.as_ref(), peer_of(&head));
     let mut response = match wants_lines(&head.headers) {
         true => lines(messages).await,
-        false => last(messages).await,
+        false => last(&server.service, messages).await,
     };
     echo(&mut response, correlation.as_ref(), &head.headers);
     response
@@ -189,13 +196,14 @@ impl Server {
 
     /// Answers in a task of its own, which the client's going does not end.
     #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
-    fn start(&self, bytes: Bytes, correlation: Option<&CorrelationId>) -> Messages {
+    fn start(&self, bytes: Bytes, correlation: Option<&CorrelationId>, peer: Peer) -> Messages {
         let (sender, receiver) = mpsc::channel(WAITING);
         // Holding it open would keep one whose results go elsewhere waiting.
         let lost = sender.downgrade();
         let mut caller = Waiting {
             sender: Some(sender),
             timeout: WRITE_TIMEOUT,
+            peer,
         };
         let (service, running) = (self.service.clone(), self.running.clone());
         let span = trace::carry("http", correlation);
@@ -228,9 +236,14 @@ struct Lost;
 struct Waiting {
     sender: Option<mpsc::Sender<Result<Message, Lost>>>,
     timeout: Duration,
+    peer: Peer,
 }
 
 impl Caller for Waiting {
+    fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
+
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some(sender) = &self.sender else { return };
@@ -247,7 +260,7 @@ impl Caller for Waiting {
 }
 
 /// The last message as a whole.
-async fn last(mut messages: Messages) -> Response {
+async fn last(service: &Service, mut messages: Messages) -> Response {
     let mut last = None;
     while let Some(message) = messages.recv().await {
         match message {
@@ -256,7 +269,15 @@ async fn last(mut messages: Messages) -> Response {
         }
     }
     match last {
-        Some(message) => whole(status_of(&message), &message),
+        Some(message) => {
+            let mut response = whole(status_of(&message), &message);
+            let signature = service.signature(&message);
+            if let Some(value) = signature.and_then(|text| HeaderValue::try_from(text).ok()) {
+                let name = HeaderName::from_static(signing::NAME);
+                response.headers_mut().insert(name, value);
+            }
+            response
+        }
         // Results go elsewhere, and no Ack is wanted.
         None => StatusCode::ACCEPTED.into_response(),
     }
@@ -303,18 +324,18 @@ fn status_of(message: &Message) -> StatusCode {
     }
 }
 
-fn wants_lines(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter();
-    accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .any(|kind| {
-            kind.split(';')
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .eq_ignore_ascii_case(LINES)
-        })
+/// Who asks: what the connection shows, and the token of the request.
+fn peer_of(head: &Parts) -> Peer {
+    let connection = head.extensions.get::<Peer>();
+    let mut peer = connection.cloned().unwrap_or_default();
+    let token = text(&head.headers, &header::AUTHORIZATION).and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+        is_bearer.then(|| Secret::new(token.trim().to_owned()))
+    });
+    peer.bearer = token.map(Arc::new).or(peer.bearer);
+    let name = HeaderName::from_static(signing::NAME);
+    signed(peer, text(&head.headers, &name))
 }
 
 fn read_id(header: &HeaderValue) -> Option<CorrelationId> {

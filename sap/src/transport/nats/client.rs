@@ -3,6 +3,7 @@
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use futures::StreamExt as _;
+use ubos_common::canon::Digest;
 use ubos_common::driver::Sleep as _;
 
 use super::{BODY, ELSEWHERE, KEEP, Queue, headers};
@@ -11,6 +12,7 @@ use crate::role::producer::Config;
 use crate::task::Task;
 use crate::transport::exchange::begin;
 use crate::transport::sent::Heard;
+use crate::transport::signing;
 use crate::transport::{Message, SendError, TokioClock};
 use crate::validate::Options;
 
@@ -34,18 +36,9 @@ impl Queue {
         let (bytes, mut exchange) = begin(task, clock.now(), patient)?;
         let body = body_digest(&bytes);
         let queue = self;
-        let publish = PublishMessage::build()
-            .payload(bytes.into())
-            .headers(headers((&task.task_id, Some(&task.correlation_id)), &body))
-            .message_id(format!("{}.{body}", task.task_id));
-        let subject = format!("{}.task", queue.config.name);
-        let stored = queue.context.send_publish(subject, publish).await;
-        stored
-            .map_err(SendError::carrier)?
-            .await
-            .map_err(SendError::carrier)?;
+        queue.publish(task, bytes, &body).await?;
         let following = pull::OrderedConfig {
-            filter_subject: queue.subject(&task.task_id, ">"),
+            filter_subject: queue.subject(&task.task_id, task.issuer.agent_id.as_str(), ">"),
             deliver_policy: DeliverPolicy::All,
             ..pull::OrderedConfig::default()
         };
@@ -76,12 +69,28 @@ impl Queue {
             }
             let read = Message::decode(&message.payload, &Options::default());
             let is_ack = message.subject.ends_with(".ack");
-            let is_last =
-                exchange.take(clock.now(), read.map_err(SendError::Answer)?, on_message)?;
+            let read = read.map_err(SendError::Answer)?;
+            let signature = header(signing::NAME).map(|value| value.as_str());
+            queue.signing.check(&read, signature)?;
+            let is_last = exchange.take(clock.now(), read, on_message)?;
             if is_last || (is_ack && elsewhere) {
                 break;
             }
         }
         exchange.end()
+    }
+
+    async fn publish(&self, task: &Task, bytes: Vec<u8>, body: &Digest) -> Result<(), SendError> {
+        let mut beside = headers((&task.task_id, Some(&task.correlation_id)), body);
+        if let Some(signature) = self.signing.sign(task)? {
+            beside.insert(signing::NAME, signature);
+        }
+        let publish = PublishMessage::build()
+            .payload(bytes.into())
+            .headers(beside)
+            .message_id(format!("{}.{body}", task.task_id));
+        let stored = self.context.send_publish(self.task_subject(), publish);
+        let stored = stored.await.map_err(SendError::carrier)?;
+        stored.await.map(drop).map_err(SendError::carrier)
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! | stream | subject | what is there |
 //! |---|---|---|
-//! | `desk_tasks` | `desk.task` | tasks, each until a worker has answered it |
-//! | `desk_out` | `desk.out.<taskId>.{ack,progress,result,nack,attempt}` | what is said about a task; one result |
+//! | `desk_tasks` | `desk.task`, `desk.task.<user>` | tasks, each until a worker has answered it |
+//! | `desk_out` | `desk.out.<taskId>.<issuer>.{ack,progress,result,nack,attempt}` | what is said about a task; one result |
 //! | `desk_dead` | `desk.dead` | what could not be answered |
 //!
 //! A task is acknowledged after its result is stored, so a worker that is killed loses nothing: the task is
@@ -15,6 +15,10 @@
 //!
 //! Ids are in the headers `X-Correlation-Id` and `Sap-Task-Id` as they are in the body; others are a Nack.
 //! Results go to an endpoint of the task too, if it names one, and are stored for those who come again.
+//!
+//! A task on `desk.task.<user>` was published by that user, if the permissions of the NATS server let nobody else
+//! publish there: workers hand the name on ([`Peer::nats_user`](crate::processor::Peer::nats_user)). In a subject an
+//! issuer is the first 16 digits of the BLAKE3 digest of its id, for ids are an issuer's own.
 //!
 //! Streams alone are used, so that servers from 2.9 on will do.
 
@@ -35,12 +39,14 @@ use ubos_common::canon::Digest;
 
 use crate::ConfigError;
 use crate::ident::{CorrelationId, TaskId};
+use crate::transport::signing::Signing;
 
 /// Settings of a queue; all who open it should have the same.
 ///
 /// | setting | default | at the bound |
 /// |---|---|---|
 /// | `name`, of streams and subjects: letters, digits, `-` and `_` | `sap` | |
+/// | `user`, on whose subject tasks are sent: letters, digits, `-` and `_` | none | |
 /// | `ack_wait`, for which a worker may be silent about a task | 30 s | another worker gets the task |
 /// | `max_attempts` at a task | 5 | dead letter, and FAILED `INTERNAL` |
 /// | `busy_delay`, after which a task comes back that could not be taken | 1 s | |
@@ -55,6 +61,7 @@ use crate::ident::{CorrelationId, TaskId};
 #[derive(Clone, Debug)]
 pub struct Config {
     name: String,
+    user: Option<String>,
     ack_wait: Duration,
     max_attempts: u32,
     busy_delay: Duration,
@@ -64,6 +71,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             name: "sap".into(),
+            user: None,
             ack_wait: Duration::from_secs(30),
             max_attempts: 5,
             busy_delay: Duration::from_secs(1),
@@ -76,6 +84,13 @@ impl Config {
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Sends tasks on the subject of a user: letters, digits, `-` and `_`.
+    #[must_use]
+    pub fn with_user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
         self
     }
 
@@ -101,12 +116,21 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let is_plain = |text: &str| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            !text.is_empty() && text.chars().all(is_plain)
+        };
         ConfigError::require(
-            !self.name.is_empty() && self.name.chars().all(is_plain),
+            is_plain(&self.name),
             "name",
             &self.name,
             "a queue is named with letters, digits, '-' and '_'",
+        )?;
+        ConfigError::require(
+            self.user.as_deref().is_none_or(is_plain),
+            "user",
+            self.user.as_deref().unwrap_or_default(),
+            "a user is named with letters, digits, '-' and '_'",
         )?;
         ConfigError::require(
             self.ack_wait >= Duration::from_millis(1),
@@ -155,6 +179,7 @@ pub struct Queue {
     out: Stream,
     tasks: PullConsumer,
     config: Config,
+    signing: Signing,
 }
 
 impl Queue {
@@ -176,6 +201,7 @@ impl Queue {
             retention: RetentionPolicy::WorkQueue,
             discard: DiscardPolicy::New,
             max_messages: MAX_TASKS,
+            subjects: vec![format!("{name}.task"), format!("{name}.task.*")],
             ..stream("tasks", "task")
         };
         let kept = |kind: &str, subject: &str| StreamConfig {
@@ -201,11 +227,39 @@ impl Queue {
             context,
             out,
             config,
+            signing: Signing::default(),
         })
     }
 
-    fn subject(&self, task_id: &TaskId, kind: &str) -> String {
-        format!("{}.out.{task_id}.{kind}", self.config.name)
+    /// Sets the key that signs tasks.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_signing_key(mut self, key: std::sync::Arc<crate::sign::SigningKey>) -> Self {
+        self.signing.key = Some(key);
+        self
+    }
+
+    /// Takes only results that their producer has signed with one of these keys.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn with_trusted_keys(mut self, keys: std::sync::Arc<crate::sign::Keys>) -> Self {
+        self.signing.keys = Some(keys);
+        self
+    }
+
+    /// Where something is said about a task. The issuer is empty where it cannot be read.
+    fn subject(&self, task_id: &TaskId, issuer: &str, kind: &str) -> String {
+        let issuer = Digest::of_bytes(issuer.as_bytes()).to_string();
+        let issuer = issuer.get(..ISSUER_DIGITS).unwrap_or_default();
+        format!("{}.out.{task_id}.{issuer}.{kind}", self.config.name)
+    }
+
+    /// Where tasks are sent.
+    fn task_subject(&self) -> String {
+        match &self.config.user {
+            Some(user) => format!("{}.task.{user}", self.config.name),
+            None => format!("{}.task", self.config.name),
+        }
     }
 
     async fn store(&self, subject: String, message: Said<'_>) -> Result<(), QueueError> {
@@ -261,6 +315,8 @@ fn headers(
     headers
 }
 
+/// Digits of an issuer's digest in a subject.
+const ISSUER_DIGITS: usize = 16;
 const CORRELATION: &str = "X-Correlation-Id";
 const TASK_ID: &str = "Sap-Task-Id";
 const BODY: &str = "Sap-Body";
@@ -275,6 +331,7 @@ mod tests {
     fn settings_out_of_range_are_refused() {
         for (config, wanted) in [
             (Config::default().with_name("a.b"), "name is \"a.b\", but"),
+            (Config::default().with_user("a b"), "user is \"a b\", but"),
             (Config::default().with_name(""), "name is \"\", but"),
             (
                 Config::default().with_ack_wait(Duration::ZERO),

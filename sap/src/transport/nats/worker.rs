@@ -17,11 +17,14 @@ use super::{
 use crate::error::ErrorCode;
 use crate::ident::{CorrelationId, TaskId};
 use crate::lifecycle::body_digest;
+use crate::processor::Peer;
 use crate::receipt::{Nack, ReceiptStatus};
 use crate::result::TaskResult;
+use crate::status::Status;
 use crate::trace;
+use crate::transport::signing::{self, signed};
 use crate::transport::{Caller, Message, Service};
-use crate::validate::{Options, ids_of};
+use crate::validate::{Options, ids_of, issuer_of};
 
 impl Queue {
     /// Answers tasks until `shutdown` is ready, then lets those that run end.
@@ -92,19 +95,15 @@ impl Queue {
             service,
             body: body_digest(&delivery.payload),
             task_id,
+            issuer: issuer_of(&delivery.payload, &Options::default().limits).unwrap_or_default(),
             correlation_id,
             delivery: &delivery,
         };
         job.answer().await
     }
 
-    async fn last(
-        &self,
-        task_id: &TaskId,
-        kind: &str,
-    ) -> Result<Option<(HeaderMap, Vec<u8>)>, QueueError> {
-        let subject = self.subject(task_id, kind);
-        match self.out.get_last_raw_message_by_subject(&subject).await {
+    async fn last(&self, subject: &str) -> Result<Option<(HeaderMap, Vec<u8>)>, QueueError> {
+        match self.out.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some((message.headers, message.payload.to_vec()))),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(QueueError::nats(error)),
@@ -148,6 +147,8 @@ struct Job<'a> {
     service: &'a Service,
     delivery: &'a Delivery,
     task_id: TaskId,
+    /// Empty where it cannot be read.
+    issuer: String,
     correlation_id: Option<CorrelationId>,
     body: Digest,
 }
@@ -158,7 +159,7 @@ impl Job<'_> {
             return self.refuse("a header has another id than the body").await;
         }
         // A task that has its result is not run again.
-        if let Some((headers, _)) = self.queue.last(&self.task_id, "result").await? {
+        if let Some((headers, _)) = self.queue.last(&self.subject("result")).await? {
             if is_of(&headers, &self.body) {
                 return done(self.delivery).await;
             }
@@ -227,8 +228,12 @@ impl Job<'_> {
         if elsewhere {
             headers.insert(ELSEWHERE, "true");
         }
+        let message = Message::Result(Box::new(result.clone()));
+        if let Some(signature) = self.service.signature(&message) {
+            headers.insert(signing::NAME, signature);
+        }
         // Another worker may have been first: then its result is the result.
-        let subject = self.queue.subject(&self.task_id, "result");
+        let subject = self.subject("result");
         let payload = result.encode();
         self.queue
             .store_with(subject, payload, headers, true)
@@ -248,32 +253,62 @@ impl Job<'_> {
 
     /// Dead letter: nobody got to the end of it.
     async fn give_up(&self, begun: u32) -> Result<(), QueueError> {
-        let mut nack = malformed("begun too often without an end");
-        nack.code = ErrorCode::Internal;
-        nack.message_id = Some(self.task_id);
-        nack.correlation_id = self.correlation_id;
-        let Ok(result) = self.service.abandon(nack).await else {
-            return self.queue.give_back(self.delivery).await;
-        };
-        self.queue
-            .bury(self.delivery, &format!("begun {begun} times"))
-            .await?;
-        match result {
-            Some(result) => self.finish(&result, false).await,
-            None => done(self.delivery).await,
+        match self.service.abandon(&self.delivery.payload).await {
+            Ok(Message::Result(result)) if result.status.is_terminal() => {
+                if result.status == Status::Failed {
+                    let why = format!("begun {begun} times");
+                    self.queue.bury(self.delivery, &why).await?;
+                }
+                self.finish(&result, false).await
+            }
+            Ok(Message::Nack(nack)) if nack.code != ErrorCode::RateLimit => {
+                let why = format!("begun {begun} times");
+                self.queue.bury(self.delivery, &why).await?;
+                self.say("nack", Message::Nack(nack).encode()).await?;
+                done(self.delivery).await
+            }
+            // It runs here, there is no room, or its end could not be written down.
+            _ => self.queue.give_back(self.delivery).await,
         }
     }
 
+    fn subject(&self, kind: &str) -> String {
+        self.queue.subject(&self.task_id, &self.issuer, kind)
+    }
+
+    /// Who may publish where the task was published.
+    fn peer(&self) -> Peer {
+        let prefix = format!("{}.task.", self.queue.config.name);
+        let user = self.delivery.subject.strip_prefix(&prefix);
+        let peer = Peer::on_nats(user.map(str::to_owned));
+        let headers = self.delivery.headers.as_ref();
+        let signature = headers.and_then(|headers| headers.get(signing::NAME));
+        signed(peer, signature.map(|value| value.as_str()))
+    }
+
     async fn attempts(&self) -> Result<u32, QueueError> {
-        let last = self.queue.last(&self.task_id, "attempt").await?;
+        let last = self.queue.last(&self.subject("attempt")).await?;
         let of_this = last.filter(|(headers, _)| is_of(headers, &self.body));
         let number = of_this.and_then(|(_, text)| String::from_utf8(text).ok()?.parse().ok());
         Ok(number.unwrap_or(0))
     }
 
     async fn say(&self, kind: &str, payload: Vec<u8>) -> Result<(), QueueError> {
-        let subject = self.queue.subject(&self.task_id, kind);
+        let subject = self.subject(kind);
         self.queue.store(subject, self.said(payload)).await
+    }
+
+    /// Stores what is said on the way, with its signature.
+    async fn progress(&self, kind: &str, message: &Message) -> Result<(), QueueError> {
+        let ids = (&self.task_id, self.correlation_id.as_ref());
+        let mut headers = headers(ids, &self.body);
+        if let Some(signature) = self.service.signature(message) {
+            headers.insert(signing::NAME, signature);
+        }
+        let subject = self.subject(kind);
+        self.queue
+            .store_with(subject, message.encode(), headers, false)
+            .await
     }
 
     const fn said(&self, payload: Vec<u8>) -> Said<'_> {
@@ -306,6 +341,10 @@ struct Publisher<'a> {
 }
 
 impl Caller for Publisher<'_> {
+    fn peer(&self) -> Peer {
+        self.job.peer()
+    }
+
     fn tell(&mut self, message: Message) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let kind = match &message {
@@ -317,7 +356,7 @@ impl Caller for Publisher<'_> {
                 }
             };
             if self.failed.is_none() {
-                self.failed = self.job.say(kind, message.encode()).await.err();
+                self.failed = self.job.progress(kind, &message).await.err();
             }
         })
     }

@@ -428,17 +428,18 @@ async fn results_are_posted_to_endpoints_that_are_allowed() {
     let routes = router(service, http::Config::default()).unwrap();
     #[expect(clippy::disallowed_methods, reason = "a server beside the test")]
     tokio::spawn(async move { axum::serve(listener, routes).await });
-    let client = HttpClient::new(&url).unwrap();
     let send = async |number, endpoint: String| {
         let task = with(
             ask(number, "test.steps"),
             "/replyTo",
             Some(json!({"endpoint": endpoint})),
         );
-        client
-            .send(&typed(&task.to_string()), &mut |_| {})
-            .await
-            .unwrap()
+        // A client of ours sends no task whose endpoint holds a password.
+        let posted = plain()
+            .post(&url)
+            .header("content-type", "application/json");
+        let answer = posted.body(task.to_string()).send().await.unwrap();
+        Message::decode(&answer.bytes().await.unwrap(), &Options::default()).ok()
     };
     assert!(matches!(
         send(1, format!("{origin}/results")).await,
@@ -477,6 +478,14 @@ async fn a_server_refuses_settings_out_of_range() {
         (
             http::Config::default().with_max_body_bytes(0),
             "max_body_bytes is 0, but",
+        ),
+        (
+            http::Config::default().with_max_connections(0),
+            "max_connections is 0, but",
+        ),
+        (
+            http::Config::default().with_head_timeout(Duration::ZERO),
+            "head_timeout is 0ns, but",
         ),
     ] {
         let service = || seen.service_of(Config::default());
@@ -624,4 +633,44 @@ async fn a_server_reads_what_is_meant_for_it_and_comes_in_time() {
         (0, vec!["nack".to_owned(); 4])
     );
     assert_eq!(server.post(task, &[]).await.status().as_u16(), 200);
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let seen = Seen::default();
+    let hasty = http::Config::default().with_head_timeout(Duration::from_millis(50));
+    let server = OverHttp::with(&seen, Config::default(), hasty).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let idle = format!("GET / HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    for begun in [
+        "",
+        "POST /sap",
+        "POST /sap/tasks HTTP/1.1\r\nHost: a\r\n",
+        &idle,
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        // Ends where the server closes it.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    }
+}
+
+// spec: SAP-10-2
+#[tokio::test]
+async fn connections_above_the_bound_wait_for_a_place() {
+    let seen = Seen::default();
+    let few = http::Config::default().with_max_connections(2);
+    let server = OverHttp::with(&seen, Config::default(), few).await;
+    let address = server.url.replace("http://", "").replace("/sap/tasks", "");
+    let first = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let _second = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let mut posting = std::pin::pin!(server.post(ask(1, "test.echo").to_string(), &[]));
+    tokio::select! {
+        answer = &mut posting => panic!("{answer:?}"),
+        () = tokio::time::sleep(Duration::from_millis(50)) => {}
+    }
+    drop(first);
+    assert_eq!(posting.await.status().as_u16(), 200);
 }

@@ -146,3 +146,37 @@ async fn a_capability_is_a_tool_and_a_nack_is_a_tool_error() {
     }
     until(|| seen.written(8) == ["task", "RUNNING", "nack", "CANCELLED"]).await;
 }
+
+#[cfg(feature = "sign")]
+// spec: SAP-2-4, SAP-11-2
+#[tokio::test]
+async fn signatures_go_in_the_meta_of_a_call() {
+    use super::world::{Signatures, signed_service};
+    let seen = Seen::default();
+    let Signatures {
+        desk,
+        keys,
+        other_keys,
+    } = Signatures::new();
+    let (here, there) = tokio::io::duplex(1 << 21);
+    let server = Server::from(signed_service(&seen));
+    let (answering, asking) = futures::future::join(server.serve(there), ().serve(here)).await;
+    let (_answering, asking) = (answering.unwrap(), asking.unwrap());
+    let client = McpClient::new(asking.peer().clone());
+    let send = async |client: &McpClient, number| {
+        let task = typed(&ask(number, "test.echo").to_string());
+        client.send(&task, &mut |_| {}).await
+    };
+    let unsigned = send(&client, 1).await.unwrap();
+    assert!(matches!(unsigned, Some(Message::Nack(_))), "{unsigned:?}");
+    let client = client.with_signing_key(desk);
+    let strict = client.clone().with_trusted_keys(keys);
+    let answer = send(&strict, 2).await.unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
+    let strict = client.with_trusted_keys(other_keys);
+    let refused = send(&strict, 3).await;
+    assert!(
+        matches!(refused, Err(SendError::Unsigned(_))),
+        "{refused:?}"
+    );
+}

@@ -7,6 +7,8 @@ mod http;
 mod mcp;
 #[cfg(feature = "external-tests")]
 mod nats;
+#[cfg(all(unix, feature = "http"))]
+mod peers;
 mod suite;
 #[cfg(feature = "tracing")]
 mod tracing;

@@ -129,7 +129,10 @@ impl OnNats {
 
     async fn said(&self, task: &Value, kind: &str) -> Message {
         let out = self.nats.stream("sap_out").await;
-        let subject = format!("sap.out.{}.{kind}", task["taskId"].as_str().unwrap());
+        let issuer = task["issuer"]["agentId"].as_str().unwrap_or_default();
+        let issuer = ubos_common::canon::Digest::of_bytes(issuer.as_bytes()).to_string();
+        let (id, issuer) = (task["taskId"].as_str().unwrap(), &issuer[..16]);
+        let subject = format!("sap.out.{id}.{issuer}.{kind}");
         for _ in 0..1_000 {
             if let Ok(said) = out.get_last_raw_message_by_subject(&subject).await {
                 return Message::decode(&said.payload, &Options::default()).unwrap();
@@ -226,7 +229,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
         .filter(|message| matches!(message, Message::Ack(_)));
     assert_eq!(acks.count(), 1);
     // One stored result; the task is gone from the queue once that is there.
-    let subject = format!("sap.out.{}.result", task.task_id);
+    let subject = format!("sap.out.{}.{A_PRIME}.result", task.task_id);
     let out = nats.stream("sap_out").await;
     let mut stored = out.info_with_subjects(&subject).await.unwrap();
     use futures::TryStreamExt as _;
@@ -264,7 +267,7 @@ async fn a_worker_that_is_killed_loses_nothing() {
 // spec: SAP-10-4, SAP-5-2
 #[tokio::test]
 async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
-    let (nats, seen) = (Nats::start(), Seen::default());
+    let (nats, seen, last) = (Nats::start(), Seen::default(), Seen::default());
     let queue = nats.queue(config().with_max_attempts(2)).await;
     let task = typed(&ask(1, "test.echo").to_string());
     let client = queue.clone();
@@ -275,7 +278,7 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
             until(|| seen.calls() == calls).await;
             worker.abort();
         }
-        Some(work(&queue, fragile(&seen, true)))
+        Some(work(&queue, fragile(&last, true)))
     };
     let (answer, worker) = futures::future::join(client.send(&task, &mut ignored), killing).await;
     let Some(Message::Result(result)) = answer.unwrap() else {
@@ -286,6 +289,9 @@ async fn what_is_begun_too_often_is_a_dead_letter_and_has_a_result() {
         (&Status::Failed, Some(&ErrorCode::Internal))
     );
     assert_eq!((seen.calls(), nats.kept("sap_dead").await), (2, 1));
+    // The worker that gives it up takes it first, and does not run it.
+    let written = (last.calls(), last.written(0));
+    assert_eq!(written, (0, vec!["task".to_owned(), "FAILED".to_owned()]));
     let dead = nats
         .stream("sap_dead")
         .await
@@ -337,7 +343,10 @@ async fn ids_are_in_headers_and_body_and_must_agree() {
     let (_, answer) = on.send(&typed(&task.to_string())).await;
     assert!(answer.unwrap().is_some());
     let out = on.nats.stream("sap_out").await;
-    let subject = format!("sap.out.{}.result", task["taskId"].as_str().unwrap());
+    let subject = format!(
+        "sap.out.{}.{A_PRIME}.result",
+        task["taskId"].as_str().unwrap()
+    );
     let stored = out.get_last_raw_message_by_subject(&subject).await.unwrap();
     let header = |name| stored.headers.get(name).unwrap().as_str().to_owned();
     assert_eq!(
@@ -413,4 +422,74 @@ async fn a_worker_that_is_asked_to_end_answers_what_it_has_begun() {
     assert!(
         matches!(answer.unwrap(), Some(Message::Result(result)) if result.status.is_terminal())
     );
+}
+
+/// Of `A-prime`, in a subject.
+const A_PRIME: &str = "9a2c24b466860f7f";
+
+// spec: SAP-11-2
+#[tokio::test]
+async fn a_user_speaks_for_its_issuers_and_ids_are_an_issuers_own() {
+    use sap::processor::{AllowAll, Identity, Speakers};
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let identity = Identity::NatsUser("desk".to_owned());
+    let speakers = Speakers::new(Arc::new(AllowAll))
+        .allow(identity.clone(), "A-prime".parse().unwrap())
+        .allow(identity, "A-second".parse().unwrap());
+    let processor = seen.processor(processor::Config::default());
+    let processor = processor.authorize(Arc::new(speakers));
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+    let nobody = nats.queue(config()).await;
+    let desk = nats.queue(config().with_user("desk")).await;
+    let worker = work(&nobody, service);
+    let told = async |queue: &Queue, number, issuer: &str| {
+        let issuer = Some(json!(issuer));
+        let task = with(ask(number, "test.echo"), "/issuer/agentId", issuer);
+        let answer = queue.send(&typed(&task.to_string()), &mut |_| {}).await;
+        match answer.unwrap().unwrap() {
+            Message::Nack(nack) => nack.code.to_string(),
+            Message::Result(result) => result.status.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(&nobody, 1, "A-prime").await, "UNAUTHORIZED");
+    assert_eq!(told(&desk, 2, "A-other").await, "FORBIDDEN");
+    assert_eq!(told(&desk, 3, "A-prime").await, "SUCCEEDED");
+    // The same id of another issuer is another task.
+    assert_eq!(told(&desk, 3, "A-second").await, "SUCCEEDED");
+    assert_eq!(seen.calls(), 2);
+    worker.abort();
+}
+
+#[cfg(feature = "sign")]
+// spec: SAP-2-4, SAP-11-2
+#[tokio::test]
+async fn signatures_go_in_headers() {
+    use super::world::{Signatures, signed_service};
+    let (nats, seen) = (Nats::start(), Seen::default());
+    let Signatures {
+        desk,
+        keys,
+        other_keys,
+    } = Signatures::new();
+    let queue = nats.queue(config()).await;
+    let worker = work(&queue, signed_service(&seen));
+    let send = async |queue: &Queue, number| {
+        // It has results on the way, too.
+        let task = typed(&ask(number, "test.steps").to_string());
+        queue.send(&task, &mut |_| {}).await
+    };
+    let unsigned = send(&queue, 1).await.unwrap();
+    assert!(matches!(unsigned, Some(Message::Nack(_))), "{unsigned:?}");
+    let queue = queue.with_signing_key(desk);
+    let strict = queue.clone().with_trusted_keys(keys);
+    let answer = send(&strict, 2).await.unwrap();
+    assert!(matches!(answer, Some(Message::Result(_))), "{answer:?}");
+    let strict = queue.with_trusted_keys(other_keys);
+    let refused = send(&strict, 3).await;
+    assert!(
+        matches!(refused, Err(SendError::Unsigned(_))),
+        "{refused:?}"
+    );
+    worker.abort();
 }

@@ -178,3 +178,48 @@ pub(crate) fn ask(number: u16, capability: &str) -> Value {
 pub(crate) fn typed(text: &str) -> Task {
     decode_task(text.as_bytes(), &Options::default()).unwrap().0
 }
+
+/// Keys of the issuer and of the agent, and another key of the agent's name.
+#[cfg(all(feature = "sign", any(feature = "mcp", feature = "external-tests")))]
+pub(crate) struct Signatures {
+    pub(crate) desk: Arc<sap::sign::SigningKey>,
+    /// Those of the agent.
+    pub(crate) keys: Arc<sap::sign::Keys>,
+    pub(crate) other_keys: Arc<sap::sign::Keys>,
+}
+
+#[cfg(all(feature = "sign", any(feature = "mcp", feature = "external-tests")))]
+impl Signatures {
+    pub(crate) fn new() -> Self {
+        let keys = |seed| {
+            let public = signing_key("agent", seed).public_key();
+            let keys = sap::sign::Keys::default();
+            Arc::new(keys.trust("agent", public, "A-ml-001".parse().unwrap()))
+        };
+        Self {
+            desk: signing_key("desk", 1),
+            keys: keys(2),
+            other_keys: keys(3),
+        }
+    }
+}
+
+#[cfg(all(feature = "sign", any(feature = "mcp", feature = "external-tests")))]
+fn signing_key(id: &str, seed: u8) -> Arc<sap::sign::SigningKey> {
+    let seed = ubos_common::secret::Secret::new([seed; 32]);
+    Arc::new(sap::sign::SigningKey::from_seed(id, &seed).unwrap())
+}
+
+/// Takes tasks that `desk` has signed for `A-prime`, and signs results as `agent`.
+#[cfg(all(feature = "sign", any(feature = "mcp", feature = "external-tests")))]
+pub(crate) fn signed_service(seen: &Seen) -> Service {
+    use sap::processor::{AllowAll, Signed};
+    let public = signing_key("desk", 1).public_key();
+    let keys = sap::sign::Keys::default().trust("desk", public, "A-prime".parse().unwrap());
+    let signed = Signed::new(Arc::new(keys), Arc::new(AllowAll));
+    let processor = seen
+        .processor(Config::default())
+        .authorize(Arc::new(signed));
+    let service = Service::new(Arc::new(processor), Arc::new(Real::default()));
+    service.sign(signing_key("agent", 2))
+}

@@ -20,9 +20,16 @@ ubos_common::config! {
         /// same moment. Off by default.
         with_jitter: jitter: bool = false,
         /// Sets whether a control stream that ended is opened again with the same client id, for hubs that keep it for
-        /// a while. Accepted sessions are kept over the pause. The agent registers again with a hub that does not know
-        /// the id any more. Off by default.
+        /// a while. Accepted sessions are kept over the pause, and running ones go on if the hub resumes sessions: their
+        /// handlers are not stopped, and no report is lost or comes twice. The agent registers again with a hub that does
+        /// not know the id any more. Off by default.
         with_resume: resume: bool = false,
+        /// Sets how long a running session whose call was cut is opened again, if resuming is on: 5 minutes by default. Beyond
+        /// it the session is lost. The hub's own grace may be shorter.
+        with_resume_limit: resume_limit: Duration = Duration::from_secs(300),
+        /// Sets the bytes of a session's reports that the hub has not acknowledged: 16 MiB by default. They are kept to be sent
+        /// again; beyond it the session goes on, but cannot be resumed.
+        with_max_unacknowledged_bytes: max_unacknowledged_bytes: usize = 16 << 20,
         /// Sets how long `Register` may take: 10 s by default.
         with_register_timeout: register_timeout: Duration = Duration::from_secs(10),
         /// Sets how long an accepted session waits for `SessionReady`: 5 minutes by default.
@@ -58,6 +65,7 @@ impl Config {
             ("ready_timeout", self.ready_timeout),
             ("init_timeout", self.init_timeout),
             ("linger", self.linger),
+            ("resume_limit", self.resume_limit),
         ] {
             ConfigError::not_zero(field, time)?;
         }

@@ -6,7 +6,7 @@ use crate::{
     capability::{Kind, Skill},
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
-    role::{AgentMessage as Outbound, HubMessage as Inbound, Rpc},
+    role::{AgentMessage as Outbound, HubMessage as Inbound, Resume, Rpc},
     status::Status,
     wire::{AgentRegistration, Payload},
 };
@@ -36,11 +36,18 @@ pub enum Input {
         /// The message.
         message: Inbound,
     },
-    /// A call ended.
+    /// The hub ended a call.
     Ended {
         /// The call.
         stream: StreamId,
         /// The status.
+        status: Status,
+    },
+    /// A call broke, or could not be opened: the connection was lost, and the hub has not spoken.
+    Broken {
+        /// The call.
+        stream: StreamId,
+        /// The reason, as the transport gives it.
         status: Status,
     },
 }
@@ -65,6 +72,8 @@ pub enum Output {
         rpc: Rpc,
         /// Value of its metadata key.
         key: String,
+        /// Value of [`RESUME_KEY`](crate::role::RESUME_KEY), if the agent can resume the session.
+        resume: Option<Resume>,
     },
     /// Send a message.
     Send {
@@ -123,6 +132,18 @@ pub enum Event {
         session: SessionId,
         /// The reason, as it was sent.
         reason: &'static str,
+    },
+    /// The call of a session broke. Its handler goes on; the call is opened again.
+    SessionCut {
+        /// The session.
+        session: SessionId,
+        /// The reason, for people.
+        reason: String,
+    },
+    /// The call of a session is open again, and the hub has said what it has.
+    SessionResumed {
+        /// The session.
+        session: SessionId,
     },
     /// A session is over: its result is sent and its call closed, or it was lost.
     SessionOver {

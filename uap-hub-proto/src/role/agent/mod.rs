@@ -2,6 +2,8 @@
 
 mod config;
 mod event;
+mod kept;
+mod resume;
 mod session;
 mod state;
 
@@ -166,6 +168,13 @@ impl FleetAgent {
                 trace!(stream = stream.0, code = ?status.code, "agent: call ended");
                 self.ended(now, stream, status);
             }
+            Input::Broken { stream, status } => {
+                trace!(stream = stream.0, "agent: call broke");
+                match self.streams.contains_key(&stream) {
+                    true => self.cut(now, stream, status),
+                    false => self.ended(now, stream, status),
+                }
+            }
         }
         self.leave_if_drained(now);
         Ok(())
@@ -238,10 +247,12 @@ impl FleetAgent {
             stream,
             rpc: Rpc::Listen,
             key: client_id,
+            resume: None,
         });
         self.answer(stream, listen_request::Event::Ready(()));
         self.outputs
             .push(Output::Event(Event::Listening { client_id: id }));
+        self.resume_all(now);
     }
 
     // impl: HUB-5-2
@@ -304,8 +315,12 @@ impl FleetAgent {
                 }
             }
             (_, Inbound::Listen(_)) => {}
-            (_, Inbound::Test(init)) => self.init(now, stream, init.payloads),
-            (_, Inbound::Translation(init)) => self.init(now, stream, init.payloads),
+            (_, Inbound::Test(init)) => {
+                self.init(now, stream, init.payloads, init.acknowledged);
+            }
+            (_, Inbound::Translation(init)) => {
+                self.init(now, stream, init.payloads, init.acknowledged);
+            }
         }
     }
 

@@ -4,15 +4,17 @@ use prost::Message as _;
 use ubos_common::time::Now;
 
 use super::{
-    CommandError, Event, Outbound, Output, Rpc,
+    CommandError, Event, Outbound, Output,
     event::Say,
-    state::{FleetAgent, Phase, Session, SessionStage, Timer},
+    resume::rpc_of,
+    state::{FleetAgent, Phase, SessionStage, Timer},
 };
 use crate::{
     capability::{Kind, Skill},
     convert::to_timestamp,
     id::{SessionId, StreamId},
     message::JobResult,
+    role::Resume,
     state::State,
     status::Status,
     wire::{
@@ -47,7 +49,7 @@ impl FleetAgent {
         let busy = self
             .sessions
             .values()
-            .filter(|session| !matches!(session.stage, SessionStage::Finishing(_)))
+            .filter(|session| session.stage != SessionStage::Finishing)
             .count();
         let reason = match &skill {
             None => "the proposal says neither test nor translation",
@@ -71,13 +73,8 @@ impl FleetAgent {
                     Timer::Session(id.clone()),
                     now.mono.saturating_add(self.config.ready_timeout),
                 );
-                self.sessions.insert(
-                    id,
-                    Session {
-                        skill,
-                        stage: SessionStage::Accepted,
-                    },
-                );
+                let session = self.accepted(skill);
+                self.sessions.insert(id, session);
             }
             _ => self.outputs.push(Output::Event(Event::Refused {
                 session: id,
@@ -97,15 +94,13 @@ impl FleetAgent {
             return;
         }
         let stream = self.next_stream();
+        let resume = self.config.resume.then_some(Resume::Job(1));
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        session.stage = SessionStage::Opened(stream);
-        let kind = session.skill.kind();
-        let rpc = match kind {
-            Kind::Test => Rpc::Execute,
-            Kind::Translation => Rpc::Translate,
-        };
+        (session.stage, session.stream) = (SessionStage::Opened, Some(stream));
+        session.opened = 1;
+        let rpc = rpc_of(session.skill.kind());
         self.streams.insert(stream, id.clone());
         self.timers.set(
             Timer::Session(id.clone()),
@@ -115,32 +110,39 @@ impl FleetAgent {
             stream,
             rpc,
             key: id.to_string(),
+            resume,
         });
-        let message = message(now, kind, Say::Status(State::Acknowledged, String::new()));
-        self.outputs.push(Output::Send { stream, message });
+        // Small, and nothing waits before it.
+        let _ = self.report(now, id, Say::Status(State::Acknowledged, String::new()));
     }
 
-    /// The job came: its handler may run. A second job on the stream is ignored.
-    pub(super) fn init(&mut self, now: Now, stream: StreamId, payloads: Vec<Payload>) {
+    /// The job came: its handler may run. What comes after it can only acknowledge reports.
+    pub(super) fn init(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        payloads: Vec<Payload>,
+        acknowledged: Option<u64>,
+    ) {
         let Some(id) = self.streams.get(&stream).cloned() else {
             return;
         };
-        let Some(session) = self
-            .sessions
-            .get_mut(&id)
-            .filter(|session| session.stage == SessionStage::Opened(stream))
-        else {
+        let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        session.stage = SessionStage::Running(stream);
+        if session.stage != SessionStage::Opened {
+            // choice: HUB-4-1 a second job on the stream is ignored
+            if acknowledged.is_some() {
+                self.acknowledged(&id, acknowledged);
+            }
+            return;
+        }
+        session.stage = SessionStage::Running;
         let skill = session.skill.clone();
         self.timers.clear(&Timer::Session(id.clone()));
-        let message = message(
-            now,
-            skill.kind(),
-            Say::Status(State::Running, String::new()),
-        );
-        self.outputs.push(Output::Send { stream, message });
+        self.acknowledged(&id, acknowledged);
+        // Small, and the call is open.
+        let _ = self.report(now, &id, Say::Status(State::Running, String::new()));
         self.outputs.push(Output::Run {
             session: id,
             skill,
@@ -148,11 +150,12 @@ impl FleetAgent {
         });
     }
 
+    /// Sends a report of a handler, or keeps it for the next call.
     pub(super) fn say(&mut self, now: Now, id: &SessionId, say: Say) -> Result<(), CommandError> {
         let session = self.sessions.get(id).ok_or(CommandError::NotRunning)?;
-        let SessionStage::Running(stream) = session.stage else {
+        if session.stage != SessionStage::Running {
             return Err(CommandError::NotRunning);
-        };
+        }
         let wanted = session.skill.kind();
         if let Say::Result(result) = &say
             && result.kind() != wanted
@@ -162,12 +165,23 @@ impl FleetAgent {
                 wanted,
             });
         }
-        let message = message(now, wanted, say);
+        self.report(now, id, say)
+    }
+
+    fn report(&mut self, now: Now, id: &SessionId, say: Say) -> Result<(), CommandError> {
+        let session = self.sessions.get_mut(id).ok_or(CommandError::NotRunning)?;
+        let message = message(now, session.skill.kind(), session.kept.next(), say);
         let (seen, most) = (message.encoded_len(), self.config.max_message_bytes);
         if seen > most {
             return Err(CommandError::TooLarge { seen, most });
         }
-        self.outputs.push(Output::Send { stream, message });
+        (session.kept).keep(&message, self.config.max_unacknowledged_bytes);
+        match session.stream {
+            Some(stream) => self.outputs.push(Output::Send { stream, message }),
+            None if session.kept.can_resume() => {}
+            // The report is kept nowhere, so the session is lost.
+            None => self.over(id, None),
+        }
         Ok(())
     }
 
@@ -176,14 +190,17 @@ impl FleetAgent {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let Some(stream) = session.stage.stream() else {
+        session.stage = SessionStage::Finishing;
+        let Some(stream) = session.stream else {
             return;
         };
-        session.stage = SessionStage::Finishing(stream);
-        self.timers.set(
-            Timer::Session(id.clone()),
-            now.mono.saturating_add(self.config.linger),
-        );
+        // A dead connection is noticed in time to send the result again.
+        let wait = match session.kept.can_resume() {
+            true => self.config.resume_limit,
+            false => self.config.linger,
+        };
+        self.timers
+            .set(Timer::Session(id.clone()), now.mono.saturating_add(wait));
         self.outputs.push(Output::HalfClose { stream });
     }
 
@@ -192,15 +209,16 @@ impl FleetAgent {
             return;
         };
         match session.stage {
-            SessionStage::Opened(stream) => {
+            _ if session.is_cut() => self.resume(now, id),
+            SessionStage::Opened => {
                 let kind = session.skill.kind();
                 let result =
                     JobResult::bare(kind, State::Failed, "the hub did not send the job in time");
-                let message = message(now, kind, Say::Result(result));
-                self.outputs.push(Output::Send { stream, message });
+                // Small, and the call is open.
+                let _ = self.report(now, id, Say::Result(result));
                 self.finishing(now, id);
             }
-            SessionStage::Accepted | SessionStage::Running(_) | SessionStage::Finishing(_) => {
+            SessionStage::Accepted | SessionStage::Running | SessionStage::Finishing => {
                 self.give_up(id)
             }
         }
@@ -208,10 +226,7 @@ impl FleetAgent {
 
     /// Ends a session from this side, without a report.
     pub(super) fn give_up(&mut self, id: &SessionId) {
-        let stream = self
-            .sessions
-            .get(id)
-            .and_then(|session| session.stage.stream());
+        let stream = self.sessions.get(id).and_then(|session| session.stream);
         if let Some(stream) = stream {
             self.outputs.push(Output::Drop { stream });
         }
@@ -236,15 +251,15 @@ impl FleetAgent {
         }
     }
 
-    fn over(&mut self, id: &SessionId, status: Option<Status>) {
+    pub(super) fn over(&mut self, id: &SessionId, status: Option<Status>) {
         let Some(session) = self.sessions.remove(id) else {
             return;
         };
         self.timers.clear(&Timer::Session(id.clone()));
-        if let Some(stream) = session.stage.stream() {
+        if let Some(stream) = session.stream {
             self.streams.remove(&stream);
         }
-        if matches!(session.stage, SessionStage::Running(_)) {
+        if session.stage == SessionStage::Running {
             self.outputs.push(Output::Stop {
                 session: id.clone(),
             });
@@ -258,7 +273,7 @@ impl FleetAgent {
 }
 
 impl Outbound {
-    fn encoded_len(&self) -> usize {
+    pub(super) fn encoded_len(&self) -> usize {
         match self {
             Self::Listen(message) => message.encoded_len(),
             Self::Test(message) => message.encoded_len(),
@@ -267,8 +282,8 @@ impl Outbound {
     }
 }
 
-/// Puts a report in its kind's message, with the time.
-fn message(now: Now, kind: Kind, mut say: Say) -> Outbound {
+/// Puts a report in its kind's message, with the time and its number.
+fn message(now: Now, kind: Kind, number: u64, mut say: Say) -> Outbound {
     let timestamp = Some(to_timestamp(now.wall));
     if let Say::Telemetry(telemetry) = &mut say {
         telemetry
@@ -287,7 +302,11 @@ fn message(now: Now, kind: Kind, mut say: Say) -> Outbound {
                 Say::Result(JobResult::Test(result)) => Some(Event::Result(result)),
                 Say::Result(JobResult::Translation(_)) => None,
             };
-            Outbound::Test(TestResponse { timestamp, event })
+            Outbound::Test(TestResponse {
+                timestamp,
+                event,
+                number,
+            })
         }
         Kind::Translation => {
             use translation_response::Event;
@@ -300,7 +319,11 @@ fn message(now: Now, kind: Kind, mut say: Say) -> Outbound {
                 Say::Result(JobResult::Translation(result)) => Some(Event::Result(result)),
                 Say::Result(JobResult::Test(_)) => None,
             };
-            Outbound::Translation(TranslationResponse { timestamp, event })
+            Outbound::Translation(TranslationResponse {
+                timestamp,
+                event,
+                number,
+            })
         }
     }
 }

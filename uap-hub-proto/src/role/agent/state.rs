@@ -8,7 +8,7 @@ use ubos_common::{
     time::Mono,
 };
 
-use super::{config::Config, event::Output};
+use super::{config::Config, event::Output, kept::Kept};
 use crate::{
     capability::{Skill, Skills},
     id::{SessionId, StreamId},
@@ -27,7 +27,8 @@ use crate::{
 /// ```
 ///
 /// Sessions have stages of their own and outlive a lost control stream:
-/// `Accepted -> Opened -> Running -> Finishing`.
+/// `Accepted -> Opened -> Running -> Finishing`. With [`Config::with_resume`] they outlive their own calls, too: one that was
+/// cut is opened again, at any of the last three.
 ///
 /// ```
 /// use uap_hub_proto::ubos_common::{id::IdSource, time::{Mono, Now, Timestamp}};
@@ -91,6 +92,22 @@ pub(super) enum Timer {
 pub(super) struct Session {
     pub(super) skill: Skill,
     pub(super) stage: SessionStage,
+    /// The call; `None` before it is opened, and while it is cut.
+    pub(super) stream: Option<StreamId>,
+    /// How often its call was opened.
+    pub(super) opened: u64,
+    pub(super) kept: Kept,
+    /// The pauses between attempts to open a cut call again.
+    pub(super) backoff: Backoff,
+    /// When the call was cut, until the hub has answered on a new one.
+    pub(super) cut_at: Option<Mono>,
+}
+
+impl Session {
+    /// Whether its call was cut.
+    pub(super) fn is_cut(&self) -> bool {
+        self.stream.is_none() && self.stage != SessionStage::Accepted
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,18 +115,9 @@ pub(super) enum SessionStage {
     /// The proposal is accepted.
     Accepted,
     /// The call is open and acknowledged, the job has not come.
-    Opened(StreamId),
+    Opened,
     /// The handler runs.
-    Running(StreamId),
+    Running,
     /// The result is sent; the call waits for the hub's end.
-    Finishing(StreamId),
-}
-
-impl SessionStage {
-    pub(super) const fn stream(self) -> Option<StreamId> {
-        match self {
-            Self::Accepted => None,
-            Self::Opened(stream) | Self::Running(stream) | Self::Finishing(stream) => Some(stream),
-        }
-    }
+    Finishing,
 }

@@ -10,7 +10,7 @@ use super::job::{Job, Outcome};
 use crate::trace::trace;
 use crate::{
     id::{ClientId, Identity, JobId, SessionId, StreamId},
-    role::{AgentMessage as Inbound, HubMessage as Outbound, Rpc},
+    role::{AgentMessage as Inbound, HubMessage as Outbound, Resume, Rpc},
     state::State,
     status::Status,
     wire::Telemetry,
@@ -29,6 +29,8 @@ pub enum Input<'a> {
         /// Value of the metadata key that belongs to the call ([`CLIENT_ID_KEY`](crate::role::CLIENT_ID_KEY)
         /// or [`SESSION_ID_KEY`](crate::role::SESSION_ID_KEY)), if it is there.
         key: Option<&'a str>,
+        /// Value of [`RESUME_KEY`](crate::role::RESUME_KEY), if it is there and known.
+        resume: Option<Resume>,
         /// Who opened it, where the driver knows; see [`Hub::register_as`](super::Hub::register_as).
         identity: Option<&'a Identity>,
     },
@@ -229,6 +231,19 @@ pub enum JobEvent {
         /// The session.
         session: SessionId,
     },
+    /// The connection was lost. The session goes on if its agent opens the stream again within the grace. A reader that is
+    /// behind is not told.
+    Cut {
+        /// The session.
+        session: SessionId,
+        /// The reason, for people.
+        reason: String,
+    },
+    /// The agent opened the stream again. No report is lost or comes twice. A reader that is behind is not told.
+    Resumed {
+        /// The session.
+        session: SessionId,
+    },
     /// The agent or its stream was lost; the job waits again.
     Requeued {
         /// The session that was lost.
@@ -292,6 +307,8 @@ pub enum AuditKind {
     WrongMessage,
     /// A call with the client or session id of another identity: refused as if the id were unknown.
     ForeignIdentity,
+    /// The numbers of two reports do not follow each other: some are missing.
+    MissingReports,
     /// A control stream was not read: it is ended, and its agent is gone.
     SlowReader,
 }

@@ -1,35 +1,30 @@
 //! The execution plane: session streams, what they report, and how sessions end.
 
+use prost::Message as _;
 use prost_types::Timestamp;
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, Hub, Inbound, JobEvent, Outbound, Outcome, Rpc, Timer, Use, Verdict, queue::Entry,
-    session::Stage,
+    AuditKind, Hub, Inbound, JobEvent, Opening, Outbound, Outcome, Rpc, Timer, Use, Verdict,
+    queue::Entry,
+    session::{Reports, Stage},
 };
 use crate::trace::trace;
 use crate::{
     capability::Kind,
-    id::{ClientId, Identity, JobId, SessionId, StreamId},
+    id::{ClientId, JobId, SessionId, StreamId},
     message::JobResult,
-    role::report::Report,
+    role::{Resume, report::Report},
     state::State,
     status::{Code, Status, brief},
-    wire::{TestInit, TranslationInit},
+    wire::{Payload, TestInit, TranslationInit},
 };
 
 impl Hub {
     /// Sends the job as soon as its stream opens: deployed agents send nothing before they receive it.
     // impl: HUB-2-2 HUB-3-5 HUB-4-1
-    pub(super) fn open_session(
-        &mut self,
-        now: Now,
-        stream: StreamId,
-        rpc: Rpc,
-        key: Option<&str>,
-        identity: Option<&Identity>,
-    ) {
-        let id = match self.check_key(rpc, key, identity) {
+    pub(super) fn open_session(&mut self, now: Now, stream: StreamId, opening: &Opening<'_>) {
+        let id = match self.check_key(opening) {
             Ok(id) => id,
             Err(status) => return self.end_stream(stream, status),
         };
@@ -37,41 +32,55 @@ impl Hub {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
+        if let (Stage::Open { .. }, Some(resume)) = (&session.stage, opening.resume) {
+            return self.reattach(now, stream, &id, resume);
+        }
         session.stage = Stage::Open {
-            stream,
+            stream: Some(stream),
             state: None,
             message: String::new(),
         };
-        let (job, name) = (session.job, session.skill.name().to_owned());
+        let resume = opening
+            .resume
+            .filter(|_| !self.config.resume_grace.is_zero());
+        session.reports = resume.map(Reports::new);
+        let job = session.job;
         trace!(session = %id, stream = stream.0, "session opened");
         self.streams.open(stream, Use::Session(id.clone()));
-        let attempts = self.queue.get(job).map_or(0, |entry| entry.attempts);
-        let may_fail = attempts < self.max_attempts(job);
-        let payloads = self.queue.payloads(job, may_fail);
-        let init = match rpc {
-            Rpc::Translate => Outbound::Translation(TranslationInit {
-                target_format: name,
-                payloads,
-            }),
-            Rpc::Execute | Rpc::Listen => Outbound::Test(TestInit {
-                test_type: name,
-                payloads,
-            }),
-        };
+        let keep = resume.is_some() || self.may_be_sent_again(job);
+        let payloads = self.queue.payloads(job, keep);
         let started = JobEvent::Started {
             session: id.clone(),
         };
         self.job_event(now, job, started);
-        self.send(stream, init);
+        self.send_init(stream, &id, payloads);
         self.watch(now, &id);
     }
 
-    fn check_key(
-        &mut self,
-        rpc: Rpc,
-        key: Option<&str>,
-        identity: Option<&Identity>,
-    ) -> Result<SessionId, Status> {
+    /// Whether the job may be started again.
+    pub(super) fn may_be_sent_again(&self, job: JobId) -> bool {
+        let attempts = self.queue.get(job).map_or(0, |entry| entry.attempts);
+        attempts < self.max_attempts(job)
+    }
+
+    /// Sends the job, and with it what the hub has of the reports.
+    pub(super) fn send_init(&mut self, stream: StreamId, id: &SessionId, payloads: Vec<Payload>) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let name = session.skill.name().to_owned();
+        let acknowledged = session.reports.as_mut().map(Reports::acknowledge);
+        let message = init(session.skill.kind(), name, payloads, acknowledged);
+        self.send(stream, message);
+    }
+
+    fn check_key(&mut self, opening: &Opening<'_>) -> Result<SessionId, Status> {
+        let Opening {
+            rpc,
+            key,
+            identity,
+            resume,
+        } = *opening;
         let Some(key) = key.filter(|key| !key.is_empty()) else {
             return Err(Status::new(
                 Code::InvalidArgument,
@@ -86,10 +95,11 @@ impl Hub {
                 false => unknown(),
             };
         };
-        let (kind, stage, agent) = (
+        let (kind, stage, agent, reports) = (
             session.skill.kind(),
             session.stage.clone(),
             session.agent.clone(),
+            session.reports,
         );
         if !self.is_of(&agent, identity, Some(&SessionId::from(key))) {
             return unknown();
@@ -101,12 +111,22 @@ impl Hub {
         match stage {
             Stage::Ready => Ok(SessionId::from(key)),
             Stage::Proposed | Stage::Preparing => refused("the session is not ready"),
-            Stage::Open { .. } => refused("the session has a stream"),
+            Stage::Open { .. } => match (resume, reports) {
+                (Some(resume), Some(reports)) if resume.opening() <= reports.opening => {
+                    refused("the session has a newer stream")
+                }
+                (Some(Resume::Job(_)), Some(reports)) if reports.has_job() => {
+                    refused("the session has its job")
+                }
+                (Some(_), Some(_)) => Ok(SessionId::from(key)),
+                _ => refused("the session has a stream"),
+            },
             Stage::Over { .. } => refused("the session has ended"),
         }
     }
 
     pub(super) fn message(&mut self, now: Now, stream: StreamId, message: Inbound) {
+        let (number, bytes) = numbered(&message);
         let report = match (self.streams.purpose(stream).cloned(), message) {
             (None, _) => return,
             (Some(Use::Listen(agent)), Inbound::Listen(message)) => {
@@ -129,7 +149,7 @@ impl Hub {
         let Some(session) = self.sessions.get(id.as_str()) else {
             return;
         };
-        let (job, agent) = (session.job, session.agent.clone());
+        let agent = session.agent.clone();
         if session.skill.kind() != report.kind() {
             return self.audit(AuditKind::WrongMessage, Some(agent), Some(id));
         }
@@ -142,7 +162,25 @@ impl Hub {
             return self.audit(kind, Some(agent), Some(id));
         };
         let state = *state;
-        self.has_spoken(now, &id);
+        if self.is_new(stream, &id, number, bytes) {
+            self.has_spoken(now, &id);
+            self.report(now, &id, state, report, at);
+        }
+    }
+
+    /// Takes a report of an open session in `state`.
+    fn report(
+        &mut self,
+        now: Now,
+        id: &SessionId,
+        state: Option<State>,
+        report: Report,
+        at: Option<Timestamp>,
+    ) {
+        let Some(session) = self.sessions.get(id.as_str()) else {
+            return;
+        };
+        let (job, agent) = (session.job, session.agent.clone());
         match report {
             Report::Status {
                 kind,
@@ -151,17 +189,17 @@ impl Hub {
             } => {
                 let next = State::from_wire(kind, number);
                 match check_status(state, next) {
-                    Ok(next) => self.status(now, &id, next, message, at),
-                    Err(fault) => self.audit(fault, Some(agent), Some(id)),
+                    Ok(next) => self.status(now, id, next, message, at),
+                    Err(fault) => self.audit(fault, Some(agent), Some(id.clone())),
                 }
             }
             Report::Telemetry(_, _) if state.is_some_and(State::is_terminal) => {
-                self.audit(AuditKind::LateTelemetry, Some(agent), Some(id));
+                self.audit(AuditKind::LateTelemetry, Some(agent), Some(id.clone()));
             }
             Report::Telemetry(_, telemetry) => {
                 self.job_event(now, job, JobEvent::Telemetry { telemetry, at });
             }
-            Report::Result(result) => self.result(now, &id, result),
+            Report::Result(result) => self.result(now, id, result),
         }
     }
 
@@ -260,6 +298,7 @@ impl Hub {
             Some(Use::Listen(agent)) => {
                 self.agent_lost(now, &agent, &format!("Listen broke: {reason}"));
             }
+            Some(Use::Session(id)) if is_lost && self.detach(now, &id, reason) => {}
             Some(Use::Session(id)) => {
                 let why = match is_lost {
                     true => "Agent disconnected".to_owned(),
@@ -286,6 +325,9 @@ impl Hub {
             Stage::Open {
                 state: Some(state), ..
             } if state.is_terminal() => self.settle(now, id, String::new()),
+            Stage::Open { stream: None, .. } => {
+                self.lose_session(now, id, "Agent disconnected".to_owned(), Status::ok());
+            }
             Stage::Open { .. } => self.stalled(now, id),
             Stage::Over { stream, status } => {
                 self.forget(id);
@@ -388,6 +430,38 @@ impl Hub {
     pub(super) fn forget(&mut self, id: &SessionId) {
         self.timers.clear(&Timer::Session(id.clone()));
         self.sessions.forget(id, self.config.max_remembered);
+    }
+}
+
+/// The number of a report and its bytes; zeros where it has no number.
+fn numbered(message: &Inbound) -> (u64, usize) {
+    match message {
+        Inbound::Test(message) if message.number > 0 => (message.number, message.encoded_len()),
+        Inbound::Translation(message) if message.number > 0 => {
+            (message.number, message.encoded_len())
+        }
+        _ => (0, 0),
+    }
+}
+
+/// The message that begins a session, or acknowledges.
+pub(super) fn init(
+    kind: Kind,
+    name: String,
+    payloads: Vec<Payload>,
+    acknowledged: Option<u64>,
+) -> Outbound {
+    match kind {
+        Kind::Translation => Outbound::Translation(TranslationInit {
+            target_format: name,
+            payloads,
+            acknowledged,
+        }),
+        Kind::Test => Outbound::Test(TestInit {
+            test_type: name,
+            payloads,
+            acknowledged,
+        }),
     }
 }
 

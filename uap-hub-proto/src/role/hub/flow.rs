@@ -51,6 +51,21 @@ impl Hub {
         self.event(Event::Job { job, event });
     }
 
+    /// Whether as many events of a job are unread as may be.
+    fn is_behind(&self, job: JobId) -> bool {
+        self.queue.get(job).is_some_and(|entry| {
+            entry.unread.events >= self.config.max_unread_events
+                || entry.unread.bytes >= self.config.max_unread_bytes
+        })
+    }
+
+    /// As [`job_event`](Self::job_event), for events that an agent can cause though it is not read.
+    pub(super) fn minor_event(&mut self, now: Now, job: JobId, event: JobEvent) {
+        if !self.is_behind(job) {
+            self.job_event(now, job, event);
+        }
+    }
+
     /// Pauses or resumes the stream of a job.
     // impl: HUB-4-4
     pub(super) fn adjust_reading(&mut self, now: Now, job: JobId) {
@@ -59,7 +74,11 @@ impl Hub {
         };
         let Some((id, stream)) = entry.session().and_then(|id| {
             let stage = &self.sessions.get(id.as_str())?.stage;
-            let Stage::Open { stream, .. } = stage else {
+            let Stage::Open {
+                stream: Some(stream),
+                ..
+            } = stage
+            else {
                 return None;
             };
             Some((id.clone(), *stream))
@@ -68,7 +87,7 @@ impl Hub {
         };
         let (events, bytes) = (self.config.max_unread_events, self.config.max_unread_bytes);
         let unread = entry.unread;
-        let is_over = unread.events >= events || unread.bytes >= bytes;
+        let is_over = self.is_behind(job);
         let is_low = unread.events <= events / 2 && unread.bytes <= bytes / 2;
         if is_over && self.streams.set_paused(stream, true) {
             self.outputs.push(Output::Pause { stream });

@@ -85,7 +85,11 @@ impl Hub {
     pub(super) fn watch(&mut self, now: Now, id: &SessionId) {
         let stall = self.config.stall_limit;
         if let Some(session) = self.sessions.get(id.as_str())
-            && let Stage::Open { stream, state, .. } = session.stage
+            && let Stage::Open {
+                stream: Some(stream),
+                state,
+                ..
+            } = session.stage
             && !state.is_some_and(State::is_terminal)
             && !self.streams.is_paused(stream)
         {

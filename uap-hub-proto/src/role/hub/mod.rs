@@ -18,6 +18,7 @@ mod placement;
 mod policy;
 mod queue;
 mod quota;
+mod resume;
 mod session;
 mod streams;
 #[cfg(test)]
@@ -49,7 +50,7 @@ use self::{
     streams::{Streams, Use},
 };
 pub use super::{AgentMessage as Inbound, HubMessage as Outbound};
-use super::{Rpc, machine::impl_machine};
+use super::{Resume, Rpc, machine::impl_machine};
 use crate::{
     ConfigError,
     capability::{Registration, Shape},
@@ -90,7 +91,7 @@ const MAX_GROUP_BYTES: usize = 1024;
 /// hub.submit(now, Job::test("sum", vec![]))?;
 /// assert!(matches!(hub.poll_output(), Some(Output::Event(Event::AgentRegistered { .. }))));
 /// assert!(hub.poll_output().is_none()); // nobody listens yet
-/// hub.handle_input(now, Input::Opened { stream: StreamId(1), rpc: Rpc::Listen, key: Some(&agent), identity: None })?;
+/// hub.handle_input(now, Input::Opened { stream: StreamId(1), rpc: Rpc::Listen, key: Some(&agent), resume: None, identity: None })?;
 /// while let Some(output) = hub.poll_output() {
 ///     println!("{output:?}"); // the agent is available, the job is offered, the proposal is to be sent
 /// }
@@ -110,6 +111,15 @@ pub struct Hub {
     streams: Streams,
     timers: Timers<Timer>,
     outputs: Outbox<Output>,
+}
+
+/// How the stream of a session is opened.
+#[derive(Debug)]
+struct Opening<'a> {
+    rpc: Rpc,
+    key: Option<&'a str>,
+    identity: Option<&'a Identity>,
+    resume: Option<Resume>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -377,13 +387,23 @@ impl Hub {
                 rpc: Rpc::Listen,
                 key,
                 identity,
+                ..
             } => self.open_listen(now, stream, key, identity),
             Input::Opened {
                 stream,
                 rpc,
                 key,
                 identity,
-            } => self.open_session(now, stream, rpc, key, identity),
+                resume,
+            } => {
+                let opening = Opening {
+                    rpc,
+                    key,
+                    identity,
+                    resume,
+                };
+                self.open_session(now, stream, &opening);
+            }
             Input::Message { stream, message } => self.message(now, stream, message),
             Input::HalfClosed { stream } => self.half_closed(now, stream),
             Input::Reset { stream, reason } => self.stream_broken(now, stream, &reason, false),

@@ -107,6 +107,7 @@ impl Hub {
                 skill,
                 stage: Stage::Proposed,
                 has_spoken: false,
+                reports: None,
             },
         );
         self.job_event(

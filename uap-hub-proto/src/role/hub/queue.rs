@@ -352,4 +352,29 @@ mod tests {
         queue.set_stage(first[0], Stage::Waiting);
         assert_eq!(queue.waiting()[0], first[0], "it keeps its place");
     }
+
+    // spec: HUB-3-6
+    #[test]
+    fn a_group_keeps_its_turn_while_it_has_jobs() {
+        let (mut queue, mut ids) = (Queue::default(), IdSource::seeded(1));
+        let mut add = |queue: &mut Queue, group: &str| {
+            let id: JobId = ids.next_id();
+            let job = Job::test("t", Vec::new()).with_group(group);
+            queue.add(id, job, Shape::of(&[]), 0, true);
+            id
+        };
+        let many: Vec<_> = (0..3).map(|_| add(&mut queue, "a")).collect();
+        queue.set_stage(many[0], Stage::Session("s".into()));
+        queue.remove(many[0]);
+        let one = add(&mut queue, "b");
+        let more = add(&mut queue, "a");
+        assert_eq!(queue.waiting(), [many[1], one, many[2], more]);
+        for id in [many[1], many[2], more, one] {
+            queue.remove(id);
+        }
+        assert!(
+            queue.turns.is_empty(),
+            "nothing is kept of groups without jobs"
+        );
+    }
 }

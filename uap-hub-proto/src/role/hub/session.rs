@@ -18,6 +18,21 @@ pub(super) struct Session {
     pub(super) stage: Stage,
     /// Whether its stream has brought a message.
     pub(super) has_spoken: bool,
+    /// Of an agent that can resume the session.
+    pub(super) reports: Option<Reports>,
+}
+
+/// The numbered reports of a session that can be resumed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reports {
+    /// Which opening of its stream the session is on.
+    pub(super) opening: u64,
+    /// The last number that came.
+    pub(super) received: u64,
+    /// The last number that the agent was told.
+    pub(super) acknowledged: u64,
+    /// Bytes of the reports between them.
+    pub(super) bytes: usize,
 }
 
 /// The stage of a session; the diagram is at [`Hub`](super::Hub).
@@ -29,9 +44,10 @@ pub(super) enum Stage {
     Preparing,
     /// The agent may open the stream.
     Ready,
-    /// The stream is open. A terminal `state` waits for its result.
+    /// The stream is open, or was cut and may be opened again. A terminal `state` waits for its result.
     Open {
-        stream: StreamId,
+        /// `None` while it is cut.
+        stream: Option<StreamId>,
         state: Option<State>,
         message: String,
     },
@@ -43,7 +59,8 @@ impl Stage {
     pub(super) const fn stream(&self) -> Option<StreamId> {
         match self {
             Self::Proposed | Self::Preparing | Self::Ready => None,
-            Self::Open { stream, .. } | Self::Over { stream, .. } => Some(*stream),
+            Self::Open { stream, .. } => *stream,
+            Self::Over { stream, .. } => Some(*stream),
         }
     }
 }

@@ -59,6 +59,10 @@ impl Streams {
         }
     }
 
+    pub(super) fn is_blocked(&self, stream: StreamId) -> bool {
+        self.open.get(&stream).is_some_and(|flow| flow.is_blocked)
+    }
+
     pub(super) fn take_overflown(&mut self) -> Option<StreamId> {
         self.overflown.pop()
     }

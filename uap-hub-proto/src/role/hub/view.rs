@@ -103,6 +103,8 @@ pub enum JobStage {
     Ready,
     /// It runs.
     Running,
+    /// It runs, but its connection was lost and its agent has not come back.
+    Cut,
     /// It has ended, and its end is being stored.
     Ending,
 }
@@ -208,6 +210,7 @@ impl Hub {
                 (Stage::Session(_), Some(SessionStage::Proposed)) => JobStage::Offered,
                 (Stage::Session(_), Some(SessionStage::Preparing)) => JobStage::Preparing,
                 (Stage::Session(_), Some(SessionStage::Ready)) => JobStage::Ready,
+                (Stage::Session(_), Some(SessionStage::Open { stream: None, .. })) => JobStage::Cut,
                 (Stage::Session(_), Some(_)) => JobStage::Running,
                 (Stage::Session(_) | Stage::Waiting, _) => JobStage::Waiting,
             },

@@ -1,12 +1,16 @@
 //! One call to the hub: its sender and its reader.
 
 use std::{
+    error::Error as _,
     pin::Pin,
     task::{Context, Poll},
 };
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{
+        OwnedSemaphorePermit,
+        mpsc::{self, error::TrySendError},
+    },
     task::AbortHandle,
 };
 use tokio_stream::Stream;
@@ -18,10 +22,9 @@ use super::route::Route;
 use crate::{
     id::StreamId,
     role::{
-        CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
+        CLIENT_ID_KEY, RESUME_KEY, Resume, Rpc, SESSION_ID_KEY,
         agent::{Inbound, Input, Outbound},
     },
-    status::{self, Code},
     transport::spawn,
     wire::{ListenRequest, TestResponse, TranslationResponse, agent_hub_client::AgentHubClient},
 };
@@ -45,19 +48,17 @@ enum Sender {
 }
 
 impl Call {
-    /// Opens a call on which at most `most` messages wait, and hands what it reads to `receive`.
+    /// Opens a call, and hands what it reads to `receive`.
     pub(super) fn open(
         route: &Route,
         mut hub: AgentHubClient<Channel>,
-        stream: StreamId,
-        rpc: Rpc,
-        key: &str,
-        most: usize,
+        opening: Opening<'_>,
         receive: impl Fn(Input) + Send + 'static,
     ) -> Self {
-        let (sender, reader) = match rpc {
+        let stream = opening.stream;
+        let (sender, reader) = match opening.rpc {
             Rpc::Listen => {
-                let (sender, request) = request(route, CLIENT_ID_KEY, key, most);
+                let (sender, request) = request(route, CLIENT_ID_KEY, &opening);
                 let call = async move { hub.listen(request?).await };
                 (
                     Sender::Listen(sender),
@@ -65,7 +66,7 @@ impl Call {
                 )
             }
             Rpc::Execute => {
-                let (sender, request) = request(route, SESSION_ID_KEY, key, most);
+                let (sender, request) = request(route, SESSION_ID_KEY, &opening);
                 let call = async move { hub.execute(request?).await };
                 (
                     Sender::Test(sender),
@@ -73,7 +74,7 @@ impl Call {
                 )
             }
             Rpc::Translate => {
-                let (sender, request) = request(route, SESSION_ID_KEY, key, most);
+                let (sender, request) = request(route, SESSION_ID_KEY, &opening);
                 let call = async move { hub.translate(request?).await };
                 (
                     Sender::Translation(sender),
@@ -90,14 +91,10 @@ impl Call {
     /// Whether the message found room.
     pub(super) fn send(&self, message: Outbound, permit: Option<OwnedSemaphorePermit>) -> bool {
         match (&self.sender, message) {
-            (Some(Sender::Listen(to)), Outbound::Listen(message)) => {
-                to.try_send((message, permit)).is_ok()
-            }
-            (Some(Sender::Test(to)), Outbound::Test(message)) => {
-                to.try_send((message, permit)).is_ok()
-            }
+            (Some(Sender::Listen(to)), Outbound::Listen(message)) => pass(to, message, permit),
+            (Some(Sender::Test(to)), Outbound::Test(message)) => pass(to, message, permit),
             (Some(Sender::Translation(to)), Outbound::Translation(message)) => {
-                to.try_send((message, permit)).is_ok()
+                pass(to, message, permit)
             }
             _ => false,
         }
@@ -114,17 +111,44 @@ impl Drop for Call {
     }
 }
 
-/// The sender of a call's messages, and its request.
-type Opening<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
+/// How a call is opened.
+#[derive(Debug)]
+pub(super) struct Opening<'a> {
+    pub(super) stream: StreamId,
+    pub(super) rpc: Rpc,
+    pub(super) key: &'a str,
+    pub(super) resume: Option<Resume>,
+    /// Messages that may wait on it.
+    pub(super) most: usize,
+}
 
-fn request<T>(route: &Route, name: &'static str, key: &str, most: usize) -> Opening<T> {
-    let (sender, body) = mpsc::channel(most);
-    let value = AsciiMetadataValue::try_from(key);
+/// Whether there was room. A call that broke takes nothing; its reader says so.
+fn pass<T>(
+    to: &mpsc::Sender<Waiting<T>>,
+    message: T,
+    permit: Option<OwnedSemaphorePermit>,
+) -> bool {
+    !matches!(to.try_send((message, permit)), Err(TrySendError::Full(_)))
+}
+
+/// The sender of a call's messages, and its request.
+type Opened<T> = (mpsc::Sender<Waiting<T>>, Result<Request<Body<T>>, Status>);
+
+fn request<T>(route: &Route, name: &'static str, opening: &Opening<'_>) -> Opened<T> {
+    let (sender, body) = mpsc::channel(opening.most);
+    let value = AsciiMetadataValue::try_from(opening.key);
+    let resume = opening.resume.map(Resume::to_value);
     let request = value
         .map_err(|_| Status::invalid_argument("the hub's id is no metadata value"))
         .map(|value| {
             let mut request = route.request(Body(body));
             request.metadata_mut().insert(name, value);
+            if let Some(resume) = resume {
+                // choice: its value is ASCII
+                if let Ok(value) = AsciiMetadataValue::try_from(resume) {
+                    request.metadata_mut().insert(RESUME_KEY, value);
+                }
+            }
             request
         });
     (sender, request)
@@ -138,7 +162,7 @@ async fn read<T>(
     inbound: fn(T) -> Inbound,
 ) {
     let status = match call.await {
-        Err(status) => status.into(),
+        Err(status) => status,
         Ok(response) => {
             let mut messages = response.into_inner();
             loop {
@@ -150,13 +174,19 @@ async fn read<T>(
                         };
                         receive(input);
                     }
-                    Ok(None) => break status::Status::new(Code::Ok, ""),
-                    Err(status) => break status.into(),
+                    Ok(None) => break Status::ok(""),
+                    Err(status) => break status,
                 }
             }
         }
     };
-    receive(Input::Ended { stream, status });
+    // The library keeps the error of a connection in the status that it makes of it.
+    let is_broken = status.source().is_some();
+    let status = status.into();
+    receive(match is_broken {
+        true => Input::Broken { stream, status },
+        false => Input::Ended { stream, status },
+    });
 }
 
 /// The messages of a call, as the gRPC library wants them.

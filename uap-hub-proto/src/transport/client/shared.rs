@@ -18,7 +18,7 @@ use ubos_common::{
 };
 
 use super::{
-    call::Call,
+    call::{Call, Opening},
     handler::{Cancel, Context, Handler, HandlerError, Report, ReportSink},
     route::Route,
 };
@@ -28,7 +28,7 @@ use crate::{
     id::{ClientId, SessionId, StreamId},
     message::JobResult,
     role::{
-        Rpc,
+        Resume, Rpc,
         agent::{CommandError, Config, Event, FleetAgent, Input, Outbound, Output},
     },
     state::State,
@@ -81,6 +81,8 @@ struct Core {
     ending: JoinSet<()>,
     /// The permit for the next report.
     permit: Option<OwnedSemaphorePermit>,
+    /// Those of reports that wait for a cut call to be opened again.
+    permits: HashMap<SessionId, Vec<OwnedSemaphorePermit>>,
     armed: Mono,
     is_stopped: bool,
 }
@@ -109,6 +111,7 @@ impl Shared {
             handlers: HashMap::new(),
             ending: JoinSet::new(),
             permit: None,
+            permits: HashMap::new(),
             armed: Mono::ZERO,
             is_stopped: false,
         };
@@ -140,7 +143,7 @@ impl Shared {
     /// Takes an input from the reader of a call.
     fn receive(self: &Arc<Self>, input: Input) {
         let mut core = lock(&self.core);
-        if let Input::Ended { stream, status } = &input {
+        if let Input::Ended { stream, status } | Input::Broken { stream, status } = &input {
             trace::ended("agent", *stream, status.code);
             core.calls.remove(stream);
         }
@@ -191,7 +194,12 @@ impl Shared {
                     attempt,
                     registration,
                 } => self.register(core, attempt, registration),
-                Output::Open { stream, rpc, key } => self.open(core, stream, rpc, &key),
+                Output::Open {
+                    stream,
+                    rpc,
+                    key,
+                    resume,
+                } => self.open(core, stream, rpc, &key, resume),
                 Output::Send { stream, message } => self.send(core, stream, message),
                 Output::HalfClose { stream } => {
                     core.calls
@@ -209,7 +217,6 @@ impl Shared {
                 Output::Event(event) => self.event(core, event),
             }
         }
-        core.permit = None;
         if core
             .agent
             .poll_timeout()
@@ -226,6 +233,7 @@ impl Shared {
                 self.listening.send_replace(Some(client_id.clone()));
             }
             Event::Retrying { .. } => drop(self.listening.send_replace(None)),
+            Event::SessionOver { session, .. } => drop(core.permits.remove(session)),
             Event::Closed => {
                 core.calls.clear();
                 self.listening.send_replace(None);
@@ -274,17 +282,33 @@ impl Shared {
         Ok((hub, answer.into_inner().client_id))
     }
 
-    fn open(self: &Arc<Self>, core: &mut Core, stream: StreamId, rpc: Rpc, key: &str) {
+    fn open(
+        self: &Arc<Self>,
+        core: &mut Core,
+        stream: StreamId,
+        rpc: Rpc,
+        key: &str,
+        resume: Option<Resume>,
+    ) {
         let Some(hub) = core.hub.clone() else { return };
         let most = if rpc == Rpc::Listen {
             MAX_ANSWERS
         } else {
-            self.max_waiting + OWN_MESSAGES
+            // The reports that wait are sent first.
+            core.permits.remove(key);
+            self.max_waiting + OWN_MESSAGES + core.agent.unacknowledged(key)
         };
         trace::opened("agent", rpc, stream);
         let shared = self.clone();
         let receive = move |input| shared.receive(input);
-        let call = Call::open(&self.route, hub, stream, rpc, key, most, receive);
+        let opening = Opening {
+            stream,
+            rpc,
+            key,
+            resume,
+            most,
+        };
+        let call = Call::open(&self.route, hub, opening, receive);
         core.calls.insert(stream, call);
     }
 
@@ -387,6 +411,15 @@ impl ReportSink for Shared {
         }
         core.permit = Some(permit);
         self.carry_out(&mut core);
+        if let Some(permit) = core.permit.take()
+            && core.agent.is_cut(session)
+        {
+            // The report waits in the agent.
+            core.permits
+                .entry(session.clone())
+                .or_default()
+                .push(permit);
+        }
         Ok(())
     }
 }
@@ -426,5 +459,58 @@ async fn run_handler(
         Some(Ok(Ok(result))) => result,
         Some(Ok(Err(error))) => error.into_result(kind),
         Some(Err(_)) | None => HandlerError::new("the handler panicked").into_result(kind),
+    }
+}
+
+#[cfg(all(test, feature = "server"))]
+mod tests {
+    use super::super::AgentBuilder;
+    use super::*;
+    use crate::{
+        role::hub::Job,
+        transport::server::{ServerConfig, serve},
+        wire::TestResult,
+    };
+
+    // spec: HUB-4-1
+    #[tokio::test]
+    async fn nothing_is_kept_of_handlers_that_ended() {
+        let hub = serve(([127, 0, 0, 1], 0).into(), ServerConfig::default());
+        let hub = hub.await.unwrap();
+        let agent = AgentBuilder::new("a")
+            .on_test("ends", |_, _| async { Ok(TestResult::completed("")) })
+            .on_test("fails", |_, _| async { Err(HandlerError::new("")) })
+            .on_test("hangs", |_, context| async move {
+                context.status("there").await?;
+                std::future::pending().await
+            })
+            .start(&hub.url())
+            .unwrap();
+        for skill in ["ends", "fails", "hangs"] {
+            let mut job = hub.submit(Job::test(skill, vec![])).unwrap();
+            if skill == "hangs" {
+                while !lock(&agent.shared.core)
+                    .handlers
+                    .contains_key(&session(&hub))
+                {
+                    job.next_event().await;
+                }
+                job.cancel().unwrap();
+            }
+            job.outcome().await;
+        }
+        let forgotten = async {
+            while !lock(&agent.shared.core).handlers.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), forgotten).await;
+        assert!(waited.is_ok(), "{:?}", lock(&agent.shared.core).handlers);
+    }
+
+    /// The only session, if there is one.
+    fn session(hub: &crate::transport::server::HubHandle) -> SessionId {
+        let session = hub.inspect(|view| view.jobs().find_map(|job| job.session));
+        session.unwrap_or_else(|| "none".into())
     }
 }

@@ -1,11 +1,12 @@
 //! One queue of jobs for several hubs, on NATS JetStream: a hub that dies loses none of them.
 //!
-//! For a queue named `desk` there are two streams:
+//! For a queue named `desk` there are three streams:
 //!
 //! | stream | subject | what is there |
 //! |---|---|---|
 //! | `desk_jobs` | `desk.job` | jobs, each until its end is stored |
 //! | `desk_ends` | `desk.end.<job id>` | how they ended; the first end of a job is its only one |
+//! | `desk_backs` | `desk.back.<job id>` | how often hubs gave a job back for lack of room, which is no attempt |
 //!
 //! Every hub takes as many jobs as it has room for ([`work`](JobQueue::work)), says every now and then that it
 //! is at them, stores each end, and only then lets go of the job. A hub that dies is silent, and after
@@ -48,7 +49,8 @@ ubos_common::config! {
         with_max_in_flight: max_in_flight: usize = 64,
         /// Sets how long a hub may be silent about a job before another hub gets it: 30 s by default.
         with_ack_wait: ack_wait: Duration = Duration::from_secs(30),
-        /// Sets how often hubs may take a job that gets no end: 20 by default. Beyond it the job ends failed.
+        /// Sets how often hubs may take a job that gets no end: 20 by default. Beyond it the job ends failed. A hub that gives it
+        /// back because it has no room for it has not taken it.
         with_max_deliveries: max_deliveries: i64 = 20,
         /// Sets when a job that a hub has no room for comes back: 1 s by default.
         with_busy_delay: busy_delay: Duration = Duration::from_secs(1),
@@ -112,6 +114,7 @@ pub struct JobQueue {
     client: async_nats::Client,
     context: Context,
     ends: Stream,
+    backs: Stream,
     jobs: PullConsumer,
     name: String,
     max_in_flight: usize,
@@ -154,11 +157,20 @@ impl JobQueue {
             max_age: config.keep,
             ..StreamConfig::default()
         };
+        let backs = StreamConfig {
+            name: format!("{name}_backs"),
+            subjects: vec![format!("{name}.back.>")],
+            max_age: config.keep,
+            max_messages: config.max_jobs,
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::Old,
+            ..StreamConfig::default()
+        };
         let made = async |stream: StreamConfig| {
             let made = context.get_or_create_stream(stream).await;
             made.map_err(QueueError::nats)
         };
-        let (jobs, ends) = (made(jobs).await?, made(ends).await?);
+        let (jobs, ends, backs) = (made(jobs).await?, made(ends).await?, made(backs).await?);
         let durable = format!("{name}_hubs");
         let consumer = pull::Config {
             durable_name: Some(durable.clone()),
@@ -173,6 +185,7 @@ impl JobQueue {
             client,
             context,
             ends,
+            backs,
             name,
             max_in_flight: config.max_in_flight,
             ack_wait: config.ack_wait,
@@ -243,6 +256,29 @@ impl JobQueue {
             }
             Err(error) => Err(QueueError::nats(error)),
         }
+    }
+
+    /// How often hubs gave a job back because they had no room.
+    async fn given_back(&self, id: JobId) -> Result<i64, QueueError> {
+        let subject = format!("{}.back.{id}", self.name);
+        match self.backs.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => {
+                let count = <[u8; 8]>::try_from(&message.payload[..]);
+                Ok(count.map_or(0, i64::from_be_bytes))
+            }
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(0),
+            Err(error) => Err(QueueError::nats(error)),
+        }
+    }
+
+    /// Counts that a job is given back. Only the hub that has it does.
+    async fn count_given_back(&self, id: JobId) -> Result<(), QueueError> {
+        let count = self.given_back(id).await?.saturating_add(1);
+        let subject = format!("{}.back.{id}", self.name);
+        let count = Bytes::copy_from_slice(&count.to_be_bytes());
+        let sent = self.context.publish(subject, count).await;
+        let stored = sent.map_err(QueueError::nats)?.await;
+        stored.map(|_| ()).map_err(QueueError::nats)
     }
 
     fn end_of(&self, id: JobId) -> String {

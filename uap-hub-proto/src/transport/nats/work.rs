@@ -17,11 +17,12 @@ use crate::{
 const PULL: Duration = Duration::from_secs(2);
 
 impl JobQueue {
-    /// Runs jobs of the queue on a hub until `shutdown` is ready. `observe` gets the events of each.
+    /// Runs jobs of the queue on a hub until `shutdown` is ready and those that it has are settled. `observe` gets the events of
+    /// each.
     ///
-    /// To leave well, shut the hub down first: jobs that end in its drain time have their end stored, the
-    /// others are given back at once. What runs when `shutdown` is ready, or the future is dropped, another
-    /// hub gets after [`ack_wait`](super::QueueConfig::with_ack_wait), as after a crash.
+    /// To leave well, make `shutdown` ready and shut the hub down: jobs that end in its drain time have their end stored, the
+    /// others are given back at once. What runs when the future is dropped, another hub gets after
+    /// [`ack_wait`](super::QueueConfig::with_ack_wait), as after a crash.
     ///
     /// # Errors
     ///
@@ -35,11 +36,12 @@ impl JobQueue {
     ) -> Result<(), QueueError> {
         let mut shutdown = pin!(shutdown);
         let mut running = FuturesUnordered::new();
-        loop {
+        let mut is_leaving = false;
+        while !is_leaving {
             let room = self.max_in_flight.saturating_sub(running.len());
             if room == 0 {
                 tokio::select! {
-                    () = &mut shutdown => return Ok(()),
+                    () = &mut shutdown => is_leaving = true,
                     Some(done) = running.next() => done?,
                 }
                 continue;
@@ -49,9 +51,13 @@ impl JobQueue {
             let mut batch = batch.messages().await.map_err(QueueError::nats)?;
             loop {
                 tokio::select! {
-                    () = &mut shutdown => return Ok(()),
+                    () = &mut shutdown, if !is_leaving => is_leaving = true,
                     Some(done) = running.next(), if !running.is_empty() => done?,
                     delivery = batch.next() => match delivery {
+                        // It was on its way: the server would wait for it to be acknowledged.
+                        Some(delivery) if is_leaving => {
+                            self.hand_back(&delivery.map_err(QueueError::nats)?).await?;
+                        }
                         Some(delivery) => {
                             let delivery = delivery.map_err(QueueError::nats)?;
                             running.push(self.run(hub, &observe, delivery));
@@ -61,6 +67,10 @@ impl JobQueue {
                 }
             }
         }
+        while let Some(done) = running.next().await {
+            done?;
+        }
+        Ok(())
     }
 
     /// One delivery of a job, from the hub to its end.
@@ -78,7 +88,9 @@ impl JobQueue {
             return done(&delivery).await;
         }
         let delivered = delivery.info().map_err(QueueError::nats)?.delivered;
-        if delivered > self.max_deliveries {
+        if delivered > self.max_deliveries
+            && delivered - self.given_back(id).await? > self.max_deliveries
+        {
             let outcome = Outcome::new(Verdict::Failed, "the job was taken too often");
             return self.end(id, outcome, &delivery).await.map(drop);
         }
@@ -86,7 +98,10 @@ impl JobQueue {
             Ok(job) => self.follow(hub, observe, job, &delivery).await,
             // An earlier delivery of it runs here.
             Err(CommandError::DuplicateJob) => Ok(()),
-            Err(error) if is_passing(&error) => self.give_back(&delivery).await,
+            Err(error) if is_passing(&error) => {
+                self.count_given_back(id).await?;
+                self.hand_back(&delivery).await
+            }
             Err(error) => {
                 let outcome = Outcome::new(Verdict::Failed, error.to_string());
                 self.end(id, outcome, &delivery).await.map(drop)
@@ -124,7 +139,7 @@ impl JobQueue {
                 Ok(())
             }
             // The hub is shutting down; the job stays.
-            _ => self.give_back(delivery).await,
+            _ => self.hand_back(delivery).await,
         }
     }
 
@@ -141,7 +156,7 @@ impl JobQueue {
         Ok(outcome)
     }
 
-    async fn give_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
+    async fn hand_back(&self, delivery: &Delivery) -> Result<(), QueueError> {
         let back = AckKind::Nak(Some(self.busy_delay));
         delivery.ack_with(back).await.map_err(QueueError::Nats)
     }

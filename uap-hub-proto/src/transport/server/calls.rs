@@ -18,7 +18,7 @@ use super::{
     authorize::{self, Authorize, Caller},
     connection::Peer,
     service::Service,
-    unfinished::{Counted, Pool},
+    unfinished::{Broken, Counted, Pool},
 };
 use crate::wire::agent_hub_server::AgentHubServer;
 
@@ -83,14 +83,16 @@ impl Calls {
     }
 
     /// The call with its unfinished messages counted. Those of a control stream have a time as well.
-    fn counted(&self, request: http::Request<Body>, is_session: bool) -> http::Request<Body> {
+    fn counted(&self, mut request: http::Request<Body>, is_session: bool) -> http::Request<Body> {
+        let broken = Broken::default();
+        request.extensions_mut().insert(broken.clone());
         let peer = Peer::of(request.extensions());
         let [control, session] = peer.map(|peer| peer.held.clone()).unwrap_or_default();
         let (pool, held, time) = match is_session {
             true => (&self.session_bytes, session, None),
             false => (&self.control_bytes, control, Some(self.register_timeout)),
         };
-        request.map(|body| Body::new(Counted::new(body, pool.clone(), held, time)))
+        request.map(|body| Body::new(Counted::new(body, broken, pool.clone(), held, time)))
     }
 }
 

@@ -197,6 +197,10 @@ impl JobHandle {
         }
     }
 
+    pub(super) fn claim(&self) {
+        self.inbox.claim();
+    }
+
     /// The job's name.
     #[must_use]
     pub const fn id(&self) -> JobId {

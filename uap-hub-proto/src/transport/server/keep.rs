@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     id::JobId,
-    role::hub::Record,
+    role::hub::{Hub, Record},
     store::{JobStore, StoreError},
-    transport::spawn,
+    transport::{inbox::Inbox, spawn},
 };
 
 /// Records of one write.
@@ -31,7 +31,9 @@ pub(super) async fn start(
     let unfinished = unfinished.map_err(io::Error::other)?;
     let mut restored = Vec::new();
     for (id, job) in unfinished.map_err(io::Error::other)? {
-        let taken = shared.submit(|hub, now| hub.restore(now, id, job).map(|()| id));
+        let restore = |hub: &mut Hub, now| hub.restore(now, id, job).map(|()| id);
+        // Whoever restored it may not ask for it.
+        let taken = shared.submit_into(restore, Inbox::unclaimed);
         let (id, inbox) = taken.map_err(io::Error::other)?;
         restored.push(JobHandle::new(id, inbox, shared));
     }

@@ -7,31 +7,29 @@ use std::{
         atomic::{AtomicBool, Ordering, fence},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming, async_trait};
+use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
 use super::{
     connection::Peer,
     shared::{Shared, Sink, SinkSender},
+    unfinished::Broken,
 };
 use crate::{
-    capability::{Kind, Registration},
+    capability::Registration,
     id::{Identity, StreamId},
     role::{
-        CLIENT_ID_KEY, Rpc, SESSION_ID_KEY,
+        CLIENT_ID_KEY, RESUME_KEY, Resume, Rpc, SESSION_ID_KEY,
         hub::{Inbound, Input, RegisterError},
     },
-    state::State,
     status,
     transport::{lock, spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
-        test_response, translation_response,
     },
 };
 
@@ -63,10 +61,6 @@ impl Service {
             Rpc::Listen => (CLIENT_ID_KEY, self.shared.max_control_messages),
             Rpc::Execute | Rpc::Translate => (SESSION_ID_KEY, MAX_SESSION_MESSAGES),
         };
-        let key = request
-            .metadata()
-            .get(name)
-            .and_then(|value| value.to_str().ok());
         let (messages, answers) = mpsc::channel(most);
         let (end, gone) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));
         let (pause, paused) = watch::channel(false);
@@ -78,13 +72,8 @@ impl Service {
         };
         let blocked = sink.is_blocked.clone();
         let stream = self.shared.open(sink, |hub, now, stream| {
-            let opened = Input::Opened {
-                stream,
-                rpc,
-                key,
-                identity: request.extensions().get::<Identity>(),
-            };
-            hub.handle_input(now, opened).is_ok()
+            hub.handle_input(now, opened(stream, rpc, name, &request))
+                .is_ok()
         });
         trace::opened("hub", rpc, stream);
         if let Some(refused) = lock(&end).take() {
@@ -93,7 +82,7 @@ impl Service {
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
-            is_listen: rpc == Rpc::Listen,
+            broken: request.extensions().get().cloned().unwrap_or_default(),
             paused,
             gone: gone.clone(),
             peer: Peer::of(request.extensions()).cloned(),
@@ -161,11 +150,32 @@ impl AgentHub for Service {
     }
 }
 
+/// The opening of a call whose key has this name.
+fn opened<'a, T>(
+    stream: StreamId,
+    rpc: Rpc,
+    name: &'static str,
+    request: &'a Request<T>,
+) -> Input<'a> {
+    let value = |name| {
+        let value: Option<&'a AsciiMetadataValue> = request.metadata().get(name);
+        value.and_then(|value| value.to_str().ok())
+    };
+    Input::Opened {
+        stream,
+        rpc,
+        key: value(name),
+        resume: value(RESUME_KEY).and_then(Resume::from_value),
+        identity: request.extensions().get::<Identity>(),
+    }
+}
+
 /// Reads a call until it ends.
 struct Reader {
     shared: Arc<Shared>,
     stream: StreamId,
-    is_listen: bool,
+    /// Whether the end of its messages is that of a broken call.
+    broken: Broken,
     /// Whether the hub wants the call not to be read.
     paused: watch::Receiver<bool>,
     gone: Arc<Notify>,
@@ -177,14 +187,12 @@ impl Reader {
         let Self {
             shared,
             stream,
-            is_listen,
+            broken,
             mut paused,
             gone,
             peer,
         } = self;
-        // Whether a session is complete, so that the end of its call has no meaning.
-        let mut is_over = is_listen;
-        let broken = loop {
+        let end = loop {
             // One that is not read stops its own stream and no other.
             let next = async {
                 // A call that was ended is still read until its peer has seen the end.
@@ -199,18 +207,13 @@ impl Reader {
             match read {
                 Ok(Some(message)) => {
                     let message = inbound(message);
-                    is_over |= ends_session(&message);
                     let input = Input::Message { stream, message };
                     if shared.act(|hub, now| hub.handle_input(now, input)).is_err() {
                         return;
                     }
                 }
+                Ok(None) if broken.is_set() => break Status::cancelled("the call was cancelled"),
                 Ok(None) => {
-                    // The library reports a cancelled call as half-closed, and then drops its answers.
-                    let cancelled = tokio::time::timeout(CANCELLED, gone.notified());
-                    if !is_over && cancelled.await.is_ok() {
-                        break Status::cancelled("the call was cancelled");
-                    }
                     // A closed hub refuses inputs.
                     let last = Input::HalfClosed { stream };
                     let _ = shared.act(|hub, now| hub.handle_input(now, last));
@@ -220,30 +223,7 @@ impl Reader {
             }
         };
         let is_lost = peer.is_some_and(|peer| peer.is_lost());
-        shared.broke(stream, broken.into(), is_lost);
-    }
-}
-
-/// The most time until the answers of a cancelled call are dropped.
-const CANCELLED: Duration = Duration::from_millis(100);
-
-/// Whether a message says how its session ended.
-fn ends_session(message: &Inbound) -> bool {
-    let is_terminal = |kind, state| State::from_wire(kind, state).is_some_and(State::is_terminal);
-    match message {
-        Inbound::Test(message) => match &message.event {
-            Some(test_response::Event::Status(status)) => is_terminal(Kind::Test, status.state),
-            Some(test_response::Event::Result(_)) => true,
-            _ => false,
-        },
-        Inbound::Translation(message) => match &message.event {
-            Some(translation_response::Event::Status(status)) => {
-                is_terminal(Kind::Translation, status.state)
-            }
-            Some(translation_response::Event::Result(_)) => true,
-            _ => false,
-        },
-        Inbound::Listen(_) => false,
+        shared.broke(stream, end.into(), is_lost);
     }
 }
 

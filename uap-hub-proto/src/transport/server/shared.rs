@@ -197,12 +197,21 @@ impl Shared {
         self: &Arc<Self>,
         submit: impl FnOnce(&mut Hub, Now) -> Result<JobId, CommandError>,
     ) -> Result<(JobId, Arc<Inbox>), CommandError> {
+        self.submit_into(submit, Inbox::new)
+    }
+
+    /// As [`submit`](Self::submit), with an inbox of the caller's.
+    pub(super) fn submit_into(
+        self: &Arc<Self>,
+        submit: impl FnOnce(&mut Hub, Now) -> Result<JobId, CommandError>,
+        inbox: impl FnOnce(usize, usize) -> Inbox,
+    ) -> Result<(JobId, Arc<Inbox>), CommandError> {
         if self.is_inspected() {
             return Err(CommandError::Inspecting);
         }
         let mut core = lock(&self.core);
         let job = submit(&mut core.hub, self.clock.now())?;
-        let inbox = Arc::new(Inbox::new(self.max_unread.0, self.max_unread.1));
+        let inbox = Arc::new(inbox(self.max_unread.0, self.max_unread.1));
         core.inboxes.insert(job, inbox.clone());
         self.carry_out(&mut core);
         Ok((job, inbox))
@@ -335,8 +344,9 @@ impl Shared {
                     JobEvent::Ended(_) => core.inboxes.remove(&job),
                     _ => core.inboxes.get(&job).cloned(),
                 };
-                if let Some(inbox) = inbox {
-                    inbox.push(event);
+                if let Some(unread) = inbox.and_then(|inbox| inbox.push(event)) {
+                    let now = self.clock.now();
+                    core.hub.events_read(now, job, unread.events, unread.bytes);
                 }
                 return;
             }

@@ -29,10 +29,13 @@ impl HubHandle {
         Ok(JobHandle::new(id, inbox, shared))
     }
 
-    /// The jobs that an earlier process had accepted and not ended, which wait again; once.
+    /// The jobs that an earlier process had accepted and not ended, which wait again; once. Their events come from now on, and
+    /// the end in any case. Jobs that nobody takes run all the same.
     #[must_use]
     pub fn take_restored(&self) -> Vec<JobHandle> {
-        std::mem::take(&mut *lock(&self.0.restored))
+        let restored = std::mem::take(&mut *lock(&self.0.restored));
+        restored.iter().for_each(JobHandle::claim);
+        restored
     }
 
     /// Pauses the hub, or lets it go on; see [`Hub::set_paused`](crate::role::hub::Hub::set_paused).

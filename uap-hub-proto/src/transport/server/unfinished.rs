@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -119,10 +119,21 @@ impl Framing {
     }
 }
 
+/// Whether reading a call failed. The gRPC library ends the messages of a cancelled call as if it were half-closed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Broken(Arc<AtomicBool>);
+
+impl Broken {
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The body of a call, counted.
 #[derive(Debug)]
 pub(super) struct Counted<B> {
     body: B,
+    broken: Broken,
     account: Account,
     framing: Framing,
     /// How long a message may take from its first byte to its last, where that is limited.
@@ -131,9 +142,16 @@ pub(super) struct Counted<B> {
 }
 
 impl<B> Counted<B> {
-    pub(super) fn new(body: B, pool: Arc<Pool>, connection: Held, time: Option<Duration>) -> Self {
+    pub(super) fn new(
+        body: B,
+        broken: Broken,
+        pool: Arc<Pool>,
+        connection: Held,
+        time: Option<Duration>,
+    ) -> Self {
         Self {
             body,
+            broken,
             account: Account {
                 pool,
                 connection,
@@ -174,6 +192,9 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            if matches!(frame, Some(Err(_))) {
+                self.broken.0.store(true, Ordering::Relaxed);
+            }
             return Poll::Ready(match frame {
                 Some(Ok(frame)) => Some(match frame.data_ref().map(|piece| self.count(piece)) {
                     Some(Err(refused)) => Err(refused),
@@ -233,6 +254,7 @@ mod tests {
         let pieces = pieces.iter().map(|piece| Bytes::copy_from_slice(piece));
         Counted::new(
             Pieces(pieces.collect()),
+            Broken::default(),
             pool.clone(),
             connection.clone(),
             None,

@@ -1,5 +1,6 @@
 //! The agent machine, one clause at a time, in virtual time.
 
+mod resume;
 mod table;
 
 use std::time::Duration;
@@ -110,6 +111,7 @@ impl Rig {
         let message = Inbound::Test(TestInit {
             test_type: "t".into(),
             payloads: vec![Payload::new("p")],
+            acknowledged: None,
         });
         self.input(Input::Message {
             stream: StreamId(stream),
@@ -149,7 +151,16 @@ fn translation(name: &str) -> Option<Details> {
 fn word(output: Output) -> String {
     match output {
         Output::Register { attempt, .. } => format!("register {attempt}"),
-        Output::Open { stream, rpc, key } => format!("open {} {rpc:?} {key}", stream.0),
+        Output::Open {
+            stream,
+            rpc,
+            key,
+            resume,
+        } => {
+            let resume =
+                resume.map_or_else(String::new, |resume| format!(" {}", resume.to_value()));
+            format!("open {} {rpc:?} {key}{resume}", stream.0)
+        }
         Output::Send { stream, message } => format!("{}: {}", stream.0, said(message)),
         Output::HalfClose { stream } => format!("half-close {}", stream.0),
         Output::Drop { stream } => format!("drop {}", stream.0),
@@ -163,6 +174,8 @@ fn word(output: Output) -> String {
         Output::Event(Event::Retrying { after, .. }) => format!("retrying {}", after.as_secs()),
         Output::Event(Event::Refused { session, .. }) => format!("refused {session}"),
         Output::Event(Event::SessionOver { session, .. }) => format!("over {session}"),
+        Output::Event(Event::SessionCut { session, .. }) => format!("cut {session}"),
+        Output::Event(Event::SessionResumed { session }) => format!("resumed {session}"),
         Output::Event(Event::Closed) => "closed".into(),
         other => panic!("{other:?}"),
     }
@@ -181,15 +194,20 @@ fn said(message: Outbound) -> String {
         },
         Outbound::Test(message) => {
             assert!(message.timestamp.is_some());
-            match message.event.unwrap() {
-                test_response::Event::Status(status) => {
-                    format!("status {} {}", status.state, status.message)
+            let number = match message.number {
+                0 => String::new(),
+                number => format!("#{number} "),
+            };
+            number
+                + &match message.event.unwrap() {
+                    test_response::Event::Status(status) => {
+                        format!("status {} {}", status.state, status.message)
+                    }
+                    test_response::Event::Telemetry(telemetry) => telemetry.message,
+                    test_response::Event::Result(result) => {
+                        format!("result {}", result.status.unwrap().message)
+                    }
                 }
-                test_response::Event::Telemetry(telemetry) => telemetry.message,
-                test_response::Event::Result(result) => {
-                    format!("result {}", result.status.unwrap().message)
-                }
-            }
         }
         Outbound::Translation(_) => "translation".into(),
     }
@@ -279,6 +297,30 @@ fn it_acknowledges_without_waiting_for_the_job() {
     assert_eq!(
         rig.take(),
         ["3: translation", "run b translation type \"f\" 0"]
+    );
+}
+
+// spec: HUB-3-7
+#[test]
+fn a_session_that_gave_its_result_is_not_busy() {
+    let mut rig = Rig::running();
+    let id = SessionId::from("s");
+    rig.propose("one", test("t"));
+    rig.propose("two", test("t"));
+    rig.agent
+        .finish(rig.now, &id, TestResult::completed("done").into())
+        .unwrap();
+    rig.propose("three", test("t"));
+    let answers = rig.take();
+    let answers: Vec<_> = answers.iter().filter(|word| word.contains(": ")).collect();
+    assert_eq!(
+        answers,
+        [
+            "1: accept one",
+            "1: refuse two the agent is busy",
+            "2: result done",
+            "1: accept three"
+        ]
     );
 }
 
@@ -530,6 +572,10 @@ fn a_configuration_that_cannot_work_is_refused() {
         (
             Config::default().with_init_timeout(zero),
             "init_timeout is 0,",
+        ),
+        (
+            Config::default().with_resume_limit(zero),
+            "resume_limit is 0,",
         ),
         (Config::default().with_linger(zero), "linger is 0,"),
         (

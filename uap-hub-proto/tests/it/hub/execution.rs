@@ -241,6 +241,7 @@ fn the_size_of_an_init_message_is_exact() {
         let init = uap_hub_proto::wire::TestInit {
             test_type: "t".into(),
             payloads,
+            acknowledged: None,
         };
         let mut rig = Rig::with(Config::default().with_max_message_bytes(1));
         let refused = rig

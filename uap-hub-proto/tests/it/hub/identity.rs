@@ -12,6 +12,7 @@ fn open_as(rig: &mut Rig, rpc: Rpc, key: &str, identity: Option<&str>) -> Stream
         rpc,
         key: Some(key),
         identity: identity.as_ref(),
+        resume: None,
     };
     rig.hub.handle_input(rig.now, opened).unwrap();
     stream

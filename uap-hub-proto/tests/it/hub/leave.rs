@@ -153,7 +153,7 @@ fn a_reader_that_stops_stops_its_own_stream() {
 fn bytes_are_counted_too_and_an_end_is_read_to() {
     let mut rig = Rig::with(Config::default().with_max_unread_bytes(1000));
     let (_, _, _, stream) = rig.running();
-    let line = Telemetry::new(uap_hub_proto::wire::Severity::Info, "x".repeat(1000));
+    let line = Telemetry::new(Severity::Info, "x".repeat(1000));
     rig.say(stream, test_response::Event::Telemetry(line));
     assert_eq!(words(rig.take())[0], "pause");
     rig.result(stream, State::Completed);

@@ -8,6 +8,7 @@ mod leave;
 mod loss;
 mod placement;
 mod policy;
+mod resume;
 mod rig;
 mod table;
 
@@ -17,13 +18,13 @@ use uap_hub_proto::{
     capability::Skill,
     id::{ClientId, Identity, JobId, SessionId, StreamId},
     message::JobResult,
-    role::{Rpc, hub::*},
+    role::{Resume, Rpc, hub::*},
     state::State,
     status::{Code, Status},
     wire::{
         AgentRegistration, Capability, ListenRequest, Payload, PayloadRequirement,
-        SessionAcceptance, Telemetry, TestCapability, TestResponse, TestResult, TestStatus,
-        TranslationResponse, TranslationResult, capability::Format, listen_request,
+        SessionAcceptance, Severity, Telemetry, TestCapability, TestResponse, TestResult,
+        TestStatus, TranslationResponse, TranslationResult, capability::Format, listen_request,
         listen_response, session_proposal, test_response, translation_response,
     },
 };

@@ -63,6 +63,7 @@ fn a_job_is_proposed_made_ready_and_sent() {
         let init = uap_hub_proto::wire::TestInit {
             test_type: "t".into(),
             payloads,
+            acknowledged: None,
         };
         assert!(
             matches!(&said[1], Output::Send { message: Outbound::Test(sent), .. } if *sent == init),
@@ -98,6 +99,7 @@ fn a_translation_has_its_own_prefix_and_details() {
         Inbound::Translation(TranslationResponse {
             timestamp: None,
             event,
+            number: 0,
         }),
     );
     let said = rig.take();

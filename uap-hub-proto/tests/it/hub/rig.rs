@@ -10,6 +10,8 @@ pub(crate) struct Rig {
     pub(crate) now: Now,
     pub(crate) streams: u64,
     pub(crate) said: Vec<Output>,
+    /// The number of the next report, if the agent resumes its sessions.
+    pub(crate) number: Option<u64>,
 }
 
 impl Rig {
@@ -23,6 +25,7 @@ impl Rig {
             now: Now::new(Mono::ZERO, Timestamp::EPOCH),
             streams: 0,
             said: Vec::new(),
+            number: None,
         }
     }
 
@@ -64,6 +67,15 @@ impl Rig {
     }
 
     pub(crate) fn open(&mut self, rpc: Rpc, key: Option<&str>) -> StreamId {
+        self.open_as(rpc, key, None)
+    }
+
+    pub(crate) fn open_as(
+        &mut self,
+        rpc: Rpc,
+        key: Option<&str>,
+        resume: Option<Resume>,
+    ) -> StreamId {
         self.streams += 1;
         let stream = StreamId(self.streams);
         self.hub
@@ -74,6 +86,7 @@ impl Rig {
                     rpc,
                     key,
                     identity: None,
+                    resume,
                 },
             )
             .unwrap();
@@ -115,13 +128,23 @@ impl Rig {
     }
 
     pub(crate) fn say(&mut self, stream: StreamId, event: test_response::Event) {
+        let number = self.next_number();
         self.message(
             stream,
             Inbound::Test(TestResponse {
                 timestamp: None,
                 event: Some(event),
+                number,
             }),
         );
+    }
+
+    fn next_number(&mut self) -> u64 {
+        let Some(number) = &mut self.number else {
+            return 0;
+        };
+        *number += 1;
+        *number - 1
     }
 
     pub(crate) fn status(&mut self, stream: StreamId, state: i32) {
@@ -158,6 +181,13 @@ impl Rig {
                 },
             )
             .unwrap();
+        self.drain();
+    }
+
+    pub(crate) fn lose(&mut self, stream: StreamId) {
+        let reason = "cut".to_owned();
+        let lost = Input::Lost { stream, reason };
+        self.hub.handle_input(self.now, lost).unwrap();
         self.drain();
     }
 
@@ -212,7 +242,10 @@ pub(crate) fn word(output: Output) -> String {
         Output::Send {
             message: Outbound::Test(init),
             ..
-        } => format!("init {}", init.test_type),
+        } => match init.acknowledged {
+            Some(number) if init.test_type.is_empty() => format!("acknowledge {number}"),
+            _ => format!("init {}", init.test_type),
+        },
         Output::Send {
             message: Outbound::Translation(init),
             ..
@@ -242,6 +275,8 @@ pub(crate) fn word(output: Output) -> String {
             JobEvent::Requeued { reason, .. } => format!("requeued {reason}"),
             JobEvent::Ready { .. } => "told ready".into(),
             JobEvent::Started { .. } => "started".into(),
+            JobEvent::Cut { .. } => "cut".into(),
+            JobEvent::Resumed { .. } => "resumed".into(),
             JobEvent::Status { state, .. } => format!("status {state:?}"),
             JobEvent::Telemetry { telemetry, .. } => format!("telemetry {}", telemetry.message),
             JobEvent::Ended(outcome) => {

@@ -24,12 +24,14 @@ struct At {
     listen: StreamId,
     session: String,
     stream: Option<StreamId>,
+    /// Of an agent that resumes its sessions.
+    resume: Option<Resume>,
 }
 
 type Act = fn(&mut At);
 
 /// What can happen, with the settings that it needs.
-const EVENTS: [(&str, Act); 24] = [
+const EVENTS: [(&str, Act); 29] = [
     ("accepted", |at| at.answer(true)),
     ("refused", |at| at.answer(false)),
     ("accepted by another agent", |at| {
@@ -70,6 +72,17 @@ const EVENTS: [(&str, Act); 24] = [
     ("stream reset, 2 attempts", |at| {
         at.on_stream(Rig::reset);
     }),
+    ("connection lost", |at| at.on_stream(Rig::lose)),
+    ("connection lost, resumes", |at| at.on_stream(Rig::lose)),
+    ("lost for 60 s, resumes", |at| {
+        at.on_stream(Rig::lose);
+        at.rig.seconds(60);
+    }),
+    ("lost and opened again, resumes", |at| {
+        at.on_stream(Rig::lose);
+        at.reopen();
+    }),
+    ("opened again, resumes", At::reopen),
     ("30 s pass", |at| at.rig.seconds(30)),
     ("10 min pass", |at| at.rig.seconds(600)),
     ("Listen half-closed", |at| at.rig.half_close(at.listen)),
@@ -100,6 +113,9 @@ impl At {
         if event.ends_with("grace 60 s") {
             config = config.with_resume_grace(Duration::from_secs(60));
         }
+        if event.ends_with("resumes") {
+            config = config.with_resume_grace(Duration::from_secs(60));
+        }
         let mut rig = Rig::with(config);
         let (agent, listen) = rig.agent();
         if stage == "waiting" {
@@ -118,6 +134,7 @@ impl At {
             job,
             agent,
             listen,
+            resume: event.ends_with("resumes").then_some(Resume::Job(1)),
         };
         let reached = STAGES.iter().position(|name| *name == stage).unwrap();
         let steps: [Act; 6] = [
@@ -148,7 +165,12 @@ impl At {
     }
 
     fn open(&mut self, rpc: Rpc) -> StreamId {
-        self.rig.open(rpc, Some(&self.session))
+        self.rig.open_as(rpc, Some(&self.session), self.resume)
+    }
+
+    fn reopen(&mut self) {
+        self.resume = Some(Resume::Reports(2));
+        self.open(Rpc::Execute);
     }
 
     fn on_open(&mut self, rpc: Rpc) {

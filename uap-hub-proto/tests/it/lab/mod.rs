@@ -18,7 +18,7 @@ use ubos_common::{
     testing::{CrashPoint, Faults, Lab, LinkKind, NodeId},
 };
 
-use self::wiring::{AgentWiring, Event, HubWiring, Kept, Running, SharedWires, Wires};
+use self::wiring::{AgentWiring, Event, HubWiring, Kept, LINES, Running, SharedWires, Wires};
 
 /// Steps of the lab in one run; more means that something goes round in circles.
 const MAX_STEPS: usize = 50_000;
@@ -42,6 +42,18 @@ impl Fleet {
         kept: Option<Rc<RefCell<Kept>>>,
         crash: &CrashPoint,
     ) -> Self {
+        Self::with(seed, agents, config, kept, crash, false)
+    }
+
+    /// As [`new`](Self::new); with `resume` all agents do that, and not every second.
+    fn with(
+        seed: u64,
+        agents: usize,
+        config: &hub::Config,
+        kept: Option<Rc<RefCell<Kept>>>,
+        crash: &CrashPoint,
+        resume: bool,
+    ) -> Self {
         let wires = Rc::new(RefCell::new(Wires::default()));
         wires.borrow_mut().links = vec![[None; 2]; agents];
         let mut lab = Lab::new(seed);
@@ -53,7 +65,9 @@ impl Fleet {
             let config = agent::Config::default()
                 .with_capabilities(vec![Skill::test("t").into()])
                 .with_max_sessions(3)
-                .with_resume(number % 2 == 1);
+                .with_resume(resume || number % 2 == 1)
+                .with_longest_retry(Duration::from_secs(2))
+                .with_resume_limit(Duration::from_secs(86_400));
             let draw = seed * 10 + number as u64;
             let mut agent = FleetAgent::new(config, IdSource::seeded(draw)).unwrap();
             agent.start(lab.now());
@@ -172,6 +186,75 @@ fn every_job_ends_once_over_connections_that_break() {
         }
     }
     assert!(requeued > 50, "{requeued}");
+}
+
+/// A fleet whose sessions outlive cuts: three agents and as many jobs as they can run at once.
+fn resuming(seed: u64, faults: Faults) -> Fleet {
+    let config = hub::Config::default().with_resume_grace(Duration::from_secs(86_400));
+    let mut fleet = Fleet::with(seed, 3, &config, None, &CrashPoint::never(), true);
+    fleet.faults = faults.with_latency(Duration::ZERO..=Duration::from_millis(50));
+    for _ in 0..9 {
+        fleet.submit();
+    }
+    fleet
+}
+
+/// Checks that each job was started once and completed, and that each of its lines came once, in order. Returns how
+/// often sessions were cut.
+fn check_resumed(fleet: &mut Fleet) -> usize {
+    let ends = fleet.ends();
+    let events: Vec<_> = fleet.lab.events().iter().map(|(_, _, it)| it).collect();
+    for job in &fleet.jobs {
+        assert_eq!(ends[job].verdict, Verdict::Completed, "{:?}", ends[job]);
+        assert_eq!(fleet.starts(*job), 1);
+        let own = events.iter().filter(|(of, _)| of == job);
+        let lines = own.filter_map(|(_, event)| match event {
+            JobEvent::Telemetry { telemetry, .. } => Some(telemetry.message.clone()),
+            _ => None,
+        });
+        let wanted: Vec<_> = (0..LINES).map(|line| line.to_string()).collect();
+        assert_eq!(lines.collect::<Vec<_>>(), wanted);
+    }
+    let cuts = events
+        .iter()
+        .filter(|(_, event)| matches!(event, JobEvent::Cut { .. }));
+    cuts.count()
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_session_outlives_a_cut_at_any_step() {
+    let mut cuts = 0;
+    for step in 0.. {
+        let mut fleet = resuming(7, Faults::none());
+        let has_more = (0..step).all(|_| fleet.step());
+        let links: Vec<_> = fleet
+            .wires
+            .borrow()
+            .links
+            .iter()
+            .flatten()
+            .flatten()
+            .copied()
+            .collect();
+        links.into_iter().for_each(|link| fleet.lab.sever(link));
+        cuts += check_resumed(&mut fleet);
+        if !has_more {
+            break;
+        }
+    }
+    assert!(cuts > 500, "{cuts}");
+}
+
+// spec: HUB-5-4
+#[test]
+fn sessions_outlive_cuts_without_end() {
+    let mut cuts = 0;
+    for seed in 0..200 {
+        let often = u16::try_from(10 + seed % 3 * 20).unwrap();
+        cuts += check_resumed(&mut resuming(seed, Faults::none().with_sever(often)));
+    }
+    assert!(cuts > 1000, "{cuts}");
 }
 
 // spec: HUB-5-3

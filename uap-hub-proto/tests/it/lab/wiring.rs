@@ -13,7 +13,7 @@ use std::{
 use uap_hub_proto::{
     id::{JobId, SessionId, StreamId},
     role::{
-        Rpc,
+        Resume, Rpc,
         agent::{self, FleetAgent},
         hub::{self, Hub, JobEvent, Record},
     },
@@ -45,7 +45,7 @@ pub(super) type SharedWires = Rc<RefCell<Wires>>;
 enum Packet {
     Register(u64, AgentRegistration),
     Registered(u64, Result<String, String>),
-    Open(StreamId, Rpc, String),
+    Open(StreamId, Rpc, String, Option<Resume>),
     ToHub(StreamId, hub::Inbound),
     ToAgent(StreamId, agent::Inbound),
     HalfClose(StreamId),
@@ -64,7 +64,7 @@ fn received(wires: &SharedWires, bytes: &[u8]) -> Packet {
     wires.borrow().packets[index].clone()
 }
 
-fn broken(wires: &SharedWires, link: LinkId) {
+fn disconnected(wires: &SharedWires, link: LinkId) {
     for open in wires.borrow_mut().links.iter_mut().flatten() {
         open.take_if(|open| *open == link);
     }
@@ -96,6 +96,9 @@ pub(super) struct HubWiring {
     /// Sent with the hub's event of the registration.
     replies: Vec<(LinkId, Packet)>,
 }
+
+/// Lines that each handler writes to its log.
+pub(super) const LINES: u64 = 8;
 
 /// How long a hub is down after a crash.
 const DOWN: Duration = Duration::from_millis(700);
@@ -147,11 +150,11 @@ impl Wiring<Hub> for HubWiring {
             Arrival::Bytes(link, bytes) => (link, received(&self.wires, bytes)),
             Arrival::Answer(job) => return hub.stored(now, job, Ok(())).unwrap(),
             Arrival::Broken(link) => {
-                broken(&self.wires, link);
+                disconnected(&self.wires, link);
                 for stream in lost(&mut self.streams, link) {
                     let reason = "the connection broke".to_owned();
-                    let reset = hub::Input::Reset { stream, reason };
-                    hub.handle_input(now, reset).unwrap();
+                    let lost = hub::Input::Lost { stream, reason };
+                    hub.handle_input(now, lost).unwrap();
                 }
                 return;
             }
@@ -165,7 +168,7 @@ impl Wiring<Hub> for HubWiring {
                 let reply = Packet::Registered(attempt, answer);
                 return self.replies.push((link, reply));
             }
-            Packet::Open(stream, rpc, name) => {
+            Packet::Open(stream, rpc, name, resume) => {
                 self.streams.insert(stream, link);
                 key = name;
                 let key = Some(key.as_str());
@@ -174,6 +177,7 @@ impl Wiring<Hub> for HubWiring {
                     rpc,
                     key,
                     identity: None,
+                    resume,
                 }
             }
             Packet::ToHub(stream, message) => hub::Input::Message { stream, message },
@@ -268,7 +272,9 @@ pub(super) enum Answer {
     Unregistered(u64),
     /// A call found no connection.
     Unopened(StreamId),
-    /// The handler of a session returns.
+    /// The handler of a session writes a line of its log.
+    Line(SessionId, u64),
+    /// It returns.
     Finished(SessionId),
 }
 
@@ -303,6 +309,11 @@ impl AgentWiring {
         links[usize::from(rpc != Rpc::Listen)]
     }
 
+    fn is_running(&self, session: &SessionId) -> bool {
+        let running = self.running.borrow();
+        running.contains(&(self.number, session.clone()))
+    }
+
     fn stop(&self, session: &SessionId) -> bool {
         let mut running = self.running.borrow_mut();
         running.remove(&(self.number, session.clone()))
@@ -311,7 +322,10 @@ impl AgentWiring {
     /// All inputs that an arrival means.
     fn inputs(&mut self, arrival: Arrival<'_, Answer>) -> Vec<agent::Input> {
         let ended = |stream, status| agent::Input::Ended { stream, status };
-        let unavailable = || Status::new(Code::Unavailable, "no connection");
+        let broken = |stream| agent::Input::Broken {
+            stream,
+            status: Status::new(Code::Unavailable, "no connection"),
+        };
         let failed = |attempt| agent::Input::RegisterFailed {
             attempt,
             reason: "no connection".into(),
@@ -336,15 +350,15 @@ impl AgentWiring {
                 _ => panic!("an agent received a packet for the hub"),
             }],
             Arrival::Broken(link) => {
-                broken(&self.wires, link);
+                disconnected(&self.wires, link);
                 let attempt = self.registering.take_if(|(_, on)| *on == link);
                 let attempt = attempt.map(|(attempt, _)| failed(attempt));
                 let streams = lost(&mut self.streams, link).into_iter();
-                let ends = streams.map(|stream| ended(stream, unavailable()));
+                let ends = streams.map(broken);
                 attempt.into_iter().chain(ends).collect()
             }
             Arrival::Answer(Answer::Unregistered(attempt)) => vec![failed(attempt)],
-            Arrival::Answer(Answer::Unopened(stream)) => vec![ended(stream, unavailable())],
+            Arrival::Answer(Answer::Unopened(stream)) => vec![broken(stream)],
             _ => Vec::new(),
         }
     }
@@ -355,12 +369,22 @@ impl Wiring<FleetAgent> for AgentWiring {
     type Answer = Answer;
 
     fn deliver(&mut self, agent: &mut FleetAgent, now: Now, arrival: Arrival<'_, Answer>) {
-        if let Arrival::Answer(Answer::Finished(session)) = &arrival {
-            if self.stop(session) {
-                let result = TestResult::completed("done");
-                agent.finish(now, session, result.into()).unwrap();
+        match &arrival {
+            Arrival::Answer(Answer::Line(session, number)) => {
+                let line = Telemetry::new(Severity::Info, number.to_string());
+                if self.is_running(session) {
+                    agent.telemetry(now, session, line).unwrap();
+                }
+                return;
             }
-            return;
+            Arrival::Answer(Answer::Finished(session)) => {
+                if self.stop(session) {
+                    let result = TestResult::completed("done");
+                    agent.finish(now, session, result.into()).unwrap();
+                }
+                return;
+            }
+            _ => {}
         }
         for input in self.inputs(arrival) {
             if !agent.is_closed() {
@@ -371,8 +395,8 @@ impl Wiring<FleetAgent> for AgentWiring {
 
     fn perform(
         &mut self,
-        agent: &mut FleetAgent,
-        now: Now,
+        _: &mut FleetAgent,
+        _: Now,
         output: agent::Output,
         actions: &mut Actions<Event, Answer>,
     ) {
@@ -389,12 +413,17 @@ impl Wiring<FleetAgent> for AgentWiring {
                 let packet = Packet::Register(attempt, registration);
                 return send(&self.wires, link, packet, actions);
             }
-            Open { stream, rpc, key } => {
+            Open {
+                stream,
+                rpc,
+                key,
+                resume,
+            } => {
                 let Some(link) = self.link(rpc) else {
                     return actions.answer(Duration::ZERO, Answer::Unopened(stream));
                 };
                 self.streams.insert(stream, link);
-                (stream, Packet::Open(self.at_hub(stream), rpc, key))
+                (stream, Packet::Open(self.at_hub(stream), rpc, key, resume))
             }
             Send { stream, message } => {
                 let packet = Packet::ToHub(self.at_hub(stream), to_hub(&message));
@@ -403,11 +432,13 @@ impl Wiring<FleetAgent> for AgentWiring {
             HalfClose { stream } => (stream, Packet::HalfClose(self.at_hub(stream))),
             Drop { stream } => (stream, Packet::Reset(self.at_hub(stream))),
             Run { session, .. } => {
-                let line = Telemetry::new(Severity::Info, "started");
-                agent.telemetry(now, &session, line).unwrap();
-                let takes = Duration::from_millis(self.random.bits() % 2000);
                 let mut running = self.running.borrow_mut();
                 running.insert((self.number, session.clone()));
+                let takes = Duration::from_millis(self.random.bits() % 2000);
+                for number in 0..LINES {
+                    let at = takes * u32::try_from(number).unwrap() / 10;
+                    actions.answer(at, Answer::Line(session.clone(), number));
+                }
                 return actions.answer(takes, Answer::Finished(session));
             }
             Stop { session } => {

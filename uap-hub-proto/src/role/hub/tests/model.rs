@@ -25,6 +25,10 @@ enum Act {
     Finish(usize),
     Close(usize),
     Break(usize),
+    /// The connection of its stream is lost.
+    Cut(usize),
+    /// Its stream is opened again, whether or not the hub has seen the end of the last one.
+    Resume(usize),
     Leave(usize),
     Join(usize),
     Tick,
@@ -49,6 +53,8 @@ struct Offer {
     job: usize,
     step: Step,
     stream: Option<StreamId>,
+    /// How often its stream was opened.
+    opened: u64,
     inits: usize,
 }
 
@@ -68,11 +74,14 @@ struct Model {
     /// The offer that each job is assigned to, and whether it has ended.
     assigned: [Option<usize>; JOBS],
     ended: [bool; JOBS],
+    /// Whether the hub and the agents resume sessions.
+    resumes: bool,
     budget: Budget,
 }
 
 impl Model {
     fn new(config: Config, budget: Budget) -> Self {
+        let resumes = !config.resume_grace.is_zero();
         let mut rig = Rig::with(config);
         let jobs = (0..JOBS).map(|_| rig.submit()).collect();
         let mut model = Self {
@@ -82,6 +91,7 @@ impl Model {
             offers: Vec::new(),
             assigned: [None; JOBS],
             ended: [false; JOBS],
+            resumes,
             budget,
         };
         (0..AGENTS).for_each(|agent| model.act(Act::Join(agent)));
@@ -104,6 +114,7 @@ impl Model {
                     acts.extend([Act::Accept(offer.agent, n), Act::Refuse(n)])
                 }
                 Step::Told => acts.push(Act::Open(n)),
+                Step::Open if offer.stream.is_none() => acts.push(Act::Resume(n)),
                 Step::Open => acts.push(Act::Finish(n)),
                 Step::Finished => acts.push(Act::Close(n)),
                 _ => {}
@@ -121,6 +132,9 @@ impl Model {
             }
             if self.budget.losses > 0 && offer.stream.is_some() {
                 acts.push(Act::Break(n));
+                if self.resumes {
+                    acts.extend([Act::Cut(n), Act::Resume(n)]);
+                }
             }
         }
         for agent in 0..AGENTS {
@@ -161,6 +175,8 @@ impl Model {
                 let stream = self.offers[n].stream.take().unwrap();
                 self.rig.reset(stream);
             }
+            Act::Cut(n) => self.cut(n),
+            Act::Resume(n) => self.resume(n),
             Act::Leave(agent) => {
                 self.budget.losses -= 1;
                 let listen = self.listens[agent].take().unwrap();
@@ -191,13 +207,43 @@ impl Model {
 
     fn open(&mut self, n: usize) {
         let session = self.offers[n].session.clone();
-        let stream = self.rig.open(Rpc::Execute, Some(&session));
-        if self.offers[n].step == Step::Told {
-            self.offers[n].stream = Some(stream);
-            self.offers[n].step = Step::Open;
-        } else {
+        let resume = self.resumes.then_some(Resume::Job(1));
+        let stream = self.rig.open_as(Rpc::Execute, Some(&session), resume);
+        let found = self.rig.hub.sessions.get(&session);
+        let is_stray = self.offers[n].step != Step::Told;
+        if is_stray {
             self.budget.strays -= 1;
         }
+        // An agent that forgot a session while it was away may still open it: the hub has not forgotten.
+        let is_open = found.is_some_and(|found| found.stage.stream() == Some(stream));
+        if !is_stray || is_open {
+            self.offers[n].stream = Some(stream);
+            self.offers[n].opened = 1;
+            self.offers[n].step = Step::Open;
+        }
+    }
+
+    fn cut(&mut self, n: usize) {
+        self.budget.losses -= 1;
+        let offer = &mut self.offers[n];
+        if offer.step == Step::Finished {
+            // The hub has the result, and the agent learns that when it comes back.
+            offer.step = Step::Past;
+        }
+        let stream = offer.stream.take().unwrap();
+        self.rig.lose(stream);
+    }
+
+    fn resume(&mut self, n: usize) {
+        let offer = &mut self.offers[n];
+        if offer.stream.is_some() {
+            self.budget.losses -= 1;
+        }
+        offer.opened += 1;
+        let resume = Resume::Reports(offer.opened);
+        let session = offer.session.clone();
+        let stream = self.rig.open_as(Rpc::Execute, Some(&session), Some(resume));
+        self.offers[n].stream = Some(stream);
     }
 
     /// An agent that is away registers anew and forgets its offers; running sessions go on.
@@ -256,6 +302,9 @@ impl Model {
     }
 
     fn told(&mut self, stream: StreamId, message: Outbound, offered: Option<usize>) {
+        if matches!(&message, Outbound::Test(init) if init.test_type.is_empty()) {
+            return;
+        }
         let Outbound::Listen(message) = message else {
             let offer = self
                 .offers
@@ -286,6 +335,7 @@ impl Model {
                 job: offered.unwrap(),
                 step: Step::Asked,
                 stream: None,
+                opened: 0,
                 inits: 0,
             }),
             listen_response::Event::SessionReady(ready) => {
@@ -509,4 +559,23 @@ fn no_order_of_events_does_where_jobs_are_begun_again() {
     };
     let states = explore(&config, budget);
     assert!(states > 1000, "{states}");
+}
+
+// spec: HUB-5-4
+#[test]
+fn no_order_of_cuts_loses_a_job_or_assigns_it_twice() {
+    let config = || {
+        Config::default()
+            .with_resume_grace(Duration::from_secs(60))
+            .with_max_sessions_per_agent(1)
+    };
+    let states = [(2, 0, 0), (1, 0, 1), (1, 1, 0)].map(|(losses, strays, ticks)| {
+        let budget = Budget {
+            losses,
+            strays,
+            ticks,
+        };
+        explore(&config, budget)
+    });
+    assert!(states.iter().all(|count| *count > 500), "{states:?}");
 }

@@ -1,0 +1,182 @@
+//! The connections of a server: as many as it may have, each read in time.
+
+use core::future::Future;
+use core::pin::pin;
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::config::Config;
+use crate::processor::Peer;
+
+/// Where connections come from: a TCP address or a Unix socket, in the clear or with TLS.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self {
+            socket: Socket::Tcp(listener),
+            tls: None,
+        }
+    }
+}
+
+#[cfg(unix)]
+impl From<tokio::net::UnixListener> for Listener {
+    /// The user at the other end is known: [`Peer::unix_user`].
+    fn from(listener: tokio::net::UnixListener) -> Self {
+        Self {
+            socket: Socket::Unix(listener),
+            tls: None,
+        }
+    }
+}
+
+impl Listener {
+    /// Speaks TLS. Where the settings ask clients for a certificate, the peer is known by it
+    /// ([`Peer::certificate`]).
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<ServerConfig>) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The address, where it is one of TCP.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().ok(),
+            #[cfg(unix)]
+            Socket::Unix(_) => None,
+        }
+    }
+
+    /// The next connection. One that failed before it was taken is passed over; where the system has no room, this
+    /// waits.
+    async fn accept(&self) -> (Stream, Peer) {
+        loop {
+            let accepted = match &self.socket {
+                Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                    let stream: Stream = Box::new(stream);
+                    (stream, Peer::default())
+                }),
+                #[cfg(unix)]
+                Socket::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                    let user = stream.peer_cred().ok().map(|user| user.uid());
+                    let stream: Stream = Box::new(stream);
+                    (stream, Peer::unix(user))
+                }),
+            };
+            match accepted {
+                Ok(accepted) => return accepted,
+                Err(error) if is_of_one(&error) => {}
+                Err(_) => tokio::time::sleep(NO_ROOM).await,
+            }
+        }
+    }
+}
+
+/// A connection, whatever it is made of.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+type Stream = Box<dyn Connection>;
+
+/// Answers on every connection until `shutdown` is ready; then takes no more, and waits for the last answers.
+///
+/// At the bound the next connection waits in the queue of the system. One without a whole head in time is closed,
+/// also between two requests.
+pub(super) async fn take(
+    listener: Listener,
+    routes: Router,
+    config: &Config,
+    shutdown: impl Future<Output = ()>,
+) {
+    let places = Arc::new(Semaphore::new(config.max_connections));
+    let head_timeout = config.head_timeout;
+    let mut server = http1::Builder::new();
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout);
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let next = async {
+            // The places are never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, (stream, peer)) = tokio::select! {
+            () = &mut shutdown => break,
+            next = next => next,
+        };
+        let (server, routes) = (server.clone(), routes.clone());
+        let (watcher, tls) = (graceful.watcher(), listener.tls.clone());
+        #[expect(clippy::disallowed_methods, reason = "a transport runs on its runtime")]
+        tokio::spawn(async move {
+            let shaken = timeout(head_timeout, secured(stream, peer, tls)).await;
+            if let Ok(Some((stream, peer))) = shaken {
+                let service = TowerToHyperService::new(routes.layer(Extension(peer)));
+                let connection = server.serve_connection(TokioIo::new(stream), service);
+                // A connection that fails is the client's affair.
+                let _ = watcher.watch(connection).await;
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+/// The connection after its handshake, where there is one; nothing where that failed.
+async fn secured(
+    stream: Stream,
+    mut peer: Peer,
+    tls: Option<Arc<ServerConfig>>,
+) -> Option<(Stream, Peer)> {
+    let Some(tls) = tls else {
+        return Some((stream, peer));
+    };
+    let stream = TlsAcceptor::from(tls).accept(stream).await.ok()?;
+    let (_, session) = stream.get_ref();
+    let chain = session.peer_certificates().unwrap_or_default();
+    peer.certificate = chain.first().map(|leaf| Arc::from(leaf.as_ref()));
+    Some((Box::new(stream), peer))
+}
+
+/// Whether an error is that of the connection, and not of the listener.
+fn is_of_one(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+/// Between two attempts where the system has no room for a connection.
+const NO_ROOM: Duration = Duration::from_millis(100);

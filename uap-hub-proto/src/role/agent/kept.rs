@@ -1,0 +1,73 @@
+//! Reports that are kept until the hub has them.
+
+use std::collections::VecDeque;
+
+use super::Outbound;
+
+/// The reports of a session that the hub may not have.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Whether the session can be resumed.
+    can_resume: bool,
+    /// The number of the last report.
+    last: u64,
+    /// The last reports, each with its size.
+    reports: VecDeque<(usize, Outbound)>,
+    bytes: usize,
+}
+
+impl Kept {
+    pub(super) const fn new(can_resume: bool) -> Self {
+        Self {
+            can_resume,
+            last: 0,
+            reports: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) const fn can_resume(&self) -> bool {
+        self.can_resume
+    }
+
+    /// The session cannot be resumed any more.
+    pub(super) fn give_up(&mut self) {
+        *self = Self {
+            last: self.last,
+            ..Self::new(false)
+        };
+    }
+
+    /// The reports, in order.
+    pub(super) fn reports(&self) -> impl ExactSizeIterator<Item = &Outbound> {
+        self.reports.iter().map(|(_, report)| report)
+    }
+
+    /// The number of the next report; 0 where there are no numbers.
+    pub(super) const fn next(&self) -> u64 {
+        if self.can_resume { self.last + 1 } else { 0 }
+    }
+
+    /// Keeps the next report, if that can be done with at most `most` bytes.
+    pub(super) fn keep(&mut self, report: &Outbound, most: usize) {
+        if !self.can_resume {
+            return;
+        }
+        let size = report.encoded_len() + size_of::<Outbound>();
+        if self.bytes.saturating_add(size) > most {
+            return self.give_up();
+        }
+        self.last += 1;
+        self.bytes += size;
+        self.reports.push_back((size, report.clone()));
+    }
+
+    /// The hub has all reports up to this number.
+    pub(super) fn acknowledged(&mut self, number: u64) {
+        while self.last - (self.reports.len() as u64) < number
+            && let Some((size, _)) = self.reports.pop_front()
+        {
+            self.bytes -= size;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Sessions that outlive their calls.
+
+use std::time::Duration;
+
+use ubos_common::{machine::Backoff, time::Now};
+
+use super::{
+    Event, FleetAgent, Output, Rpc,
+    kept::Kept,
+    state::{Session, SessionStage, Timer},
+};
+use crate::{
+    capability::Kind,
+    id::{SessionId, StreamId},
+    role::Resume,
+    status::{Status, brief},
+};
+
+impl FleetAgent {
+    /// Whether the call of a session was cut, so that its reports wait in the agent.
+    pub(crate) fn is_cut(&self, id: &SessionId) -> bool {
+        self.sessions.get(id).is_some_and(Session::is_cut)
+    }
+
+    /// The number of reports of a session that the hub may not have.
+    pub(crate) fn unacknowledged(&self, id: &str) -> usize {
+        let session = self.sessions.get(id);
+        session.map_or(0, |session| session.kept.reports().len())
+    }
+
+    pub(super) fn accepted(&self, skill: crate::capability::Skill) -> Session {
+        Session {
+            skill,
+            stage: SessionStage::Accepted,
+            stream: None,
+            opened: 0,
+            kept: Kept::new(self.config.resume),
+            backoff: Backoff::new(self.config.first_retry, self.config.longest_retry),
+            cut_at: None,
+        }
+    }
+
+    /// The call of a session broke: it is opened again, or the session is lost.
+    // impl: HUB-5-4
+    pub(super) fn cut(&mut self, now: Now, stream: StreamId, status: Status) {
+        let Some(id) = self.streams.get(&stream).cloned() else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if !session.kept.can_resume() {
+            return self.over(&id, Some(status));
+        }
+        self.streams.remove(&stream);
+        session.stream = None;
+        let after = match session.cut_at {
+            None => {
+                session.cut_at = Some(now.mono);
+                self.outputs.push(Output::Event(Event::SessionCut {
+                    session: id.clone(),
+                    reason: brief(&status.message),
+                }));
+                Duration::ZERO
+            }
+            Some(_) if self.config.jitter => session.backoff.next_delay_with_jitter(&mut self.ids),
+            Some(_) => session.backoff.next_delay(),
+        };
+        self.timers
+            .set(Timer::Session(id), now.mono.saturating_add(after));
+    }
+
+    /// The hub can be reached again: all cut calls are opened at once.
+    pub(super) fn resume_all(&mut self, now: Now) {
+        for (id, session) in &mut self.sessions {
+            if session.is_cut() {
+                session.backoff.reset();
+                self.timers.set(Timer::Session(id.clone()), now.mono);
+            }
+        }
+    }
+
+    /// Opens the call of a cut session again, and sends what the hub may not have.
+    pub(super) fn resume(&mut self, now: Now, id: &SessionId) {
+        let stream = self.next_stream();
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let cut_for = session
+            .cut_at
+            .map_or(Duration::ZERO, |since| now.mono.saturating_since(since));
+        if cut_for >= self.config.resume_limit {
+            return self.over(id, None);
+        }
+        session.stream = Some(stream);
+        self.streams.insert(stream, id.clone());
+        session.opened += 1;
+        let resume = match session.stage {
+            SessionStage::Accepted | SessionStage::Opened => Resume::Job(session.opened),
+            SessionStage::Running | SessionStage::Finishing => Resume::Reports(session.opened),
+        };
+        self.outputs.push(Output::Open {
+            stream,
+            rpc: rpc_of(session.skill.kind()),
+            key: id.to_string(),
+            resume: Some(resume),
+        });
+        for message in session.kept.reports().cloned() {
+            self.outputs.push(Output::Send { stream, message });
+        }
+        match session.stage {
+            SessionStage::Finishing => self.finishing(now, id),
+            SessionStage::Accepted | SessionStage::Opened => {
+                let at = now.mono.saturating_add(self.config.init_timeout);
+                self.timers.set(Timer::Session(id.clone()), at);
+            }
+            SessionStage::Running => {}
+        }
+    }
+
+    /// The hub said on an open call which reports it has; nothing, where it does not resume sessions.
+    pub(super) fn acknowledged(&mut self, id: &SessionId, number: Option<u64>) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        match number {
+            Some(number) => session.kept.acknowledged(number),
+            None => session.kept.give_up(),
+        }
+        if session.cut_at.take().is_some() {
+            session.backoff.reset();
+            let session = id.clone();
+            let resumed = Event::SessionResumed { session };
+            self.outputs.push(Output::Event(resumed));
+        }
+    }
+}
+
+pub(super) const fn rpc_of(kind: Kind) -> Rpc {
+    match kind {
+        Kind::Test => Rpc::Execute,
+        Kind::Translation => Rpc::Translate,
+    }
+}

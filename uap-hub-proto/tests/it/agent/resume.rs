@@ -1,0 +1,264 @@
+//! Sessions that outlive their calls.
+
+use super::*;
+
+/// Session `s` on stream 2 of an agent that resumes, at the stage of waiting for its job.
+fn opened(change: impl FnOnce(Config) -> Config) -> Rig {
+    let mut rig = Rig::new(|config| change(config.with_resume(true)));
+    rig.registered();
+    rig.propose("s", test("t"));
+    rig.ready("s");
+    rig
+}
+
+/// As [`opened`], and running.
+fn running(change: impl FnOnce(Config) -> Config) -> Rig {
+    let mut rig = opened(change);
+    hub_has(&mut rig, 2, Some(0));
+    rig.take();
+    rig
+}
+
+fn hub_has(rig: &mut Rig, stream: u64, acknowledged: Option<u64>) {
+    let init = TestInit {
+        acknowledged,
+        ..TestInit::default()
+    };
+    rig.input(Input::Message {
+        stream: StreamId(stream),
+        message: Inbound::Test(init),
+    });
+}
+
+fn cut(rig: &mut Rig, stream: u64) {
+    rig.input(Input::Broken {
+        stream: StreamId(stream),
+        status: Status::new(Code::Unavailable, "the connection was lost"),
+    });
+}
+
+fn line(rig: &mut Rig, text: &str) {
+    let session = SessionId::from("s");
+    let telemetry = Telemetry::new(Severity::Info, text);
+    rig.agent.telemetry(rig.now, &session, telemetry).unwrap();
+}
+
+fn finish(rig: &mut Rig) {
+    let result = TestResult::completed("done");
+    let session = SessionId::from("s");
+    rig.agent.finish(rig.now, &session, result.into()).unwrap();
+}
+
+// spec: HUB-5-4
+#[test]
+fn reports_are_numbered_and_those_that_the_hub_may_not_have_come_again() {
+    let mut rig = opened(|config| config);
+    assert_eq!(
+        rig.take()[5..],
+        ["open 2 Execute s job 1", "2: #1 status 1 "]
+    );
+    hub_has(&mut rig, 2, Some(0));
+    assert_eq!(rig.take(), ["2: #2 status 3 ", "run s test type \"t\" 0"]);
+    line(&mut rig, "a");
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    assert_eq!(rig.take(), ["2: #3 a", "cut s"]);
+    line(&mut rig, "b");
+    rig.pass(0);
+    assert_eq!(
+        rig.take(),
+        ["open 3 Execute s reports 2", "3: #3 a", "3: #4 b"]
+    );
+    hub_has(&mut rig, 3, Some(3));
+    assert_eq!(rig.take(), ["resumed s"]);
+    line(&mut rig, "c");
+    cut(&mut rig, 3);
+    rig.pass(0);
+    assert_eq!(
+        rig.take(),
+        [
+            "3: #5 c",
+            "cut s",
+            "open 4 Execute s reports 3",
+            "4: #4 b",
+            "4: #5 c"
+        ]
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_result_that_may_be_lost_comes_again() {
+    let mut rig = running(|config| config);
+    hub_has(&mut rig, 2, Some(2));
+    finish(&mut rig);
+    cut(&mut rig, 2);
+    rig.pass(0);
+    assert_eq!(
+        rig.take(),
+        [
+            "2: #3 result done",
+            "half-close 2",
+            "cut s",
+            "open 3 Execute s reports 2",
+            "3: #3 result done",
+            "half-close 3"
+        ]
+    );
+    rig.pass(60_000);
+    assert_eq!(rig.take(), [""; 0], "a dead connection takes its time");
+    rig.ended(3, Code::FailedPrecondition);
+    assert_eq!(rig.take(), ["over s"], "the hub has it");
+    let mut rig = running(|config| config);
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    finish(&mut rig);
+    assert_eq!(rig.take(), ["cut s"]);
+    rig.pass(0);
+    assert_eq!(
+        rig.take(),
+        [
+            "open 3 Execute s reports 2",
+            "3: #3 result done",
+            "half-close 3"
+        ]
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_job_that_has_not_come_is_asked_for_again() {
+    let mut rig = opened(|config| config);
+    rig.take();
+    cut(&mut rig, 2);
+    rig.pass(0);
+    assert_eq!(
+        rig.take(),
+        ["cut s", "open 3 Execute s job 2", "3: #1 status 1 "]
+    );
+    hub_has(&mut rig, 3, Some(1));
+    assert_eq!(
+        rig.take(),
+        ["resumed s", "3: #2 status 3 ", "run s test type \"t\" 0"]
+    );
+    let mut rig = opened(|config| config);
+    cut(&mut rig, 2);
+    rig.pass(0);
+    rig.take();
+    rig.pass(30_000);
+    assert_eq!(
+        rig.take(),
+        [
+            "3: #2 result the hub did not send the job in time",
+            "half-close 3"
+        ]
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_call_that_cannot_be_opened_is_tried_again_for_a_while() {
+    let mut rig = running(|config| config.with_resume_limit(Duration::from_secs(10)));
+    hub_has(&mut rig, 2, Some(2));
+    cut(&mut rig, 2);
+    rig.take();
+    for (stream, pause) in [(3, 0), (4, 1_000), (5, 2_000), (6, 4_000)] {
+        rig.pass(pause);
+        let opening = format!("open {stream} Execute s reports {}", stream - 1);
+        assert_eq!(rig.take(), [opening]);
+        cut(&mut rig, stream);
+        assert_eq!(rig.take(), [""; 0], "it was cut already");
+    }
+    rig.pass(8_000);
+    assert_eq!(rig.take(), ["stop s", "over s"]);
+}
+
+// spec: HUB-5-4
+#[test]
+fn all_cut_calls_are_opened_when_the_hub_is_there_again() {
+    let mut rig = running(|config| config);
+    hub_has(&mut rig, 2, Some(2));
+    for stream in [2, 3, 4] {
+        cut(&mut rig, stream);
+        rig.pass(if stream == 3 { 1_000 } else { 0 });
+    }
+    cut(&mut rig, 1);
+    rig.take();
+    rig.pass(1_000);
+    assert_eq!(
+        rig.take(),
+        [
+            "open 5 Listen id1",
+            "5: ready",
+            "listening as id1",
+            "open 6 Execute s reports 4"
+        ]
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_session_that_cannot_be_resumed_is_lost() {
+    let mut plain = Rig::running();
+    cut(&mut plain, 2);
+    assert_eq!(plain.take(), ["stop s", "over s"], "nobody wanted it");
+
+    let mut rig = opened(|config| config);
+    hub_has(&mut rig, 2, None);
+    rig.take();
+    line(&mut rig, "a");
+    cut(&mut rig, 2);
+    assert_eq!(rig.take(), ["2: a", "stop s", "over s"], "the hub does not");
+
+    let mut rig = running(|config| config);
+    rig.ended(2, Code::Cancelled);
+    assert_eq!(rig.take(), ["stop s", "over s"], "the hub ended it");
+
+    let mut rig = running(|config| config);
+    cut(&mut rig, 2);
+    rig.pass(0);
+    rig.ended(3, Code::NotFound);
+    assert_eq!(rig.take()[4..], ["stop s", "over s"], "it is forgotten");
+
+    let mut rig = running(|config| config);
+    cut(&mut rig, 2);
+    rig.agent.shutdown(rig.now, Duration::from_secs(5));
+    rig.take();
+    rig.pass(5_000);
+    let said = rig.take();
+    assert_eq!(
+        said[said.len() - 4..][1..3],
+        ["stop s", "over s"],
+        "time is up"
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn more_reports_than_may_be_kept_end_the_hope_of_resuming() {
+    let most = 4_000;
+    let long = "x".repeat(most);
+    let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
+    line(&mut rig, &long);
+    line(&mut rig, "a");
+    assert_eq!(rig.take(), [format!("2: #3 {long}"), "2: a".to_owned()]);
+    cut(&mut rig, 2);
+    assert_eq!(rig.take(), ["stop s", "over s"]);
+
+    let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
+    cut(&mut rig, 2);
+    line(&mut rig, &long);
+    assert_eq!(rig.take(), ["cut s", "stop s", "over s"]);
+
+    let mut rig = running(|config| config.with_max_unacknowledged_bytes(most));
+    for number in 3..1_000 {
+        line(&mut rig, "x");
+        hub_has(&mut rig, 2, Some(number));
+    }
+    cut(&mut rig, 2);
+    assert_eq!(
+        rig.take().last().unwrap(),
+        "cut s",
+        "what it has is not kept"
+    );
+}

@@ -1,0 +1,279 @@
+//! Sessions that outlive their streams.
+
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(60);
+
+/// A hub that resumes sessions, with one that runs.
+fn resumable(change: impl FnOnce(Config) -> Config) -> (Rig, JobId, String, StreamId) {
+    let mut rig = Rig::with(change(Config::default().with_resume_grace(GRACE)));
+    rig.agent();
+    let (job, session, stream) = started(&mut rig);
+    rig.number = Some(1);
+    (rig, job, session, stream)
+}
+
+/// A job that was accepted, and whose stream was opened for the first time.
+fn started(rig: &mut Rig) -> (JobId, String, StreamId) {
+    let job = rig.submit();
+    let (listen, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    let stream = rig.open_as(Rpc::Execute, Some(&session), Some(Resume::Job(1)));
+    rig.take();
+    (job, session, stream)
+}
+
+fn reopen(rig: &mut Rig, session: &str, resume: Resume) -> StreamId {
+    rig.open_as(Rpc::Execute, Some(session), Some(resume))
+}
+
+fn line(rig: &mut Rig, stream: StreamId, text: &str) {
+    let telemetry = Telemetry::new(Severity::Info, text);
+    rig.say(stream, test_response::Event::Telemetry(telemetry));
+}
+
+fn said(rig: &mut Rig) -> Vec<String> {
+    words(rig.take())
+}
+
+/// Whether the init of a session says that it can be resumed.
+fn offers_resumption(config: Config, resume: Option<Resume>) -> bool {
+    let mut rig = Rig::with(config);
+    rig.agent();
+    rig.submit();
+    let (listen, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    rig.open_as(Rpc::Execute, Some(&session), resume);
+    rig.take().into_iter().any(|output| match output {
+        Output::Send {
+            message: Outbound::Test(init),
+            ..
+        } => init.acknowledged == Some(0),
+        _ => false,
+    })
+}
+
+// spec: HUB-5-4
+#[test]
+fn both_sides_have_to_want_it() {
+    let wanted = Some(Resume::Job(1));
+    let graceful = || Config::default().with_resume_grace(GRACE);
+    assert!(offers_resumption(graceful(), wanted));
+    assert!(!offers_resumption(graceful(), None));
+    assert!(!offers_resumption(Config::default(), wanted));
+    let mut rig = Rig::with(graceful());
+    let (_, _, _, stream) = rig.running();
+    rig.lose(stream);
+    assert_eq!(said(&mut rig), ["ended Failed Agent disconnected"]);
+}
+
+// spec: HUB-5-4
+#[test]
+fn reports_come_once_on_whichever_stream() {
+    let (mut rig, _, session, first) = resumable(|config| config);
+    rig.status(first, 1);
+    rig.status(first, 3);
+    line(&mut rig, first, "one");
+    rig.lose(first);
+    assert_eq!(
+        said(&mut rig),
+        [
+            "status Acknowledged",
+            "status Running",
+            "telemetry one",
+            "cut"
+        ]
+    );
+    let second = reopen(&mut rig, &session, Resume::Reports(2));
+    assert_eq!(said(&mut rig), ["resumed", "acknowledge 3"]);
+    rig.number = Some(3);
+    line(&mut rig, second, "one");
+    line(&mut rig, second, "two");
+    line(&mut rig, first, "from a stream that is gone");
+    rig.number = Some(5);
+    rig.result(second, State::Completed);
+    assert_eq!(
+        said(&mut rig),
+        ["telemetry two", "ended Completed r with data"]
+    );
+    rig.lose(second);
+    reopen(&mut rig, &session, Resume::Reports(3));
+    assert_eq!(
+        said(&mut rig),
+        ["end FailedPrecondition the session has ended"],
+        "an agent that missed the end learns it"
+    );
+}
+
+// spec: HUB-5-4
+#[test]
+fn the_agent_is_told_what_it_need_not_keep() {
+    let (mut rig, _, _, stream) = resumable(|config| config);
+    let lines = |rig: &mut Rig, count, bytes| {
+        (0..count).for_each(|_| line(rig, stream, &"x".repeat(bytes)));
+        let told = said(rig).into_iter();
+        told.filter(|word| word.starts_with("acknowledge"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&mut rig, 15, 1), [""; 0]);
+    assert_eq!(lines(&mut rig, 1, 1), ["acknowledge 16"]);
+    assert_eq!(lines(&mut rig, 1, 65_000), [""; 0]);
+    assert_eq!(lines(&mut rig, 1, 1_000), ["acknowledge 18"]);
+    let blocked = Input::Blocked { stream };
+    rig.hub.handle_input(rig.now, blocked).unwrap();
+    assert_eq!(lines(&mut rig, 1_000, 1), [""; 0], "it does not read");
+    let writable = Input::Writable { stream };
+    rig.hub.handle_input(rig.now, writable).unwrap();
+    assert_eq!(lines(&mut rig, 1, 1), ["acknowledge 1019"]);
+}
+
+// spec: HUB-5-4
+#[test]
+fn a_job_that_was_cut_off_is_sent_again() {
+    let (mut rig, _, session, first) = resumable(|config| config);
+    rig.status(first, 1);
+    rig.lose(first);
+    assert_eq!(rig.hub.view().counts().payload_bytes, 8, "it may be needed");
+    let second = reopen(&mut rig, &session, Resume::Job(2));
+    assert_eq!(
+        said(&mut rig),
+        ["status Acknowledged", "cut", "resumed", "init t"]
+    );
+    rig.status(second, 3);
+    assert_eq!(rig.hub.view().counts().payload_bytes, 0);
+    rig.lose(second);
+    reopen(&mut rig, &session, Resume::Job(3));
+    assert_eq!(
+        said(&mut rig)[2..],
+        ["end FailedPrecondition the session has its job"]
+    );
+}
+
+// spec: HUB-5-4, HUB-2-2
+#[test]
+fn only_a_newer_opening_of_the_same_kind_takes_a_session_over() {
+    let (mut rig, _, session, first) = resumable(|config| config);
+    reopen(&mut rig, &session, Resume::Reports(3));
+    assert_eq!(
+        said(&mut rig),
+        [
+            "end Aborted the session was resumed on another stream",
+            "resumed",
+            "acknowledge 0"
+        ]
+    );
+    for stale in [Resume::Reports(3), Resume::Reports(2), Resume::Job(1)] {
+        reopen(&mut rig, &session, stale);
+        assert_eq!(
+            said(&mut rig),
+            ["end FailedPrecondition the session has a newer stream"]
+        );
+    }
+    rig.open(Rpc::Execute, Some(&session));
+    assert_eq!(
+        said(&mut rig),
+        ["end FailedPrecondition the session has a stream"]
+    );
+    rig.open_as(Rpc::Translate, Some(&session), Some(Resume::Reports(4)));
+    assert_eq!(
+        said(&mut rig),
+        ["end FailedPrecondition the session is of the other kind"]
+    );
+    rig.lose(first);
+    assert_eq!(said(&mut rig), [""; 0], "that stream is past");
+}
+
+// spec: HUB-5-4, HUB-5-1
+#[test]
+fn a_session_whose_agent_does_not_come_back_is_lost() {
+    for (attempts, terminal, words) in [
+        (1, false, "ended Failed Agent disconnected"),
+        (2, false, "requeued Agent disconnected"),
+        (2, true, "ended Completed s4"),
+    ] {
+        let (mut rig, job, _, stream) = resumable(|config| config.with_max_attempts(attempts));
+        rig.status(stream, 1);
+        rig.status(stream, 3);
+        if terminal {
+            rig.status(stream, 4);
+        }
+        rig.lose(stream);
+        rig.seconds(59);
+        let stage = rig.hub.view().job(job).unwrap().stage;
+        assert_eq!(stage, JobStage::Cut);
+        rig.take();
+        rig.seconds(1);
+        assert_eq!(said(&mut rig)[0], words);
+    }
+}
+
+// spec: HUB-5-4
+#[test]
+fn what_ends_meanwhile_is_not_resumed() {
+    let (mut rig, job, session, stream) = resumable(|config| config);
+    rig.lose(stream);
+    rig.hub.cancel(rig.now, job).unwrap();
+    reopen(&mut rig, &session, Resume::Reports(2));
+    assert_eq!(
+        said(&mut rig),
+        [
+            "cut",
+            "ended Cancelled cancelled by the caller",
+            "end FailedPrecondition the session has ended"
+        ]
+    );
+    let (mut rig, _, _, stream) = resumable(|config| config);
+    rig.hub.shutdown(rig.now, GRACE);
+    rig.lose(stream);
+    assert!(said(&mut rig).contains(&"ended Failed Agent disconnected".to_owned()));
+}
+
+// spec: HUB-5-4
+#[test]
+fn missing_reports_are_audited_and_unnumbered_ones_are_taken() {
+    let (mut rig, _, _, stream) = resumable(|config| config);
+    rig.number = Some(3);
+    line(&mut rig, stream, "three");
+    assert_eq!(said(&mut rig), ["audit MissingReports", "telemetry three"]);
+    rig.number = None;
+    line(&mut rig, stream, "none");
+    line(&mut rig, stream, "none");
+    assert_eq!(said(&mut rig), ["telemetry none", "telemetry none"]);
+}
+
+// spec: HUB-5-4, HUB-4-4
+#[test]
+fn a_reader_that_is_behind_pauses_the_new_stream_too() {
+    let (mut rig, job, session, first) = resumable(|config| config.with_max_unread_events(8));
+    rig.hub.events_read(rig.now, job, 100, 0);
+    (0..8).for_each(|_| line(&mut rig, first, "x"));
+    assert!(said(&mut rig).contains(&"pause".to_owned()));
+    rig.lose(first);
+    reopen(&mut rig, &session, Resume::Reports(2));
+    assert_eq!(
+        said(&mut rig),
+        ["acknowledge 8", "pause"],
+        "not even of the cut"
+    );
+    rig.hub.events_read(rig.now, job, 100, 0);
+    assert_eq!(said(&mut rig), ["resume"]);
+}
+
+// spec: HUB-5-4, HUB-3-6
+#[test]
+fn a_stalled_session_is_told_from_one_that_is_cut() {
+    let second = Duration::from_secs(1);
+    let (mut rig, _, session, first) =
+        resumable(|config| config.with_stall_limit(Some(10 * second)));
+    rig.status(first, 1);
+    rig.lose(first);
+    rig.seconds(30);
+    assert_eq!(said(&mut rig), ["status Acknowledged", "cut"]);
+    reopen(&mut rig, &session, Resume::Reports(2));
+    rig.take();
+    rig.seconds(10);
+    assert_eq!(
+        said(&mut rig)[0],
+        "ended Failed the session stood still for too long"
+    );
+}

@@ -1,0 +1,158 @@
+//! Sessions that outlive their connections, over a proxy that cuts.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the proxy's connections are tasks"
+)]
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
+use uap_hub_proto::{
+    role::hub::{self, Job, JobEvent, Verdict},
+    transport::{
+        client::{AgentBuilder, AgentHandle},
+        server::{HubHandle, JobHandle, ServerConfig, serve},
+    },
+    wire::{Severity, TestResult},
+};
+use ubos_common::id::IdSource;
+
+const AGENTS: usize = 10;
+const SESSIONS: usize = 100;
+const CUTS: usize = 1000;
+/// Lines of each session, spread over all cuts.
+const LINES: usize = 20;
+
+/// Passes connections on to a hub until they are cut.
+struct Proxy {
+    url: String,
+    open: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+}
+
+impl Proxy {
+    async fn start(hub: &HubHandle) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let hub = hub.url().trim_start_matches("http://").to_owned();
+        let open = Arc::new(Mutex::new(HashMap::new()));
+        let connections = Arc::clone(&open);
+        tokio::spawn(async move {
+            for number in 0.. {
+                let (mut agent, _) = listener.accept().await.unwrap();
+                let hub = hub.clone();
+                let passing = tokio::spawn(async move {
+                    let mut hub = TcpStream::connect(hub).await.unwrap();
+                    // It ends when either side does.
+                    let _ = tokio::io::copy_bidirectional(&mut agent, &mut hub).await;
+                });
+                let passing = passing.abort_handle();
+                connections.lock().unwrap().insert(number, passing);
+            }
+        });
+        Self { url, open }
+    }
+
+    /// Cuts one connection; false if there is none.
+    fn cut(&self, ids: &mut IdSource) -> bool {
+        let mut open = self.open.lock().unwrap();
+        open.retain(|_, passing| !passing.is_finished());
+        let numbers: Vec<_> = open.keys().copied().collect();
+        let Some(at) = usize::try_from(ids.bits())
+            .unwrap()
+            .checked_rem(numbers.len())
+        else {
+            return false;
+        };
+        open.remove(&numbers[at]).unwrap().abort();
+        true
+    }
+}
+
+/// An agent whose handlers write their lines as the cuts go on, and return after the last.
+fn agent(url: &str, cuts: &watch::Receiver<usize>) -> AgentHandle {
+    let cuts = cuts.clone();
+    AgentBuilder::new("a")
+        .configure(|config| {
+            config
+                .with_resume(true)
+                .with_max_sessions(SESSIONS / AGENTS)
+                .with_first_retry(Duration::from_millis(5))
+                .with_longest_retry(Duration::from_millis(50))
+        })
+        .on_test("t", move |_, context| {
+            let mut cuts = cuts.clone();
+            async move {
+                for line in 0..LINES {
+                    // The sender lives as long as the test.
+                    let _ = cuts
+                        .wait_for(|cuts| *cuts >= line * CUTS / (LINES - 1))
+                        .await;
+                    context.log(Severity::Info, line.to_string()).await?;
+                }
+                Ok(TestResult::completed("done"))
+            }
+        })
+        .start(url)
+        .unwrap()
+}
+
+/// The lines of a job, in the order in which they came.
+async fn lines(mut job: JobHandle) -> (Vec<String>, usize, Verdict) {
+    let (mut lines, mut resumed) = (Vec::new(), 0);
+    loop {
+        match job.next_event().await {
+            Some(JobEvent::Telemetry { telemetry, .. }) => lines.push(telemetry.message),
+            Some(JobEvent::Resumed { .. }) => resumed += 1,
+            Some(JobEvent::Ended(outcome)) => return (lines, resumed, outcome.verdict),
+            Some(_) => {}
+            None => panic!("the job has no end"),
+        }
+    }
+}
+
+// spec: HUB-5-4
+#[tokio::test]
+async fn a_thousand_cuts_lose_no_session_and_no_report() {
+    let config = hub::Config::default().with_resume_grace(Duration::from_secs(600));
+    let hub = serve(
+        ([127, 0, 0, 1], 0).into(),
+        ServerConfig::default().with_hub(config),
+    );
+    let hub = hub.await.unwrap();
+    let proxy = Proxy::start(&hub).await;
+    let (count, cuts) = watch::channel(0);
+    let _agents: Vec<_> = (0..AGENTS).map(|_| agent(&proxy.url, &cuts)).collect();
+    let mut jobs = JoinSet::new();
+    for _ in 0..SESSIONS {
+        jobs.spawn(lines(hub.submit(Job::test("t", vec![])).unwrap()));
+    }
+    let runs = |hub: &HubHandle| hub.inspect(|view| view.counts().sessions);
+    while runs(&hub) < SESSIONS {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut ids = IdSource::seeded(0);
+    while *count.borrow() < CUTS {
+        if proxy.cut(&mut ids) {
+            count.send_modify(|cuts| *cuts += 1);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let wanted: Vec<_> = (0..LINES).map(|line| line.to_string()).collect();
+    let mut resumptions = 0;
+    while let Some(job) = jobs.join_next().await {
+        let (lines, resumed, verdict) = job.unwrap();
+        assert_eq!(verdict, Verdict::Completed);
+        assert_eq!(lines, wanted);
+        resumptions += resumed;
+    }
+    assert!(resumptions > SESSIONS, "{resumptions}");
+}
