@@ -56,6 +56,8 @@ mod signed;
 mod speakers;
 mod state;
 mod stop;
+#[cfg(feature = "typed")]
+mod typed;
 
 use core::fmt;
 use std::borrow::Cow;
@@ -81,6 +83,8 @@ pub use resume::{Interrupted, Resumed};
 pub use signed::Signed;
 pub use speakers::Speakers;
 pub use state::Processor;
+#[cfg(feature = "typed")]
+pub use state::Shape;
 
 use drive::{Driver, Sink};
 use effects::Effects;
@@ -156,7 +160,13 @@ impl Processor {
         essence: Arc<dyn Essence>,
     ) -> Self {
         let handler = Box::new(handler);
-        self.routes.insert(capability, Route { handler, essence });
+        let route = Route {
+            handler,
+            essence,
+            #[cfg(feature = "typed")]
+            shape: None,
+        };
+        self.routes.insert(capability, route);
         self
     }
 
