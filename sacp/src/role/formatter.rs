@@ -100,12 +100,8 @@ impl Formatter for PlainFormatter {
                 }
             }
             Some(value) => {
-                let _ = writeln!(
-                    text,
-                    "{goal} \u{2013} {}: {}",
-                    labels.result,
-                    words(&value, labels)
-                );
+                let words = words(&value, labels);
+                let _ = writeln!(text, "{goal} \u{2013} {}: {words}", labels.result);
             }
         }
         text

@@ -127,15 +127,9 @@ pub fn keeps_constraints<'a, 'b>(
     };
     match (before, after) {
         (MessageRef::V01(_), MessageRef::V01(_)) => {}
-        (MessageRef::V10(before), MessageRef::V10(after)) => {
-            if before.sender != after.sender {
-                return changed("the sender", "/sender");
-            }
-        }
+        (MessageRef::V10(before), MessageRef::V10(after)) if before.sender == after.sender => {}
+        (MessageRef::V10(_), MessageRef::V10(_)) => return changed("the sender", "/sender"),
         _ => return changed("the edition", "/proto_ver"),
-    }
-    if before.goal() != after.goal() {
-        return changed("the goal", "/g");
     }
     for (name, value) in before.context().into_iter().flatten() {
         if after.context().and_then(|ctx| ctx.get(name)) != Some(value) {
@@ -143,14 +137,14 @@ pub fn keeps_constraints<'a, 'b>(
             return changed("the context", &format!("/ctx/{name}"));
         }
     }
-    if before.out_fmt() != after.out_fmt() {
-        return changed("the output format", "/out_fmt");
-    }
-    if before.is_test() && !after.is_test() {
-        return changed("the test mode", "/test_mode");
-    }
-    if before.msg_id() != after.msg_id() {
-        return changed("the message's name", "/msg_id");
-    }
-    Ok(())
+    let out_fmt = before.out_fmt() == after.out_fmt();
+    let test_mode = !before.is_test() || after.is_test();
+    let kept = [
+        (before.goal() == after.goal(), "the goal", "/g"),
+        (out_fmt, "the output format", "/out_fmt"),
+        (test_mode, "the test mode", "/test_mode"),
+        (before.msg_id() == after.msg_id(), "the name", "/msg_id"),
+    ];
+    let lost = kept.iter().find(|(is_kept, ..)| !is_kept);
+    lost.map_or(Ok(()), |(_, what, pointer)| changed(what, pointer))
 }
