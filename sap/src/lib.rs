@@ -130,6 +130,7 @@
 //! | `driver` | the processor and the bus, on any runtime |
 //! | `schema` | outputs held against the JSON Schema of their contract |
 //! | `http`, `mcp`, `nats` | a transport each, client and server, on tokio |
+//! | `typed` | handlers over serde types, with their schemas |
 //! | `sign` | detached signatures of tasks, results and transcripts: Ed25519 |
 //! | `tracing` | records of the machines, spans with correlation ids, counters of queues; without payloads |
 //! | `arbitrary` | generators of messages, for fuzzing |
@@ -222,6 +223,6 @@ pub use ubos_common::ConfigError;
 pub use view::{TargetView, TaskView, TelemetryView};
 
 /// The README's examples.
-#[cfg(all(doctest, feature = "driver"))]
+#[cfg(all(doctest, feature = "http", feature = "typed"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

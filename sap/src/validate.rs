@@ -76,6 +76,15 @@ pub fn decode_task(bytes: &[u8], options: &Options) -> Result<(Task, Report), De
     outcome.map_err(named)
 }
 
+/// Reads a task without the advice, which takes longer than reading.
+#[cfg(feature = "driver")]
+pub(crate) fn decode_task_alone(
+    bytes: &[u8],
+    options: &Options,
+) -> Result<(Task, Report), DecodeError> {
+    json::decode(bytes, &options.limits, options.profile).map_err(named)
+}
+
 /// A message that is no object has broken a clause as well.
 fn named(error: DecodeError) -> DecodeError {
     let DecodeError::Invalid(report) = error else {

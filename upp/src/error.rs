@@ -43,6 +43,20 @@ ubos_common::words! {
 }
 
 impl ErrorCode {
+    /// Whether the same request, or a longer one, fails again whatever is done: there is no key, model or quota for it, the
+    /// conversation is too long, or nobody wants the response.
+    #[must_use]
+    pub const fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            Self::AuthenticationFailed
+                | Self::ContextLengthExceeded
+                | Self::ModelNotFound
+                | Self::QuotaExceeded
+                | Self::Cancelled
+        )
+    }
+
     /// The code for an HTTP status.
     ///
     /// ```

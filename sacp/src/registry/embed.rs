@@ -86,3 +86,17 @@ impl Embedder for NGrams {
 /// FNV-1a, 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Vectors are kept in records, so a newer version must make the same ones.
+    #[test]
+    fn the_vectors_of_texts_stay_what_they_are() {
+        let vector = NGrams::standard().embed("Ab c").unwrap();
+        let places = vector.iter().enumerate().filter(|(_, n)| **n != 0.0);
+        let signs: Vec<(usize, bool)> = places.map(|(place, n)| (place, *n > 0.0)).collect();
+        assert_eq!(signs, [(60, false), (164, true), (174, false), (258, true)]);
+    }
+}

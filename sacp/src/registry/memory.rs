@@ -181,7 +181,6 @@ impl MemoryRegistry {
         };
         let lists: Vec<&Ranked> = self.verb_names(verb).iter().filter_map(list).collect();
         match lists.as_slice() {
-            [] => Vec::new(),
             [one] => one.values().take(most).cloned().collect(),
             many => {
                 let best = many.iter().flat_map(|list| list.iter().take(most));

@@ -4,8 +4,11 @@ use core::fmt::Write as _;
 
 use serde_json::Value;
 
+use ubos_common::json::RawBuf;
+
 use super::Formatter;
-use crate::message::Message;
+use crate::any::MessageRef;
+use crate::v1;
 
 /// The words of a language.
 #[derive(Debug)]
@@ -39,7 +42,8 @@ static GERMAN: Labels = labels("Ergebnis", "kein Ergebnis", "ja", "nein", ',');
 static SPANISH: Labels = labels("Resultado", "sin resultado", "sí", "no", ',');
 static FRENCH: Labels = labels("Résultat", "aucun résultat", "oui", "non", ',');
 
-/// Writes `ctx.result` for a person, in the language of `ctx.lang`.
+/// Writes the result for a person, in the language of `ctx.lang`: `ctx.result` of 0.1, the outputs of 1.0 (of a lone output
+/// `result` its value), and the text of a 1.0 error.
 ///
 /// A list of objects is sorted by the member that `ctx.sort` names; `-` before the name reverses the order. German, English, French and
 /// Spanish are known; any other language is written as English.
@@ -50,7 +54,7 @@ static FRENCH: Labels = labels("Résultat", "aucun résultat", "oui", "non", ','
 ///
 /// let message = Message::decode(br#"{"g":"FIND_HOTEL","plan":[],"ctx":{"lang":"de","sort":"price",
 ///     "result":[{"name":"Ritz","price":250.5},{"name":"Ibis","price":90}]}}"#)?;
-/// let text = PlainFormatter.format(&message);
+/// let text = PlainFormatter.format((&message).into());
 /// assert_eq!(text, "FIND_HOTEL \u{2013} Ergebnis:\n- name: Ibis, price: 90\n- name: Ritz, price: 250,5\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -59,7 +63,7 @@ static FRENCH: Labels = labels("Résultat", "aucun résultat", "oui", "non", ','
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainFormatter;
 
-fn labels_for(message: &Message) -> &'static Labels {
+fn labels_for(message: MessageRef<'_>) -> &'static Labels {
     let lang = text_of(message, "lang").unwrap_or_default();
     let first = lang.split(['-', '_']).next().unwrap_or_default();
     match first.to_lowercase().as_str() {
@@ -71,15 +75,14 @@ fn labels_for(message: &Message) -> &'static Labels {
 }
 
 impl Formatter for PlainFormatter {
-    fn format(&self, message: &Message) -> String {
+    fn format(&self, message: MessageRef<'_>) -> String {
         let labels = labels_for(message);
-        let result = message.context.as_ref().and_then(|ctx| ctx.get("result"));
-        let value = result.and_then(|result| result.deserialize::<Value>().ok());
         let mut text = String::new();
-        let goal = &message.g;
-        match value {
+        let goal = message.goal();
+        match result_of(message) {
             None | Some(Value::Null) => {
-                let _ = writeln!(text, "{goal} \u{2013} {}.", labels.nothing);
+                let why = error_of(message).map_or_else(String::new, |why| format!(": {why}"));
+                let _ = writeln!(text, "{goal} \u{2013} {}{why}.", labels.nothing);
             }
             Some(Value::Array(mut items)) if !items.is_empty() => {
                 if let Some(key) = text_of(message, "sort") {
@@ -97,20 +100,51 @@ impl Formatter for PlainFormatter {
                 }
             }
             Some(value) => {
-                let _ = writeln!(
-                    text,
-                    "{goal} \u{2013} {}: {}",
-                    labels.result,
-                    words(&value, labels)
-                );
+                let words = words(&value, labels);
+                let _ = writeln!(text, "{goal} \u{2013} {}: {words}", labels.result);
             }
         }
         text
     }
 }
 
-fn text_of(message: &Message, name: &str) -> Option<String> {
-    message.context.as_ref()?.get(name)?.deserialize().ok()
+/// What there is to say; `None` if there is nothing.
+fn result_of(message: MessageRef<'_>) -> Option<Value> {
+    match message {
+        MessageRef::V01(_) => message.context()?.get("result")?.deserialize().ok(),
+        MessageRef::V10(message) => {
+            let outputs = &message.result.as_ref()?.outputs;
+            if let (Some(result), 1) = (outputs.get("result"), outputs.len()) {
+                return result.deserialize().ok();
+            }
+            let value = |(name, output): (&String, &RawBuf)| {
+                Some((name.clone(), output.deserialize().ok()?))
+            };
+            let members: Option<serde_json::Map<_, _>> = outputs.iter().map(value).collect();
+            members
+                .filter(|members| !members.is_empty())
+                .map(Value::Object)
+        }
+    }
+}
+
+/// Why there is nothing to say, on one line.
+fn error_of(message: MessageRef<'_>) -> Option<String> {
+    let MessageRef::V10(v1::Message {
+        error: Some(error), ..
+    }) = message
+    else {
+        return None;
+    };
+    Some(on_one_line(&error.message))
+}
+
+fn text_of(message: MessageRef<'_>, name: &str) -> Option<String> {
+    message.context()?.get(name)?.deserialize().ok()
+}
+
+fn on_one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
 }
 
 fn sort(items: &mut [Value], key: &str) {
@@ -144,7 +178,7 @@ fn words(value: &Value, labels: &Labels) -> String {
         Value::Null => "\u{2013}".to_owned(),
         Value::Bool(value) => if *value { labels.yes } else { labels.no }.to_owned(),
         Value::Number(number) => number.to_string().replace('.', &labels.decimal.to_string()),
-        Value::String(text) => text.replace(['\n', '\r'], " "),
+        Value::String(text) => on_one_line(text),
         Value::Array(items) => items
             .iter()
             .map(|item| words(item, labels))

@@ -90,5 +90,5 @@ pub trait Executor {
 /// Spec: SACP 9
 pub trait Formatter {
     /// The prose.
-    fn format(&self, message: &Message) -> String;
+    fn format(&self, message: MessageRef<'_>) -> String;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Planner;
+use crate::any::MessageRef;
 use crate::check::{Gap, gaps};
 use crate::error::Code;
 use crate::message::Message;
@@ -106,37 +107,44 @@ fn checked(message: Message, registry: &dyn Registry) -> Result<Planned, Box<Rep
     Ok(Planned { message, missing })
 }
 
-/// Checks that a planner changed the plan alone.
+/// Checks that a planner changed the plan alone, in a message of either edition.
 ///
 /// # Errors
 ///
 /// [`Code::MalformedMessage`]: the planner changed something else.
 ///
 /// Spec: SACP 9
-pub fn keeps_constraints(before: &Message, after: &Message) -> Result<(), ErrReply> {
+pub fn keeps_constraints<'a, 'b>(
+    before: impl Into<MessageRef<'a>>,
+    after: impl Into<MessageRef<'b>>,
+) -> Result<(), ErrReply> {
+    let (before, after) = (before.into(), after.into());
     let changed = |what: &str, pointer: &str| {
         let why = format!("the planner changed {what}");
         Err(ErrReply::new(Code::MalformedMessage, why)
             .at(pointer)
             .to(before))
     };
-    if before.g != after.g {
-        return changed("the goal", "/g");
+    match (before, after) {
+        (MessageRef::V01(_), MessageRef::V01(_)) => {}
+        (MessageRef::V10(before), MessageRef::V10(after)) if before.sender == after.sender => {}
+        (MessageRef::V10(_), MessageRef::V10(_)) => return changed("the sender", "/sender"),
+        _ => return changed("the edition", "/proto_ver"),
     }
-    for (name, value) in before.context.iter().flatten() {
-        if after.context.as_ref().and_then(|ctx| ctx.get(name)) != Some(value) {
+    for (name, value) in before.context().into_iter().flatten() {
+        if after.context().and_then(|ctx| ctx.get(name)) != Some(value) {
             let name = name.replace('~', "~0").replace('/', "~1");
             return changed("the context", &format!("/ctx/{name}"));
         }
     }
-    if before.out_fmt() != after.out_fmt() {
-        return changed("the output format", "/out_fmt");
-    }
-    if before.is_test() && !after.is_test() {
-        return changed("the test mode", "/test_mode");
-    }
-    if before.msg_id != after.msg_id {
-        return changed("the message's name", "/msg_id");
-    }
-    Ok(())
+    let out_fmt = before.out_fmt() == after.out_fmt();
+    let test_mode = !before.is_test() || after.is_test();
+    let kept = [
+        (before.goal() == after.goal(), "the goal", "/g"),
+        (out_fmt, "the output format", "/out_fmt"),
+        (test_mode, "the test mode", "/test_mode"),
+        (before.msg_id() == after.msg_id(), "the name", "/msg_id"),
+    ];
+    let lost = kept.iter().find(|(is_kept, ..)| !is_kept);
+    lost.map_or(Ok(()), |(_, what, pointer)| changed(what, pointer))
 }

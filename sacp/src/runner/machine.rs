@@ -27,7 +27,7 @@ impl Runner {
     /// # Errors
     ///
     /// The plan is empty, the message has ended, the plan has too many steps, or the configuration cannot work.
-    // impl: SACP-5-1
+    // impl: SACP-3-1, SACP1-6-3
     pub fn new<'a>(message: impl Into<MessageRef<'a>>, config: Config) -> Result<Self, StartError> {
         let message = message.into();
         if let Some(state) = message.ended() {

@@ -560,7 +560,7 @@ fn a_rehearsal_leaves_the_registry_as_it_is() {
 const WIDE: &str = r#"{"msg_id":"m","g":"G","ctx":{"forbidden_tools":["ONE"],"budget":1},
     "plan":[["get","ONE",{"budget":99}]]}"#;
 
-// spec: SACP-9-1
+// spec: SACP-3-7, SACP-9-1
 #[test]
 fn a_plan_with_a_must_finding_is_refused_before_anything_is_delegated() {
     let mut strict = start(WIDE, OrchestratorConfig::default());
@@ -751,7 +751,7 @@ fn a_failed_step_of_1_0_is_tried_again_and_a_cancelled_one_fails() {
     );
 }
 
-// spec: SACP-9-1
+// spec: SACP-3-7, SACP-9-1
 #[test]
 fn a_message_of_1_0_is_checked_and_refused_in_its_edition() {
     let ctx = r#","ctx":{"forbidden_tools":["ONE"]}"#;

@@ -474,6 +474,9 @@ fn a_shared_registry_takes_the_place_of_the_default() {
     assert_eq!(names(&registry.agents_for("s", "H_API")), ["NEW", "HOTELS"]);
     assert!(gaps(&message(r#"[["s","H_API",{}]]"#), registry).is_empty());
     assert_eq!(shared.write().query(&Query::default()).len(), 2);
+    let mut there = shared.clone();
+    there.add_verb(verb("sail", &[])).unwrap();
+    assert!(registry.verb("sail").is_some());
 }
 
 // spec: SACP-11-6
@@ -633,6 +636,7 @@ fn a_revision_that_never_was_has_no_changes() {
     let registry = registry();
     let none = Some(vec![]);
     assert_eq!(registry.changes_since(u64::MAX), none);
+    assert_eq!(MemoryRegistry::default().changes_since(0), none);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use sacp::role::{
     keeps_constraints,
 };
 use sacp::runner::{Cause, Config, StepInputs};
-use sacp::{Act, Code, Message, OutFmt, Plan, Reply, State};
+use sacp::{Act, AnyMessage, Code, Message, OutFmt, Plan, Reply, State};
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
 use ubos_common::time::{Mono, Now, Timestamp};
@@ -206,6 +206,30 @@ fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
     );
 }
 
+// spec: SACP-9-1
+#[test]
+fn a_planner_of_1_0_keeps_what_is_the_senders() {
+    let of = |sender: &str, rest: &str| {
+        let text = format!(
+            r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"{sender}","g":"G","plan":[{{"id":"s","verb":"v","tool":"T","params":{{}}}}],"state":"PENDING"{rest}}}"#
+        );
+        AnyMessage::decode(text.as_bytes()).unwrap().0
+    };
+    let before = of("s", r#","ctx":{"budget":1},"test_mode":true"#);
+    let changed = |after: &AnyMessage| {
+        let changed = keeps_constraints(&before, after).unwrap_err();
+        assert_eq!(changed.reply_to.as_deref(), Some("m"));
+        changed.pointer.unwrap()
+    };
+    keeps_constraints(&before, &before).unwrap();
+    let more = of("s", r#","ctx":{"budget":2},"test_mode":true"#);
+    assert_eq!(changed(&more), "/ctx/budget");
+    assert_eq!(changed(&of("s", r#","ctx":{"budget":1}"#)), "/test_mode");
+    assert_eq!(changed(&of("t", "")), "/sender");
+    let old = AnyMessage::from(message(r#"{"msg_id":"m","g":"G","plan":[]}"#));
+    assert_eq!(changed(&old), "/proto_ver");
+}
+
 fn executor() -> LocalExecutor {
     LocalExecutor::default()
         .with("get", "ONE", |_, _, _| Ok(raw("1")))
@@ -307,8 +331,10 @@ fn an_agent_runs_nothing_of_a_plan_of_which_one_act_is_not_its_own() {
 #[test]
 fn a_formatter_sorts_localizes_and_writes_prose() {
     let formatter = PlainFormatter;
-    let of =
-        |ctx: &str| formatter.format(&message(&format!(r#"{{"g":"G","plan":[],"ctx":{ctx}}}"#)));
+    let of = |ctx: &str| {
+        let message = message(&format!(r#"{{"g":"G","plan":[],"ctx":{ctx}}}"#));
+        formatter.format((&message).into())
+    };
     let list = r#""result":[{"n":"b","p":2.5},{"n":"a","p":10},{"n":"c"}]"#;
     assert_eq!(
         of(&format!(r#"{{{list},"sort":"p"}}"#)),
@@ -324,6 +350,36 @@ fn a_formatter_sorts_localizes_and_writes_prose() {
         "G \u{2013} Result:\nat: x y\nok: yes\n"
     );
     assert_eq!(of(r#"{"result":3}"#), "G \u{2013} Result: 3\n");
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_formatter_writes_the_answers_of_1_0_too() {
+    let of = |rest: &str| {
+        let text = format!(
+            r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","plan":[{{"id":"s","verb":"v","tool":"T","params":{{}}}}],"ctx":{{"lang":"de","sort":"p"}},{rest}}}"#
+        );
+        let (message, _) = AnyMessage::decode(text.as_bytes()).unwrap();
+        PlainFormatter.format((&message).into())
+    };
+    let done = |outputs: &str| {
+        of(&format!(
+            r#""state":"DONE","result":{{"outputs":{outputs}}}"#
+        ))
+    };
+    assert_eq!(
+        done(r#"{"result":[{"p":2.5},{"p":1}]}"#),
+        "G \u{2013} Ergebnis:\n- p: 1\n- p: 2,5\n"
+    );
+    assert_eq!(
+        done(r#"{"b":true,"result":1}"#),
+        "G \u{2013} Ergebnis:\nb: ja\nresult: 1\n"
+    );
+    assert_eq!(done("{}"), "G \u{2013} kein Ergebnis.\n");
+    assert_eq!(
+        of(r#""state":"FAILED","error":{"code":"TIMEOUT","message":"too\nlate"}"#),
+        "G \u{2013} kein Ergebnis: too late.\n"
+    );
 }
 
 // spec: SACP-4-1

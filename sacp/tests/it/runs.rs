@@ -227,6 +227,7 @@ fn a_saved_run_is_that_of_one_plan_alone() {
         text(r#","output_key":"k""#, ""),
         text("", r#","test_mode":true"#),
         text("", "").replace(r#""id":"b""#, r#""id":"c""#),
+        text("", "").replacen(r#""params":{}"#, r#""params":{"n":1}"#, 1),
     ] {
         let refused = of(&other).restore(at(0), &saved);
         assert_eq!(
@@ -276,4 +277,141 @@ fn attempts_and_ranks_come_back() {
         panic!("{outputs:?}")
     };
     assert_eq!((ticket.attempt, *rank), (4, 2));
+}
+
+fn new(steps: &[&str], config: Config) -> Runner {
+    let steps: Vec<String> = (steps.iter().enumerate())
+        .map(|(n, more)| format!(r#"{{"id":"s{n}","verb":"v{n}","tool":"T","params":{{}}{more}}}"#))
+        .collect();
+    let text = format!(
+        r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING","plan":[{}]}}"#,
+        steps.join(",")
+    );
+    let message = sacp::v1::Message::decode(text.as_bytes()).unwrap();
+    Runner::new(&message, config).unwrap()
+}
+
+#[test]
+fn a_slot_is_free_again_when_its_attempt_succeeds() {
+    let mut run = begun(
+        r#"{"g":"G","plan":[{"parallel":[["a","T",{}],["b","T",{}],["c","T",{}]]}]}"#,
+        Config::default().with_max_running(1),
+    );
+    for step in 1..=3 {
+        let ticket = one(&mut run);
+        assert_eq!(ticket.step, step);
+        done(&mut run, at(0), ticket, "1");
+    }
+    assert_eq!(run.end(), Some(&End::Done));
+}
+
+#[test]
+fn a_step_that_has_ended_has_no_deadline() {
+    let text =
+        r#"{"g":"G","plan":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}],["c","T",{}]]}"#;
+    let mut run = begun(
+        text,
+        Config::default().with_step_timeout(Duration::from_secs(5)),
+    );
+    let inner = one(&mut run);
+    done(&mut run, at(1_000), inner, "1");
+    let next = one(&mut run);
+    assert_eq!(run.poll_timeout(), Some(at(6_000).mono));
+    run.handle_timeout(at(5_000));
+    done(&mut run, at(5_000), next, "2");
+    assert_eq!((run.end(), run.poll_timeout()), (Some(&End::Done), None));
+}
+
+#[test]
+fn what_ends_beside_a_subtask_that_is_stopped_ends_all_the_same() {
+    let text = r#"{"g":"G","plan":[{"parallel":[["a","T",{"subtask":{"g":"S","plan":[["b","T",{}]]}}],["c","T",{}]]}]}"#;
+    let rule = Rule {
+        recoveries: vec![Recovery::Continue],
+        ..Rule::default()
+    };
+    let config = Config::default().with_step_timeout(Duration::from_secs(5));
+    let mut run = begun(text, config.with_rule(rule));
+    assert_eq!(asked(&mut run).len(), 2);
+    run.handle_timeout(at(5_000));
+    assert_eq!(run.end(), Some(&End::Done));
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    let states: Vec<StepState> = outcome.steps.iter().map(|step| step.state).collect();
+    assert_eq!(states[..2], [StepState::Failed, StepState::Failed]);
+}
+
+#[test]
+fn an_output_may_be_as_long_as_its_limit() {
+    let text = r#"{"g":"G","plan":[["a","T",{}]]}"#;
+    for (output, end) in [("12345", End::Done), ("123456", End::Failed)] {
+        let mut run = begun(text, Config::default().with_max_bytes(5, 50));
+        let ticket = one(&mut run);
+        done(&mut run, at(0), ticket, output);
+        assert_eq!(run.end(), Some(&end), "{output}");
+    }
+}
+
+// spec: SACP1-6-3
+#[test]
+fn a_fallback_that_fails_ends_the_run_whatever_its_own_policy_says() {
+    let falls = r#","on_error":"fallback","fallback_step":"s1""#;
+    let mut run = new(&[falls, r#","on_error":"continue""#], Config::default());
+    run.start(at(0));
+    for _ in 0..2 {
+        let ticket = one(&mut run);
+        fail(&mut run, ticket);
+    }
+    assert_eq!(run.end(), Some(&End::Failed));
+}
+
+// spec: SACP1-6-3
+#[test]
+fn who_waits_for_a_fallback_that_was_not_needed_is_told_why_it_is_skipped() {
+    let falls = r#","on_error":"fallback","fallback_step":"s1""#;
+    let mut run = new(&[falls, "", r#","depends_on":["s1"]"#], Config::default());
+    run.start(at(0));
+    let ticket = one(&mut run);
+    done(&mut run, at(0), ticket, "1");
+    let outputs = drain(&mut run);
+    let Some(Output::Ended(outcome)) = outputs.last() else {
+        panic!("{outputs:?}")
+    };
+    let skipped = &outcome.steps[2];
+    let cause = skipped.failure.as_ref().map(|failure| &failure.cause);
+    assert_eq!(
+        (skipped.state, cause),
+        (StepState::Skipped, Some(&Cause::Dependency))
+    );
+}
+
+#[test]
+fn a_saved_step_is_replaced_by_a_step_that_replaces_it() {
+    let falls = r#","on_error":"fallback","fallback_step":"s1""#;
+    let mut run = new(&[falls, ""], Config::default());
+    run.start(at(0));
+    let saved = String::from_utf8(run.save(at(0)).unwrap()).unwrap();
+    let forged = saved.replacen("\"running\"", "\"replaced\"", 1);
+    let refused = new(&[falls, ""], Config::default()).restore(at(0), forged.as_bytes());
+    assert_eq!(
+        refused,
+        Err(sacp::runner::ResumeError::Inconsistent { step: 1 })
+    );
+}
+
+#[test]
+fn a_driver_that_takes_no_output_is_told_to_give_no_input() {
+    fn accepts<M: ubos_common::machine::Machine>(machine: &M) -> bool {
+        machine.accepts_input()
+    }
+    let acts = vec![r#"["a","T",{}]"#; 1_100].join(",");
+    let text = format!(r#"{{"g":"G","plan":[{{"parallel":[{acts}]}}]}}"#);
+    let config = Config::default()
+        .with_max_running(1_100)
+        .with_step_events(true);
+    let mut run = begun(&text, config);
+    assert!(!run.accepts_input() && !accepts(&run));
+    assert!(drain(&mut run).len() >= 2_200);
+    assert!(run.accepts_input() && accepts(&run));
 }

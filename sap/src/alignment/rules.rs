@@ -185,7 +185,7 @@ impl Rules {
                 continue;
             }
             match rule {
-                Rule::Forbid(words) if texts.iter().any(|text| text.contains(words)) => {
+                Rule::Forbid(words) if texts.contains(words.as_str()) => {
                     let evidence = format!("the output contains {words:?}");
                     found.issue(principle, Severity::High, evidence);
                 }

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ubos_common::canon::{self, CanonError, Domain};
-use ubos_common::json::{MemberWriter, RawBuf, RawObject, Write};
+use ubos_common::canon::{self, CanonError, Domain, Mode};
+use ubos_common::json::{RawBuf, RawObject, Write};
 
 use super::record::SAP_VERSION;
 use super::{CacheKey, Fingerprint};
@@ -125,15 +125,18 @@ impl Keys {
             let set: BTreeSet<&String> = list.iter().collect();
             set.into_iter().cloned().collect::<Vec<String>>()
         });
+        // It may be large, and is in both.
+        let essence = canonical(&essence)?;
         let key = digest(&[
-            ("capability", &task.target.capability),
-            ("essence", &essence),
-            ("territory", &context.territory),
-            ("principles", &principles),
-            ("outputContract", &task.output_contract),
-            ("sapVersion", &SAP_VERSION),
-        ])?;
-        let fingerprint = digest(&[("essence", &essence), ("extractor", &extractor.version())])?;
+            ("capability", canonical(&task.target.capability)?),
+            ("essence", essence.clone()),
+            ("outputContract", canonical(&task.output_contract)?),
+            ("principles", canonical(&principles)?),
+            ("sapVersion", canonical(&SAP_VERSION)?),
+            ("territory", canonical(&context.territory)?),
+        ]);
+        let version = canonical(&extractor.version())?;
+        let fingerprint = digest(&[("essence", essence), ("extractor", version)]);
         Ok(Self {
             key: CacheKey(key),
             fingerprint: Fingerprint(fingerprint),
@@ -147,12 +150,23 @@ fn unreadable() -> KeyError {
     }
 }
 
-fn digest(parts: &[(&str, &dyn Write)]) -> Result<canon::Digest, CanonError> {
-    let mut text = Vec::with_capacity(512);
-    let mut object = MemberWriter::begin(&mut text);
-    for (name, part) in parts {
-        object.member(name, *part);
+/// The canonical form of one part; one that is absent is null.
+fn canonical(part: &dyn Write) -> Result<Vec<u8>, CanonError> {
+    let mut text = Vec::new();
+    part.write(&mut text);
+    let mut canonical = Vec::with_capacity(text.len());
+    canon::write_slice(&mut canonical, Mode::Exact, &text)?;
+    Ok(canonical)
+}
+
+/// The digest of the canonical object of parts that are canonical, in the order of their names.
+fn digest(parts: &[(&str, Vec<u8>)]) -> canon::Digest {
+    let mut text = Vec::new();
+    for (index, (name, part)) in parts.iter().enumerate() {
+        let opening = if index == 0 { '{' } else { ',' };
+        text.extend_from_slice(format!("{opening}\"{name}\":").as_bytes());
+        text.extend_from_slice(part);
     }
-    object.end();
-    canon::digest_slice(&Domain::plain(), &text)
+    text.push(b'}');
+    canon::Digest::of(&Domain::plain(), &text)
 }

@@ -19,6 +19,7 @@ use super::effects::{Done, Effects, Gain};
 use super::flight::LeaderGuard;
 use super::guard::Panicked;
 use super::handler::{Context, Handler, Spending};
+use super::pace::{LARGE, yield_once};
 use super::stop::Stop;
 use crate::role::consumer::{
     Admission, End, Ended, Input, Message, Output, Progress, ReceivedTask, Record, Reply, Request,
@@ -44,6 +45,8 @@ pub(super) struct Driver<'p, S: Sleep + Sync + ?Sized> {
     timer: Option<(Mono, BoxFuture<'static, ()>)>,
     /// The end of a task that is abandoned.
     abandoned: Option<Arc<Written>>,
+    /// Whether each step takes its time, so that others run between two.
+    is_large: bool,
     /// Why a record failed first.
     lost: Option<TranscriptError>,
 }
@@ -71,6 +74,7 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
             leads: None,
             timer: None,
             abandoned: None,
+            is_large: effects.is_large(),
             lost: None,
         }
     }
@@ -106,13 +110,16 @@ impl<'p, S: Sleep + Sync + ?Sized> Driver<'p, S> {
                     other => self.apply(other, sink),
                 }
             }
-            if wakes.is_multiple_of(YIELD_AFTER) {
+            if self.is_large || wakes.is_multiple_of(YIELD_AFTER) {
                 yield_once().await;
             }
             match poll_fn(|cx| self.poll_wake(effect.as_mut(), cx)).await {
                 Wake::Done(done) => self.done(under_way, done, sink),
                 Wake::Report(progress) => self.input(Input::Report(progress)),
-                Wake::Ran(id, ended) => self.reply(id, Reply::Ran(ended)),
+                Wake::Ran(id, ended) => {
+                    self.is_large |= ended.is_large();
+                    self.reply(id, Reply::Ran(ended));
+                }
                 Wake::Cancel => self.input(Input::Cancel),
                 Wake::Timeout => self.machine.handle_timeout(self.clock.now()),
             }
@@ -291,6 +298,17 @@ impl<S: Sleep + Sync + ?Sized> Drop for Driver<'_, S> {
     }
 }
 
+impl Ended {
+    /// Whether what is made of it takes its time.
+    fn is_large(&self) -> bool {
+        let Self::Outcome(outcome) = self else {
+            return false;
+        };
+        let output = outcome.output.as_ref();
+        output.is_some_and(|output| output.as_str().len() > LARGE)
+    }
+}
+
 /// A handler at work.
 struct Running<'p> {
     id: u64,
@@ -351,19 +369,6 @@ impl<'p> Running<'p> {
             }
         }
     }
-}
-
-/// Lets the runtime's other tasks run.
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|cx| {
-        if core::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Wakes after which a driver yields, whatever is ready.

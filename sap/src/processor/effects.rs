@@ -13,6 +13,7 @@ use super::answer::Warning;
 use super::flight::{Flight, LeaderGuard};
 use super::guard::{Panicked, guarded};
 use super::ledger::{Before, Entered, Key};
+use super::pace::LARGE;
 use super::peer::Peer;
 use super::state::{Processor, Route};
 use super::stop::Stop;
@@ -102,6 +103,11 @@ impl<'p> Effects<'p> {
             abandons: true,
             ..Self::new(processor, task, encoded, peer)
         }
+    }
+
+    /// Whether each step takes its time.
+    pub(super) fn is_large(&self) -> bool {
+        self.encoded.len() > LARGE
     }
 
     /// Performs one request, whatever somebody else's code does.

@@ -47,6 +47,7 @@ mod guard;
 mod handler;
 mod hooks;
 mod ledger;
+mod pace;
 mod peer;
 mod refusals;
 mod resume;
@@ -55,6 +56,8 @@ mod signed;
 mod speakers;
 mod state;
 mod stop;
+#[cfg(feature = "typed")]
+mod typed;
 
 use core::fmt;
 use std::borrow::Cow;
@@ -80,6 +83,8 @@ pub use resume::{Interrupted, Resumed};
 pub use signed::Signed;
 pub use speakers::Speakers;
 pub use state::Processor;
+#[cfg(feature = "typed")]
+pub use state::Shape;
 
 use drive::{Driver, Sink};
 use effects::Effects;
@@ -87,6 +92,7 @@ use flight::SingleFlight;
 use guard::{Panicked, guarded};
 use hooks::Unchecked;
 use ledger::{Key, Ledger};
+use pace::{LARGE, yield_once};
 use refusals::MAX_REFUSALS;
 pub(crate) use refusals::Refusals;
 use state::Route;
@@ -104,7 +110,7 @@ use crate::store::MemoryTranscript;
 use crate::task::Task;
 use crate::trace;
 use crate::transcript::{Entry, Transcript, TranscriptError};
-use crate::validate::{Options, decode_task, findings, ids_of};
+use crate::validate::{Options, decode_task_alone, findings, ids_of};
 
 impl Processor {
     /// A processor without handlers: everything is aligned, no contract is checked, and there is no cache. Who may
@@ -154,7 +160,13 @@ impl Processor {
         essence: Arc<dyn Essence>,
     ) -> Self {
         let handler = Box::new(handler);
-        self.routes.insert(capability, Route { handler, essence });
+        let route = Route {
+            handler,
+            essence,
+            #[cfg(feature = "typed")]
+            shape: None,
+        };
+        self.routes.insert(capability, route);
         self
     }
 
@@ -270,6 +282,9 @@ impl Processor {
         match self.read(task) {
             Ok(read) => {
                 let given = Given::Wire(task);
+                if task.len() > LARGE {
+                    yield_once().await;
+                }
                 self.answer(clock, peer, read, given, sink).await
             }
             Err(nack) => Ok(self.turn_away(clock.now(), *nack, task).await),
@@ -312,7 +327,7 @@ impl Processor {
 
     /// Reads a task, or says why it is turned away.
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<Task, Box<Nack>> {
-        let decoded = decode_task(bytes, &self.config.options);
+        let decoded = decode_task_alone(bytes, &self.config.options);
         match decoded {
             Ok((task, _)) => Ok(task),
             Err(_) => Err(Box::new(invalid(

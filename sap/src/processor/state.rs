@@ -36,4 +36,17 @@ pub struct Processor {
 pub(super) struct Route {
     pub(super) handler: Box<dyn Handler>,
     pub(super) essence: Arc<dyn Essence>,
+    #[cfg(feature = "typed")]
+    pub(super) shape: Option<Shape>,
+}
+
+/// What a typed handler takes and gives, as JSON Schemas.
+#[cfg(feature = "typed")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Shape {
+    /// Of the payload.
+    pub payload: ubos_common::json::RawBuf,
+    /// Of the output.
+    pub output: ubos_common::json::RawBuf,
 }

@@ -290,3 +290,57 @@ fn a_run_that_is_dropped_while_it_is_written_down_ends_once() {
         assert_eq!(other.status, Status::Succeeded);
     }
 }
+
+// spec: SAP-5-8
+#[test]
+fn a_large_task_gives_way_between_its_steps() {
+    let polls = |payload: serde_json::Value| {
+        let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+        let processor = answering(&log, "1", &calls);
+        let task = with(no_cache(), "/payload", Some(payload)).to_string();
+        let mut sink = |_: Delivery<'_>| {};
+        let mut running = pin!(processor.process(&clock, task.as_bytes(), &mut sink));
+        let mut cx = Waking::from_waker(Waker::noop());
+        let polls = (1..).find(|_| running.as_mut().poll(&mut cx).is_ready());
+        polls.unwrap()
+    };
+    assert_eq!(polls(json!({"text": "short"})), 1);
+    assert!(polls(json!({"text": "long ".repeat(4_000)})) > 5);
+}
+
+#[cfg(feature = "typed")]
+// spec: SAP-5-2
+#[test]
+fn a_typed_handler_takes_and_gives_types() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Ask {
+        text: String,
+    }
+    #[derive(serde::Serialize, schemars::JsonSchema)]
+    struct Said {
+        number: i64,
+    }
+    async fn number(ask: Ask, cx: Context) -> Result<Said, sap::processor::HandlerError> {
+        cx.spend("tokens", 1.0)?;
+        Ok(Said {
+            number: ask.text.parse()?,
+        })
+    }
+    let (log, clock, calls) = (Log::default(), Jumping::new(), Arc::default());
+    let processor = answering(&log, "1", &calls);
+    let processor = processor.handle_typed("text.number".parse().unwrap(), number);
+    let ended = |id: u8, payload: serde_json::Value| {
+        let task = with(no_cache(), "/payload", Some(payload));
+        let task = with(task, "/target/capability", Some(json!("text.number")));
+        let id = format!("00000000-0000-0000-0000-0000000000{id:02}");
+        result(run(&processor, &clock, &with(task, "/taskId", Some(json!(id)))).1)
+    };
+    let said = ended(1, json!({"text": "12"}));
+    assert_eq!(said.output.unwrap().as_str(), r#"{"number":12}"#);
+    let failed = ended(2, json!({"text": "twelve"}));
+    assert_eq!(failed.error_code(), Some(&ErrorCode::Internal));
+    let why = failed.error.unwrap().message.unwrap();
+    assert_eq!(why, "invalid digit found in string");
+    let other = ended(3, json!({"text": 12}));
+    assert_eq!(other.error_code(), Some(&ErrorCode::Unprocessable));
+}

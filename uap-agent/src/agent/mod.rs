@@ -1,6 +1,7 @@
 //! Agents: options, calls, and the stream that drives a run.
 
 mod events;
+mod limits;
 mod options;
 mod parts;
 #[cfg(feature = "canon")]
@@ -31,6 +32,7 @@ use crate::result::{AgentError, GenerateResult};
 use crate::state::AgentState;
 use crate::strategy::ExecutionStrategy;
 
+use limits::TimeLimits;
 use options::OnSaveFailed;
 pub use options::{AgentInput, AgentOptions};
 use parts::AgentParts;
@@ -97,6 +99,7 @@ pub fn agent(options: AgentOptions) -> Result<Agent, UppError> {
         ids: Mutex::new(ids),
         on_save_failed: options.on_save_failed,
         plan_events: options.plan_events,
+        limits: options.limits,
         repair: options.repair,
     })
 }
@@ -142,6 +145,7 @@ pub struct Agent {
     ids: Mutex<IdSource>,
     on_save_failed: Option<OnSaveFailed>,
     plan_events: bool,
+    limits: TimeLimits,
     repair: Option<Arc<dyn RepairPolicy>>,
 }
 
@@ -267,6 +271,7 @@ impl Agent {
             store: self.checkpoints.clone(),
             clock: Arc::clone(&self.clock),
             on_save_failed: self.on_save_failed.clone(),
+            limits: self.limits,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The options of an agent, and the input of a run.
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use ubos_common::id::IdSource;
@@ -9,6 +10,7 @@ use ubos_common::time::Now;
 use upp::{LlmOptions, Message, ModelReference, Stamp, Tool};
 
 use super::Runtime;
+use super::limits::TimeLimits;
 use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::hooks::AgentStrategy;
 use crate::middleware::Middleware;
@@ -30,6 +32,7 @@ pub(super) type OnSaveFailed = Arc<dyn Fn(&CheckpointError) + Send + Sync>;
 /// | `runtime` | the operating system's, with feature `os`; required without it |
 /// | `repair` | none: wrong calls and outputs are left as they are |
 /// | `plan_events` | off |
+/// | `max_time`, `max_model_time`, `max_tool_time` | none |
 ///
 /// Spec: UAP-1.1 4.2
 pub struct AgentOptions {
@@ -43,6 +46,7 @@ pub struct AgentOptions {
     pub(super) on_save_failed: Option<OnSaveFailed>,
     pub(super) repair: Option<Arc<dyn RepairPolicy>>,
     pub(super) plan_events: bool,
+    pub(super) limits: TimeLimits,
 }
 
 impl AgentOptions {
@@ -60,6 +64,7 @@ impl AgentOptions {
             on_save_failed: None,
             repair: None,
             plan_events: false,
+            limits: TimeLimits::default(),
         }
     }
 
@@ -153,6 +158,27 @@ impl AgentOptions {
     #[must_use]
     pub fn with_runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
+        self
+    }
+
+    /// Sets how long a run may take. Then it is aborted, and its result is `TIMEOUT`.
+    #[must_use]
+    pub const fn with_max_time(mut self, time: Duration) -> Self {
+        self.limits.run = Some(time);
+        self
+    }
+
+    /// Sets how long a request to the model may take, until its response is read. Then it fails with `TIMEOUT`.
+    #[must_use]
+    pub const fn with_max_model_time(mut self, time: Duration) -> Self {
+        self.limits.model = Some(time);
+        self
+    }
+
+    /// Sets how long a tool may take. Then it is dropped, its token is cancelled, and the model gets an error result.
+    #[must_use]
+    pub const fn with_max_tool_time(mut self, time: Duration) -> Self {
+        self.limits.tool = Some(time);
         self
     }
 

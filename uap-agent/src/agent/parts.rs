@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use futures::future::FutureExt;
 use ubos_common::driver::Sleep;
+use ubos_common::time::Mono;
 use upp::{ModelReference, RetryStrategy, ToolSet, UppError};
 
 use super::OnSaveFailed;
+use super::limits::TimeLimits;
 use crate::checkpoint::CheckpointStore;
 use crate::hooks::{AgentStrategy, HookAnswer, HookCall};
 use crate::middleware::Middleware;
@@ -25,6 +27,7 @@ pub(super) struct AgentParts {
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
     pub(super) clock: Arc<dyn Sleep + Send + Sync>,
     pub(super) on_save_failed: Option<OnSaveFailed>,
+    pub(super) limits: TimeLimits,
 }
 
 impl AgentParts {
@@ -32,6 +35,16 @@ impl AgentParts {
     pub(super) fn goes_on(&self) -> bool {
         let now = self.clock.now();
         self.middleware.iter().all(|layer| layer.goes_on(now))
+    }
+
+    /// When the first layer of middleware has no more time for the run.
+    pub(super) fn ends_at(&self) -> Option<Mono> {
+        let now = self.clock.now();
+        let ends = self
+            .middleware
+            .iter()
+            .filter_map(|layer| layer.ends_at(now));
+        ends.min()
     }
 
     async fn stops(&self, state: &AgentState) -> Result<bool, UppError> {

@@ -11,13 +11,16 @@ use std::sync::Arc;
 
 use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
+use futures_core::future::BoxFuture;
 use ubos_common::driver::{self, Step};
+use ubos_common::time::Mono;
 use upp::{
-    Cancelled, ErrorCode, Failure, LlmRequest, ModelEvent, ModelStream, ToolCall, ToolContext,
-    ToolExecution, UppError, run_call,
+    CancelToken, Cancelled, Failure, LlmRequest, ModelEvent, ToolCall, ToolContext, ToolExecution,
+    UppError, json_text, run_call,
 };
 
 use super::events::{Emitter, Shared};
+use super::limits::{CallToken, Cut, GRACE, Response, slow, until};
 use super::parts::{AgentParts, call_hook};
 use super::scope::RunScope;
 use crate::checkpoint::{CheckpointError, CheckpointMetadata};
@@ -30,39 +33,69 @@ pub(super) struct RunWorld {
     parts: Arc<AgentParts>,
     shared: Arc<Shared>,
     /// The response that is being read.
-    responses: BTreeMap<EffectId, ModelStream>,
+    responses: BTreeMap<EffectId, Response>,
     /// Waits for an abort; `None` once the engine has been told.
     aborted: Option<Cancelled>,
     /// The result that arrived together with the abort; it is handed over after it.
     late: Option<Input>,
+    /// Waits for the end of the run's time; `None` once it is over, or where there is none.
+    expires: Option<(Mono, BoxFuture<'static, ()>)>,
+    /// The run's time is over.
+    is_expired: bool,
 }
 
 impl RunWorld {
     pub(super) fn new(parts: AgentParts) -> Self {
         let shared = Arc::new(Shared::default());
         let aborted = Some(shared.cancel.cancelled());
+        let ends = parts
+            .limits
+            .run
+            .map(|span| parts.clock.now().mono.saturating_add(span));
+        let expires = ends.map(|at| (at, parts.clock.sleep_until(at)));
         Self {
             parts: Arc::new(parts),
             shared,
             responses: BTreeMap::new(),
             aborted,
             late: None,
+            expires,
+            is_expired: false,
         }
     }
 
-    /// Whether the run is aborted and the engine does not know yet.
-    fn is_aborting(&self) -> bool {
+    /// Whether the run is aborted and the engine does not know yet. A run whose time is over is aborted.
+    fn is_aborting(&mut self) -> bool {
+        if let Some((at, _)) = &self.expires
+            && self.parts.clock.now().mono >= *at
+        {
+            self.expire();
+        }
         self.aborted.is_some() && self.shared.cancel.is_cancelled()
+    }
+
+    fn expire(&mut self) {
+        (self.expires, self.is_expired) = (None, !self.shared.cancel.is_cancelled());
+        self.shared.cancel.cancel();
+    }
+
+    /// Tells the engine of the abort.
+    fn abort(&mut self) -> Input {
+        (self.aborted, self.expires) = (None, None);
+        match self.is_expired {
+            true => Input::Expire,
+            false => Input::Abort,
+        }
     }
 
     fn answer(&mut self, answer: Completed) -> Input {
         match answer {
-            Completed::Model(id, item, stream) => {
+            Completed::Model(id, item, response) => {
                 if matches!(item, Some(Ok(ModelEvent::Done(_)))) {
                     self.reset_retries();
                 }
                 if matches!(item, Some(Ok(ModelEvent::Event(_)))) {
-                    self.responses.insert(id, stream);
+                    self.responses.insert(id, response);
                 }
                 Input::Model(id, item)
             }
@@ -98,14 +131,28 @@ impl RunWorld {
     }
 
     fn read(&mut self, id: EffectId) -> Step<Completed> {
-        let Some(mut stream) = self.responses.remove(&id) else {
+        let Some(mut response) = self.responses.remove(&id) else {
             return Step::Done;
         };
+        let clock = &self.parts.clock;
+        // A model that is always ready never waits for the end.
+        if let Some((at, cut)) = response.ends
+            && clock.now().mono >= at
+        {
+            return Step::start(id, ready(cut_off(id, cut, response)));
+        }
+        let end = response.ends.map(|(at, _)| clock.sleep_until(at));
         self.start(id, async move {
             // A panic of the model is an error of the request.
-            let item = AssertUnwindSafe(stream.next()).catch_unwind().await;
-            let item = item.unwrap_or_else(|_| Some(Err(panicked("the model"))));
-            Completed::Model(id, item, stream)
+            let item = AssertUnwindSafe(response.stream.next()).catch_unwind();
+            match (until(end, item).await, response.ends) {
+                (None, Some((_, cut))) => cut_off(id, cut, response),
+                (item, _) => {
+                    let item = item.unwrap_or(Ok(None));
+                    let item = item.unwrap_or_else(|_| Some(Err(panicked("the model"))));
+                    Completed::Model(id, item, response)
+                }
+            }
         })
     }
 
@@ -113,26 +160,65 @@ impl RunWorld {
     fn infer(&mut self, id: EffectId, request: LlmRequest) -> Step<Completed> {
         let failed = |who| stream::once(async move { Err(panicked(who)) }).boxed();
         let parts = &self.parts;
-        let response = match catch_unwind(AssertUnwindSafe(|| parts.goes_on())) {
-            Ok(false) => return Step::start(id, ready(Completed::Stop(id))),
-            Ok(true) => catch_unwind(AssertUnwindSafe(|| parts.model.stream(request)))
-                .unwrap_or_else(|_| failed("the model")),
+        let now = parts.clock.now().mono;
+        let end = AssertUnwindSafe(|| parts.goes_on().then(|| parts.ends_at()));
+        let mut spent = None;
+        let stream = match catch_unwind(end) {
+            Ok(None) => return Step::start(id, ready(Completed::Stop(id))),
+            Ok(Some(end)) => {
+                spent = end.map(|at| (at, Cut::Spent));
+                catch_unwind(AssertUnwindSafe(|| parts.model.stream(request)))
+                    .unwrap_or_else(|_| failed("the model"))
+            }
             Err(_) => failed("a layer"),
         };
-        self.responses.insert(id, response);
+        let slow = parts
+            .limits
+            .model
+            .map(|span| (now.saturating_add(span), Cut::Slow));
+        let ends = spent.into_iter().chain(slow).min();
+        self.responses.insert(id, Response { stream, ends });
         self.read(id)
     }
 
     fn tool(&self, id: EffectId, call: ToolCall, scope: CallScope) -> Step<Completed> {
         let parts = Arc::clone(&self.parts);
         let cancel = self.shared.cancel.clone();
-        let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), cancel);
+        let limit = parts.limits.tool;
+        let token = limit.map(|_| CallToken(CancelToken::default()));
+        let told = token.as_ref().map_or(&cancel, |token| &token.0).clone();
+        let mut context = ToolContext::new(Arc::clone(&call.tool_call_id), told);
         let agent = Arc::clone(&parts.agent_id);
         let scope = RunScope::new(agent, scope, Emitter(self.shared()));
         context.extensions.insert(scope.clone());
         self.start(id, async move {
             let clock = || parts.clock.now().mono;
-            let execution = run_call(&parts.tools, &call, &context, &clock).await;
+            let began = clock();
+            let end = limit.map(|span| parts.clock.sleep_until(began.saturating_add(span)));
+            let run =
+                AssertUnwindSafe(run_call(&parts.tools, &call, &context, &clock)).catch_unwind();
+            let execution = match &token {
+                Some(token) => until(end, token.over(cancel, run)).await,
+                None => Some(run.await),
+            };
+            let failed = |why: &str| {
+                let millis = clock().saturating_since(began).as_millis();
+                let (name, id) = (Arc::clone(&call.tool_name), Arc::clone(&call.tool_call_id));
+                let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+                ToolExecution::new(
+                    name,
+                    id,
+                    call.arguments.clone(),
+                    json_text(why),
+                    true,
+                    millis,
+                )
+            };
+            let execution = match execution {
+                Some(Ok(execution)) => execution,
+                Some(Err(_)) => failed("the tool panicked"),
+                None => failed("the tool has taken too long, and was stopped"),
+            };
             Completed::Tool(id, execution, scope.take())
         })
     }
@@ -148,8 +234,8 @@ impl RunWorld {
         let now = self.parts.clock.now().mono;
         let retries = self.parts.retries.as_deref();
         let asked = AssertUnwindSafe(|| match (retries, failure) {
-            // A cancelled request is never retried, whatever the strategy returns.
-            (_, Some(failure)) if failure.code == ErrorCode::Cancelled => None,
+            // What cannot pass is never retried, whatever the strategy returns.
+            (_, Some(failure)) if failure.code.is_lasting() => None,
             (Some(retries), Some(failure)) => {
                 retries.on_retry(Failure::new(now, failure, attempt, random))
             }
@@ -178,11 +264,21 @@ impl RunWorld {
 
     fn hook(&self, id: EffectId, call: HookCall) -> Step<Completed> {
         let parts = Arc::clone(&self.parts);
+        let aborted = matches!(call, HookCall::Error(_) | HookCall::Caught(..))
+            .then(|| self.shared.cancel.cancelled());
         // A hook does not wait for the reader: the error hook must run even if nothing reads the events.
         Step::start(id, async move {
-            let answer = AssertUnwindSafe(call_hook(&parts, call))
-                .catch_unwind()
-                .await;
+            let end = aborted.map(|aborted| -> BoxFuture<'static, ()> {
+                let clock = Arc::clone(&parts.clock);
+                Box::pin(async move {
+                    aborted.await;
+                    let end = clock.now().mono.saturating_add(GRACE);
+                    clock.sleep_until(end).await;
+                })
+            });
+            let answer = AssertUnwindSafe(call_hook(&parts, call)).catch_unwind();
+            // An error hook that hangs leaves the error as it is.
+            let answer = until(end, answer).await.unwrap_or(Ok(Err(slow("a hook"))));
             Completed::Hook(id, answer.unwrap_or_else(|_| Err(panicked("a hook"))))
         })
     }
@@ -217,9 +313,17 @@ impl RunWorld {
     }
 }
 
+/// The end of a response that is not read to its end.
+fn cut_off(id: EffectId, cut: Cut, response: Response) -> Completed {
+    match cut {
+        Cut::Spent => Completed::Stop(id),
+        Cut::Slow => Completed::Model(id, Some(Err(slow("the model"))), response),
+    }
+}
+
 /// The result of an effect.
 pub(super) enum Completed {
-    Model(EffectId, Option<Result<ModelEvent, UppError>>, ModelStream),
+    Model(EffectId, Option<Result<ModelEvent, UppError>>, Response),
     Stop(EffectId),
     Slept(EffectId),
     Tool(EffectId, ToolExecution, Vec<SubagentExecutionTrace>),
@@ -272,23 +376,24 @@ impl driver::World<Engine> for RunWorld {
             return answer;
         }
         // The abort goes first. Only the result of an error hook still matters after it, and must not be lost.
-        (self.aborted, self.late) = (None, Some(answer));
-        Input::Abort
+        self.late = Some(answer);
+        self.abort()
     }
 
     fn poll_external(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
         if let Some(late) = self.late.take() {
             return Poll::Ready(late);
         }
-        match self
-            .aborted
+        let over = self
+            .expires
             .as_mut()
-            .map(|aborted| Pin::new(aborted).poll(cx))
-        {
-            Some(Poll::Ready(())) => {
-                self.aborted = None;
-                Poll::Ready(Input::Abort)
-            }
+            .map(|(_, over)| over.as_mut().poll(cx));
+        if over.is_some_and(|over| over.is_ready()) {
+            self.expire();
+        }
+        let aborted = self.aborted.as_mut().map(|it| Pin::new(it).poll(cx));
+        match aborted {
+            Some(Poll::Ready(())) => Poll::Ready(self.abort()),
             _ => Poll::Pending,
         }
     }

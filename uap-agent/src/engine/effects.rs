@@ -70,6 +70,8 @@ pub enum Input {
     Saved(EffectId, Result<(), CheckpointError>),
     /// The caller cancels the run. Its result is `CANCELLED`.
     Abort,
+    /// The time of the run is over. Its result is `TIMEOUT`.
+    Expire,
 }
 
 #[cfg(feature = "tracing")]
@@ -84,6 +86,7 @@ impl Input {
             Self::Slept(_) => "slept",
             Self::Saved(..) => "saved",
             Self::Abort => "abort",
+            Self::Expire => "expire",
         }
     }
 }

@@ -31,6 +31,7 @@ use upp::{ErrorCode, Stamp, UppError};
 
 pub use config::{EngineConfig, RunStart};
 pub use effects::{CallScope, Closed, EffectId, Input, Output};
+use guard::guarded;
 #[cfg(feature = "driver")]
 pub(crate) use guard::panicked;
 pub use state::Engine;
@@ -42,7 +43,17 @@ use crate::hooks::{HookAnswer, HookCall};
 use crate::middleware::MiddlewareContext;
 use crate::result::{AgentError, RunResult};
 use crate::state::AgentState;
+use crate::strategy::{Command, ExecutionContext, Outcome, StrategyRun};
 use crate::trace_event::{debug, trace};
+
+/// In place of a strategy that could not begin.
+struct Broken(UppError);
+
+impl StrategyRun for Broken {
+    fn next(&mut self, _: Outcome, _: &mut ExecutionContext<'_>) -> Command {
+        Command::Fail(self.0.clone())
+    }
+}
 
 /// The number of queued outputs from which on the engine accepts no input.
 const OUTBOX: usize = 1024;
@@ -61,7 +72,8 @@ impl Engine {
             ids: IdSource::seeded(ids.bits()),
         };
         let mut engine = Self {
-            strategy: config.execution.begin(),
+            strategy: guarded("the strategy", || config.execution.begin())
+                .unwrap_or_else(|error| Box::new(Broken(error))),
             config,
             ids,
             agent_id: start.agent_id,
@@ -117,7 +129,13 @@ impl Engine {
             Input::Hook(id, answer) => self.on_hook(now, id, answer),
             Input::Saved(id, result) => self.on_saved(id, result),
             Input::Slept(id) => self.on_slept(id),
-            Input::Abort => self.on_abort(now),
+            Input::Abort => {
+                self.on_abort(now, UppError::new(ErrorCode::Cancelled, "uap", "cancelled"));
+            }
+            Input::Expire => {
+                let error = UppError::new(ErrorCode::Timeout, "uap", "the run has taken too long");
+                self.on_abort(now, error);
+            }
         }
         self.advance(now);
         Ok(())
@@ -198,14 +216,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_abort(&mut self, now: Now) {
+    fn on_abort(&mut self, now: Now, error: UppError) {
         let is_failing = matches!(
             self.phase,
             Phase::Failing(..) | Phase::Layer(_, LayerCall::Caught(..))
         );
         if !is_failing {
             debug!(step = self.step, "run aborted");
-            self.fail(now, UppError::new(ErrorCode::Cancelled, "uap", "cancelled"));
+            self.fail(now, error);
         }
     }
 

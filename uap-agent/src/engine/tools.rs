@@ -39,14 +39,18 @@ impl Engine {
             return;
         }
         self.tool_rounds += 1;
-        let (calls, answered) = match self.repair_calls(response.message.calls()) {
-            Ok(repaired) => repaired,
+        let tools = self.config.llm.options().tools();
+        let repaired = self.repair_calls(response.message.calls());
+        let round = repaired.and_then(|(calls, answered)| {
+            guarded("a tool", || ToolRound::new(calls, answered, tools))
+        });
+        let round = match round {
+            Ok(round) => round,
             Err(error) => {
                 self.added.messages.extend(messages);
                 return self.plan_ops([AgendaItem::Fail(Box::new(error))]);
             }
         };
-        let round = ToolRound::new(calls, answered, self.config.llm.options().tools());
         let message = Arc::clone(&response.message);
         let hook = HookCall::Act(self.step, Arc::clone(&message));
         self.pending = Some(Box::new(PendingRound {

@@ -1,5 +1,6 @@
 //! Fingerprints of requests: they show whether a program still makes the requests that were recorded.
 
+use core::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use ubos_common::canon::Digest;
@@ -73,7 +74,10 @@ impl Fingerprinter {
         sum.content.push(("system", to_vec(&request.system)));
         sum.content.push(("params", to_vec(&request.params)));
         sum.content.push(("structure", to_vec(&request.structure)));
-        let tools = request.tools.iter().map(|tool| tool.name().to_owned());
+        let tools = request
+            .tools
+            .iter()
+            .map(|tool| said(|| tool.name().to_owned()));
         sum.content
             .push(("tools", to_vec(&tools.collect::<Vec<_>>())));
         let stamp = (&*request.stamp.id, request.stamp.timestamp.as_str());
@@ -254,16 +258,21 @@ pub(super) fn program(llm: &LlmInstance) -> Vec<(&'static str, Digest)> {
     ]
 }
 
+/// What a tool says of itself; the default where it panics, which is an error once the run asks.
+fn said<T: Default>(of: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(AssertUnwindSafe(of)).unwrap_or_default()
+}
+
 /// The parts of a tool that the model and the order of calls depend on.
 struct ToolText<'a>(&'a Arc<dyn Tool>);
 
 impl Write for ToolText<'_> {
     fn write(&self, out: &mut Vec<u8>) {
         let mut object = MemberWriter::begin(out);
-        object.member("name", self.0.name());
-        object.member("description", self.0.description());
-        object.member("parameters", self.0.parameters());
-        object.optional("metadata", self.0.metadata());
+        object.member("name", &said(|| self.0.name().to_owned()));
+        object.member("description", &said(|| self.0.description().to_owned()));
+        object.member("parameters", &said(|| Some(self.0.parameters())));
+        object.optional("metadata", said(|| self.0.metadata()));
         object.end();
     }
 }

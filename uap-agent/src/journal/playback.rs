@@ -85,7 +85,7 @@ impl Playback {
             return Err(differs(request));
         }
         let Some(id) = answer.id else {
-            self.give(answer.at, Input::Abort);
+            self.give(answer.at, answer.result.answer(0));
             return Ok(());
         };
         if self.pending.remove(&id).is_none() {

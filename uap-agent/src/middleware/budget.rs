@@ -99,7 +99,7 @@ impl Budget {
         self
     }
 
-    /// Sets the maximum time, measured from the first request.
+    /// Sets the maximum time, measured from the first request. A response that is not there by then is dropped.
     #[must_use]
     pub const fn with_max_time(mut self, time: Duration) -> Self {
         self.limits.time = Some(time);
@@ -172,6 +172,12 @@ impl Middleware for Budget {
         limits.tokens.is_none_or(|max| spent.tokens < max)
             && limits.time.is_none_or(|max| time < max)
             && limits.cost.is_none_or(cost)
+    }
+
+    fn ends_at(&self, now: Now) -> Option<Mono> {
+        let max = self.limits.time?;
+        let began = *self.spent().began.get_or_insert(now.mono);
+        Some(began.saturating_add(max))
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ubos_common::id::IdSource;
 use ubos_common::json::RawBuf;
-use ubos_common::time::Now;
+use ubos_common::time::{Mono, Now};
 use upp::{Message, ModelReference, RetryStrategy};
 
 pub use budget::{Budget, Price};
@@ -103,6 +103,12 @@ pub trait Middleware: Send + Sync {
     /// fails with `QUOTA_EXCEEDED`. Called before each request and after each step.
     fn goes_on(&self, _now: Now) -> bool {
         true
+    }
+
+    /// When [`Middleware::goes_on`] will say no, as far as that is known. A response that is not there by then is
+    /// dropped, and the run ends as if its request had not been sent. Called before each request.
+    fn ends_at(&self, _now: Now) -> Option<Mono> {
+        None
     }
 }
 

@@ -234,7 +234,7 @@ impl PlanRun {
     /// After a step: the next one, a new plan, the end, or the failure.
     fn choose(&mut self) -> Command {
         if let Some(error) = &self.error {
-            if !self.options.allow_replan || error.code == ErrorCode::Cancelled {
+            if !self.options.allow_replan || error.code.is_lasting() {
                 return Command::Fail(error.clone());
             }
             self.stage = PlanStage::Planning;

@@ -18,6 +18,7 @@ mod journal;
 mod killed;
 #[cfg(feature = "canon")]
 mod lab;
+mod limits;
 #[cfg(feature = "log")]
 mod log_store;
 mod middleware;

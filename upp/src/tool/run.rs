@@ -107,7 +107,12 @@ async fn run_untraced(
     };
     if let (Err(Fault { error, tell: true }), Some(strategy)) = (&result, course.strategy) {
         // A fault of this hook must not take the run with it.
-        let _ = guard(strategy.on_error(course.tool, &course.arguments, error)).await;
+        let told = async {
+            strategy
+                .on_error(course.tool, &course.arguments, error)
+                .await
+        };
+        let _ = guard(Box::pin(told)).await;
     }
     let ended = course.ended.unwrap_or_else(clock);
     let millis = ended.saturating_since(began).as_millis();

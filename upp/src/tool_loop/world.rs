@@ -215,7 +215,8 @@ impl World {
         Step::start(id, async move {
             if let Some(strategy) = strategy {
                 // An error or a panic of the hook does not hide the reason for which it was called.
-                let _ = guard(strategy.on_max_iterations(rounds)).await;
+                let told = async { strategy.on_max_iterations(rounds).await };
+                let _ = guard(Box::pin(told)).await;
             }
             Answer::HookDone(id)
         })

@@ -161,6 +161,23 @@ mod tests {
         assert_eq!(names.collect::<Vec<_>>(), [None, Some("b".to_owned())]);
     }
 
+    #[test]
+    fn a_line_and_an_event_have_16_mib() {
+        let feed = |lines: &[usize]| {
+            let mut reader = SseReader::default();
+            for length in lines {
+                reader.feed(b"data:")?;
+                reader.feed(&vec![b'x'; *length])?;
+                reader.feed(b"\n")?;
+            }
+            reader.finish()
+        };
+        let line = MAX_EVENT_BYTES - "data:".len();
+        assert!(feed(&[line]).is_ok() && feed(&[line + 1]).is_err());
+        // The newline between two lines counts.
+        assert!(feed(&[line, 4]).is_ok() && feed(&[line, 5]).is_err());
+    }
+
     proptest! {
         #[test]
         fn splitting_changes_nothing(text in "(data: ?[a-z]{0,3}|:|x|\r|\n|\r\n|ü){0,30}", at in any::<prop::sample::Index>()) {

@@ -95,6 +95,10 @@ fn every_block_and_message_reads_back() {
     let user: Message = upp::UserMessage::new(stamp(1), blocks).into();
     round(&user);
     assert!(to_string(&user).contains(r#"{"type":"bytes","data":"AP8H"}"#));
+    // What is said of a sound is written again.
+    let sound = r#"{"type":"audio","data":"AP8H","mimeType":"audio/wav","duration":1.5,"metadata":{"k":1}}"#;
+    let block = read::<ContentBlock>(sound).unwrap();
+    assert_eq!(to_string(&block), sound);
     let answer: Message = AssistantMessage::new(
         stamp(2),
         vec![ContentBlock::Reasoning("r".into())],
@@ -288,4 +292,15 @@ fn a_delayed_reply_waits_for_its_future() {
     assert!(futures::FutureExt::now_or_never(&mut answer).is_none());
     open.send(()).unwrap();
     assert_eq!(block_on(answer).unwrap().message.text(), "late");
+}
+
+#[test]
+fn events_of_a_response_have_the_places_of_its_parts() {
+    let image = ContentBlock::image(Source::Bytes(vec![1].into()), "image/png");
+    let content = vec![image, "a".into(), ContentBlock::Reasoning("b".into())];
+    let message = AssistantMessage::new(stamp(1), content, Some(vec![call()]));
+    let response = upp::LlmResponse::new(Arc::new(message), CycleUsage::new(0, 0, 0, 0), "stop");
+    let events = upp::events_of(&response, 9);
+    let places: Vec<u32> = events.iter().map(|event| event.index).collect();
+    assert_eq!(places, [0, 1, 1, 1, 2, 2, 2, 3, 0]);
 }

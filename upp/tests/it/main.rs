@@ -27,6 +27,8 @@ mod google;
 mod http;
 mod json;
 mod lab;
+#[cfg(all(feature = "openai", feature = "anthropic", feature = "google"))]
+mod limits;
 #[cfg(feature = "external-tests")]
 mod litellm;
 #[cfg(all(feature = "mcp", feature = "driver"))]

@@ -305,6 +305,11 @@ async fn a_new_id_begins_a_new_call_whatever_its_index() {
             [(none, a, f, "{\"n\":"), (none, none, none, "1}")],
             [(none, b, g, "{"), (none, none, none, "}")],
         ),
+        // The id after the name.
+        (
+            [(i0, none, f, "{\"n\":"), (i0, a, none, "1}")],
+            [(i1, none, g, "{"), (i1, b, none, "}")],
+        ),
         (
             [(i0, a, f, "{\"n\":"), (i0, a, none, "1}")],
             [(i1, b, g, "{"), (i1, b, none, "}")],
@@ -725,6 +730,49 @@ async fn every_call_is_answered_before_the_next_request() {
                 missing,
                 "{sent}"
             );
+            assert!(sent.matches("three").count() < 2, "{sent}");
         }
     }
+}
+
+// spec: UPP-7, UPP-10
+#[tokio::test]
+async fn deltas_of_two_calls_may_take_turns() {
+    let delta = |more: &str| format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{more}]}}}}]}}"#);
+    let chunks = [
+        delta(r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{\"n\":"}}"#),
+        delta(r#"{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}"#),
+        delta(r#"{"index":0,"function":{"arguments":"1}"}}"#),
+        delta(r#"{"index":1,"function":{"arguments":"}"}}"#),
+    ];
+    let mut chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
+    chunks.push(STOP);
+    let response = streamed(OpenAi, &chunks).await.unwrap();
+    let wanted = [("a", "f", r#"{"n":1}"#), ("b", "g", "{}")];
+    assert_eq!(calls(&response), wanted);
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn a_stream_ends_with_done_although_the_server_says_no_goodbye() {
+    let said = r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#;
+    let mut pieces = events(&format!("data: {said}\n\ndata: [DONE]\n\n"), 10_000);
+    pieces.push(Vec::new());
+    let (url, _server) = serve(pieces).await;
+    let model = model(OpenAi, &url);
+    let response = drain(model.as_ref(), request());
+    let minute = std::time::Duration::from_secs(60);
+    let (_, response) = tokio::time::timeout(minute, response).await.unwrap();
+    assert_eq!(response.unwrap().message.text(), "x");
+    // It does not stand for a reason.
+    let said = r#"{"choices":[{"delta":{"content":"x"}}]}"#;
+    assert!(streamed(OpenAi, &[said, "[DONE]"]).await.is_err());
+}
+
+// spec: UPP-10
+#[tokio::test]
+async fn a_call_with_an_empty_id_gets_one() {
+    let body = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"id":"","name":"f","args":{}}}]},"finishReason":"STOP"}]}"#;
+    let response = whole(Google, body).await.unwrap();
+    assert_eq!(calls(&response), [("m-4-call-0", "f", "{}")]);
 }

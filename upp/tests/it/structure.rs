@@ -182,3 +182,29 @@ async fn a_model_that_calls_tools_has_not_answered_yet() {
         assert_eq!(response.unwrap().stop(), upp::Stop::Pause);
     }
 }
+
+// spec: UPP-10
+#[tokio::test]
+async fn a_tool_may_be_named_like_the_answer_tool_where_there_is_none() {
+    let tool = || {
+        let run = |_, _| async { Ok(upp::json_text("x")) };
+        let schema = object(r#"{"type":"object"}"#).unwrap();
+        Arc::new(upp::FnTool::new("json_response", "d", schema, run)) as Arc<dyn upp::Tool>
+    };
+    let mut asked = request(OPEN, false, r#"{"max_tokens":9}"#);
+    asked.tools = vec![tool()].into();
+    for model in [
+        Arc::new(anthropic("claude-3-opus", "http://127.0.0.1:9")) as Arc<dyn LlmModel>,
+        Arc::new(google("gemini-2.0", "http://127.0.0.1:9")),
+    ] {
+        let error = model.complete(asked.clone()).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidRequest, "{error}");
+        assert!(error.message.contains("json_response"), "{error}");
+    }
+    // Its call is an ordinary one.
+    let body = r#"{"content":[{"type":"tool_use","id":"t","name":"json_response","input":{"n":1}}],"stop_reason":"tool_use"}"#;
+    asked.structure = None;
+    let (response, _) = ask(anthropic, "claude-3-opus", asked, body).await;
+    let response = response.unwrap();
+    assert_eq!((response.message.calls().len(), data(&response)), (1, None));
+}

@@ -456,3 +456,83 @@ fn calls_run_in_the_order_that_their_tools_state() {
     let results = requests[1].messages.last().unwrap();
     assert_eq!(results.text(), "write\n\nread\n\nalone");
 }
+
+// spec: UPP-4, UPP-7
+#[test]
+fn no_event_follows_an_abort() {
+    let forever = |name| {
+        let run = |_, _| std::future::pending();
+        Arc::new(FnTool::new(name, "d", empty(), run)) as Arc<dyn Tool>
+    };
+    let (instance, _) = instance(
+        [calling(1)],
+        vec![forever("first"), forever("second")],
+        None,
+    );
+    let mut stream = instance.stream(&List::default(), ["hi"], call()).unwrap();
+    block_on(async {
+        while let Some(item) = stream.next().await {
+            // The start of the other tool waits already.
+            if item.unwrap().event_type == upp::StreamEventType::ToolExecutionStart {
+                break;
+            }
+        }
+        stream.abort();
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert_eq!(error.code, ErrorCode::Cancelled);
+        assert!(stream.next().await.is_none());
+    });
+}
+
+struct Clumsy;
+
+impl ToolUseStrategy for Clumsy {
+    fn max_iterations(&self) -> Option<u64> {
+        Some(1)
+    }
+    fn on_max_iterations(&self, _: u64) -> HookFuture<'_, ()> {
+        panic!("no hook")
+    }
+    fn on_error<'a>(
+        &'a self,
+        _: &'a dyn Tool,
+        _: &'a RawObject,
+        _: &'a upp::ToolError,
+    ) -> HookFuture<'a, ()> {
+        panic!("no hook")
+    }
+}
+
+// spec: UPP-4
+#[test]
+fn a_panic_of_a_hook_of_tools_leaves_the_error() {
+    let run = |_, _| async { Err("torn".into()) };
+    let torn = Arc::new(FnTool::new("first", "d", empty(), run));
+    let replies = [
+        Reply::text("x").calling("a", "first", empty()),
+        Reply::text("done"),
+    ];
+    let clumsy = || Some(Arc::new(Clumsy) as Arc<dyn ToolUseStrategy>);
+    let (twice, _) = instance([calling(1), calling(2)], vec![quick("first")], clumsy());
+    let error = block_on(twice.generate(&List::default(), ["hi"], call())).unwrap_err();
+    assert_eq!(error.code, ErrorCode::InvalidRequest);
+    let (instance, _) = instance(replies, vec![torn], clumsy());
+    let turn = block_on(instance.generate(&List::default(), ["hi"], call())).unwrap();
+    let execution = turn.tool_executions.get(0).unwrap();
+    assert!(execution.is_error && execution.result.as_str().contains("torn"));
+    assert_eq!(turn.response.text(), "done");
+}
+
+// spec: UPP-7
+#[test]
+fn a_stream_that_lets_others_go_first_wakes_itself() {
+    let (instance, _) = instance(
+        [Reply::text("x".repeat(1_000)).in_pieces_of(1)],
+        vec![],
+        None,
+    );
+    // Nothing else wakes the executor.
+    let (events, turn) = drain(&instance);
+    assert!(events.len() > 1_000);
+    assert_eq!(turn.unwrap().response.text().len(), 1_000);
+}

@@ -1,5 +1,7 @@
 //! What hooks and handlers say of a task.
 
+use core::fmt;
+
 use ubos_common::json::{RawBuf, RawObject};
 
 use crate::error::ErrorCode;
@@ -95,12 +97,12 @@ impl Outcome {
     }
 }
 
-/// Why a handler made nothing.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// Why a handler made nothing. Any error becomes one with `?`: the task fails as `INTERNAL`, and its issuer is told the
+/// text of the error.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HandlerError {
     /// The task fails.
-    #[error("{code}: {message}")]
     Failed {
         /// The code of the result's error.
         code: ErrorCode,
@@ -110,13 +112,28 @@ pub enum HandlerError {
         details: Option<RawObject>,
     },
     /// Somebody else has to decide.
-    #[error("escalated: {message}")]
     Escalated {
         /// Why, for a person.
         message: String,
         /// The path of escalation.
         next_actions: Vec<RawObject>,
     },
+}
+
+// It is no `Error` itself, so that it can be made of each one.
+impl<E: core::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self::failed(ErrorCode::Internal, error.to_string())
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed { code, message, .. } => write!(f, "{code}: {message}"),
+            Self::Escalated { message, .. } => write!(f, "escalated: {message}"),
+        }
+    }
 }
 
 impl HandlerError {

@@ -46,6 +46,8 @@ ubos_common::wire! {
         nullable unsaved: Box<str> = "unsaved", "UAP-12-5";
         /// The caller aborted the run.
         nullable abort: bool = "abort", "UAP-12-5";
+        /// The time of the run was over.
+        nullable expired: bool = "expired", "UAP-12-5";
     }
 }
 
@@ -153,7 +155,7 @@ impl AnswerJson {
     ) -> Result<(Option<EffectId>, EffectResult), DecodeError> {
         let mut findings = Findings::new(limits);
         let said = self.said(&mut findings);
-        let is_abort = matches!(said, Some(EffectResult::Abort));
+        let is_abort = matches!(said, Some(EffectResult::Abort | EffectResult::Expired));
         if said.is_some() && is_abort == self.id.is_some() {
             findings.refuse(
                 "/id",
@@ -184,6 +186,7 @@ impl AnswerJson {
             yes(self.saved, EffectResult::Saved),
             self.unsaved.clone().map(EffectResult::SaveFailed),
             yes(self.abort, EffectResult::Abort),
+            yes(self.expired, EffectResult::Expired),
         ];
         one_of(kinds, "", findings)
     }

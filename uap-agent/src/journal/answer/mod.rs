@@ -35,6 +35,7 @@ impl EffectResult {
             Input::Saved(id, Ok(())) => (*id, Self::Saved),
             Input::Saved(id, Err(error)) => (*id, Self::SaveFailed(error.to_string().into())),
             Input::Abort => return Some((None, Self::Abort)),
+            Input::Expire => return Some((None, Self::Expired)),
         };
         Some((Some(id), result))
     }
@@ -53,10 +54,11 @@ impl EffectResult {
             Self::Saved => Input::Saved(id, Ok(())),
             Self::SaveFailed(why) => Input::Saved(id, Err(CheckpointError::Failed(why))),
             Self::Abort => Input::Abort,
+            Self::Expired => Input::Expire,
         }
     }
 
-    /// The kind of the effect; `None` for an abort.
+    /// The kind of the effect; `None` for an abort, by the caller or by the time.
     pub(super) const fn kind(&self) -> Option<&'static str> {
         match self {
             Self::Response(_) | Self::Failed(..) | Self::NoResponse(_) | Self::Stopped => {
@@ -66,7 +68,7 @@ impl EffectResult {
             Self::Slept => Some("sleep"),
             Self::Hook(_) | Self::HookFailed(_) => Some("hook"),
             Self::Saved | Self::SaveFailed(_) => Some("save"),
-            Self::Abort => None,
+            Self::Abort | Self::Expired => None,
         }
     }
 
@@ -131,6 +133,7 @@ impl EffectResult {
             Self::Saved => json.saved = Some(true),
             Self::SaveFailed(why) => json.unsaved = Some(why.clone()),
             Self::Abort => json.abort = Some(true),
+            Self::Expired => json.expired = Some(true),
         }
         json
     }

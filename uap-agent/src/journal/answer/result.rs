@@ -25,4 +25,6 @@ pub(in crate::journal) enum EffectResult {
     /// The save failed.
     SaveFailed(Box<str>),
     Abort,
+    /// The time of the run is over.
+    Expired,
 }

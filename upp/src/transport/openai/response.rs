@@ -13,7 +13,7 @@ use crate::transport::builder::{
 };
 use crate::transport::sse::SseEvent;
 use crate::transport::structure::Form;
-use crate::transport::vendor_json::{Count, Json, Piece, Spare, parse};
+use crate::transport::vendor_json::{Count, Piece, Spare, parse};
 use crate::turn::CycleUsage;
 
 /// Reads one response, whole or in chunks.
@@ -107,7 +107,7 @@ impl ResponseReader for CompletionReader {
                     .unreadable("a chunk of the response", &place));
             }
         };
-        if chunk.error.as_ref().is_some_and(is_error) {
+        if chunk.error.is_some() {
             return Err(self.first.answer.reported(&event.data));
         }
         self.take(chunk, false)
@@ -118,7 +118,7 @@ impl ResponseReader for CompletionReader {
             let what = "the response body is not a chat completion: it";
             self.first.answer.unreadable(what, &place)
         })?;
-        if completion.error.as_ref().is_some_and(is_error) {
+        if completion.error.is_some() {
             let body = String::from_utf8_lossy(body);
             return Err(self.first.answer.reported(&body));
         }
@@ -153,10 +153,6 @@ impl ResponseReader for CompletionReader {
     }
 }
 
-fn is_error(error: &Json) -> bool {
-    error.text() != "null"
-}
-
 /// Reads one choice.
 struct ChoiceReader {
     answer: ResponseBuilder,
@@ -180,7 +176,7 @@ impl ChoiceReader {
     }
 
     fn take(&mut self, choice: Choice, whole: bool) -> Result<(), UppError> {
-        if let Some(error) = choice.error.filter(is_error) {
+        if let Some(error) = choice.error {
             let body = format!(r#"{{"error":{}}}"#, error.text());
             return Err(self.answer.reported(&body));
         }

@@ -1,0 +1,166 @@
+//! How long one poll of a processor holds its thread, with the worst messages that are known:
+//! `cargo bench -p benches --bench sap_yield`. Each has 1 MiB, which is what the transports take.
+
+#![expect(
+    clippy::expect_used,
+    reason = "a bench whose subject fails has nothing to say"
+)]
+#![expect(clippy::print_stdout, reason = "the figures are the result")]
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context as Waking, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use sap::alignment::Rules;
+use sap::processor::{AllowAll, Config, Context, Delivery, Outcome, Processor, Schemas};
+use sap::store::{MemoryCache, MemoryTranscript};
+use sap::{Producer, ProducerKind};
+use ubos_common::driver::Sleep;
+use ubos_common::json::RawBuf;
+use ubos_common::time::{Mono, Now, Timestamp};
+
+/// Bytes of a payload; the rest of a task is small.
+const BYTES: usize = (1 << 20) - 8_192;
+
+struct Still;
+
+impl Sleep for Still {
+    fn now(&self) -> Now {
+        Now::new(Mono::ZERO, Timestamp::EPOCH)
+    }
+
+    fn sleep_until(&self, _: Mono) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// `piece` again and again between `open` and `close`, without the comma behind the last one.
+fn filled(open: &str, piece: &str, close: &str) -> String {
+    let many = piece.repeat((BYTES - open.len() - close.len()) / piece.len());
+    format!("{open}{}{close}", many.trim_end_matches(','))
+}
+
+fn task(payload: &str, more: &str, context: &str) -> String {
+    format!(
+        r#"{{"protocolVersion":"2.0","taskId":"00000000-0000-0000-0000-000000000001","correlationId":"00000000-0000-0000-0000-000000000002","issuedAt":"2025-09-28T10:15:23Z","issuer":{{"agentId":"A-prime","agentKind":"agent"}},"target":{{"capability":"text.echo"}},"constitutionalContext":{{"pressureLevel":"deliberated","cachePolicy":{{"mode":"prefer"}}{context}}},"payload":{payload}{more}}}"#
+    )
+}
+
+fn processor() -> Processor {
+    let rules = (0..16).fold(Rules::default(), |rules, number| {
+        rules.forbid("care", &format!("forbidden word {number}"))
+    });
+    Processor::new(
+        Producer::new("A-1".parse().expect("an id"), ProducerKind::Agent),
+        Arc::new(AllowAll),
+        Arc::new(MemoryTranscript::default()),
+        Config::default(),
+    )
+    .expect("settings in range")
+    .policy(Arc::new(rules))
+    .contract(Arc::new(Schemas::default()))
+    .cache(Arc::new(MemoryCache::default()))
+    .handle(
+        "text.echo".parse().expect("a name"),
+        |cx: Context| async move {
+            let output = RawBuf::parse(cx.task.payload.as_str()).expect("JSON");
+            Ok(Outcome::new(output).citing(vec!["ubos://a".into()]))
+        },
+    )
+}
+
+/// The longest poll of one task, the number of polls, and how it ended.
+fn longest(text: &str) -> (Duration, usize, String) {
+    let processor = processor();
+    let mut sink = |_: Delivery<'_>| {};
+    let mut running = pin!(processor.process(&Still, text.as_bytes(), &mut sink));
+    let mut waking = Waking::from_waker(Waker::noop());
+    let (mut longest, mut polls) = (Duration::ZERO, 0);
+    loop {
+        let start = Instant::now();
+        let polled = running.as_mut().poll(&mut waking);
+        let took = start.elapsed();
+        longest = longest.max(took);
+        polls += 1;
+        if std::env::var_os("POLLS").is_some() && took > Duration::from_millis(3) {
+            println!("  {polls}: {took:?}");
+        }
+        if let Poll::Ready(answer) = polled {
+            let answer = format!("{answer:?}");
+            let end = ["Succeeded", "Failed", "Nack", "NonConstitutional", "Err"]
+                .into_iter()
+                .find(|end| answer.contains(end));
+            return (longest, polls, end.unwrap_or("?").to_owned());
+        }
+    }
+}
+
+fn main() {
+    let constraint = |term: &str, times: usize| {
+        let text = vec![term; times].join(" and ");
+        let all = vec![format!("{:?}", format!("output {text}")); 64].join(",");
+        format!(r#","constraints":[{all}]"#)
+    };
+    let schema = r#","outputContract":{"schema":{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"number","minimum":3},{"type":"object"}]},"uniqueItems":true}}}}"#;
+    // No array may have more than 100,000 elements.
+    let lists = |piece: &str| {
+        let list = piece.repeat(BYTES / 8 / piece.len());
+        let list = format!("[{}]", list.trim_end_matches(','));
+        format!(r#"{{"a":[{}]}}"#, vec![list; 8].join(","))
+    };
+    let (numbers, objects) = (lists("1.5e300,"), lists("{},"));
+    let nested = format!(
+        r#"{{"a":[{}]}}"#,
+        vec![format!("{}{}", "[".repeat(50), "]".repeat(50)); BYTES / 101].join(",")
+    );
+    let names = {
+        let lists = 200;
+        let each = (0..BYTES / lists / 12)
+            .map(|number| format!(r#""k{number:06}":1"#))
+            .collect::<Vec<_>>()
+            .join(",");
+        format!(
+            r#"{{"a":[{}]}}"#,
+            vec![format!("{{{each}}}"); lists].join(",")
+        )
+    };
+    let text = |piece: &str| filled(r#"{"t":""#, piece, r#""}"#);
+    let cases = [
+        ("plain text", task(&text("lorem ipsum "), "", "")),
+        ("escapes", task(&text(r"\u00e9"), "", "")),
+        ("colons", task(&text("a:b=c:"), "", "")),
+        ("names and equals signs", task(&text("key=a "), "", "")),
+        (
+            "combining characters",
+            task(&text("e\u{301}\u{323}"), "", ""),
+        ),
+        ("capitals in a name", task(&text("aB"), "", "")),
+        ("numbers", task(&numbers, "", "")),
+        ("numbers under a schema", task(&numbers, schema, "")),
+        ("objects", task(&objects, "", "")),
+        ("nested arrays", task(&nested, "", "")),
+        ("names", task(&names, "", "")),
+        (
+            "64 constraints over text",
+            task(&text("lorem "), "", &constraint("/t contains \"x\"", 8)),
+        ),
+        (
+            "64 constraints over numbers",
+            task(&numbers, "", &constraint("/a/*/* > 7", 8)),
+        ),
+        ("no task", filled("[", "1,", "]")),
+        ("findings", filled(r#"{"taskId":["#, "{},", "]}")),
+    ];
+    // `cargo test` runs benches once, to see that they run.
+    let is_bench = std::env::args().any(|argument| argument == "--bench");
+    for (name, text) in cases.iter().take(if is_bench { cases.len() } else { 1 }) {
+        let (longest, polls, end) = longest(text);
+        println!(
+            "{name:<30} {longest:>10.1?} longest of {polls} polls, {} bytes, {end}",
+            text.len()
+        );
+    }
+}

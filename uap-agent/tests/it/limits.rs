@@ -1,0 +1,328 @@
+//! Time ends a run, a request and a tool; what cannot pass is not tried again; nothing that hangs or panics holds a run.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, future};
+use uap_agent::middleware::{Budget, retry};
+use uap_agent::strategy::StrategyRun;
+use uap_agent::{
+    AgentError, AgentOptions, AgentState, AgentStrategy, ExecutionStrategy, GenerateResult,
+    HookFuture, LoopOptions, Middleware, PlanOptions, Runtime, agent, plan, tool_loop,
+};
+use ubos_common::driver::Sleep;
+use ubos_common::id::IdSource;
+use ubos_common::time::{Mono, Now, Timestamp};
+use upp::{
+    ErrorCode, Failure, FnTool, Metadata, Reply, RetryStrategy, ScriptedModel, Tool, ToolContext,
+    ToolError, object,
+};
+
+use crate::support::{Noting, calling, script};
+
+/// A clock that stands where its last sleeper wanted it.
+#[derive(Clone, Default)]
+struct Jumping(Arc<AtomicU64>);
+
+impl Sleep for Jumping {
+    fn now(&self) -> Now {
+        let nanos = Duration::from_nanos(self.0.load(Ordering::Relaxed));
+        Now::new(Mono::ZERO.saturating_add(nanos), Timestamp::EPOCH)
+    }
+    fn sleep_until(&self, deadline: Mono) -> BoxFuture<'static, ()> {
+        let clock = self.clone();
+        Box::pin(async move {
+            let nanos = deadline.saturating_since(Mono::ZERO).as_nanos();
+            clock
+                .0
+                .fetch_max(u64::try_from(nanos).unwrap(), Ordering::Relaxed);
+        })
+    }
+}
+
+fn options(model: &Arc<ScriptedModel>) -> AgentOptions {
+    crate::support::options(model).with_runtime(Runtime::new(
+        Arc::new(Jumping::default()),
+        IdSource::seeded(7),
+    ))
+}
+
+fn hanging() -> Reply {
+    Reply::text("never").after(pending)
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+// spec: UAP-11-1
+#[test]
+fn a_run_ends_with_its_time() {
+    let slow = || calling("x", "c", r#"{"hang":1}"#);
+    for replies in [vec![hanging()], vec![slow()]] {
+        let hooks = Arc::new(Noting::default());
+        let options = options(&script(replies))
+            .with_strategy(hooks.clone())
+            .with_max_time(HOUR);
+        let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+        assert_eq!(error.error.code, ErrorCode::Timeout);
+        assert!(hooks.take().iter().any(|seen| seen.starts_with("error")));
+    }
+    // A hook that hangs is dropped, the error hook after a moment.
+    for hangs_at in ["start", "error"] {
+        let options = options(&script([Reply::error(ErrorCode::ProviderError, "no")]))
+            .with_strategy(Arc::new(Hanging(hangs_at)))
+            .with_max_time(HOUR);
+        let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+        assert!(matches!(
+            error.error.code,
+            ErrorCode::Timeout | ErrorCode::ProviderError
+        ));
+    }
+    let options = crate::support::options(&script([Reply::text("in time")])).with_max_time(HOUR);
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    assert_eq!(turn.response.text(), "in time");
+}
+
+struct Hanging(&'static str);
+
+impl AgentStrategy for Hanging {
+    fn on_step_start<'a>(&'a self, _: u64, _: &'a AgentState) -> HookFuture<'a, ()> {
+        match self.0 {
+            "start" => Box::pin(pending()),
+            _ => Box::pin(future::ready(Ok(()))),
+        }
+    }
+    fn on_error<'a>(&'a self, _: &'a AgentError) -> HookFuture<'a, Option<GenerateResult>> {
+        match self.0 {
+            "error" => Box::pin(pending()),
+            _ => Box::pin(future::ready(Ok(None))),
+        }
+    }
+}
+
+// spec: UAP-11-1
+#[test]
+fn an_abort_ends_a_hook_that_hangs() {
+    for hangs_at in ["start", "error"] {
+        let options = options(&script([Reply::error(ErrorCode::ProviderError, "no")]))
+            .with_strategy(Arc::new(Hanging(hangs_at)));
+        let agent = agent(options).unwrap();
+        let mut run = agent.stream("go", &agent.initial_state());
+        while run.next().now_or_never().is_some() {}
+        run.abort();
+        let error = block_on(run.result()).unwrap_err();
+        let wanted = match hangs_at {
+            "start" => ErrorCode::Cancelled,
+            _ => ErrorCode::ProviderError,
+        };
+        assert_eq!(error.error.code, wanted);
+    }
+}
+
+/// Tries everything again.
+struct Stubborn;
+
+impl RetryStrategy for Stubborn {
+    fn on_retry(&self, _: Failure<'_>) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_request_ends_with_its_time_and_may_be_tried_again() {
+    let model = script([hanging(), Reply::text("second")]);
+    let options = options(&model)
+        .with_max_model_time(HOUR)
+        .with_middleware([retry(Arc::new(Stubborn))]);
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    assert_eq!(
+        (turn.response.text().as_str(), model.requests().len()),
+        ("second", 2)
+    );
+
+    let options = self::options(&script([hanging()])).with_max_model_time(HOUR);
+    let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::Timeout);
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_tool_ends_with_its_time_and_hears_of_it() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tokens = Arc::clone(&told);
+    let run = move |_, context: ToolContext| {
+        tokens.lock().unwrap().push(context.cancel);
+        pending()
+    };
+    let slow = FnTool::new("slow", "d", object("{}").unwrap(), run);
+    let model = script([
+        Reply::text("x").calling("c", "slow", object("{}").unwrap()),
+        Reply::text("done"),
+    ]);
+    let options = options(&model).with_tool(slow).with_max_tool_time(HOUR);
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    let execution = turn.tool_executions.get(0).unwrap();
+    assert!(execution.is_error && execution.result.as_str().contains("too long"));
+    assert_eq!(turn.response.text(), "done");
+    assert!(
+        told.lock()
+            .unwrap()
+            .iter()
+            .all(upp::CancelToken::is_cancelled)
+    );
+}
+
+// spec: UAP-16-1
+#[test]
+fn a_budget_of_time_ends_a_model_that_hangs() {
+    let budget = || [Arc::new(Budget::default().with_max_time(HOUR)) as Arc<dyn Middleware>];
+    let options = options(&script([hanging()])).with_middleware(budget());
+    let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+    assert_eq!(error.error.code, ErrorCode::QuotaExceeded);
+    // What the model has said before is the result.
+    let replies = [calling("first", "c", "{}"), hanging()];
+    let options = self::options(&script(replies)).with_middleware(budget());
+    let turn = block_on(agent(options).unwrap().query("go")).unwrap();
+    assert_eq!(turn.response.text(), "first");
+}
+
+// spec: UAP-5-4, UAP-16-1
+#[test]
+fn what_cannot_pass_is_not_tried_again() {
+    for code in [
+        ErrorCode::AuthenticationFailed,
+        ErrorCode::ContextLengthExceeded,
+        ErrorCode::ModelNotFound,
+    ] {
+        let refuse = |code: &ErrorCode| {
+            let code = code.clone();
+            Arc::new(ScriptedModel::with(move |_| {
+                Some(Reply::error(code.clone(), "no"))
+            }))
+        };
+        let model = refuse(&code);
+        let options = options(&model).with_middleware([retry(Arc::new(Stubborn))]);
+        let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+        assert_eq!((&error.error.code, model.requests().len()), (&code, 1));
+
+        // The plan is made; its first step fails.
+        let planned = Mutex::new(Some(Reply::text(
+            r#"{"steps":[{"id":"a","description":"do","dependsOn":[]}]}"#,
+        )));
+        let failing = code.clone();
+        let model = Arc::new(ScriptedModel::with(move |_| {
+            let error = || Reply::error(failing.clone(), "no");
+            Some(planned.lock().unwrap().take().unwrap_or_else(error))
+        }));
+        let options = self::options(&model).with_execution(plan(PlanOptions::default()).unwrap());
+        let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+        assert_eq!((&error.error.code, model.requests().len()), (&code, 2));
+    }
+}
+
+struct Panicking;
+
+impl ExecutionStrategy for Panicking {
+    fn name(&self) -> &str {
+        "panicking"
+    }
+    fn begin(&self) -> Box<dyn StrategyRun> {
+        panic!("no run")
+    }
+}
+
+struct Nameless {
+    panics_at: &'static str,
+    schema: ubos_common::json::RawObject,
+}
+
+impl Tool for Nameless {
+    fn name(&self) -> &str {
+        assert_ne!(self.panics_at, "name");
+        "nameless"
+    }
+    fn description(&self) -> &str {
+        "d"
+    }
+    fn parameters(&self) -> &ubos_common::json::RawObject {
+        &self.schema
+    }
+    fn metadata(&self) -> Option<&Metadata> {
+        assert_ne!(self.panics_at, "metadata");
+        None
+    }
+    fn run<'a>(
+        &'a self,
+        _: &'a ubos_common::json::RawObject,
+        _: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ubos_common::json::RawBuf, ToolError>> {
+        Box::pin(future::ready(Ok(upp::json_text("x"))))
+    }
+}
+
+// spec: UAP-11-1
+#[test]
+fn a_panic_is_an_error_of_the_run() {
+    let options = options(&script([Reply::text("x")])).with_execution(Arc::new(Panicking));
+    let error = block_on(agent(options).unwrap().query("go")).unwrap_err();
+    assert_eq!(&*error.error.message, "the strategy panicked");
+    for panics_at in ["name", "metadata"] {
+        let agent = || {
+            let nameless = Nameless {
+                panics_at,
+                schema: object("{}").unwrap(),
+            };
+            let call = Reply::text("x").calling("c", "nameless", object("{}").unwrap());
+            let options = self::options(&script([call, Reply::text("done")]))
+                .with_tools([Arc::new(nameless) as Arc<dyn Tool>])
+                .with_execution(tool_loop(LoopOptions::default()).unwrap());
+            agent(options).unwrap()
+        };
+        let judge = |result: Result<GenerateResult, Box<AgentError>>| match result {
+            Ok(result) => assert!(result.turn.tool_executions.get(0).unwrap().is_error),
+            Err(error) => assert!(error.error.message.contains("panicked"), "{error}"),
+        };
+        let queried = agent();
+        judge(block_on(queried.generate("go", &queried.initial_state())));
+        #[cfg(feature = "canon")]
+        {
+            let journal = Arc::new(uap_agent::journal::MemoryJournal::default());
+            let agent = agent();
+            let run = agent.record(journal, "go", &agent.initial_state());
+            judge(block_on(run.result()));
+        }
+    }
+}
+
+// spec: UAP-11-1
+#[test]
+fn a_model_that_is_always_ready_leaves_others_their_turn() {
+    let model = ScriptedModel::with(|request| {
+        let n = request.messages.len();
+        Some(calling("again", &format!("c{n}"), "{}"))
+    });
+    let agent = agent(options(&Arc::new(model))).unwrap();
+    let run = agent.stream("go", &agent.initial_state());
+    let abort = run.abort_handle();
+    // It ends only if the other future is polled.
+    let other = async move {
+        for _ in 0..3 {
+            let mut waited = false;
+            future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                match std::mem::replace(&mut waited, true) {
+                    true => std::task::Poll::Ready(()),
+                    false => std::task::Poll::Pending,
+                }
+            })
+            .await;
+        }
+        abort.cancel();
+    };
+    let (result, ()) = block_on(future::join(run.result(), other));
+    assert_eq!(result.unwrap_err().error.code, ErrorCode::Cancelled);
+}
