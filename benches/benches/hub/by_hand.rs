@@ -130,7 +130,9 @@ impl AgentHub for Hub {
             let mut done = Some(done);
             while let Ok(Some(message)) = messages.message().await {
                 if let Some(test_response::Event::Result(result)) = message.event {
-                    let _ = done.take().map(|done| done.send(result));
+                    if let Some(done) = done.take() {
+                        let _ = done.send(result);
+                    }
                 }
             }
         });
