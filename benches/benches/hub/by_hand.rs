@@ -129,10 +129,10 @@ impl AgentHub for Hub {
                 .await;
             let mut done = Some(done);
             while let Ok(Some(message)) = messages.message().await {
-                if let Some(test_response::Event::Result(result)) = message.event {
-                    if let Some(done) = done.take() {
-                        let _ = done.send(result);
-                    }
+                if let Some(test_response::Event::Result(result)) = message.event
+                    && let Some(done) = done.take()
+                {
+                    let _ = done.send(result);
                 }
             }
         });
