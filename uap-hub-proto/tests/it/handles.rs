@@ -20,6 +20,7 @@ use uap_hub_proto::{
     state::State,
     store::{JobStore as _, MemoryStore},
     transport::{
+        MIN_KEEP_ALIVE,
         client::AgentBuilder,
         server::{ServerConfig, serve},
     },
@@ -256,4 +257,38 @@ async fn restored_jobs_that_nobody_takes_run_to_their_end() {
         let outcome = within(job.outcome()).await;
         assert_eq!(outcome.verdict, Verdict::Completed, "the end is kept");
     }
+}
+
+// spec: HUB-2-6
+#[tokio::test]
+async fn an_agent_refuses_keep_alives_that_are_too_close() {
+    let start = |keep_alive| {
+        let agent = AgentBuilder::new("a").with_keep_alive(keep_alive);
+        agent.start("http://127.0.0.1:1").map(drop)
+    };
+    assert_eq!(start(MIN_KEEP_ALIVE), Ok(()));
+    let refused = start(MIN_KEEP_ALIVE - Duration::from_millis(1)).unwrap_err();
+    assert!(
+        refused.to_string().starts_with("keep_alive is"),
+        "{refused}"
+    );
+}
+
+// spec: HUB-2-7
+#[tokio::test]
+async fn an_agent_that_is_dropped_stops_registering() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let agent = AgentBuilder::new("a").start(&url).unwrap();
+    let (mut socket, _) = within(listener.accept()).await.unwrap();
+    drop(agent);
+    let mut bytes = Vec::new();
+    // It ends when the agent closes its connection.
+    let _ = within(tokio::io::AsyncReadExt::read_to_end(
+        &mut socket,
+        &mut bytes,
+    ))
+    .await;
 }

@@ -458,3 +458,21 @@ fn a_job_for_an_agent_that_goes_ends() {
         ["ended Unplaced the agent that the job is for is gone"; 2]
     );
 }
+
+// spec: HUB-4-5
+#[test]
+fn nothing_waits_for_a_job_that_has_ended() {
+    let minute = Duration::from_secs(60);
+    let mut rig = Rig::new();
+    rig.agent();
+    let job = Job::test("t", vec![])
+        .with_time_limit(minute)
+        .with_wait_limit(minute);
+    rig.hub.submit(rig.now, job).unwrap();
+    let (listen, session) = rig.proposals().pop().unwrap();
+    rig.answer(listen, &session, true);
+    let stream = rig.open(Rpc::Execute, Some(&session));
+    rig.result(stream, State::Completed);
+    rig.half_close(stream);
+    assert_eq!(rig.hub.poll_timeout(), None);
+}
