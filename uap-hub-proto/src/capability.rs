@@ -308,7 +308,7 @@ impl Requirements {
         #[cfg(test)]
         checks::CHECKS.set(checks::CHECKS.get() + 1);
         let unmet = |requirement: &'a Requirement| {
-            let fault = requirement.fault_of(shape.0.get(&requirement.kind))?;
+            let fault = requirement.fault_of(shape.of_type(&requirement.kind))?;
             let kind = &requirement.kind;
             Some(Unmet { kind, fault })
         };
@@ -360,37 +360,42 @@ impl fmt::Display for Unmet<'_> {
 
 /// What the payloads of a job are to requirements: jobs of one shape can be done by the same agents.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shape(Arc<BTreeMap<Box<str>, SameType>>);
+pub(crate) struct Shape(Arc<[SameType]>);
 
-/// The payloads of one type.
-#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// The payloads of one type. They are in the order of their types in a shape.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SameType {
+    kind: Box<str>,
     repeat: bool,
-    /// `None` for a payload without an attachment.
-    mime_types: BTreeSet<Option<Box<str>>>,
+    /// In order, each once; `None` for a payload without an attachment.
+    mime_types: Vec<Option<Box<str>>>,
 }
 
 impl Shape {
     pub(crate) fn of(payloads: &[Payload]) -> Self {
-        let mut types: BTreeMap<Box<str>, SameType> = BTreeMap::new();
-        for payload in payloads {
-            let mime = payload.attachment.as_ref();
-            let mime = mime.map(|attachment| essence(&attachment.mime_type));
-            match types.get_mut(&*payload.r#type) {
-                Some(same) => {
-                    same.repeat = true;
-                    same.mime_types.insert(mime);
-                }
-                None => {
-                    let (repeat, mime_types) = (false, [mime].into());
-                    types.insert(
-                        payload.r#type.as_str().into(),
-                        SameType { repeat, mime_types },
-                    );
-                }
-            }
-        }
-        Self(Arc::new(types))
+        let mime_of = |payload: &Payload| {
+            let attachment = payload.attachment.as_ref();
+            attachment.map(|attachment| essence(&attachment.mime_type))
+        };
+        let mut all: Vec<&Payload> = payloads.iter().collect();
+        all.sort_by_key(|payload| &payload.r#type);
+        let same = all.chunk_by(|one, next| one.r#type == next.r#type);
+        let types = same.filter_map(|same| {
+            let mut mime_types: Vec<_> = same.iter().map(|payload| mime_of(payload)).collect();
+            mime_types.sort_unstable();
+            mime_types.dedup();
+            Some(SameType {
+                kind: same.first()?.r#type.as_str().into(),
+                repeat: same.len() > 1,
+                mime_types,
+            })
+        });
+        Self(types.collect())
+    }
+
+    fn of_type(&self, kind: &str) -> Option<&SameType> {
+        let at = self.0.binary_search_by(|same| (*same.kind).cmp(kind));
+        self.0.get(at.ok()?)
     }
 }
 

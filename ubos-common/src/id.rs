@@ -157,7 +157,12 @@ enum Source {
 #[cfg(feature = "os")]
 pub(crate) trait Generator: Send + Sync {
     /// The next 64 random bits.
-    fn next(&mut self) -> u64;
+    fn next(&mut self) -> u64 {
+        self.next_two()[0]
+    }
+
+    /// The next 128 random bits.
+    fn next_two(&mut self) -> [u64; 2];
 }
 
 impl IdSource {
@@ -183,9 +188,14 @@ impl IdSource {
 
     /// The next random UUID (version 4).
     pub fn uuid(&mut self) -> Uuid {
+        let [low, high] = match &mut self.0 {
+            Source::Seeded(generator) => [generator.next(), generator.next()],
+            #[cfg(feature = "os")]
+            Source::Os(generator) => generator.next_two(),
+        };
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.bits().to_le_bytes());
-        bytes[8..].copy_from_slice(&self.bits().to_le_bytes());
+        bytes[..8].copy_from_slice(&low.to_le_bytes());
+        bytes[8..].copy_from_slice(&high.to_le_bytes());
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 

@@ -40,12 +40,12 @@ impl OsSeeded {
 }
 
 impl Generator for OsSeeded {
-    fn next(&mut self) -> u64 {
+    fn next_two(&mut self) -> [u64; 2] {
         let process = process();
         if self.process != process {
             self.leave_parent(process);
         }
-        self.generator.next_u64()
+        [self.generator.next_u64(), self.generator.next_u64()]
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use uap_hub_proto::id::ClientId;
+use uap_hub_proto::id::{ClientId, JobId};
 use uap_hub_proto::role::hub::{CommandError, JobEvent, Outcome, Verdict};
 use uap_hub_proto::store::{FileStore, JobStore as _};
 use uap_hub_proto::transport::server::{HubHandle, JobHandle};
@@ -28,11 +28,19 @@ struct Held {
     until: Option<Instant>,
 }
 
+/// A job that has ended, to be told once its line's id is free.
+struct Ended {
+    job: JobId,
+    label: Option<String>,
+    /// `None` if the hub went away before the end.
+    outcome: Option<Outcome>,
+}
+
 struct Desk<'a> {
     hub: &'a HubHandle,
     store: Option<&'a FileStore>,
     lines: &'a Lines,
-    running: JoinSet<(Option<String>, Verdict)>,
+    running: JoinSet<Ended>,
     /// The ids of this run's lines whose jobs have not ended.
     given: BTreeSet<String>,
     held: VecDeque<Held>,
@@ -235,21 +243,45 @@ impl Desk<'_> {
         let lines = self.lines.clone();
         self.running.spawn(async move {
             while let Some(event) = job.next_event().await {
-                lines.job(job.id(), label.as_deref(), &event);
                 if let JobEvent::Ended(outcome) = event {
-                    return (label, outcome.verdict);
+                    let (job, outcome) = (job.id(), Some(outcome));
+                    return Ended {
+                        job,
+                        label,
+                        outcome,
+                    };
                 }
+                lines.job(job.id(), label.as_deref(), &event);
             }
-            (label, Verdict::Failed)
+            let (job, outcome) = (job.id(), None);
+            Ended {
+                job,
+                label,
+                outcome,
+            }
         });
     }
 
-    fn ended(&mut self, ended: Option<(Option<String>, Verdict)>) {
-        let (label, verdict) = ended.unwrap_or((None, Verdict::Failed));
-        if let Some(label) = label {
-            self.given.remove(&label);
+    fn ended(&mut self, ended: Option<Ended>) {
+        let verdict = ended
+            .as_ref()
+            .and_then(|ended| ended.outcome.as_ref())
+            .map(|outcome| outcome.verdict);
+        self.some_failed |= verdict != Some(Verdict::Completed);
+        if let Some(Ended {
+            job,
+            label,
+            outcome,
+        }) = ended
+        {
+            if let Some(label) = &label {
+                self.given.remove(label);
+            }
+            if let Some(outcome) = outcome {
+                let event = JobEvent::Ended(outcome);
+                self.lines.job(job, label.as_deref(), &event);
+            }
         }
-        self.some_failed |= verdict != Verdict::Completed;
         if let Some(read) = self.next.take() {
             self.take(read, None);
         }

@@ -32,8 +32,8 @@ pub(super) struct CommonState<T, O> {
     pub(super) out: Outbox<O>,
 }
 
-impl<T: Ord + Clone, O> CommonState<T, O> {
-    pub(super) const fn new(ids: IdSource, limits: &Limits) -> Self {
+impl<T: Ord + core::hash::Hash + Clone, O> CommonState<T, O> {
+    pub(super) fn new(ids: IdSource, limits: &Limits) -> Self {
         Self {
             phase: Phase::Handshake,
             // The handshake must pass whatever limit the welcome announces.
@@ -75,7 +75,7 @@ impl<T: Ord + Clone, O> CommonState<T, O> {
 
 /// One side of a connection: what it does with frames, with their absence, and at its deadlines.
 pub(super) trait Connection {
-    type Timer: Ord + Clone + core::fmt::Debug;
+    type Timer: Ord + core::hash::Hash + Clone + core::fmt::Debug;
     type Output;
 
     fn common(&mut self) -> &mut CommonState<Self::Timer, Self::Output>;

@@ -250,7 +250,7 @@ struct SentTask {
 }
 
 /// What a timer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Silence,
     Deadline,

@@ -1,8 +1,15 @@
 //! Deadlines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    hash::Hash,
+};
 
 use crate::time::Mono;
+
+/// Entries of the heap beyond two for each deadline, at which those that are out of date are removed.
+const SLACK: usize = 64;
 
 /// Deadlines by key: each key has at most one, and the earliest is known at once.
 ///
@@ -21,28 +28,30 @@ use crate::time::Mono;
 /// assert_eq!(timers.pop_due(Mono::from_millis(699)), None);
 /// assert_eq!(timers.pop_due(Mono::from_millis(700)), Some("call"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Timers<K> {
-    by_time: BTreeSet<(Mono, K)>,
-    by_key: BTreeMap<K, Mono>,
+    by_key: HashMap<K, Mono>,
+    /// What was set, the earliest first. Most deadlines are moved or cleared long before they are due: what is out of date
+    /// stays here until it comes first, or until there is more of it than of the rest. The first is never out of date.
+    by_time: BinaryHeap<Reverse<(Mono, K)>>,
 }
 
-impl<K: Ord + Clone> Timers<K> {
+impl<K: Ord + Hash + Clone> Timers<K> {
     /// No deadline.
     #[must_use]
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
-            by_time: BTreeSet::new(),
-            by_key: BTreeMap::new(),
+            by_key: HashMap::new(),
+            by_time: BinaryHeap::new(),
         }
     }
 
     /// Sets the deadline of a key, in place of an earlier one.
     pub fn set(&mut self, key: K, at: Mono) {
-        if let Some(old) = self.by_key.insert(key.clone(), at) {
-            self.by_time.remove(&(old, key.clone()));
+        if self.by_key.insert(key.clone(), at) != Some(at) {
+            self.by_time.push(Reverse((at, key)));
+            self.tidy();
         }
-        self.by_time.insert((at, key));
     }
 
     /// Sets the deadline of a key unless it has an earlier one.
@@ -54,8 +63,8 @@ impl<K: Ord + Clone> Timers<K> {
 
     /// Removes the deadline of a key.
     pub fn clear(&mut self, key: &K) {
-        if let Some(at) = self.by_key.remove(key) {
-            self.by_time.remove(&(at, key.clone()));
+        if self.by_key.remove(key).is_some() {
+            self.tidy();
         }
     }
 
@@ -74,7 +83,7 @@ impl<K: Ord + Clone> Timers<K> {
     /// The earliest deadline.
     #[must_use]
     pub fn next(&self) -> Option<Mono> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.by_time.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the key whose deadline is the earliest, if that is not after `now`.
@@ -82,14 +91,17 @@ impl<K: Ord + Clone> Timers<K> {
         if self.next()? > now {
             return None;
         }
-        let (_, key) = self.by_time.pop_first()?;
+        let Reverse((_, key)) = self.by_time.pop()?;
         self.by_key.remove(&key);
+        self.tidy();
         Some(key)
     }
 
-    /// All deadlines, the earliest first.
+    /// All deadlines, the earliest first. They are sorted for it: this is for tests and views.
     pub fn iter(&self) -> impl Iterator<Item = (Mono, &K)> {
-        self.by_time.iter().map(|(at, key)| (*at, key))
+        let mut all: Vec<_> = self.by_key.iter().map(|(key, at)| (*at, key)).collect();
+        all.sort_unstable();
+        all.into_iter()
     }
 
     /// Whether no deadline is set.
@@ -97,21 +109,48 @@ impl<K: Ord + Clone> Timers<K> {
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
+
+    /// Removes what is out of date, where it comes first or is too much.
+    fn tidy(&mut self) {
+        let by_key = &self.by_key;
+        let is_current = |at: Mono, key: &K| by_key.get(key) == Some(&at);
+        if self.by_time.len() > 2 * by_key.len() + SLACK {
+            (self.by_time).retain(|Reverse((at, key))| is_current(*at, key));
+        }
+        while let Some(Reverse((at, key))) = self.by_time.peek()
+            && !is_current(*at, key)
+        {
+            self.by_time.pop();
+        }
+    }
 }
 
-impl<K: Ord + Clone> Default for Timers<K> {
+impl<K: Ord + Hash + Clone> Default for Timers<K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
+/// Equal when the same keys have the same deadlines.
+impl<K: Eq + Hash> PartialEq for Timers<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.by_key == other.by_key
+    }
+}
+
+impl<K: Eq + Hash> Eq for Timers<K> {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(nanos: u64) -> Mono {
+        Mono::from_nanos(nanos)
+    }
+
     #[test]
     fn a_key_has_one_deadline() {
-        let (mut timers, at) = (Timers::new(), Mono::from_nanos);
+        let mut timers = Timers::new();
         timers.set('a', at(5));
         timers.set('b', at(3));
         timers.set('a', at(1));
@@ -133,5 +172,63 @@ mod tests {
         }
         let due: Vec<_> = core::iter::from_fn(|| timers.pop_due(Mono::ZERO)).collect();
         assert_eq!(due, ['a', 'b', 'c']);
+    }
+
+    #[test]
+    fn a_deadline_that_is_set_back_is_due_once() {
+        let mut timers = Timers::new();
+        timers.set('a', at(1));
+        timers.set('a', at(2));
+        timers.set('a', at(1));
+        timers.set('a', at(1));
+        assert_eq!(timers.pop_due(at(9)), Some('a'));
+        assert_eq!((timers.pop_due(at(9)), timers.next()), (None, None));
+    }
+
+    #[test]
+    fn what_is_out_of_date_does_not_pile_up() {
+        let mut timers = Timers::new();
+        timers.set(0, at(1));
+        for n in 0..10_000 {
+            timers.set(1 + n % 3, at(2 + n));
+            assert!(timers.by_time.len() <= 2 * 4 + SLACK + 1);
+        }
+        for n in 4..10_000 {
+            timers.set(n, at(5));
+            timers.clear(&n);
+        }
+        assert!(timers.by_time.len() <= 2 * 4 + SLACK);
+        timers.clear(&0);
+        assert_eq!(timers.next(), Some(at(9999)));
+    }
+
+    /// Against the plainest map that does the same.
+    #[test]
+    fn any_order_of_calls_gives_what_a_plain_map_gives() {
+        let (mut timers, mut plain) = (Timers::new(), std::collections::BTreeMap::new());
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let (key, time) = ((state >> 33) % 40, at((state >> 50) % 200));
+            match (state >> 40) % 4 {
+                0 | 1 => {
+                    timers.set(key, time);
+                    plain.insert(key, time);
+                }
+                2 => {
+                    timers.clear(&key);
+                    plain.remove(&key);
+                }
+                _ => {
+                    let due = plain.iter().map(|(key, at)| (*at, *key)).min();
+                    let due = due.filter(|(at, _)| *at <= time).map(|(_, key)| key);
+                    plain.retain(|key, _| Some(*key) != due);
+                    assert_eq!(timers.pop_due(time), due);
+                }
+            }
+            assert_eq!(timers.next(), plain.values().min().copied());
+        }
     }
 }

@@ -75,7 +75,7 @@ pub enum Event {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::role) enum Timer {
     Welcome,
     Heartbeat,

@@ -70,7 +70,7 @@ pub enum Event {
     Audit(Box<AuditEvent>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::role) enum Timer {
     Handshake,
     Health,

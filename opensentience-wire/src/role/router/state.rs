@@ -109,7 +109,7 @@ pub enum Output {
     Audit(Box<AuditEvent>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
     Launch(Arc<str>),
 }

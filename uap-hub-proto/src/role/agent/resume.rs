@@ -18,11 +18,13 @@ use crate::{
 
 impl FleetAgent {
     /// Whether the call of a session was cut, so that its reports wait in the agent.
+    #[cfg(feature = "client")]
     pub(crate) fn is_cut(&self, id: &SessionId) -> bool {
         self.sessions.get(id).is_some_and(Session::is_cut)
     }
 
     /// The number of reports of a session that the hub may not have.
+    #[cfg(feature = "client")]
     pub(crate) fn unacknowledged(&self, id: &str) -> usize {
         let session = self.sessions.get(id);
         session.map_or(0, |session| session.kept.reports().len())

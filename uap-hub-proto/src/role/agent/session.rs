@@ -7,7 +7,7 @@ use super::{
     CommandError, Event, Outbound, Output,
     event::Say,
     resume::rpc_of,
-    state::{FleetAgent, Phase, SessionStage, Timer},
+    state::{FleetAgent, Phase, Session, SessionStage, Timer},
 };
 use crate::{
     capability::{Kind, Skill},
@@ -46,18 +46,13 @@ impl FleetAgent {
             Details::Test(test) => Skill::test(test.r#type),
             Details::Translation(translation) => Skill::translation(translation.r#type),
         });
-        let busy = self
-            .sessions
-            .values()
-            .filter(|session| session.stage != SessionStage::Finishing)
-            .count();
         let reason = match &skill {
             None => "the proposal says neither test nor translation",
             Some(skill) if !self.skills.contains_key(skill) => {
                 "the agent has no handler for that type"
             }
             Some(_) if self.is_leaving => "the agent is leaving",
-            Some(_) if busy >= self.config.max_sessions => "the agent is busy",
+            Some(_) if self.is_busy() => "the agent is busy",
             Some(_) => "",
         };
         let accepted = reason.is_empty();
@@ -81,6 +76,14 @@ impl FleetAgent {
                 reason,
             })),
         }
+    }
+
+    /// Whether as many sessions run as may. Those that wait for the hub's end take no place.
+    fn is_busy(&self) -> bool {
+        let most = self.config.max_sessions;
+        let takes_place = |session: &&Session| session.stage != SessionStage::Finishing;
+        // They are counted only where there can be enough.
+        self.sessions.len() >= most && self.sessions.values().filter(takes_place).count() >= most
     }
 
     /// Opens the call and acknowledges at once: a hub may wait for that before it sends the job.

@@ -78,7 +78,7 @@ pub(super) enum Phase {
     Closed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
     /// `Register` takes too long, the pause is over, or the hub does not close `Listen`.
     Control,

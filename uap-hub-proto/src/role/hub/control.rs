@@ -3,7 +3,8 @@
 use ubos_common::time::Now;
 
 use super::{
-    AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Timer, Use, Verdict, session::Stage,
+    AuditKind, Event, Hub, JobEvent, Outbound, Outcome, Output, Timer, Use, Verdict,
+    session::{SessionKey, Stage},
 };
 use crate::trace::{debug, trace};
 use crate::{
@@ -79,17 +80,18 @@ impl Hub {
     // impl: HUB-3-3 HUB-3-4
     fn answered(&mut self, now: Now, agent: ClientId, answer: &SessionAcceptance) {
         let named = || Some(SessionId::from(brief(&answer.session_id)));
-        let session = match self.sessions.get(&answer.session_id) {
-            Some(session) if session.agent != agent => {
+        let key = self.sessions.find(&answer.session_id);
+        let found = key.and_then(|key| Some((key, self.sessions.get(key)?)));
+        let (id, session) = match found {
+            Some((_, session)) if session.agent != agent => {
                 return self.audit(AuditKind::ForeignAcceptance, Some(agent), named());
             }
-            Some(session) if session.stage == Stage::Proposed => session,
+            Some((id, session)) if session.stage == Stage::Proposed => (id, session),
             _ => return self.audit(AuditKind::StrayAcceptance, Some(agent), named()),
         };
-        let job = session.job;
-        let id = SessionId::from(answer.session_id.as_str());
+        let (job, name) = (session.job, session.id.clone());
         if !answer.accepted {
-            return self.decline(now, &id, &answer.reason);
+            return self.decline(now, id, &answer.reason);
         }
         self.timers.clear(&Timer::Wait(job));
         if let Some(entry) = self.queue.get_mut(job) {
@@ -98,49 +100,51 @@ impl Hub {
             self.fleet.settle(&entry.job, &agent);
         }
         let accepted = JobEvent::Accepted {
-            session: id.clone(),
+            session: name.clone(),
         };
         self.job_event(now, job, accepted);
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.stage = Stage::Preparing;
         }
         self.warm_up(&agent);
         if !self.config.prepare {
-            return self.ready(now, &id);
+            return self.ready(now, id);
         }
         // choice: HUB-3-1 preparation has no timeout: the caller can cancel
-        self.timers.clear(&Timer::Session(id.clone()));
-        self.outputs.push(Output::Prepare { session: id, job });
+        self.timers.clear(&Timer::Session(id));
+        self.outputs.push(Output::Prepare { session: name, job });
     }
 
     /// Tells the agent to open the stream.
-    pub(super) fn ready(&mut self, now: Now, id: &SessionId) {
+    pub(super) fn ready(&mut self, now: Now, id: SessionKey) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         session.stage = Stage::Ready;
-        trace!(session = %id, "session ready");
+        trace!(session = %session.id, "session ready");
         let job = session.job;
         let event = JobEvent::Ready {
-            session: id.clone(),
+            session: session.id.clone(),
         };
         self.job_event(now, job, event);
         self.tell_ready(now, id);
     }
 
     /// Sends `SessionReady` and starts the agent's time to open the stream. An agent that is away gets it when it is back.
-    pub(super) fn tell_ready(&mut self, now: Now, id: &SessionId) {
-        let agent = self.sessions.get(id.as_str()).map(|found| &found.agent);
-        let agent = agent.and_then(|agent| self.fleet.get(agent.as_str()));
+    pub(super) fn tell_ready(&mut self, now: Now, id: SessionKey) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        let agent = self.fleet.get(session.agent.as_str());
         let Some(stream) = agent.and_then(|agent| agent.listen) else {
-            return self.timers.clear(&Timer::Session(id.clone()));
+            return self.timers.clear(&Timer::Session(id));
         };
         self.timers.set(
-            Timer::Session(id.clone()),
+            Timer::Session(id),
             now.mono.saturating_add(self.config.open_timeout),
         );
         let event = listen_response::Event::SessionReady(SessionReady {
-            session_id: id.to_string(),
+            session_id: session.id.to_string(),
         });
         self.send(
             stream,
@@ -164,14 +168,14 @@ impl Hub {
         });
         let mut freed = Vec::new();
         for session in agent.sessions {
-            let Some(found) = self.sessions.get(session.as_str()) else {
+            let Some(found) = self.sessions.get(session) else {
                 continue;
             };
             if found.stage == Stage::Proposed {
-                freed.extend(self.withdraw(now, &session, "the agent disconnected"));
+                freed.extend(self.withdraw(now, session, "the agent disconnected"));
             } else {
                 let status = Status::new(Code::Aborted, "the agent disconnected");
-                self.lose_session(now, &session, "Agent disconnected".to_owned(), status);
+                self.lose_session(now, session, "Agent disconnected".to_owned(), status);
             }
         }
         for job in self.queue.pinned_to(id) {

@@ -97,6 +97,7 @@ impl Hub {
             self.timers.set(whole, now.mono.saturating_add(limit));
         }
         self.place(now, id);
+        self.queue.line_up(id);
     }
 
     /// Ends a job that has no session. A durable hub stores the end before it reports it.

@@ -7,7 +7,7 @@ use ubos_common::time::Now;
 use super::{
     AuditKind, Hub, Inbound, JobEvent, Opening, Outbound, Outcome, Rpc, Timer, Use, Verdict,
     queue::Entry,
-    session::{Reports, Stage},
+    session::{Reports, SessionKey, Stage},
 };
 use crate::trace::trace;
 use crate::{
@@ -28,12 +28,12 @@ impl Hub {
             Ok(id) => id,
             Err(status) => return self.end_stream(stream, status),
         };
-        self.timers.clear(&Timer::Session(id.clone()));
-        let Some(session) = self.sessions.get_mut(&id) else {
+        self.timers.clear(&Timer::Session(id));
+        let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         if let (Stage::Open { .. }, Some(resume)) = (&session.stage, opening.resume) {
-            return self.reattach(now, stream, &id, resume);
+            return self.reattach(now, stream, id, resume);
         }
         session.stage = Stage::Open {
             stream: Some(stream),
@@ -45,16 +45,16 @@ impl Hub {
             .filter(|_| !self.config.resume_grace.is_zero());
         session.reports = resume.map(Reports::new);
         let job = session.job;
-        trace!(session = %id, stream = stream.0, "session opened");
-        self.streams.open(stream, Use::Session(id.clone()));
+        let started = JobEvent::Started {
+            session: session.id.clone(),
+        };
+        trace!(session = %session.id, stream = stream.0, "session opened");
+        self.streams.open(stream, Use::Session(id));
         let keep = resume.is_some() || self.may_be_sent_again(job);
         let payloads = self.queue.payloads(job, keep);
-        let started = JobEvent::Started {
-            session: id.clone(),
-        };
         self.job_event(now, job, started);
-        self.send_init(stream, &id, payloads);
-        self.watch(now, &id);
+        self.send_init(stream, id, payloads);
+        self.watch(now, id);
     }
 
     /// Whether the job may be started again.
@@ -64,7 +64,7 @@ impl Hub {
     }
 
     /// Sends the job, and with it what the hub has of the reports.
-    pub(super) fn send_init(&mut self, stream: StreamId, id: &SessionId, payloads: Vec<Payload>) {
+    pub(super) fn send_init(&mut self, stream: StreamId, id: SessionKey, payloads: Vec<Payload>) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -74,7 +74,7 @@ impl Hub {
         self.send(stream, message);
     }
 
-    fn check_key(&mut self, opening: &Opening<'_>) -> Result<SessionId, Status> {
+    fn check_key(&mut self, opening: &Opening<'_>) -> Result<SessionKey, Status> {
         let Opening {
             rpc,
             key,
@@ -89,36 +89,35 @@ impl Hub {
         };
         let refused = |why: &str| Err(Status::new(Code::FailedPrecondition, why));
         let unknown = || Err(Status::new(Code::NotFound, "no session has that id"));
-        let Some(session) = self.sessions.get(key) else {
+        let id = self.sessions.find(key);
+        let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get(id)?))) else {
             return match self.sessions.has_ended(key) {
                 true => refused("the session has ended"),
                 false => unknown(),
             };
         };
-        let (kind, stage, agent, reports) = (
-            session.skill.kind(),
-            session.stage.clone(),
-            session.agent.clone(),
-            session.reports,
-        );
-        if !self.is_of(&agent, identity, Some(&SessionId::from(key))) {
+        let (agent, name) = (session.agent.clone(), session.id.clone());
+        if !self.is_of(&agent, identity, Some(&name)) {
             return unknown();
         }
-        match (kind, rpc) {
+        let Some(session) = self.sessions.get(id) else {
+            return unknown();
+        };
+        match (session.skill.kind(), rpc) {
             (Kind::Test, Rpc::Execute) | (Kind::Translation, Rpc::Translate) => {}
             _ => return refused("the session is of the other kind"),
         }
-        match stage {
-            Stage::Ready => Ok(SessionId::from(key)),
+        match &session.stage {
+            Stage::Ready => Ok(id),
             Stage::Proposed | Stage::Preparing => refused("the session is not ready"),
-            Stage::Open { .. } => match (resume, reports) {
+            Stage::Open { .. } => match (resume, session.reports) {
                 (Some(resume), Some(reports)) if resume.opening() <= reports.opening => {
                     refused("the session has a newer stream")
                 }
                 (Some(Resume::Job(_)), Some(reports)) if reports.has_job() => {
                     refused("the session has its job")
                 }
-                (Some(_), Some(_)) => Ok(SessionId::from(key)),
+                (Some(_), Some(_)) => Ok(id),
                 _ => refused("the session has a stream"),
             },
             Stage::Over { .. } => refused("the session has ended"),
@@ -137,7 +136,7 @@ impl Hub {
                 (id, Report::of_translation(message))
             }
             (Some(Use::Session(id)), Inbound::Listen(_)) => {
-                return self.audit(AuditKind::WrongMessage, None, Some(id));
+                return self.audit_session(AuditKind::WrongMessage, id);
             }
             (Some(Use::Listen(agent)), _) => {
                 return self.audit(AuditKind::WrongMessage, Some(agent), None);
@@ -146,12 +145,11 @@ impl Hub {
         let (id, (at, Some(report))) = report else {
             return;
         };
-        let Some(session) = self.sessions.get(id.as_str()) else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let agent = session.agent.clone();
         if session.skill.kind() != report.kind() {
-            return self.audit(AuditKind::WrongMessage, Some(agent), Some(id));
+            return self.audit_session(AuditKind::WrongMessage, id);
         }
         let Stage::Open { state, .. } = &session.stage else {
             let kind = match report {
@@ -159,12 +157,12 @@ impl Hub {
                 Report::Telemetry(..) => AuditKind::LateTelemetry,
                 Report::Result(_) => AuditKind::SecondResult,
             };
-            return self.audit(kind, Some(agent), Some(id));
+            return self.audit_session(kind, id);
         };
         let state = *state;
-        if self.is_new(stream, &id, number, bytes) {
-            self.has_spoken(now, &id);
-            self.report(now, &id, state, report, at);
+        if self.is_new(stream, id, number, bytes) {
+            self.has_spoken(now, id);
+            self.report(now, id, state, report, at);
         }
     }
 
@@ -172,15 +170,15 @@ impl Hub {
     fn report(
         &mut self,
         now: Now,
-        id: &SessionId,
+        id: SessionKey,
         state: Option<State>,
         report: Report,
         at: Option<Timestamp>,
     ) {
-        let Some(session) = self.sessions.get(id.as_str()) else {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (job, agent) = (session.job, session.agent.clone());
+        let job = session.job;
         match report {
             Report::Status {
                 kind,
@@ -190,11 +188,11 @@ impl Hub {
                 let next = State::from_wire(kind, number);
                 match check_status(state, next) {
                     Ok(next) => self.status(now, id, next, message, at),
-                    Err(fault) => self.audit(fault, Some(agent), Some(id.clone())),
+                    Err(fault) => self.audit_session(fault, id),
                 }
             }
             Report::Telemetry(_, _) if state.is_some_and(State::is_terminal) => {
-                self.audit(AuditKind::LateTelemetry, Some(agent), Some(id.clone()));
+                self.audit_session(AuditKind::LateTelemetry, id);
             }
             Report::Telemetry(_, telemetry) => {
                 self.job_event(now, job, JobEvent::Telemetry { telemetry, at });
@@ -207,7 +205,7 @@ impl Hub {
     fn status(
         &mut self,
         now: Now,
-        id: &SessionId,
+        id: SessionKey,
         next: State,
         words: String,
         at: Option<Timestamp>,
@@ -221,7 +219,7 @@ impl Hub {
             if next.is_terminal() {
                 message.clone_from(&words);
                 self.timers.set(
-                    Timer::Session(id.clone()),
+                    Timer::Session(id),
                     now.mono.saturating_add(self.config.linger),
                 );
             }
@@ -239,11 +237,11 @@ impl Hub {
 
     /// The result ends the session, in the first terminal state.
     // impl: HUB-4-3 HUB-4-7
-    fn result(&mut self, now: Now, id: &SessionId, result: JobResult) {
-        let Some(session) = self.sessions.get(id.as_str()) else {
+    fn result(&mut self, now: Now, id: SessionKey, result: JobResult) {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (agent, said) = (session.agent.clone(), result.state());
+        let said = result.state();
         let mut outcome = match &session.stage {
             Stage::Open {
                 state: Some(state),
@@ -264,7 +262,7 @@ impl Hub {
         };
         outcome.result = Some(result);
         if said.is_none() {
-            self.audit(AuditKind::UnknownState, Some(agent), Some(id.clone()));
+            self.audit_session(AuditKind::UnknownState, id);
         }
         self.end_session(now, id, outcome, Status::ok());
     }
@@ -276,8 +274,8 @@ impl Hub {
             None => return,
             Some(Use::Listen(agent)) => self.agent_gone(now, &agent, "the agent closed Listen"),
             Some(Use::Session(id)) => {
-                self.settle(now, &id, "stream closed without result".to_owned());
-                self.forget(&id);
+                self.settle(now, id, "stream closed without result".to_owned());
+                self.forget(id);
             }
         }
         self.end_stream(stream, Status::ok());
@@ -298,21 +296,21 @@ impl Hub {
             Some(Use::Listen(agent)) => {
                 self.agent_lost(now, &agent, &format!("Listen broke: {reason}"));
             }
-            Some(Use::Session(id)) if is_lost && self.detach(now, &id, reason) => {}
+            Some(Use::Session(id)) if is_lost && self.detach(now, id, reason) => {}
             Some(Use::Session(id)) => {
                 let why = match is_lost {
                     true => "Agent disconnected".to_owned(),
                     false => format!("Stream error: {}", brief(reason)),
                 };
-                self.lose_session(now, &id, why, Status::ok());
-                self.forget(&id);
+                self.lose_session(now, id, why, Status::ok());
+                self.forget(id);
             }
         }
         self.streams.close(stream);
     }
 
-    pub(super) fn session_timeout(&mut self, now: Now, id: &SessionId) {
-        let Some(session) = self.sessions.get(id.as_str()) else {
+    pub(super) fn session_timeout(&mut self, now: Now, id: SessionKey) {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
         match session.stage.clone() {
@@ -337,8 +335,8 @@ impl Hub {
     }
 
     /// Ends an open session without a result: in its terminal state, or as a failure `otherwise`.
-    pub(super) fn settle(&mut self, now: Now, id: &SessionId, otherwise: String) {
-        let outcome = match self.sessions.get(id.as_str()).map(|session| &session.stage) {
+    pub(super) fn settle(&mut self, now: Now, id: SessionKey, otherwise: String) {
+        let outcome = match self.sessions.get(id).map(|session| &session.stage) {
             Some(Stage::Open {
                 state: Some(state),
                 message,
@@ -355,13 +353,13 @@ impl Hub {
     pub(super) fn end_session(
         &mut self,
         now: Now,
-        id: &SessionId,
+        id: SessionKey,
         mut outcome: Outcome,
         status: Status,
     ) {
-        let stage = self.sessions.get(id.as_str()).map(|found| &found.stage);
+        let stage = self.sessions.get(id).map(|found| &found.stage);
         let ran = stage.is_some_and(|stage| *stage != Stage::Proposed);
-        let Some((job, agent)) = self.close_session(now, id, status) else {
+        let Some(Closed { job, agent, .. }) = self.close_session(now, id, status) else {
             return;
         };
         if ran {
@@ -376,49 +374,53 @@ impl Hub {
     pub(super) fn close_session(
         &mut self,
         now: Now,
-        id: &SessionId,
+        id: SessionKey,
         status: Status,
-    ) -> Option<(JobId, ClientId)> {
+    ) -> Option<Closed> {
         let session = self.sessions.get_mut(id)?;
-        trace!(session = %id, code = ?status.code, "session closed");
-        let (job, agent) = (session.job, session.agent.clone());
+        trace!(session = %session.id, code = ?status.code, "session closed");
+        let closed = Closed {
+            job: session.job,
+            agent: session.agent.clone(),
+            session: session.id.clone(),
+        };
         match session.stage.stream() {
             _ if matches!(session.stage, Stage::Over { .. }) => return None,
             Some(stream) => {
                 session.stage = Stage::Over { stream, status };
                 self.timers.set(
-                    Timer::Session(id.clone()),
+                    Timer::Session(id),
                     now.mono.saturating_add(self.config.linger),
                 );
                 self.go_on_reading(now, id, stream);
             }
             None => self.forget(id),
         }
-        self.fleet.remove_session(now.mono, &agent, id);
-        Some((job, agent))
+        self.fleet.remove_session(now.mono, &closed.agent, id);
+        Some(closed)
     }
 
     /// Ends a job wherever it is, and tells its agent at once.
     pub(super) fn stop_job(&mut self, now: Now, job: JobId, outcome: Outcome, why: &str) {
-        let session = self.queue.get(job).and_then(Entry::session).cloned();
+        let session = self.queue.get(job).and_then(Entry::session);
         let Some(id) = session else {
             return self.end_job(now, job, outcome);
         };
         let status = Status::new(Code::Cancelled, why);
-        self.abort_session(now, &id, outcome, status);
+        self.abort_session(now, id, outcome, status);
     }
 
     /// Ends a session, if it has not ended, and its stream at once.
     pub(super) fn abort_session(
         &mut self,
         now: Now,
-        id: &SessionId,
+        id: SessionKey,
         outcome: Outcome,
         status: Status,
     ) {
         let stream = self
             .sessions
-            .get(id.as_str())
+            .get(id)
             .and_then(|session| session.stage.stream());
         self.end_session(now, id, outcome, Status::ok());
         if let Some(stream) = stream {
@@ -427,10 +429,18 @@ impl Hub {
         }
     }
 
-    pub(super) fn forget(&mut self, id: &SessionId) {
-        self.timers.clear(&Timer::Session(id.clone()));
+    pub(super) fn forget(&mut self, id: SessionKey) {
+        self.timers.clear(&Timer::Session(id));
         self.sessions.forget(id, self.config.max_remembered);
     }
+}
+
+/// A session that has ended, and the job that it leaves.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) job: JobId,
+    pub(super) agent: ClientId,
+    pub(super) session: SessionId,
 }
 
 /// The number of a report and its bytes; zeros where it has no number.

@@ -16,10 +16,11 @@ use super::{
     job::Job,
     policy::{Candidate, Placement},
     quota::{Peer, Quotas},
+    session::SessionKey,
 };
 use crate::{
     capability::{Shape, Skill, Skills},
-    id::{ClientId, Identity, SessionId, StreamId},
+    id::{ClientId, Identity, StreamId},
 };
 
 /// One registered agent.
@@ -36,7 +37,7 @@ pub(super) struct Agent {
     /// The open control stream; without one the agent is offered nothing.
     pub(super) listen: Option<StreamId>,
     /// Its proposals and sessions that have not ended.
-    pub(super) sessions: BTreeSet<SessionId>,
+    pub(super) sessions: BTreeSet<SessionKey>,
     /// Whether the caller has paused it.
     pub(super) is_paused: bool,
     /// Whether it is disconnected when its sessions have ended.
@@ -300,13 +301,13 @@ impl Fleet {
         room.is_some_and(|room| room < most)
     }
 
-    pub(super) fn add_session(&mut self, id: &ClientId, session: SessionId) {
+    pub(super) fn add_session(&mut self, id: &ClientId, session: SessionKey) {
         self.update(id, |agent| agent.sessions.insert(session));
     }
 
-    pub(super) fn remove_session(&mut self, now: Mono, id: &ClientId, session: &SessionId) {
+    pub(super) fn remove_session(&mut self, now: Mono, id: &ClientId, session: SessionKey) {
         self.update(id, |agent| {
-            if agent.sessions.remove(session) {
+            if agent.sessions.remove(&session) {
                 agent.idle_since = now;
             }
         });
@@ -590,6 +591,10 @@ mod tests {
         fleet
     }
 
+    fn session(number: u64) -> SessionKey {
+        SessionKey::numbered(number)
+    }
+
     fn order(fleet: &mut Fleet) -> String {
         fleet.rank(&Skill::test(SKILL), &Shape::of(&[]));
         let mut passed_over = BTreeSet::new();
@@ -606,10 +611,10 @@ mod tests {
     fn least_loaded_then_longest_idle_comes_first() {
         let mut fleet = fleet(Arc::new(Spread::LeastLoaded));
         assert_eq!(order(&mut fleet), "cba");
-        let session = SessionId::from("s");
-        fleet.add_session(&"c".into(), session.clone());
+        let session = session(1);
+        fleet.add_session(&"c".into(), session);
         assert_eq!(order(&mut fleet), "bac");
-        fleet.remove_session(at(20), &"c".into(), &session);
+        fleet.remove_session(at(20), &"c".into(), session);
         assert_eq!(order(&mut fleet), "bac");
         fleet.remove(&"b".into());
         assert_eq!(order(&mut fleet), "ac");
@@ -623,14 +628,14 @@ mod tests {
     #[test]
     fn the_other_placements_take_turns_and_fill_up() {
         let mut turns = fleet(Arc::new(Spread::LongestIdle));
-        turns.add_session(&"c".into(), "s".into());
+        turns.add_session(&"c".into(), session(1));
         assert_eq!(order(&mut turns), "cba", "load is not looked at");
-        turns.remove_session(at(20), &"c".into(), &"s".into());
+        turns.remove_session(at(20), &"c".into(), session(1));
         assert_eq!(order(&mut turns), "bac");
         let mut full = fleet(Arc::new(Spread::MostLoaded));
-        full.add_session(&"b".into(), "s".into());
+        full.add_session(&"b".into(), session(1));
         assert_eq!(order(&mut full), "bac");
-        full.add_session(&"b".into(), "t".into());
+        full.add_session(&"b".into(), session(2));
         assert_eq!(order(&mut full), "ac", "no more than it may have");
         assert_eq!(full.present(&Skill::test(SKILL), &Shape::of(&[])), 3);
     }

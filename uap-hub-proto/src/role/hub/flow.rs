@@ -5,10 +5,11 @@ use ubos_common::time::Now;
 
 use super::{
     AuditKind, CommandError, Event, Hub, JobEvent, Outbound, Outcome, Output, Record, Use,
-    queue::Unread, session::Stage,
+    queue::Unread,
+    session::{SessionKey, Stage},
 };
 use crate::{
-    id::{JobId, SessionId, StreamId},
+    id::{JobId, StreamId},
     message::JobResult,
     status::{Code, Status},
 };
@@ -73,7 +74,7 @@ impl Hub {
             return;
         };
         let Some((id, stream)) = entry.session().and_then(|id| {
-            let stage = &self.sessions.get(id.as_str())?.stage;
+            let stage = &self.sessions.get(id)?.stage;
             let Stage::Open {
                 stream: Some(stream),
                 ..
@@ -81,7 +82,7 @@ impl Hub {
             else {
                 return None;
             };
-            Some((id.clone(), *stream))
+            Some((id, *stream))
         }) else {
             return;
         };
@@ -91,14 +92,14 @@ impl Hub {
         let is_low = unread.events <= events / 2 && unread.bytes <= bytes / 2;
         if is_over && self.streams.set_paused(stream, true) {
             self.outputs.push(Output::Pause { stream });
-            self.unwatch(&id);
+            self.unwatch(id);
         } else if is_low {
-            self.go_on_reading(now, &id, stream);
+            self.go_on_reading(now, id, stream);
         }
     }
 
     /// Resumes the stream of a session that ends, so that the end of the stream is seen.
-    pub(super) fn go_on_reading(&mut self, now: Now, session: &SessionId, stream: StreamId) {
+    pub(super) fn go_on_reading(&mut self, now: Now, session: SessionKey, stream: StreamId) {
         if self.streams.set_paused(stream, false) {
             self.outputs.push(Output::Resume { stream });
             self.watch(now, session);

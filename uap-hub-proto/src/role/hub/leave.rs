@@ -5,7 +5,7 @@ use std::time::Duration;
 use ubos_common::{machine::Timers, time::Now};
 
 use super::{
-    CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict,
+    CommandError, Event, Hub, JobEvent, Outcome, Output, Phase, Timer, Verdict, execution::Closed,
     queue::Stage as JobStage, session::Stage,
 };
 use crate::{
@@ -104,7 +104,7 @@ impl Hub {
         self.timers
             .set(Timer::Drain, now.mono.saturating_add(drain));
         for session in self.sessions.in_stage(|stage| *stage == Stage::Proposed) {
-            if let Some((job, _)) = self.close_session(now, &session, Status::ok()) {
+            if let Some(Closed { job, .. }) = self.close_session(now, session, Status::ok()) {
                 self.queue.set_stage(job, JobStage::Waiting);
             }
         }
@@ -129,17 +129,17 @@ impl Hub {
     /// The drain time is over: sessions that run are broken off.
     pub(super) fn end_sessions(&mut self, now: Now) {
         for id in self.sessions.in_stage(|_| true) {
-            let Some(session) = self.sessions.get(id.as_str()) else {
+            let Some(session) = self.sessions.get(id) else {
                 continue;
             };
             let (job, stream) = (session.job, session.stage.stream());
             if !matches!(session.stage, Stage::Over { .. }) {
-                self.close_session(now, &id, Status::ok());
+                self.close_session(now, id, Status::ok());
                 self.queue.set_stage(job, JobStage::Waiting);
                 self.leave_job(now, job);
             }
             if let Some(stream) = stream {
-                self.forget(&id);
+                self.forget(id);
                 self.end_stream(stream, Status::new(Code::Unavailable, LEAVING));
             }
         }

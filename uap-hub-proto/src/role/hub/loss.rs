@@ -3,10 +3,13 @@
 use ubos_common::time::Now;
 
 use super::{
-    Hub, JobEvent, Outcome, Phase, Timer, Verdict, queue::Stage as JobStage, session::Stage,
+    Hub, JobEvent, Outcome, Phase, Timer, Verdict,
+    execution::Closed,
+    queue::Stage as JobStage,
+    session::{SessionKey, Stage},
 };
 use crate::{
-    id::{ClientId, JobId, SessionId},
+    id::{ClientId, JobId},
     state::State,
     status::{Code, Status},
 };
@@ -15,8 +18,8 @@ impl Hub {
     /// The agent or stream of a session was lost. A session with a terminal state ends in it; otherwise the job waits
     /// for another agent, if it may be started again, or fails.
     // impl: HUB-5-1
-    pub(super) fn lose_session(&mut self, now: Now, id: &SessionId, why: String, status: Status) {
-        let Some(session) = self.sessions.get(id.as_str()) else {
+    pub(super) fn lose_session(&mut self, now: Now, id: SessionKey, why: String, status: Status) {
+        let Some(session) = self.sessions.get(id) else {
             return;
         };
         let job = session.job;
@@ -48,8 +51,13 @@ impl Hub {
     }
 
     /// Requeues the job of a lost session in its old place; other agents are asked before the same one.
-    fn requeue(&mut self, now: Now, id: &SessionId, reason: String, status: Status) {
-        let Some((job, agent)) = self.close_session(now, id, status) else {
+    fn requeue(&mut self, now: Now, id: SessionKey, reason: String, status: Status) {
+        let Some(Closed {
+            job,
+            agent,
+            session,
+        }) = self.close_session(now, id, status)
+        else {
             return;
         };
         let Some(entry) = self.queue.get_mut(job) else {
@@ -62,7 +70,7 @@ impl Hub {
         }
         self.queue.set_stage(job, JobStage::Waiting);
         let event = JobEvent::Requeued {
-            session: id.clone(),
+            session,
             attempts,
             reason,
         };
@@ -73,7 +81,7 @@ impl Hub {
     }
 
     /// The session has sent something.
-    pub(super) fn has_spoken(&mut self, now: Now, id: &SessionId) {
+    pub(super) fn has_spoken(&mut self, now: Now, id: SessionKey) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.has_spoken = true;
         }
@@ -82,9 +90,9 @@ impl Hub {
 
     /// Restarts the timer of a session that should send something. A paused session is not watched, for its agent may be
     /// sending.
-    pub(super) fn watch(&mut self, now: Now, id: &SessionId) {
+    pub(super) fn watch(&mut self, now: Now, id: SessionKey) {
         let stall = self.config.stall_limit;
-        if let Some(session) = self.sessions.get(id.as_str())
+        if let Some(session) = self.sessions.get(id)
             && let Stage::Open {
                 stream: Some(stream),
                 state,
@@ -98,7 +106,7 @@ impl Hub {
                 true => stall,
                 false => Some(stall.map_or(first, |stall| stall.min(first))),
             };
-            let timer = Timer::Session(id.clone());
+            let timer = Timer::Session(id);
             match limit {
                 Some(limit) => self.timers.set(timer, now.mono.saturating_add(limit)),
                 None => self.timers.clear(&timer),
@@ -107,20 +115,20 @@ impl Hub {
     }
 
     /// Takes back [`watch`](Self::watch); a terminal state goes on waiting for its result.
-    pub(super) fn unwatch(&mut self, id: &SessionId) {
-        if let Some(session) = self.sessions.get(id.as_str())
+    pub(super) fn unwatch(&mut self, id: SessionKey) {
+        if let Some(session) = self.sessions.get(id)
             && let Stage::Open { state, .. } = session.stage
             && !state.is_some_and(State::is_terminal)
         {
-            self.timers.clear(&Timer::Session(id.clone()));
+            self.timers.clear(&Timer::Session(id));
         }
     }
 
     /// The session sent nothing for too long: its stream is ended.
-    pub(super) fn stalled(&mut self, now: Now, id: &SessionId) {
+    pub(super) fn stalled(&mut self, now: Now, id: SessionKey) {
         let stream = self
             .sessions
-            .get(id.as_str())
+            .get(id)
             .and_then(|session| session.stage.stream());
         let why = "the session stood still for too long";
         self.lose_session(now, id, why.to_owned(), Status::ok());
@@ -140,7 +148,7 @@ impl Hub {
         let Some(agent) = self.fleet.get(id.as_str()) else {
             return;
         };
-        let sessions: Vec<_> = agent.sessions.iter().cloned().collect();
+        let sessions: Vec<_> = agent.sessions.iter().copied().collect();
         self.fleet.unlisten(id);
         self.one_less(now);
         self.timers
@@ -150,13 +158,10 @@ impl Hub {
             reason: crate::status::brief(reason),
         });
         for session in sessions {
-            let stage = self
-                .sessions
-                .get(session.as_str())
-                .map(|found| &found.stage);
+            let stage = self.sessions.get(session).map(|found| &found.stage);
             match stage {
                 Some(Stage::Proposed) => {
-                    if let Some(job) = self.withdraw(now, &session, "the agent disconnected") {
+                    if let Some(job) = self.withdraw(now, session, "the agent disconnected") {
                         self.place(now, job);
                     }
                 }
@@ -174,13 +179,13 @@ impl Hub {
             .into_iter()
             .flatten()
             .filter(|session| {
-                let found = self.sessions.get(session.as_str());
+                let found = self.sessions.get(**session);
                 found.is_some_and(|found| found.stage == Stage::Ready)
             })
-            .cloned()
+            .copied()
             .collect();
         for session in ready {
-            self.tell_ready(now, &session);
+            self.tell_ready(now, session);
         }
     }
 }

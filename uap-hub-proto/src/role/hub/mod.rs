@@ -46,7 +46,7 @@ use self::{
     fleet::{Fleet, Registered},
     queue::Queue,
     quota::Peer,
-    session::{Sessions, Stage},
+    session::{SessionKey, Sessions, Stage},
     streams::{Streams, Use},
 };
 pub use super::{AgentMessage as Inbound, HubMessage as Outbound};
@@ -122,7 +122,7 @@ struct Opening<'a> {
     resume: Option<Resume>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     /// The agent should have opened `Listen`.
     Unheard(ClientId),
@@ -137,7 +137,7 @@ enum Timer {
     /// The job that all refused is offered again.
     Retry(JobId),
     /// The timeout of a session; its meaning depends on the stage.
-    Session(SessionId),
+    Session(SessionKey),
     /// The time for draining is over.
     Drain,
 }
@@ -353,13 +353,14 @@ impl Hub {
         session: &SessionId,
         done: Result<(), String>,
     ) -> Result<(), CommandError> {
-        let found = self
-            .sessions
-            .get(session.as_str())
+        let session = self.sessions.find(session.as_str());
+        let is_preparing = |key: &SessionKey| {
+            let found = self.sessions.get(*key);
+            found.is_some_and(|found| found.stage == Stage::Preparing)
+        };
+        let session = session
+            .filter(is_preparing)
             .ok_or(CommandError::NotPreparing)?;
-        if found.stage != Stage::Preparing {
-            return Err(CommandError::NotPreparing);
-        }
         match done {
             Ok(()) => self.ready(now, session),
             Err(reason) => {
@@ -430,7 +431,7 @@ impl Hub {
                 Timer::Cool(agent) => self.cooled_down(now, &agent),
                 Timer::Fewer => self.place_refused(now),
                 Timer::Retry(job) => self.offer_again(now, job),
-                Timer::Session(session) => self.session_timeout(now, &session),
+                Timer::Session(session) => self.session_timeout(now, session),
                 Timer::Drain => self.end_sessions(now),
             }
         }
@@ -493,6 +494,14 @@ impl Hub {
 
     fn event(&mut self, event: Event) {
         self.outputs.push(Output::Event(event));
+    }
+
+    /// Audits what the agent of a session did.
+    fn audit_session(&mut self, kind: AuditKind, session: SessionKey) {
+        if let Some(found) = self.sessions.get(session) {
+            let (agent, session) = (found.agent.clone(), found.id.clone());
+            self.audit(kind, Some(agent), Some(session));
+        }
     }
 
     fn audit(&mut self, kind: AuditKind, agent: Option<ClientId>, session: Option<SessionId>) {

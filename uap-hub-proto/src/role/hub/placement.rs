@@ -6,8 +6,9 @@ use ubos_common::time::Now;
 
 use super::{
     Hub, JobEvent, Outbound, Outcome, Phase, Timer, Verdict,
+    execution::Closed,
     queue::{Entry, Line, Place, Stage as JobStage},
-    session::{Session, Stage},
+    session::{Session, SessionKey, Stage},
 };
 use crate::trace::debug;
 use crate::{
@@ -93,23 +94,21 @@ impl Hub {
             Kind::Translation => Details::Translation(TranslationProposalDetails { r#type }),
         });
         self.timers.clear(&Timer::Retry(job));
+        let key = self.sessions.add(Session {
+            id: id.clone(),
+            job,
+            agent: agent.clone(),
+            skill,
+            stage: Stage::Proposed,
+            has_spoken: false,
+            reports: None,
+        });
         self.timers.set(
-            Timer::Session(id.clone()),
+            Timer::Session(key),
             now.mono.saturating_add(self.config.proposal_timeout),
         );
-        self.queue.set_stage(job, JobStage::Session(id.clone()));
-        self.fleet.add_session(agent, id.clone());
-        self.sessions.add(
-            id.clone(),
-            Session {
-                job,
-                agent: agent.clone(),
-                skill,
-                stage: Stage::Proposed,
-                has_spoken: false,
-                reports: None,
-            },
-        );
+        self.queue.set_stage(job, JobStage::Session(key));
+        self.fleet.add_session(agent, key);
         self.job_event(
             now,
             job,
@@ -132,15 +131,12 @@ impl Hub {
 
     /// An offer was declined: the job goes to other agents, or ends if it is for this agent alone.
     // impl: HUB-3-3
-    pub(super) fn decline(&mut self, now: Now, session: &SessionId, reason: &str) {
-        debug!(%session, "offer declined");
-        let Some((job, agent)) = self
-            .sessions
-            .get(session.as_str())
-            .map(|found| (found.job, found.agent.clone()))
-        else {
+    pub(super) fn decline(&mut self, now: Now, session: SessionKey, reason: &str) {
+        let Some(found) = self.sessions.get(session) else {
             return;
         };
+        debug!(session = %found.id, "offer declined");
+        let (job, agent) = (found.job, found.agent.clone());
         let reason = brief(reason);
         let Some(entry) = self.queue.get_mut(job) else {
             return;
@@ -177,8 +173,8 @@ impl Hub {
     }
 
     fn accepted_by(&self, id: &ClientId) -> usize {
-        let is_accepted = |session: &&SessionId| {
-            let found = self.sessions.get(session.as_str());
+        let is_accepted = |session: &&SessionKey| {
+            let found = self.sessions.get(**session);
             found.is_some_and(|found| found.stage != Stage::Proposed)
         };
         let agent = self.fleet.get(id.as_str());
@@ -212,11 +208,11 @@ impl Hub {
     }
 
     /// Withdraws an offer. The job waits again; the caller places it.
-    pub(super) fn withdraw(&mut self, now: Now, id: &SessionId, reason: &str) -> Option<JobId> {
-        let (job, _) = self.close_session(now, id, Status::ok())?;
+    pub(super) fn withdraw(&mut self, now: Now, id: SessionKey, reason: &str) -> Option<JobId> {
+        let Closed { job, session, .. } = self.close_session(now, id, Status::ok())?;
         self.queue.set_stage(job, JobStage::Waiting);
         let event = JobEvent::Declined {
-            session: id.clone(),
+            session,
             reason: reason.to_owned(),
         };
         self.job_event(now, job, event);
@@ -298,7 +294,7 @@ impl Hub {
         let Some(entry) = self.queue.get(job) else {
             return;
         };
-        let session = entry.session().cloned();
+        let session = entry.session();
         let message = match &entry.reason {
             Some(reason) => {
                 format!("no agent took the job in time; the last one asked said: {reason}")

@@ -10,10 +10,13 @@ use std::{
     sync::Arc,
 };
 
-use super::job::{Job, Outcome};
+use super::{
+    job::{Job, Outcome},
+    session::SessionKey,
+};
 use crate::{
     capability::{Shape, Skill},
-    id::{ClientId, JobId, SessionId},
+    id::{ClientId, JobId},
     wire::Payload,
 };
 
@@ -43,7 +46,7 @@ pub(super) enum Stage {
     /// It waits for an agent.
     Waiting,
     /// It is offered or runs.
-    Session(SessionId),
+    Session(SessionKey),
     /// It has ended, and the end is being stored.
     Ending(Box<Outcome>),
 }
@@ -70,6 +73,7 @@ pub(super) struct Entry {
     /// What its payloads are to the requirements of agents.
     pub(super) shape: Shape,
     place: Place,
+    is_in_line: bool,
 }
 
 /// Events that were delivered and not read.
@@ -82,9 +86,9 @@ pub(super) struct Unread {
 }
 
 impl Entry {
-    pub(super) const fn session(&self) -> Option<&SessionId> {
+    pub(super) const fn session(&self) -> Option<SessionKey> {
         match &self.stage {
-            Stage::Session(session) => Some(session),
+            Stage::Session(session) => Some(*session),
             _ => None,
         }
     }
@@ -100,7 +104,7 @@ impl Entry {
 /// All jobs. The lines hold exactly the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    jobs: BTreeMap<JobId, Entry>,
+    jobs: BTreeMap<JobId, Box<Entry>>,
     lines: BTreeMap<Skill, BTreeMap<Shape, Waiting>>,
     pinned: BTreeMap<ClientId, Waiting>,
     turns: BTreeMap<i8, Turns>,
@@ -135,19 +139,19 @@ impl Queue {
     }
 
     pub(super) fn get(&self, id: JobId) -> Option<&Entry> {
-        self.jobs.get(&id)
+        Some(self.jobs.get(&id)?)
     }
 
     /// For changes that do not affect the lines.
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Entry> {
-        self.jobs.get_mut(&id)
+        Some(self.jobs.get_mut(&id)?)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
-        self.jobs.iter().map(|(id, entry)| (*id, entry))
+        self.jobs.iter().map(|(id, entry)| (*id, &**entry))
     }
 
-    /// Adds a job. It waits for an agent, or first for its store.
+    /// Adds a job. It waits for an agent, though [not in line](Self::line_up) yet, or first for its store.
     pub(super) fn add(&mut self, id: JobId, job: Job, shape: Shape, bytes: usize, is_stored: bool) {
         self.submitted += 1;
         self.bytes += bytes;
@@ -169,13 +173,26 @@ impl Queue {
             reason: None,
             rounds: 0,
             attempts: 0,
-            stage: Stage::Storing,
+            stage: match is_stored {
+                true => Stage::Waiting,
+                false => Stage::Storing,
+            },
             unstored: u32::from(!is_stored),
             unread: Unread::default(),
+            is_in_line: false,
         };
-        self.jobs.insert(id, entry);
-        if is_stored {
-            self.set_stage(id, Stage::Waiting);
+        self.jobs.insert(id, Box::new(entry));
+    }
+
+    /// Puts a job that waits in line, if it is not. Until then no agent that gets free is offered it: most jobs are given to
+    /// an agent at once, and never stand there.
+    pub(super) fn line_up(&mut self, id: JobId) {
+        if let Some(entry) = self.jobs.get_mut(&id)
+            && entry.stage == Stage::Waiting
+            && !std::mem::replace(&mut entry.is_in_line, true)
+        {
+            let (line, place) = (entry.line(), entry.place);
+            self.list(line, place, Some(id));
         }
     }
 
@@ -184,15 +201,17 @@ impl Queue {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return;
         };
-        let (was, is) = (entry.stage == Stage::Waiting, stage == Stage::Waiting);
         if let Stage::Session(_) = &stage {
             let turns = self.turns.entry(entry.job.priority).or_default();
             turns.now = turns.now.max(entry.place.turn);
         }
+        let waits = stage == Stage::Waiting;
         entry.stage = stage;
-        if was != is {
+        if waits {
+            self.line_up(id);
+        } else if std::mem::take(&mut entry.is_in_line) {
             let (line, place) = (entry.line(), entry.place);
-            self.list(line, place, is.then_some(id));
+            self.list(line, place, None);
         }
     }
 
@@ -240,7 +259,7 @@ impl Queue {
         std::mem::take(&mut entry.job.payloads)
     }
 
-    pub(super) fn remove(&mut self, id: JobId) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: JobId) -> Option<Box<Entry>> {
         self.set_stage(id, Stage::Storing);
         self.payloads(id, false);
         let entry = self.jobs.remove(&id)?;
@@ -305,6 +324,7 @@ mod tests {
             job.group = group.map(Into::into);
             let id = ids.next_id();
             queue.add(id, job, Shape::of(&[]), 0, true);
+            queue.line_up(id);
             names.push(id);
         }
         assert_eq!(queue.waiting_count(), jobs.len());
@@ -341,11 +361,12 @@ mod tests {
             let id: JobId = ids.next_id();
             let job = Job::test("t", Vec::new()).with_group(group);
             queue.add(id, job, Shape::of(&[]), 0, true);
+            queue.line_up(id);
             id
         };
         let first: Vec<_> = (0..5).map(|_| add(&mut queue, "a")).collect();
         for id in &first[..3] {
-            queue.set_stage(*id, Stage::Session("s".into()));
+            queue.set_stage(*id, Stage::Session(SessionKey::numbered(1)));
         }
         let late: Vec<_> = (0..2).map(|_| add(&mut queue, "b")).collect();
         assert_eq!(queue.waiting(), [first[3], late[0], first[4], late[1]]);
@@ -361,10 +382,11 @@ mod tests {
             let id: JobId = ids.next_id();
             let job = Job::test("t", Vec::new()).with_group(group);
             queue.add(id, job, Shape::of(&[]), 0, true);
+            queue.line_up(id);
             id
         };
         let many: Vec<_> = (0..3).map(|_| add(&mut queue, "a")).collect();
-        queue.set_stage(many[0], Stage::Session("s".into()));
+        queue.set_stage(many[0], Stage::Session(SessionKey::numbered(1)));
         queue.remove(many[0]);
         let one = add(&mut queue, "b");
         let more = add(&mut queue, "a");

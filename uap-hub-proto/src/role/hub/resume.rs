@@ -5,10 +5,10 @@ use ubos_common::time::Now;
 use super::{
     AuditKind, Hub, JobEvent, Timer, Use,
     execution::init,
-    session::{Reports, Stage},
+    session::{Reports, SessionKey, Stage},
 };
 use crate::{
-    id::{SessionId, StreamId},
+    id::StreamId,
     role::Resume,
     state::State,
     status::{Code, Status, brief},
@@ -51,7 +51,7 @@ impl Reports {
 impl Hub {
     /// The connection of a session was lost. Where its agent can resume it, it waits for that; returns whether it does.
     // impl: HUB-5-4
-    pub(super) fn detach(&mut self, now: Now, id: &SessionId, reason: &str) -> bool {
+    pub(super) fn detach(&mut self, now: Now, id: SessionKey, reason: &str) -> bool {
         if self.phase.is_leaving() {
             return false;
         }
@@ -62,12 +62,12 @@ impl Hub {
             return false;
         };
         *stream = None;
-        debug!(session = %id, "session cut");
-        let job = session.job;
+        debug!(session = %session.id, "session cut");
+        let (job, name) = (session.job, session.id.clone());
         let grace = now.mono.saturating_add(self.config.resume_grace);
-        self.timers.set(Timer::Session(id.clone()), grace);
+        self.timers.set(Timer::Session(id), grace);
         let cut = JobEvent::Cut {
-            session: id.clone(),
+            session: name,
             reason: brief(reason),
         };
         self.minor_event(now, job, cut);
@@ -75,7 +75,7 @@ impl Hub {
     }
 
     /// The agent opened the stream of a session again, perhaps before the hub has seen the end of the last one.
-    pub(super) fn reattach(&mut self, now: Now, stream: StreamId, id: &SessionId, resume: Resume) {
+    pub(super) fn reattach(&mut self, now: Now, stream: StreamId, id: SessionKey, resume: Resume) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -89,19 +89,17 @@ impl Hub {
         };
         let old = current.replace(stream);
         let is_terminal = state.is_some_and(State::is_terminal);
-        let job = session.job;
+        let (job, name) = (session.job, session.id.clone());
         if let Some(reports) = &mut session.reports {
             reports.opening = resume.opening();
         }
-        debug!(session = %id, stream = stream.0, "session resumed");
+        debug!(session = %name, stream = stream.0, "session resumed");
         if let Some(old) = old {
             let why = "the session was resumed on another stream";
             self.end_stream(old, Status::new(Code::Aborted, why));
         }
-        self.streams.open(stream, Use::Session(id.clone()));
-        let resumed = JobEvent::Resumed {
-            session: id.clone(),
-        };
+        self.streams.open(stream, Use::Session(id));
+        let resumed = JobEvent::Resumed { session: name };
         self.minor_event(now, job, resumed);
         match resume {
             Resume::Job(_) => {
@@ -112,7 +110,7 @@ impl Hub {
         }
         if is_terminal {
             let linger = now.mono.saturating_add(self.config.linger);
-            self.timers.set(Timer::Session(id.clone()), linger);
+            self.timers.set(Timer::Session(id), linger);
         } else {
             self.watch(now, id);
         }
@@ -123,20 +121,20 @@ impl Hub {
     pub(super) fn is_new(
         &mut self,
         stream: StreamId,
-        id: &SessionId,
+        id: SessionKey,
         number: u64,
         bytes: usize,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(id) else {
             return false;
         };
-        let (job, agent) = (session.job, session.agent.clone());
+        let job = session.job;
         let Some(reports) = session.reports.as_mut().filter(|_| number > 0) else {
             return true;
         };
         let last = reports.received;
         if number <= last {
-            trace!(session = %id, number, "report came again");
+            trace!(session = %session.id, number, "report came again");
             return false;
         }
         let had_job = reports.has_job();
@@ -144,7 +142,7 @@ impl Hub {
         reports.bytes = reports.bytes.saturating_add(bytes);
         let (is_due, has_job) = (reports.is_due(), reports.has_job());
         if number > last + 1 {
-            self.audit(AuditKind::MissingReports, Some(agent), Some(id.clone()));
+            self.audit_session(AuditKind::MissingReports, id);
         }
         if has_job && !had_job && !self.may_be_sent_again(job) {
             // The payloads are not needed any more.
@@ -158,7 +156,7 @@ impl Hub {
     }
 
     /// Tells the agent which reports the hub has.
-    fn acknowledge(&mut self, stream: StreamId, id: &SessionId) {
+    fn acknowledge(&mut self, stream: StreamId, id: SessionKey) {
         if let Some(session) = self.sessions.get_mut(id)
             && let Some(reports) = &mut session.reports
         {

@@ -1,6 +1,6 @@
 //! The table of sessions: live ones, and the ids of ended ones.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use crate::{
     capability::Skill,
@@ -9,9 +9,26 @@ use crate::{
     status::Status,
 };
 
+/// Names a session in the hub's tables; on the wire it has its id. Keys are in the order in which the sessions were made, and
+/// none is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SessionKey {
+    number: u64,
+    slot: u32,
+}
+
+#[cfg(test)]
+impl SessionKey {
+    /// A key of no session.
+    pub(super) const fn numbered(number: u64) -> Self {
+        Self { number, slot: 0 }
+    }
+}
+
 /// One offer of a job to an agent, and its session.
 #[derive(Debug)]
 pub(super) struct Session {
+    pub(super) id: SessionId,
     pub(super) job: JobId,
     pub(super) agent: ClientId,
     pub(super) skill: Skill,
@@ -68,57 +85,98 @@ impl Stage {
 /// All sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    live: BTreeMap<SessionId, Session>,
-    ended: BTreeSet<SessionId>,
-    ended_in_order: VecDeque<SessionId>,
+    /// The live ones, each with its number.
+    slots: Vec<Option<(u64, Session)>>,
+    free: Vec<u32>,
+    /// How many there were.
+    made: u64,
+    /// Live sessions by id, and ended ones, which have no key.
+    by_id: HashMap<SessionId, Option<SessionKey>>,
+    ended: VecDeque<SessionId>,
 }
 
 impl Sessions {
-    pub(super) fn is_empty(&self) -> bool {
-        self.live.is_empty()
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.live.len()
+    pub(super) const fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Session> {
-        self.live.get(id)
-    }
-
-    pub(super) fn get_mut(&mut self, id: &SessionId) -> Option<&mut Session> {
-        self.live.get_mut(id)
-    }
-
-    pub(super) fn add(&mut self, id: SessionId, session: Session) {
-        self.live.insert(id, session);
+    /// The live session with an id.
+    pub(super) fn find(&self, id: &str) -> Option<SessionKey> {
+        *self.by_id.get(id)?
     }
 
     /// Whether a session with this id is among the remembered ended ones.
     pub(super) fn has_ended(&self, id: &str) -> bool {
-        self.ended.contains(id)
+        matches!(self.by_id.get(id), Some(None))
+    }
+
+    #[cfg(test)]
+    pub(super) fn named(&self, id: &str) -> Option<&Session> {
+        self.get(self.find(id)?)
+    }
+
+    pub(super) fn get(&self, key: SessionKey) -> Option<&Session> {
+        match self.slots.get(key.slot as usize) {
+            Some(Some((number, session))) if *number == key.number => Some(session),
+            _ => None,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        match self.slots.get_mut(key.slot as usize) {
+            Some(Some((number, session))) if *number == key.number => Some(session),
+            _ => None,
+        }
+    }
+
+    pub(super) fn add(&mut self, session: Session) -> SessionKey {
+        self.made += 1;
+        let number = self.made;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            // choice: 2^32 sessions at once fit into no memory
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        let key = SessionKey { number, slot };
+        self.by_id.insert(session.id.clone(), Some(key));
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            *place = Some((number, session));
+        }
+        key
     }
 
     /// Takes a session out of the table and remembers its id among the last `most`.
-    pub(super) fn forget(&mut self, id: &SessionId, most: usize) {
-        if self.live.remove(id).is_none() {
+    pub(super) fn forget(&mut self, key: SessionKey, most: usize) {
+        if self.get(key).is_none() {
             return;
         }
-        self.ended.insert(id.clone());
-        self.ended_in_order.push_back(id.clone());
-        while self.ended_in_order.len() > most {
-            if let Some(oldest) = self.ended_in_order.pop_front() {
-                self.ended.remove(&oldest);
+        let place = self.slots.get_mut(key.slot as usize);
+        let Some((_, session)) = place.and_then(Option::take) else {
+            return;
+        };
+        self.free.push(key.slot);
+        self.by_id.insert(session.id.clone(), None);
+        self.ended.push_back(session.id);
+        while self.ended.len() > most {
+            if let Some(oldest) = self.ended.pop_front() {
+                self.by_id.remove(&oldest);
             }
         }
     }
 
-    /// The ids of the sessions in a stage.
-    pub(super) fn in_stage(&self, is: impl Fn(&Stage) -> bool) -> Vec<SessionId> {
-        self.live
-            .iter()
-            .filter(|(_, session)| is(&session.stage))
-            .map(|(id, _)| id.clone())
-            .collect()
+    /// The sessions in a stage, the first made first.
+    pub(super) fn in_stage(&self, is: impl Fn(&Stage) -> bool) -> Vec<SessionKey> {
+        let live = self.slots.iter().zip(0..).filter_map(|(place, slot)| {
+            let (number, session) = place.as_ref()?;
+            let number = *number;
+            is(&session.stage).then_some(SessionKey { number, slot })
+        });
+        let mut keys: Vec<_> = live.collect();
+        keys.sort_unstable();
+        keys
     }
 }

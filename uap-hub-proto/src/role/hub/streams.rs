@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Outbound;
-use crate::id::{ClientId, SessionId, StreamId};
+use super::{Outbound, session::SessionKey};
+use crate::id::{ClientId, StreamId};
 
 /// The purpose of an open stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Listen(ClientId),
-    Session(SessionId),
+    Session(SessionKey),
 }
 
 /// The open streams.

@@ -198,7 +198,7 @@ impl Hub {
 
     fn job_info(&self, id: JobId, entry: &Entry) -> JobInfo {
         let session = entry.session();
-        let found = session.and_then(|session| self.sessions.get(session.as_str()));
+        let found = session.and_then(|session| self.sessions.get(session));
         let stream: Option<StreamId> = found.and_then(|found| found.stage.stream());
         JobInfo {
             id,
@@ -214,7 +214,7 @@ impl Hub {
                 (Stage::Session(_), Some(_)) => JobStage::Running,
                 (Stage::Session(_) | Stage::Waiting, _) => JobStage::Waiting,
             },
-            session: session.cloned(),
+            session: found.map(|found| found.id.clone()),
             agent: found.map(|found| found.agent.clone()),
             attempts: entry.attempts,
             refusals: entry.refused.len(),

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     id::SessionId,
@@ -88,17 +88,22 @@ pub struct Context {
 
 /// Whether a session was lost or cancelled, between the agent and its handler.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cancel {
-    is_cancelled: watch::Sender<bool>,
+pub(super) struct Cancel(Arc<Cancelled>);
+
+#[derive(Debug, Default)]
+struct Cancelled {
+    is_cancelled: AtomicBool,
     /// The handler has asked, and is given time to end by itself.
-    is_watched: Arc<AtomicBool>,
+    is_watched: AtomicBool,
+    told: Notify,
 }
 
 impl Cancel {
     /// Tells the handler; returns whether it listens.
     pub(super) fn tell(&self) -> bool {
-        self.is_cancelled.send_replace(true);
-        self.is_watched.load(Ordering::Relaxed)
+        self.0.is_cancelled.store(true, Ordering::SeqCst);
+        self.0.told.notify_waiters();
+        self.0.is_watched.load(Ordering::SeqCst)
     }
 }
 
@@ -122,10 +127,17 @@ impl Context {
     /// which its reports and its result are dropped; any other is stopped at its next `await`. When the agent is dropped,
     /// all are stopped.
     pub async fn cancelled(&self) {
-        self.cancel.is_watched.store(true, Ordering::Relaxed);
-        let mut cancelled = self.cancel.is_cancelled.subscribe();
-        // The sender lives as long as this context.
-        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+        let Cancelled {
+            is_cancelled,
+            is_watched,
+            told,
+        } = &*self.cancel.0;
+        is_watched.store(true, Ordering::SeqCst);
+        // Made before the flag is read: whoever sets it afterwards wakes this.
+        let told = told.notified();
+        if !is_cancelled.load(Ordering::SeqCst) {
+            told.await;
+        }
     }
 
     /// The session's name.

@@ -12,6 +12,7 @@
 //! ```
 
 mod authorize;
+mod call;
 mod calls;
 mod config;
 mod connection;

@@ -1,19 +1,18 @@
 //! The gRPC service: each call is a stream of inputs to the machine.
 
 use std::{
+    future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering, fence},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
 use super::{
+    call::Call,
     connection::Peer,
     shared::{Shared, Sink, SinkSender},
     unfinished::Broken,
@@ -26,7 +25,7 @@ use crate::{
         hub::{Inbound, Input, RegisterError},
     },
     status,
-    transport::{lock, spawn, trace},
+    transport::{spawn, trace},
     wire::{
         AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit,
         TestResponse, TranslationInit, TranslationResponse, agent_hub_server::AgentHub,
@@ -62,40 +61,33 @@ impl Service {
             Rpc::Execute | Rpc::Translate => (SESSION_ID_KEY, MAX_SESSION_MESSAGES),
         };
         let (messages, answers) = mpsc::channel(most);
-        let (end, gone) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));
-        let (pause, paused) = watch::channel(false);
+        let call = Call::default();
         let sink = Sink {
             messages: sender(messages),
-            end: end.clone(),
-            pause,
-            is_blocked: Arc::default(),
+            call: call.clone(),
         };
-        let blocked = sink.is_blocked.clone();
         let stream = self.shared.open(sink, |hub, now, stream| {
             hub.handle_input(now, opened(stream, rpc, name, &request))
                 .is_ok()
         });
         trace::opened("hub", rpc, stream);
-        if let Some(refused) = lock(&end).take() {
+        if let Some(refused) = call.take_end() {
             return Err(refused.into());
         }
         let reader = Reader {
             shared: self.shared.clone(),
             stream,
             broken: request.extensions().get().cloned().unwrap_or_default(),
-            paused,
-            gone: gone.clone(),
+            call: call.clone(),
             peer: Peer::of(request.extensions()).cloned(),
         };
         spawn(reader.run(request.into_inner(), inbound));
         Ok(Response::new(Answers {
             messages: answers,
-            end,
-            gone,
+            call,
             is_ended: false,
             stream,
             shared: self.shared.clone(),
-            blocked,
         }))
     }
 }
@@ -176,9 +168,7 @@ struct Reader {
     stream: StreamId,
     /// Whether the end of its messages is that of a broken call.
     broken: Broken,
-    /// Whether the hub wants the call not to be read.
-    paused: watch::Receiver<bool>,
-    gone: Arc<Notify>,
+    call: Call,
     peer: Option<Peer>,
 }
 
@@ -188,38 +178,31 @@ impl Reader {
             shared,
             stream,
             broken,
-            mut paused,
-            gone,
+            call,
             peer,
         } = self;
         let end = loop {
             // One that is not read stops its own stream and no other.
-            let next = async {
-                // A call that was ended is still read until its peer has seen the end.
-                let _ = paused.wait_for(|paused| !*paused).await;
-                messages.message().await
-            };
-            let read = tokio::select! {
-                biased;
-                read = next => read,
-                () = gone.notified() => break Status::cancelled("the call was dropped"),
+            let next = poll_fn(|cx| call.poll_read(cx, |cx| Pin::new(&mut messages).poll_next(cx)));
+            let Some(read) = next.await else {
+                break Status::cancelled("the call was dropped");
             };
             match read {
-                Ok(Some(message)) => {
+                Some(Ok(message)) => {
                     let message = inbound(message);
                     let input = Input::Message { stream, message };
                     if shared.act(|hub, now| hub.handle_input(now, input)).is_err() {
                         return;
                     }
                 }
-                Ok(None) if broken.is_set() => break Status::cancelled("the call was cancelled"),
-                Ok(None) => {
+                None if broken.is_set() => break Status::cancelled("the call was cancelled"),
+                None => {
                     // A closed hub refuses inputs.
                     let last = Input::HalfClosed { stream };
                     let _ = shared.act(|hub, now| hub.handle_input(now, last));
                     return;
                 }
-                Err(status) => break status,
+                Some(Err(status)) => break status,
             }
         };
         let is_lost = peer.is_some_and(|peer| peer.is_lost());
@@ -231,13 +214,10 @@ impl Reader {
 #[derive(Debug)]
 pub(super) struct Answers<T> {
     messages: mpsc::Receiver<T>,
-    end: Arc<Mutex<Option<status::Status>>>,
-    gone: Arc<Notify>,
+    call: Call,
     is_ended: bool,
     stream: StreamId,
     shared: Arc<Shared>,
-    /// The hub was told that no more messages are taken.
-    blocked: Arc<AtomicBool>,
 }
 
 impl<T> Stream for Answers<T> {
@@ -248,8 +228,7 @@ impl<T> Stream for Answers<T> {
             return Poll::Ready(None);
         }
         let message = std::task::ready!(self.messages.poll_recv(cx));
-        fence(Ordering::SeqCst);
-        if self.blocked.swap(false, Ordering::SeqCst) {
+        if self.call.unblock() {
             let stream = self.stream;
             // A closed hub refuses inputs.
             let _ = self
@@ -259,7 +238,7 @@ impl<T> Stream for Answers<T> {
         Poll::Ready(message.map(Ok).or_else(|| {
             self.is_ended = true;
             let unsaid = || status::Status::new(status::Code::Unavailable, "the hub is gone");
-            let status = lock(&self.end).take().unwrap_or_else(unsaid);
+            let status = self.call.take_end().unwrap_or_else(unsaid);
             (status.code != status::Code::Ok).then(|| Err(status.into()))
         }))
     }
@@ -267,6 +246,6 @@ impl<T> Stream for Answers<T> {
 
 impl<T> Drop for Answers<T> {
     fn drop(&mut self) {
-        self.gone.notify_one();
+        self.call.gone();
     }
 }

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering, fence},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -16,7 +16,7 @@ use ubos_common::{
     time::{Mono, Now},
 };
 
-use super::{config::ServerConfig, prepare::Prepare};
+use super::{call::Call, config::ServerConfig, prepare::Prepare};
 use crate::{
     ConfigError,
     id::{JobId, SessionId, StreamId},
@@ -88,12 +88,7 @@ impl Drop for Inspection {
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) messages: SinkSender,
-    /// How the call ends once `messages` is dropped.
-    pub(super) end: Arc<Mutex<Option<Status>>>,
-    /// Stops its reader.
-    pub(super) pause: watch::Sender<bool>,
-    /// The hub was told that `messages` is full.
-    pub(super) is_blocked: Arc<AtomicBool>,
+    pub(super) call: Call,
 }
 
 #[derive(Debug)]
@@ -311,14 +306,7 @@ impl Shared {
             (SinkSender::Translation(to), Outbound::Translation(message)) => pass(to, message),
             _ => {}
         }
-        if sink.messages.has_room() {
-            return;
-        }
-        sink.is_blocked.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        // It may have been read meanwhile, before its reader could see the flag.
-        let is_still = !sink.messages.has_room() || !sink.is_blocked.swap(false, Ordering::SeqCst);
-        if is_still {
+        if sink.call.block(|| sink.messages.has_room()) {
             // A closed hub refuses inputs.
             let _ = (core.hub).handle_input(self.clock.now(), Input::Blocked { stream });
         }
@@ -386,14 +374,14 @@ impl SinkSender {
 impl Core {
     fn pause(&self, stream: StreamId, is_paused: bool) {
         if let Some(sink) = self.sinks.get(&stream) {
-            sink.pause.send_replace(is_paused);
+            sink.call.set_paused(is_paused);
         }
     }
 
     fn end(&mut self, stream: StreamId, status: Status) {
         if let Some(sink) = self.sinks.remove(&stream) {
             trace::ended("hub", stream, status.code);
-            *lock(&sink.end) = Some(status);
+            sink.call.set_end(status);
         }
     }
 }

@@ -209,7 +209,7 @@ impl Model {
         let session = self.offers[n].session.clone();
         let resume = self.resumes.then_some(Resume::Job(1));
         let stream = self.rig.open_as(Rpc::Execute, Some(&session), resume);
-        let found = self.rig.hub.sessions.get(&session);
+        let found = self.rig.hub.sessions.named(&session);
         let is_stray = self.offers[n].step != Step::Told;
         if is_stray {
             self.budget.strays -= 1;
@@ -371,7 +371,7 @@ impl Model {
                 "a job that has not ended is here"
             );
             if let Some(session) = here.and_then(queue::Entry::session) {
-                let found = hub.sessions.get(session.as_str()).unwrap();
+                let found = hub.sessions.get(session).unwrap();
                 assert_eq!(found.job, *job);
             }
         }
@@ -380,7 +380,7 @@ impl Model {
             .sessions
             .in_stage(|stage| !matches!(stage, Stage::Over { .. }))
         {
-            let found = hub.sessions.get(id.as_str()).unwrap();
+            let found = hub.sessions.get(id).unwrap();
             live[self.jobs.iter().position(|job| *job == found.job).unwrap()] += 1;
             let agent = hub.fleet.get(found.agent.as_str()).unwrap();
             assert!(agent.sessions.contains(&id), "both tables know of it");
@@ -431,6 +431,7 @@ impl Model {
                         format!("cool {:?} {room:?}", agent_of(agent))
                     }
                     Timer::Session(id) => format!("session {:?}", {
+                        let id = &hub.sessions.get(*id).unwrap().id;
                         let offer = &self.offers[self.named(id.as_str())];
                         (offer.agent, offer.job, offer.step)
                     }),
@@ -466,7 +467,8 @@ impl Model {
             };
             let refused: std::collections::BTreeSet<_> =
                 entry.refused.iter().map(agent_of).collect();
-            let session = entry.session().map(|id| self.named(id.as_str()));
+            let session = entry.session().and_then(|key| hub.sessions.get(key));
+            let session = session.map(|session| self.named(session.id.as_str()));
             let offer = session.map(|n| self.offers[n].agent);
             (n, refused, entry.rounds, entry.attempts, offer).hash(&mut hasher);
         }
@@ -475,7 +477,7 @@ impl Model {
             .offers
             .iter()
             .map(|offer| {
-                let stage = hub.sessions.get(&offer.session).map(|found| {
+                let stage = hub.sessions.named(&offer.session).map(|found| {
                     let words = format!("{:?}", found.stage);
                     words
                         .split([' ', '{'])
