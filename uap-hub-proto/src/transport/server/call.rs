@@ -12,10 +12,10 @@ use crate::{status::Status, transport::lock};
 
 /// The state of a call that its reader, its answers and the hub share.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Call(Arc<State>);
+pub(super) struct CallState(Arc<Parts>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Parts {
     reading: Mutex<Reading>,
     /// How the call ends after its last message.
     end: Mutex<Option<Status>>,
@@ -32,7 +32,7 @@ struct Reading {
     reader: Option<Waker>,
 }
 
-impl Call {
+impl CallState {
     /// Sets how the call ends once its messages are sent.
     pub(super) fn set_end(&self, status: Status) {
         *lock(&self.0.end) = Some(status);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_reader_is_woken_when_it_may_go_on_and_when_its_call_is_gone() {
-        let (call, wakes) = (Call::default(), Arc::new(Wakes::default()));
+        let (call, wakes) = (CallState::default(), Arc::new(Wakes::default()));
         let waker = wakes.clone().into();
         let mut cx = Context::from_waker(&waker);
         let woken = || wakes.0.load(Ordering::Relaxed);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_full_call_is_told_once_and_so_is_its_room() {
-        let call = Call::default();
+        let call = CallState::default();
         assert!(!call.block(|| true) && !call.unblock());
         assert!(call.block(|| false));
         assert!(call.unblock() && !call.unblock());

@@ -12,7 +12,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming, async_trait, metadata::AsciiMetadataValue};
 
 use super::{
-    call::Call,
+    call::CallState,
     connection::Peer,
     shared::{Shared, Sink, SinkSender},
     unfinished::Broken,
@@ -61,7 +61,7 @@ impl Service {
             Rpc::Execute | Rpc::Translate => (SESSION_ID_KEY, MAX_SESSION_MESSAGES),
         };
         let (messages, answers) = mpsc::channel(most);
-        let call = Call::default();
+        let call = CallState::default();
         let sink = Sink {
             messages: sender(messages),
             call: call.clone(),
@@ -168,7 +168,7 @@ struct Reader {
     stream: StreamId,
     /// Whether the end of its messages is that of a broken call.
     broken: Broken,
-    call: Call,
+    call: CallState,
     peer: Option<Peer>,
 }
 
@@ -214,7 +214,7 @@ impl Reader {
 #[derive(Debug)]
 pub(super) struct Answers<T> {
     messages: mpsc::Receiver<T>,
-    call: Call,
+    call: CallState,
     is_ended: bool,
     stream: StreamId,
     shared: Arc<Shared>,

@@ -16,7 +16,7 @@ use ubos_common::{
     time::{Mono, Now},
 };
 
-use super::{call::Call, config::ServerConfig, prepare::Prepare};
+use super::{call::CallState, config::ServerConfig, prepare::Prepare};
 use crate::{
     ConfigError,
     id::{JobId, SessionId, StreamId},
@@ -88,7 +88,7 @@ impl Drop for Inspection {
 #[derive(Debug)]
 pub(super) struct Sink {
     pub(super) messages: SinkSender,
-    pub(super) call: Call,
+    pub(super) call: CallState,
 }
 
 #[derive(Debug)]
