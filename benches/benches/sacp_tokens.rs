@@ -8,7 +8,7 @@
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 use sacp::AliasTable;
-use sacp::{AnyMessage, Message, line};
+use sacp::{AnyMessage, line};
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
@@ -65,12 +65,10 @@ fn main() {
             line::read(&line).expect("its own form").encode(),
             message.encode()
         );
-        let short = Message::decode(text.as_bytes()).ok().map(|message| {
-            let short = AliasTable::default()
-                .encode_compact(&message)
-                .expect("one spelling");
-            String::from_utf8(short).expect("text")
-        });
+        let short = AliasTable::default()
+            .encode_compact(&message)
+            .expect("one spelling");
+        let short = Some(String::from_utf8(short).expect("text"));
         let forms = [
             ("line", Some(line)),
             ("compact JSON", Some(text.to_owned())),

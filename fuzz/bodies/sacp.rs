@@ -56,19 +56,14 @@ fn other_forms(message: &AnyMessage) {
     let library = library();
     converges(message, None);
     converges(message, Some(&library));
-    match message {
-        AnyMessage::V01(old) => {
-            let table = AliasTable::default();
-            if let Ok(long) = table.expand(old) {
-                assert_eq!(table.expand(&long).as_ref(), Ok(&long));
-            }
-        }
-        AnyMessage::V10(new) => {
-            if let Ok(old) = down(new, Profile::Lenient) {
-                AnyMessage::decode(&old.message.encode()).expect("what is carried down is valid");
-            }
-        }
-        _ => {}
+    let table = AliasTable::default();
+    if let Ok(long) = table.expand(message) {
+        assert_eq!(table.expand(&long).as_ref(), Ok(&long));
+    }
+    if let AnyMessage::V10(new) = message
+        && let Ok(old) = down(new, Profile::Lenient)
+    {
+        AnyMessage::decode(&old.message.encode()).expect("what is carried down is valid");
     }
 }
 

@@ -5,11 +5,11 @@
 //! collision is refused when it is made. Expanding and compacting are each other's reverse.
 //!
 //! ```
-//! use sacp::Message;
-//! use sacp::AliasTable;
+//! use sacp::{AliasTable, AnyMessage};
 //!
 //! let table = AliasTable::default();
-//! let short = Message::decode(br#"{"g":"STAY","ctx":{"bdg":150},"plan":[["search","H_API",{"c":"Paris"}]]}"#)?;
+//! let short = br#"{"g":"STAY","ctx":{"bdg":150},"plan":[["search","H_API",{"c":"Paris"}]]}"#;
+//! let (short, _) = AnyMessage::decode(short)?;
 //! let long = table.expand(&short)?;
 //! assert_eq!(long.encode(), br#"{"g":"STAY","ctx":{"budget":150},"plan":[["search","H_API",{"city":"Paris"}]]}"#);
 //! assert_eq!(table.compact(&long)?, short);
@@ -21,8 +21,9 @@ use std::collections::BTreeMap;
 use ubos_common::json::{self, DecodeError, Limits};
 use ubos_common::violation::Profile;
 
+use crate::any::{AnyMessage, Edition, MessageRef};
 use crate::limits::MAX_ALIASES;
-use crate::message::{Message, OutFmt};
+use crate::message::OutFmt;
 use crate::tree::Node;
 
 /// Short names by long ones and the reverse, for all verbs and for single ones.
@@ -127,8 +128,8 @@ impl AliasTable {
     /// An object that has a key in both spellings.
     ///
     /// Spec: SACP 1
-    pub fn expand(&self, message: &Message) -> Result<Message, AliasError> {
-        self.respell(message, Way::Expand)
+    pub fn expand<'a>(&self, message: impl Into<MessageRef<'a>>) -> Result<AnyMessage, AliasError> {
+        self.respell(message.into(), Way::Expand)
     }
 
     /// The message with short names.
@@ -138,8 +139,11 @@ impl AliasTable {
     /// As [`AliasTable::expand`].
     ///
     /// Spec: SACP 1
-    pub fn compact(&self, message: &Message) -> Result<Message, AliasError> {
-        self.respell(message, Way::Compact)
+    pub fn compact<'a>(
+        &self,
+        message: impl Into<MessageRef<'a>>,
+    ) -> Result<AnyMessage, AliasError> {
+        self.respell(message.into(), Way::Compact)
     }
 
     /// The shortest JSON of a message: short names, and no `out_fmt` if it is raw.
@@ -150,11 +154,16 @@ impl AliasTable {
     ///
     /// Spec: SACP 1
     // impl: SACP-1-2
-    pub fn encode_compact(&self, message: &Message) -> Result<Vec<u8>, AliasError> {
+    pub fn encode_compact<'a>(
+        &self,
+        message: impl Into<MessageRef<'a>>,
+    ) -> Result<Vec<u8>, AliasError> {
         let mut short = self.compact(message)?;
-        if short.out_fmt == Some(OutFmt::Raw) {
-            short.out_fmt = None;
-        }
+        let out_fmt = match &mut short {
+            AnyMessage::V01(message) => &mut message.out_fmt,
+            AnyMessage::V10(message) => &mut message.out_fmt,
+        };
+        out_fmt.take_if(|form| *form == OutFmt::Raw);
         Ok(short.encode())
     }
 
@@ -182,10 +191,14 @@ impl AliasTable {
         names
     }
 
-    fn respell(&self, message: &Message, way: Way) -> Result<Message, AliasError> {
-        let mut tree = Node::of(message)?;
+    fn respell(&self, message: MessageRef<'_>, way: Way) -> Result<AnyMessage, AliasError> {
+        let edition = match message {
+            MessageRef::V01(_) => Edition::V01,
+            MessageRef::V10(_) => Edition::V10,
+        };
+        let mut tree = Node::of(&message)?;
         self.respell_message(&mut tree, way, "")?;
-        Ok(Message::decode(&json::to_vec(&tree))?)
+        Ok(AnyMessage::decode_as(&json::to_vec(&tree), edition)?.0)
     }
 
     fn respell_message(&self, message: &mut Node, way: Way, at: &str) -> Result<(), AliasError> {
@@ -210,25 +223,43 @@ impl AliasTable {
             }
             return Ok(());
         }
-        let Some([Node::Text(verb), _, params]) = item.as_list_mut().map(Vec::as_mut_slice) else {
-            return Ok(());
-        };
-        // An inner message is respelled by its own verbs; its envelope is unchanged.
-        let nested = params.member("subtask").and_then(Node::as_object).is_some();
-        let place = params
-            .as_object()
-            .and_then(|members| members.iter().position(|(n, _)| n == "subtask"));
-        let mut inner = if nested {
-            params.remove("subtask")
-        } else {
-            None
-        };
-        Spelling::new(&self.in_force(Some(verb)), way).respell(params, &format!("{at}/2"))?;
-        if let (Some(mut message), Some(place), Some(members)) =
-            (inner.take(), place, params.as_object_mut())
-        {
-            self.respell_message(&mut message, way, &format!("{at}/2/subtask"))?;
-            members.insert(place.min(members.len()), ("subtask".to_owned(), message));
+        match item {
+            Node::List(parts) => match parts.as_mut_slice() {
+                [Node::Text(verb), _, params] => {
+                    self.respell_params(verb, params, way, &format!("{at}/2"))
+                }
+                _ => Ok(()),
+            },
+            step => {
+                // 1.0 has no subtasks: there a parameter of that name is like any other.
+                let verb = step.member("verb").and_then(Node::as_text);
+                let names = Spelling::new(&self.in_force(verb), way);
+                let params = step.member_mut("params");
+                params.map_or(Ok(()), |params| {
+                    names.respell(params, &format!("{at}/params"))
+                })
+            }
+        }
+    }
+
+    /// The parameters of an act of 0.1. An inner message is respelled by its own verbs; its envelope is unchanged.
+    fn respell_params(
+        &self,
+        verb: &str,
+        params: &mut Node,
+        way: Way,
+        at: &str,
+    ) -> Result<(), AliasError> {
+        let place = params.as_object().and_then(|members| {
+            let is_message =
+                |(name, value): &(String, Node)| name == "subtask" && value.as_object().is_some();
+            members.iter().position(is_message)
+        });
+        let inner = place.and_then(|place| Some((place, params.remove("subtask")?)));
+        Spelling::new(&self.in_force(Some(verb)), way).respell(params, at)?;
+        if let (Some((place, mut message)), Some(members)) = (inner, params.as_object_mut()) {
+            self.respell_message(&mut message, way, &format!("{at}/subtask"))?;
+            members.insert(place, ("subtask".to_owned(), message));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! needs no runtime.
 //!
 //! ```text
-//! role               Interface, Planner, Executor, Formatter: traits with defaults that need no model
+//! role               Interface, Planner, Executor, Formatter: traits with a default each
 //! runner             the machine that runs a plan: it dispatches acts and takes their results
 //! check, spawn       checks of a plan against the registry and itself, with repairs; spawning
 //! draw               Mermaid and DOT, with states and times

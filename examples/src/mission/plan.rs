@@ -44,7 +44,7 @@ const GOAL: &str = "AUDIT_FOLDER";
 #[derive(Debug)]
 pub struct Ready {
     /// The message.
-    pub message: Message,
+    pub message: AnyMessage,
     /// Agents that were missing and made.
     pub spawned: Vec<String>,
 }
@@ -57,17 +57,17 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
     tell(format!(
         "interface: {words:?} is {} {}",
         request.g,
-        acts(&request)
+        acts((&request).into())
     ));
     let mut registry = registry();
     let planned = AuditPlanner
-        .plan(&request, &registry)
+        .plan((&request).into(), &registry)
         .map_err(|reply| match *reply {
             Reply::Err(error) => error,
             other => ErrReply::new(sacp::Code::MalformedPlan, format!("{other:?}")),
         })?;
     keeps_constraints(&request, &planned.message)?;
-    tell(format!("planner: {}", acts(&planned.message)));
+    tell(format!("planner: {}", acts((&planned.message).into())));
     for gap in &planned.missing {
         tell(format!(
             "nobody can {} with {}: {}; spawning",
@@ -83,8 +83,7 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
     for name in &spawned {
         tell(format!("spawned {name}"));
     }
-    let whole = AnyMessage::from(planned.message.clone());
-    let findings = check_plan(&whole, Some(&registry), &Config::default());
+    let findings = check_plan(&planned.message, Some(&registry), &Config::default());
     let must = |finding: &&Finding| finding.violation.level == Level::Must;
     if let Some(first) = findings.iter().find(must) {
         let what = first.violation.to_string();
@@ -97,8 +96,8 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
 }
 
 /// The acts of a message, on one line.
-fn acts(message: &Message) -> String {
-    let graph = Graph::from(&message.plan);
+fn acts(message: MessageRef<'_>) -> String {
+    let graph = Graph::from(message);
     let steps = graph.steps();
     let named: Vec<String> = steps
         .iter()
@@ -135,7 +134,14 @@ impl Interface for Words<'_> {
 struct AuditPlanner;
 
 impl Planner for AuditPlanner {
-    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
+    fn plan(
+        &self,
+        message: MessageRef<'_>,
+        registry: &dyn Registry,
+    ) -> Result<Planned, Box<Reply>> {
+        let MessageRef::V01(message) = message else {
+            return RegistryPlanner::default().plan(message, registry);
+        };
         let mut expanded = message.clone();
         expanded.plan = Plan::default();
         expanded.plan.push(Item::group(
@@ -144,7 +150,7 @@ impl Planner for AuditPlanner {
         for (verb, tool, _) in AFTERWARDS {
             expanded.plan.push(Act::new(verb, tool));
         }
-        RegistryPlanner::default().plan(&expanded, registry)
+        RegistryPlanner::default().plan((&expanded).into(), registry)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use sacp::runner::{Cause, Config, End, Input, Output, Runner, RunnerError, Ticket};
-use sacp::{Act, Message};
+use sacp::{Act, AnyMessage};
 use sap::CorrelationId;
 use sap::processor::Context;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub struct Parts {
     /// The checkers.
     pub fleet: Fleet,
     /// The plan.
-    pub message: Message,
+    pub message: AnyMessage,
     /// What the passes will read.
     pub tree: Digest,
     /// Who writes the report.

@@ -177,12 +177,7 @@ pub fn gaps<'a>(message: impl Into<MessageRef<'a>>, registry: &dyn Registry) -> 
 
 fn gap(step: &Node, registry: &dyn Registry) -> Option<Gap> {
     let (verb, tool) = (step.act.verb.as_str(), step.act.tool.as_str());
-    let code = match look_up(registry, verb, tool) {
-        Err(code) => code,
-        Ok(()) if crate::registry::KNOWN_VERBS.contains(&verb) => return None,
-        Ok(()) if registry.agents_for(verb, tool).is_empty() => Code::NoAgentFound,
-        Ok(()) => return None,
-    };
+    let code = why_unserved(registry, verb, tool)?;
     Some(Gap {
         number: step.number,
         pointer: step.pointer.clone(),

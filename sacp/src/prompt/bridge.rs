@@ -53,14 +53,22 @@ impl Bridge {
             Ok(reply) => return Turn::Done(Box::new(reply)),
             Err(error) => error,
         };
+        match self.again(error) {
+            Ok(prompt) => Turn::Again(prompt),
+            Err(error) => Turn::Failed(error),
+        }
+    }
+
+    /// The prompt that tells the model what is wrong with its answer; the error, if no round is left.
+    pub(crate) fn again(&mut self, error: ErrReply) -> Result<String, Box<ErrReply>> {
         if self.repairs == 0 {
-            return Turn::Failed(Box::new(error));
+            return Err(Box::new(error));
         }
         self.repairs -= 1;
         // The answer itself is not repeated, so that its text never becomes part of a prompt.
         let prompt = &self.prompt;
         let wrong = ubos_common::json::to_string(&error);
-        Turn::Again(format!(
+        Ok(format!(
             "{prompt}\n### Your last answer was refused:\n{wrong}\nMend that, and answer with one JSON object and nothing else.\n"
         ))
     }

@@ -69,7 +69,7 @@ pub(super) fn extract(text: &str) -> Result<&str, ExtractError> {
 /// object is not a reply.
 ///
 /// Spec: SACP 4, 13
-pub(super) fn read_answer(text: &str) -> Result<Reply, ErrReply> {
+pub(crate) fn read_answer(text: &str) -> Result<Reply, ErrReply> {
     let object =
         extract(text).map_err(|err| ErrReply::new(Code::OutFmtViolation, err.to_string()))?;
     Reply::decode(object.as_bytes()).map_err(|refused| match Reply::from(&refused) {

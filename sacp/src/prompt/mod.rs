@@ -23,4 +23,7 @@ mod extract;
 mod template;
 
 pub use bridge::{Bridge, Turn};
-pub use template::{AgentRole, RULES, act_prompt, agent_prompt, interface_prompt, planner_prompt};
+pub(crate) use extract::read_answer;
+pub use template::{
+    AgentRole, RULES, RULES_V1, act_prompt, agent_prompt, interface_prompt, planner_prompt,
+};

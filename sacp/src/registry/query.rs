@@ -136,10 +136,14 @@ pub fn answer(registry: &dyn Registry, query: &Query, embedder: Option<&dyn Embe
 
 /// The agents whose vectors are nearest to a goal's text, nearest first: for goals without a matching verb and tool.
 ///
-/// Vectors of another length than the registered ones are refused.
+/// At most `top`, and none that is less similar than `threshold`.
+///
+/// # Errors
+///
+/// A vector has another length than the registered ones.
 ///
 /// Spec: SACP 12
-pub(crate) fn best_for_goal(
+pub fn best_for_goal(
     registry: &dyn Registry,
     goal: &str,
     embedder: &dyn Embedder,

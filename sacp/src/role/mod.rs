@@ -1,8 +1,8 @@
-//! The four roles of section 9 as traits, with defaults that need no model, and what connects them.
+//! The four roles of section 9 as traits, with a default each, and what connects them.
 //!
 //! | role | trait | default |
 //! |---|---|---|
-//! | turns words into a message | [`Interface`] | [`WordInterface`] |
+//! | turns words into a message | [`Interface`] | [`ModelInterface`] |
 //! | completes a plan | [`Planner`] | [`RegistryPlanner`] |
 //! | carries out acts | [`Executor`] | [`LocalExecutor`] |
 //! | renders prose | [`Formatter`] | [`PlainFormatter`] |
@@ -37,7 +37,7 @@ pub use discipline::{Answer, AnswerForm, admit};
 pub use executor::{LocalExecutor, answer_alone};
 pub use formatter::PlainFormatter;
 pub use inbox::{Arrival, Inbox};
-pub use interface::WordInterface;
+pub use interface::ModelInterface;
 pub use planner::{Planned, RegistryPlanner, keeps_constraints};
 pub use tracker::{StateError, Tracker};
 
@@ -62,7 +62,8 @@ pub trait Planner {
     /// # Errors
     ///
     /// The plan cannot be completed.
-    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>>;
+    fn plan(&self, message: MessageRef<'_>, registry: &dyn Registry)
+    -> Result<Planned, Box<Reply>>;
 }
 
 /// Carries out acts.

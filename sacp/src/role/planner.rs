@@ -1,22 +1,24 @@
 //! Planners.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Planner;
-use crate::any::MessageRef;
+use crate::any::{AnyMessage, MessageRef};
 use crate::check::{Gap, gaps};
 use crate::error::Code;
 use crate::message::Message;
 use crate::plan::{Item, Plan};
 use crate::registry::Registry;
 use crate::reply::{Clarify, ErrReply, Reply};
+use crate::v1;
+use ubos_common::json::RawObject;
 
 /// The result of a planner.
 #[derive(Clone, Debug, PartialEq)]
 // exhaustive: a planner makes it
 pub struct Planned {
-    /// The message.
-    pub message: Message,
+    /// The message, in the edition of the one that was planned.
+    pub message: AnyMessage,
     /// Acts that need a spawn.
     pub missing: Vec<Gap>,
 }
@@ -34,7 +36,7 @@ pub struct Planned {
 /// let planner = RegistryPlanner::default().with_recipe("plan", "TRIP", steps);
 ///
 /// let abstract_goal = Message::decode(br#"{"g":"TRIP","plan":[["plan","TRIP",{}]]}"#)?;
-/// let planned = planner.plan(&abstract_goal, &MemoryRegistry::default()).unwrap();
+/// let planned = planner.plan((&abstract_goal).into(), &MemoryRegistry::default()).unwrap();
 /// assert_eq!(Graph::from(&planned.message).steps().len(), 3);
 /// assert_eq!(planned.missing.len(), 2, "nobody fetches, and a merge needs nobody");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -74,8 +76,8 @@ impl RegistryPlanner {
     }
 }
 
-impl Planner for RegistryPlanner {
-    fn plan(&self, message: &Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
+impl RegistryPlanner {
+    fn expand_v01(&self, message: &Message) -> Message {
         let mut expanded = message.clone();
         expanded.plan = Plan::default();
         for item in &message.plan.items {
@@ -84,15 +86,103 @@ impl Planner for RegistryPlanner {
                 None => expanded.plan.push(self.member(item)),
             }
         }
+        expanded
+    }
+
+    fn expand_v10(&self, message: &v1::Message) -> v1::Message {
+        let mut expanded = message.clone();
+        let mut ids: BTreeSet<v1::Name> = message.plan.iter().map(|step| step.id.clone()).collect();
+        let steps = message.plan.iter().flat_map(|step| {
+            let pair = (step.verb.to_string(), step.tool.to_string());
+            let recipe = self.recipes.get(&pair);
+            let own = recipe.and_then(|recipe| in_place_of(step, recipe, &mut ids));
+            own.unwrap_or_else(|| vec![step.clone()])
+        });
+        if let Some(plan) = v1::Steps::new(steps.collect()) {
+            expanded.plan = plan;
+        }
+        expanded
+    }
+}
+
+impl Planner for RegistryPlanner {
+    fn plan(
+        &self,
+        message: MessageRef<'_>,
+        registry: &dyn Registry,
+    ) -> Result<Planned, Box<Reply>> {
+        let expanded = match message {
+            MessageRef::V01(message) => self.expand_v01(message).into(),
+            MessageRef::V10(message) => self.expand_v10(message).into(),
+        };
         checked(expanded, registry)
     }
 }
 
+/// The steps of 1.0 that take the place of a step, with its policies: the last has its id and output, so that whoever waits
+/// for it waits for all of them; the first wait for what it waited for.
+///
+/// `None` if the recipe has no such form: without acts, with names that 1.0 does not take, with ids that are taken, or with
+/// several acts where there is a fallback.
+// choice: SACP1-6-1 a recipe that cannot stand in the place of a step leaves the step as it is.
+fn in_place_of(
+    step: &v1::Step,
+    recipe: &Plan,
+    ids: &mut BTreeSet<v1::Name>,
+) -> Option<Vec<v1::Step>> {
+    let mut steps = v1::steps_of(recipe).ok()?;
+    let waited: BTreeSet<&v1::Name> = steps
+        .iter()
+        .flat_map(|s| s.depends_on.iter().flatten())
+        .collect();
+    let ends = steps.iter().filter(|it| !waited.contains(&it.id));
+    let ends: Vec<v1::Name> = ends.map(|it| it.id.clone()).collect();
+    if ends.len() > 1 {
+        let (verb, tool) = (v1::Word::new("join")?, v1::Word::new("MERGE")?);
+        let join = v1::Step::new(v1::Name::new("join")?, verb, tool, RawObject::empty());
+        steps.push(join.after(ends));
+    }
+    let count = steps.len();
+    let mut names = BTreeMap::new();
+    for (n, it) in (1..).zip(&steps) {
+        let name = if n == count {
+            step.id.clone()
+        } else {
+            v1::Name::new(format!("{}.{n}", step.id)).filter(|name| !ids.contains(name))?
+        };
+        names.insert(it.id.clone(), name);
+    }
+    // A fallback takes the place of one step alone.
+    if count > 1 && step.on_error == Some(v1::OnError::Fallback) {
+        return None;
+    }
+    let placed = |it: v1::Step| {
+        let mut placed = step.clone();
+        placed.id = names.get(&it.id)?.clone();
+        if placed.id != step.id {
+            placed.output_key = None;
+        }
+        if let Some(after) = it.depends_on {
+            placed.depends_on = Some(
+                after
+                    .iter()
+                    .filter_map(|id| names.get(id).cloned())
+                    .collect(),
+            );
+        }
+        (placed.verb, placed.tool, placed.params) = (it.verb, it.tool, it.params);
+        Some(placed)
+    };
+    let placed: Vec<v1::Step> = steps.into_iter().map(placed).collect::<Option<_>>()?;
+    ids.extend(names.into_values());
+    (!placed.is_empty()).then_some(placed)
+}
+
 /// The message with the acts that need a spawn; refused if an act can never be served.
-fn checked(message: Message, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
-    if message.plan.items.is_empty() {
+fn checked(message: AnyMessage, registry: &dyn Registry) -> Result<Planned, Box<Reply>> {
+    if message.is_empty() {
         let mut clarify = Clarify::new(["plan"], "nothing to do");
-        clarify.reply_to = message.msg_id.as_deref().map(str::to_owned);
+        clarify.reply_to = message.msg_id().map(str::to_owned);
         return Err(Box::new(Reply::Clarify(clarify)));
     }
     let missing = gaps(&message, registry);

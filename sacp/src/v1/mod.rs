@@ -24,6 +24,7 @@ mod step;
 mod steps;
 mod trace;
 
+pub(crate) use adapter::steps_of;
 pub use adapter::{ConvertError, Down, Up, answer_up, down, up};
 pub use code::Code;
 pub use message::{Message, Version};

@@ -14,7 +14,7 @@ pub struct Steps(Vec<Step>);
 
 impl Steps {
     /// The steps; `None` if there is none.
-    pub(super) fn new(steps: Vec<Step>) -> Option<Self> {
+    pub(crate) fn new(steps: Vec<Step>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self(steps))
     }
 }

@@ -1,15 +1,24 @@
 //! Short and long names.
 
 use proptest::prelude::*;
-use sacp::Message;
-use sacp::{AliasError, AliasTable};
+use sacp::{AliasError, AliasTable, AnyMessage};
 use serde_json::{Value, json};
 
-fn read(message: &Value) -> Message {
-    Message::decode(message.to_string().as_bytes()).unwrap()
+fn read(message: &Value) -> AnyMessage {
+    AnyMessage::decode(message.to_string().as_bytes())
+        .unwrap()
+        .0
 }
 
-fn value(message: &Message) -> Value {
+/// A message of 1.0 with this context and these steps: id, verb and parameters of each.
+fn new(ctx: &Value, steps: &[(&str, &str, Value)]) -> Value {
+    let step = |(id, verb, params): &(&str, &str, Value)| json!({"id": id, "verb": verb, "tool": "T", "params": params});
+    let plan: Vec<Value> = steps.iter().map(step).collect();
+    json!({"proto_ver": "1.0.0", "msg_id": "m", "ts": "2025-10-01T12:00:00Z", "sender": "bdg", "g": "loc", "plan": plan,
+        "state": "PENDING", "ctx": ctx, "ext": {"x.bdg": {"bdg": 1}}})
+}
+
+fn value(message: &AnyMessage) -> Value {
     serde_json::from_slice(&message.encode()).unwrap()
 }
 
@@ -28,6 +37,43 @@ fn keys_are_respelled_at_every_depth_and_nothing_else() {
     let expanded = table.expand(&read(&short)).unwrap();
     assert_eq!(value(&expanded), long);
     assert_eq!(value(&table.compact(&expanded).unwrap()), short);
+}
+
+// spec: SACP-1-1
+#[test]
+fn a_message_of_1_0_is_respelled_by_the_verbs_of_its_steps() {
+    // 1.0 has no subtasks, so that this one is a parameter like any other.
+    let inner = |loc: &str| json!({"subtask": {"g": "S", "plan": [["s", "T", {"c": {loc: 1}}]]}});
+    let short = new(
+        &json!({"bdg": 150, "deep": [{"am": ["am"]}]}),
+        &[
+            ("c", "s", json!({"c": "Paris", "p_max": 150})),
+            ("n", "r", json!({"c": ["p"]})),
+            ("i", "other", inner("loc")),
+        ],
+    );
+    let long = new(
+        &json!({"budget": 150, "deep": [{"amenities": ["am"]}]}),
+        &[
+            ("c", "s", json!({"city": "Paris", "price_max": 150})),
+            ("n", "r", json!({"criteria": ["p"]})),
+            ("i", "other", inner("location")),
+        ],
+    );
+    let table = AliasTable::default();
+    let expanded = table.expand(&read(&short)).unwrap();
+    assert_eq!(value(&expanded), long);
+    assert_eq!(value(&table.compact(&expanded).unwrap()), short);
+    let both = new(&json!({}), &[("a", "s", json!({"x": {"c": 1, "city": 2}}))]);
+    let refused = table.expand(&read(&both)).unwrap_err();
+    assert!(
+        matches!(&refused, AliasError::BothSpellings { pointer, .. } if pointer == "/plan/0/params/x"),
+        "{refused}"
+    );
+    let mut raw = short;
+    raw["out_fmt"] = json!("raw");
+    let compact = table.encode_compact(&read(&raw)).unwrap();
+    assert!(!String::from_utf8(compact).unwrap().contains("out_fmt"));
 }
 
 // spec: SACP-1-1
@@ -115,15 +161,19 @@ proptest! {
     #[test]
     fn expanding_and_compacting_are_each_others_reverse(ctx in tree(), params in tree(), verb in "[srpx]") {
         let object = |v: Value| if v.is_object() { v } else { json!({"x": v}) };
-        let message = read(&json!({"g": "G", "ctx": object(ctx), "plan": [[verb, "T", object(params)]]}));
+        let (ctx, params) = (object(ctx), object(params));
+        let old = json!({"g": "G", "ctx": ctx, "plan": [[verb, "T", params]]});
         let table = AliasTable::default();
-        let (Ok(long), Ok(short)) = (table.expand(&message), table.compact(&message)) else {
-            prop_assert!(table.expand(&message).is_err() && table.compact(&message).is_err());
-            return Ok(());
-        };
-        prop_assert_eq!(&table.expand(&short).unwrap(), &long);
-        prop_assert_eq!(&table.compact(&long).unwrap(), &short);
-        prop_assert_eq!(&table.expand(&long).unwrap(), &long);
-        prop_assert_eq!(&table.compact(&short).unwrap(), &short);
+        for message in [old, new(&ctx, &[("a", &verb, params)])] {
+            let message = read(&message);
+            let (Ok(long), Ok(short)) = (table.expand(&message), table.compact(&message)) else {
+                prop_assert!(table.expand(&message).is_err() && table.compact(&message).is_err());
+                continue;
+            };
+            prop_assert_eq!(&table.expand(&short).unwrap(), &long);
+            prop_assert_eq!(&table.compact(&long).unwrap(), &short);
+            prop_assert_eq!(&table.expand(&long).unwrap(), &long);
+            prop_assert_eq!(&table.compact(&short).unwrap(), &short);
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use sacp::Graph;
 use sacp::Message;
-use sacp::prompt::{AgentRole, RULES, act_prompt, agent_prompt, interface_prompt, planner_prompt};
+use sacp::prompt::{
+    AgentRole, RULES, RULES_V1, act_prompt, agent_prompt, interface_prompt, planner_prompt,
+};
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::runner::StepInputs;
 
@@ -112,4 +114,25 @@ fn every_prompt_carries_the_rules_their_version_and_the_order_to_reject() {
         planner.contains("- P: is; verbs predict; tools PRC_EST"),
         "{planner}"
     );
+}
+
+// spec: SACP-7-1
+#[test]
+fn a_prompt_about_a_message_of_1_0_carries_the_rules_of_1_0() {
+    let text = br#"{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING",
+        "plan":[{"id":"a","verb":"v","tool":"T","params":{}}]}"#;
+    let (request, _) = sacp::AnyMessage::decode(text).unwrap();
+    let role = AgentRole::new("A", ["v"], ["T"]);
+    let act = Graph::from(&request).steps()[0].act.clone();
+    for prompt in [
+        agent_prompt(&role, &request),
+        act_prompt(&role, &request, &act, &StepInputs::default()),
+        planner_prompt(&request, &MemoryRegistry::default(), &[]),
+    ] {
+        assert!(prompt.contains(RULES_V1) && prompt.contains("sacp-rules-1.0/1"));
+        assert!(
+            !prompt.contains(RULES) && !prompt.contains("ctx.result"),
+            "{prompt}"
+        );
+    }
 }

@@ -139,7 +139,7 @@ fn the_planner_names_what_is_missing_and_refuses_what_cannot_be() {
     let registry = registry();
     let planned = RegistryPlanner::default()
         .plan(
-            &message(r#"[["s","H_API",{}],["check","VISA",{}]]"#),
+            (&message(r#"[["s","H_API",{}],["check","VISA",{}]]"#)).into(),
             &registry,
         )
         .unwrap();
@@ -152,7 +152,7 @@ fn the_planner_names_what_is_missing_and_refuses_what_cannot_be() {
         (1, 2, Code::UnknownVerb)
     );
     let refused = RegistryPlanner::default()
-        .plan(&message(r#"[["rank","H_API",{}]]"#), &registry)
+        .plan((&message(r#"[["rank","H_API",{}]]"#)).into(), &registry)
         .unwrap_err();
     assert!(
         matches!(*refused, Reply::Err(e) if e.code == Code::VerbToolMismatch && e.pointer.as_deref() == Some("/plan/0"))
@@ -165,7 +165,7 @@ fn the_planner_names_what_is_missing_and_refuses_what_cannot_be() {
 #[test]
 fn an_empty_plan_is_asked_back() {
     let reply = RegistryPlanner::default()
-        .plan(&message("[]"), &registry())
+        .plan((&message("[]")).into(), &registry())
         .unwrap_err();
     assert_eq!(
         json::to_string(&*reply),

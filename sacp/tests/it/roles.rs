@@ -3,13 +3,14 @@
 use sacp::Graph;
 use sacp::Item;
 use sacp::role::Answer;
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::role::{
-    AnswerForm, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, PlainFormatter,
-    Planner, RegistryPlanner, StateError, Tracker, WordInterface, admit, answer_alone,
+    AnswerForm, Arrival, Executor, Formatter, Inbox, Interface, LocalExecutor, ModelInterface,
+    PlainFormatter, Planner, RegistryPlanner, StateError, Tracker, admit, answer_alone,
     keeps_constraints,
 };
 use sacp::runner::{Cause, Config, StepInputs};
@@ -53,75 +54,93 @@ fn library() -> MemoryRegistry {
     registry
 }
 
+/// A model that gives these answers one after the other, and keeps what it was asked.
+struct Scripted {
+    answers: RefCell<Vec<&'static str>>,
+    asked: RefCell<Vec<String>>,
+}
+
+impl Scripted {
+    fn new(answers: &[&'static str]) -> Self {
+        let answers = RefCell::new(answers.iter().rev().copied().collect());
+        let asked = RefCell::default();
+        Self { answers, asked }
+    }
+
+    fn say(&self, prompt: &str) -> String {
+        self.asked.borrow_mut().push(prompt.to_owned());
+        let answer = self.answers.borrow_mut().pop();
+        answer.expect("no further question").to_owned()
+    }
+}
+
 // spec: SACP-9-2
 #[test]
 fn words_become_a_message_whose_pairs_are_registered_and_that_ends_in_a_formatter() {
     let registry = library();
-    let interface = WordInterface::new(&registry).with_formatter("present", "PRES");
-    let words = "Find hotels in Paris under 150 from 2026-06-01, then predict prices window=7 and then search flights";
+    let words = "Find hotels in New York for at most $1,200.00, and do not search for flights";
+    let model = Scripted::new(&[
+        // Prose, a verb that is not registered, a limit that is dropped, and at last the message.
+        r#"{"g":"STAY","ctx":{"budget":1200},"plan":[["stay","H_API",{}]]}"#,
+        r#"{"g":"STAY","ctx":{},"plan":[["search","H_API",{"city":"New York"}]]}"#,
+        r#"{"g":"STAY","ctx":{"budget":1200,"forbidden_tools":["F_API"]},"plan":[["search","H_API",{"city":"New York"}]]}"#,
+    ]);
+    let interface = ModelInterface::new(&registry, ["H_API_AGENT"], |prompt| model.say(prompt))
+        .with_formatter("present", "PRES");
     let made = interface.interpret(words).unwrap();
     assert_eq!(Message::decode(&made.encode()).unwrap(), made);
-    let pairs: Vec<_> = Graph::from(&made.plan)
+    let graph = Graph::from(&made.plan);
+    let tools: Vec<_> = graph
         .steps()
         .iter()
-        .map(|step| (step.act.verb.clone(), step.act.tool.clone()))
+        .map(|step| step.act.tool.as_str())
         .collect();
-    let wanted = [
-        ("search", "H_API"),
-        ("predict", "PRC_EST"),
-        ("search", "F_API"),
-        ("present", "PRES"),
-    ];
-    assert_eq!(
-        pairs,
-        wanted.map(|(verb, tool)| (verb.to_owned(), tool.to_owned()))
-    );
+    assert_eq!(tools, ["H_API", "PRES"]);
     assert!(sacp::check::gaps(&made, &registry).is_empty());
-    let ctx = made.context.as_ref().unwrap();
-    let has = |name: &str| ctx[name].as_str().to_owned();
     assert_eq!(
-        [has("location"), has("budget"), has("window"), has("dates")],
-        ["\"Paris\"", "150", "7", "[\"2026-06-01\"]"]
+        (made.out_fmt(), made.state(), made.msg_id.is_some()),
+        (OutFmt::Human, State::Pending, true)
     );
-    assert_eq!(
-        Graph::from(&made.plan).steps()[1].act.params.as_str(),
-        r#"{"window":7}"#
-    );
-    assert_eq!(
-        (made.out_fmt(), made.state()),
-        (OutFmt::Human, State::Pending)
-    );
-    assert_eq!(interface.interpret(words).unwrap().msg_id, made.msg_id);
-    assert_ne!(
-        WordInterface::new(&registry)
-            .interpret("search hotels")
-            .unwrap()
-            .msg_id,
-        made.msg_id
-    );
+    let asked = model.asked.borrow();
+    assert!(asked[0].contains("forbidden_tools") && asked[0].contains("H_API_AGENT"));
+    assert!(asked[1].contains("stay with H_API"), "{}", asked[1]);
+    assert!(asked[2].contains("the words say 1200"), "{}", asked[2]);
 }
 
 // spec: SACP-9-2
 #[test]
 fn what_words_do_not_tell_is_asked_back() {
-    let registry = library();
-    let interface = WordInterface::new(&registry);
-    assert_eq!(
-        interface.interpret("make tea").unwrap_err().missing,
-        ["verb"]
-    );
-    assert_eq!(interface.interpret("  ").unwrap_err().missing, ["g"]);
-    let unsayable = WordInterface::new(&registry).with_formatter("present", "NONE");
-    assert_eq!(
-        unsayable.interpret("search hotels").unwrap_err().missing,
-        ["formatter"]
-    );
+    let mut registry = library();
+    let mut hire = verb("hire", &[]);
+    hire.inputs = vec![raw(r#"{"name":"days","type":"integer"}"#)];
+    registry.add_verb(hire).unwrap();
+    registry.add_tool(tool("CARS", &["hire"])).unwrap();
+    registry
+        .add_agent(agent("CARS_AGENT", "hire", "CARS", None))
+        .unwrap();
+    let ask = |words: &str, answers: &[&'static str]| {
+        let model = Scripted::new(answers);
+        let interface = ModelInterface::new(&registry, [], |prompt| model.say(prompt));
+        interface.interpret(words).unwrap_err()
+    };
+    assert_eq!(ask("  ", &[]).missing, ["g"]);
+    // What the model asks, and what its plan lacks, is asked at once.
+    let question = r#"{"status":"REQ_CLARIFY","missing":["city"],"details":"where?"}"#;
+    assert_eq!(ask("hotels", &[question]).missing, ["city"]);
+    let hire = r#"{"g":"CAR","plan":[["hire","CARS",{}]]}"#;
+    assert_eq!(ask("a car", &[hire]).missing, ["days"]);
+    // A limit that the model drops to the end is not dropped in silence.
+    let car = r#"{"g":"CAR","plan":[["hire","CARS",{"days":3}]]}"#;
+    let unclear = ask("a car for 3 days below 99.50", &[car, car, car]);
+    assert!(unclear.details.contains("99.5"), "{unclear:?}");
+    let prose = ask("a car", &["Sure!", "Sure!", "Sure!"]);
+    assert_eq!(prose.missing, ["g"]);
 }
 
 // spec: SACP-12-1
 #[test]
-fn words_without_a_verb_find_the_agent_whose_description_is_nearest() {
-    use sacp::registry::{Embedder, EmbeddingRecord, NGrams, RegistryError};
+fn a_goal_finds_the_agent_whose_description_is_nearest() {
+    use sacp::registry::{Embedder, EmbeddingRecord, NGrams, RegistryError, best_for_goal};
     let mut registry = library();
     let grams = NGrams::default();
     let described = |text: &str| {
@@ -143,9 +162,11 @@ fn words_without_a_verb_find_the_agent_whose_description_is_nearest() {
     registry
         .set_embedding(&record("H_API_AGENT", "hotels and rooms"))
         .unwrap();
-    let interface = WordInterface::new(&registry);
-    let made = interface.interpret("a forecast of pricing").unwrap();
-    assert_eq!(Graph::from(&made.plan).steps()[0].act.tool, "PRC_EST");
+    let nearest = |registry: &MemoryRegistry| {
+        let found = best_for_goal(registry, "a forecast of pricing", &grams, 1, 0.3).unwrap();
+        found.first().map(|near| near.agent.agent_name.clone())
+    };
+    assert_eq!(nearest(&registry).as_deref(), Some("PRC_EST_AGENT"));
     let unknown = registry.set_embedding(&record("NOBODY", "x")).unwrap_err();
     assert_eq!(
         unknown,
@@ -157,11 +178,7 @@ fn words_without_a_verb_find_the_agent_whose_description_is_nearest() {
     registry
         .set_embedding(&record("PRC_EST_AGENT", "knitting"))
         .unwrap();
-    assert!(
-        WordInterface::new(&registry)
-            .interpret("a forecast of pricing")
-            .is_err()
-    );
+    assert_eq!(nearest(&registry), None);
 }
 
 // spec: SACP-9-1
@@ -177,8 +194,8 @@ fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
     let request = message(
         r#"{"msg_id":"m","g":"TRIP","ctx":{"a":1},"plan":[["plan","TRIP",{}],["predict","PRC_EST",{}]]}"#,
     );
-    let planned = planner.plan(&request, &library()).unwrap();
-    assert_eq!(Graph::from(&planned.message.plan).steps().len(), 4);
+    let planned = planner.plan((&request).into(), &library()).unwrap();
+    assert_eq!(Graph::from(&planned.message).steps().len(), 4);
     keeps_constraints(&request, &planned.message).unwrap();
     let missing: Vec<_> = planned
         .missing
@@ -186,24 +203,90 @@ fn a_planner_expands_keeps_what_is_the_senders_and_names_what_cannot_be_done() {
         .map(|gap| (gap.number, gap.code))
         .collect();
     assert_eq!(missing, [(2, Code::UnknownVerb)]);
-    let mut changed = planned.message.clone();
+    let AnyMessage::V01(planned) = planned.message else {
+        panic!("another edition");
+    };
+    let mut changed = planned.clone();
     changed.set_context("a", raw("2"));
     assert_eq!(
-        keeps_constraints(&request, &changed)
+        keeps_constraints(&request, &*changed)
             .unwrap_err()
             .pointer
             .as_deref(),
         Some("/ctx/a")
     );
-    let mut changed = planned.message;
+    let mut changed = planned;
     changed.out_fmt = Some(OutFmt::Human);
     assert_eq!(
-        keeps_constraints(&request, &changed)
+        keeps_constraints(&request, &*changed)
             .unwrap_err()
             .pointer
             .as_deref(),
         Some("/out_fmt")
     );
+}
+
+// spec: SACP-9-1
+#[test]
+fn a_step_of_1_0_is_expanded_in_its_place() {
+    let mut steps = Plan::default();
+    steps.push(Act::new("search", "F_API"));
+    steps.push(Item::group([
+        Act::new("search", "H_API"),
+        Act::new("predict", "PRC_EST"),
+    ]));
+    let planner = RegistryPlanner::default().with_recipe("plan", "TRIP", steps);
+    let plan = |policy: &str| {
+        let text = format!(
+            r#"{{"proto_ver":"1.0.0","msg_id":"m","ts":"2025-10-01T12:00:00Z","sender":"s","g":"G","state":"PENDING","plan":[
+            {{"id":"a","verb":"search","tool":"H_API","params":{{}}}},
+            {{"id":"b","verb":"plan","tool":"TRIP","params":{{}},"depends_on":["a"],{policy}}},
+            {{"id":"c","verb":"present","tool":"PRES","params":{{}},"depends_on":["b"]}}]}}"#
+        );
+        let (request, _) = AnyMessage::decode(text.as_bytes()).unwrap();
+        let planned = planner.plan((&request).into(), &library()).unwrap();
+        keeps_constraints(&request, &planned.message).unwrap();
+        // What was planned is valid.
+        AnyMessage::decode(&planned.message.encode()).unwrap();
+        let steps: Vec<(String, String, Vec<usize>, Option<String>)> =
+            Graph::from(&planned.message)
+                .steps()
+                .iter()
+                .map(|s| {
+                    (
+                        s.id.clone(),
+                        s.act.tool.clone(),
+                        s.after.to_vec(),
+                        s.policy.output_key.clone(),
+                    )
+                })
+                .collect();
+        (steps, planned.missing.len())
+    };
+    let step = |id: &str, tool: &str, after: &[usize], output: Option<&str>| {
+        (
+            id.to_owned(),
+            tool.to_owned(),
+            after.to_vec(),
+            output.map(str::to_owned),
+        )
+    };
+    let (steps, missing) = plan(r#""output_key":"trip""#);
+    assert_eq!(
+        steps,
+        [
+            step("a", "H_API", &[], None),
+            step("b.1", "F_API", &[1], None),
+            step("b.2", "H_API", &[2], None),
+            step("b.3", "PRC_EST", &[2], None),
+            step("b", "MERGE", &[3, 4], Some("trip")),
+            step("c", "PRES", &[5], None),
+        ]
+    );
+    assert_eq!(missing, 0);
+    // Several steps have no one fallback: the step stays, and is named as missing.
+    let (steps, missing) = plan(r#""on_error":"fallback","fallback_step":"c""#);
+    assert_eq!((steps.len(), missing), (3, 1));
 }
 
 // spec: SACP-9-1

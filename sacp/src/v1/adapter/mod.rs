@@ -12,6 +12,7 @@ mod down;
 mod up;
 
 pub use down::{Down, down};
+pub(crate) use up::steps_of;
 pub use up::{Up, answer_up, up};
 
 use ubos_common::violation::{Level, Report, Violation};

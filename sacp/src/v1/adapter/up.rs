@@ -127,6 +127,19 @@ pub fn answer_up(request: &Message, error: &ErrReply, config: &Up) -> Message {
     answer.failed(failure)
 }
 
+/// The steps of a plan, called `s1`, `s2` and so on.
+///
+/// The error says what has no form in 1.0.
+pub(crate) fn steps_of(plan: &Plan) -> Result<Vec<Step>, Report> {
+    let mut report = Report::default();
+    let steps = steps(plan, &mut report);
+    if report.is_valid() {
+        Ok(steps)
+    } else {
+        Err(report)
+    }
+}
+
 fn steps(plan: &Plan, report: &mut Report) -> Vec<Step> {
     let id = |number: usize| Name::new(format!("s{number}"));
     let mut steps = Vec::new();
