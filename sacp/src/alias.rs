@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use ubos_common::json::{self, DecodeError, Limits};
 use ubos_common::violation::Profile;
 
-use crate::any::{AnyMessage, Edition, MessageRef};
+use crate::any::{AnyMessage, MessageRef};
 use crate::limits::MAX_ALIASES;
 use crate::message::OutFmt;
 use crate::tree::Node;
@@ -192,13 +192,9 @@ impl AliasTable {
     }
 
     fn respell(&self, message: MessageRef<'_>, way: Way) -> Result<AnyMessage, AliasError> {
-        let edition = match message {
-            MessageRef::V01(_) => Edition::V01,
-            MessageRef::V10(_) => Edition::V10,
-        };
         let mut tree = Node::of(&message)?;
         self.respell_message(&mut tree, way, "")?;
-        Ok(AnyMessage::decode_as(&json::to_vec(&tree), edition)?.0)
+        Ok(AnyMessage::decode_as(&json::to_vec(&tree), message.edition())?.0)
     }
 
     fn respell_message(&self, message: &mut Node, way: Way, at: &str) -> Result<(), AliasError> {

@@ -120,11 +120,8 @@ impl AnyMessage {
 
     /// The edition.
     #[must_use]
-    pub const fn edition(&self) -> Edition {
-        match self {
-            Self::V01(_) => Edition::V01,
-            Self::V10(_) => Edition::V10,
-        }
+    pub fn edition(&self) -> Edition {
+        MessageRef::from(self).edition()
     }
 
     /// The id of the message.
@@ -158,6 +155,13 @@ pub enum MessageRef<'a> {
 }
 
 impl<'a> MessageRef<'a> {
+    pub(crate) const fn edition(self) -> Edition {
+        match self {
+            Self::V01(_) => Edition::V01,
+            Self::V10(_) => Edition::V10,
+        }
+    }
+
     /// The id of the message.
     #[must_use]
     pub fn msg_id(self) -> Option<&'a str> {

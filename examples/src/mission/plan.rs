@@ -60,12 +60,13 @@ pub fn prepare(words: &str, id: &str, tell: &mut dyn FnMut(String)) -> Result<Re
         acts((&request).into())
     ));
     let mut registry = registry();
-    let planned = AuditPlanner
-        .plan((&request).into(), &registry)
-        .map_err(|reply| match *reply {
-            Reply::Err(error) => error,
-            other => ErrReply::new(sacp::Code::MalformedPlan, format!("{other:?}")),
-        })?;
+    let planned =
+        AuditPlanner
+            .plan((&request).into(), &registry)
+            .map_err(|reply| match *reply {
+                Reply::Err(error) => error,
+                other => ErrReply::new(sacp::Code::MalformedPlan, format!("{other:?}")),
+            })?;
     keeps_constraints(&request, &planned.message)?;
     tell(format!("planner: {}", acts((&planned.message).into())));
     for gap in &planned.missing {

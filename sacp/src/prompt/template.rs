@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use ubos_common::json::RawBuf;
 
-use crate::any::MessageRef;
+use crate::any::{Edition, MessageRef};
 use crate::plan::Act;
 use crate::registry::{AgentRecord, Registry};
 use crate::runner::StepInputs;
@@ -15,10 +15,8 @@ const RULES_VERSION: &str = "sacp-rules/1";
 /// The version of [`RULES_V1`].
 const RULES_V1_VERSION: &str = "sacp-rules-1.0/1";
 
-/// The rules of the protocol for a model.
-///
-/// Spec: SACP 7
-pub const RULES: &str = "\
+/// The rules of 0.1 for a model.
+const RULES: &str = "\
 - A message is one JSON object. `g` (the goal, a text) and `plan` (a list) must be there. It may have `msg_id`, \
 `reply_to`, `ctx` (an object), `out_fmt` (human, raw or summary; raw when absent), `state` (PENDING, IN_PROGRESS, DONE, \
 FAILED), `proto_ver` (\"0.1\"), `subtask` (a message) and `test_mode` (true or false).
@@ -35,9 +33,7 @@ UNKNOWN_TOOL or VERB_TOOL_MISMATCH.
 ";
 
 /// The rules of 1.0 for a model.
-///
-/// Spec: SACP 1.0, 4, 6, 7
-pub const RULES_V1: &str = "\
+const RULES_V1: &str = "\
 - A message is one JSON object with `proto_ver` (\"1.0.0\"), `msg_id`, `ts` (a time like 2025-10-01T12:00:00Z), `sender`, \
 `g` (the goal, a text of at most 128 characters), `plan` (a list of at least one step) and `state` (PENDING, IN_PROGRESS, \
 DONE, FAILED or CANCELLED). It may have `reply_to`, `recipient`, `ctx` (an object), `out_fmt` (human, raw or summary; raw \
@@ -111,7 +107,7 @@ impl From<&AgentRecord> for AgentRole {
 #[must_use]
 pub fn agent_prompt<'a>(role: &AgentRole, message: impl Into<MessageRef<'a>>) -> String {
     let message = message.into();
-    let mut text = head(role, rules(message));
+    let mut text = head(role, message.edition());
     section(&mut text, "Message Input");
     let message = ubos_common::json::to_vec(&message);
     let _ = writeln!(text, "{}", one_line(&message));
@@ -134,7 +130,7 @@ pub fn act_prompt<'a>(
     inputs: &StepInputs,
 ) -> String {
     let message = message.into();
-    let mut text = head(role, rules(message));
+    let mut text = head(role, message.edition());
     section(&mut text, "Act");
     let _ = writeln!(text, "{}", one_line(&ubos_common::json::to_vec(act)));
     section(&mut text, "Outputs of the acts before it");
@@ -144,9 +140,9 @@ pub fn act_prompt<'a>(
     section(&mut text, "Message Input");
     let _ = writeln!(text, "{}", one_line(&ubos_common::json::to_vec(&message)));
     section(&mut text, "Instruction");
-    let place = match message {
-        MessageRef::V01(_) => "`ctx.result`",
-        MessageRef::V10(_) => "`result.outputs.result`",
+    let place = match message.edition() {
+        Edition::V01 => "`ctx.result`",
+        Edition::V10 => "`result.outputs.result`",
     };
     let _ = writeln!(
         text,
@@ -168,7 +164,7 @@ pub fn planner_prompt<'a>(
     let message = message.into();
     let mut role = AgentRole::new("PLANNER", [], []);
     role.delegates = true;
-    let mut text = head(&role, rules(message));
+    let mut text = head(&role, message.edition());
     library(&mut text, registry, agents);
     section(&mut text, "Message Input");
     let _ = writeln!(text, "{}", one_line(&ubos_common::json::to_vec(&message)));
@@ -188,7 +184,7 @@ pub fn planner_prompt<'a>(
 pub fn interface_prompt(words: &str, registry: &dyn Registry, agents: &[&str]) -> String {
     let mut role = AgentRole::new("INTERFACE", [], []);
     (role.delegates, role.takes_other_input) = (true, true);
-    let mut text = head(&role, (RULES_VERSION, RULES));
+    let mut text = head(&role, Edition::V01);
     library(&mut text, registry, agents);
     section(&mut text, "Words (a JSON string)");
     let _ = writeln!(
@@ -207,15 +203,18 @@ pub fn interface_prompt(words: &str, registry: &dyn Registry, agents: &[&str]) -
     text
 }
 
-/// The rules of a message's edition, and their version.
-const fn rules(message: MessageRef<'_>) -> (&'static str, &'static str) {
-    match message {
-        MessageRef::V01(_) => (RULES_VERSION, RULES),
-        MessageRef::V10(_) => (RULES_V1_VERSION, RULES_V1),
+/// The rules of an edition for a model.
+///
+/// Spec: SACP 7; SACP 1.0, 4, 6, 7
+#[must_use]
+pub const fn rules(edition: Edition) -> &'static str {
+    match edition {
+        Edition::V01 => RULES,
+        Edition::V10 => RULES_V1,
     }
 }
 
-fn head(role: &AgentRole, (version, rules): (&str, &str)) -> String {
+fn head(role: &AgentRole, edition: Edition) -> String {
     let mut text = String::from("You are an autonomous agent that speaks the SACP protocol.\n");
     section(&mut text, &format!("Agent Role: {}", quoted(&role.name)));
     section(&mut text, "Role Definition");
@@ -239,8 +238,12 @@ fn head(role: &AgentRole, (version, rules): (&str, &str)) -> String {
         section(&mut text, "Supported Tool(s)");
         list(&mut text, &role.tools);
     }
+    let version = match edition {
+        Edition::V01 => RULES_VERSION,
+        Edition::V10 => RULES_V1_VERSION,
+    };
     section(&mut text, &format!("Protocol ({version})"));
-    text.push_str(rules);
+    text.push_str(rules(edition));
     if !role.takes_other_input {
         text.push_str(REJECT);
     }

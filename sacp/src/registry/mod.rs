@@ -44,7 +44,7 @@ pub use embed::{Embedder, NGrams};
 pub use health::Health;
 pub(crate) use looks::looks;
 pub use memory::MemoryRegistry;
-pub use query::{Matches, Query, QueryMessage, Similar, answer, best_for_goal};
+pub use query::{Matches, Query, QueryMessage, Similar, answer};
 pub use shared::Shared;
 
 /// A registry of verbs, tools and agents. A trait, so that a shared or remote one can replace the default.

@@ -134,28 +134,6 @@ pub fn answer(registry: &dyn Registry, query: &Query, embedder: Option<&dyn Embe
     Matches { matches }
 }
 
-/// The agents whose vectors are nearest to a goal's text, nearest first: for goals without a matching verb and tool.
-///
-/// At most `top`, and none that is less similar than `threshold`.
-///
-/// # Errors
-///
-/// A vector has another length than the registered ones.
-///
-/// Spec: SACP 12
-pub fn best_for_goal(
-    registry: &dyn Registry,
-    goal: &str,
-    embedder: &dyn Embedder,
-    top: usize,
-    threshold: f32,
-) -> Result<Vec<Similar>, RegistryError> {
-    match embedder.embed(goal) {
-        Some(vector) => registry.similar(&vector, top, threshold),
-        None => Ok(Vec::new()),
-    }
-}
-
 fn words_of(query: &Query) -> String {
     let one = [&query.verb, &query.tool, &query.output_type]
         .into_iter()

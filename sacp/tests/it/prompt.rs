@@ -1,12 +1,12 @@
 //! What is written for models.
 
 use sacp::Graph;
-use sacp::Message;
 use sacp::prompt::{
     AgentRole, RULES, RULES_V1, act_prompt, agent_prompt, interface_prompt, planner_prompt,
 };
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::runner::StepInputs;
+use sacp::{Edition, Message};
 
 use crate::registry::{agent, tool, verb};
 
@@ -97,18 +97,18 @@ fn every_prompt_carries_the_rules_their_version_and_the_order_to_reject() {
         act_prompt(&role, &request, &act, &StepInputs::default()),
         planner_prompt(&request, &registry, &["P"]),
     ] {
-        assert!(prompt.contains(RULES) && prompt.contains("sacp-rules/1"));
+        assert!(prompt.contains(rules(Edition::V01)) && prompt.contains("sacp-rules/1"));
         assert!(
             prompt.contains("not such a message is answered with ERR"),
             "{prompt}"
         );
     }
     let words = interface_prompt("predict prices", &registry, &["P"]);
-    assert!(words.contains(RULES) && !words.contains("not such a message"));
+    assert!(words.contains(rules(Edition::V01)) && !words.contains("not such a message"));
     let mut open = role.clone();
     open.takes_other_input = true;
     let other = agent_prompt(&open, &request);
-    assert!(other.contains(RULES) && !other.contains("not such a message"));
+    assert!(other.contains(rules(Edition::V01)) && !other.contains("not such a message"));
     let planner = planner_prompt(&request, &registry, &["P"]);
     assert!(
         planner.contains("- P: is; verbs predict; tools PRC_EST"),
@@ -129,9 +129,9 @@ fn a_prompt_about_a_message_of_1_0_carries_the_rules_of_1_0() {
         act_prompt(&role, &request, &act, &StepInputs::default()),
         planner_prompt(&request, &MemoryRegistry::default(), &[]),
     ] {
-        assert!(prompt.contains(RULES_V1) && prompt.contains("sacp-rules-1.0/1"));
+        assert!(prompt.contains(rules(Edition::V10)) && prompt.contains("sacp-rules-1.0/1"));
         assert!(
-            !prompt.contains(RULES) && !prompt.contains("ctx.result"),
+            !prompt.contains(rules(Edition::V01)) && !prompt.contains("ctx.result"),
             "{prompt}"
         );
     }

@@ -140,7 +140,7 @@ fn what_words_do_not_tell_is_asked_back() {
 // spec: SACP-12-1
 #[test]
 fn a_goal_finds_the_agent_whose_description_is_nearest() {
-    use sacp::registry::{Embedder, EmbeddingRecord, NGrams, RegistryError, best_for_goal};
+    use sacp::registry::{Embedder, EmbeddingRecord, NGrams, RegistryError};
     let mut registry = library();
     let grams = NGrams::default();
     let described = |text: &str| {
@@ -163,7 +163,8 @@ fn a_goal_finds_the_agent_whose_description_is_nearest() {
         .set_embedding(&record("H_API_AGENT", "hotels and rooms"))
         .unwrap();
     let nearest = |registry: &MemoryRegistry| {
-        let found = best_for_goal(registry, "a forecast of pricing", &grams, 1, 0.3).unwrap();
+        let goal = grams.embed("a forecast of pricing").unwrap();
+        let found = registry.similar(&goal, 1, 0.3).unwrap();
         found.first().map(|near| near.agent.agent_name.clone())
     };
     assert_eq!(nearest(&registry).as_deref(), Some("PRC_EST_AGENT"));

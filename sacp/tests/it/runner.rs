@@ -694,6 +694,39 @@ fn a_refused_input_changes_nothing() {
 }
 
 #[test]
+fn an_attempt_that_ended_leaves_its_place_however_it_ended() {
+    let config = Config::default()
+        .with_max_running(1)
+        .with_step_timeout(Duration::from_secs(5))
+        .with_rule(Rule {
+            recoveries: vec![Recovery::Retry(Retry::fixed(3, Duration::ZERO))],
+            ..Rule::default()
+        });
+    let mut run = runner(r#"[{"parallel":[["a","T",{}],["b","T",{}]]}]"#, config);
+    let start = |run: &mut Runner, wanted: (usize, u32)| {
+        let tickets = dispatched(&drain(run));
+        let [ticket] = tickets[..] else {
+            panic!("one attempt wanted: {tickets:?}")
+        };
+        assert_eq!((ticket.step, ticket.attempt), wanted);
+        ticket
+    };
+    let ticket = start(&mut run, (1, 1));
+    let cause = Cause::Tool {
+        code: None,
+        message: "no".into(),
+        retryable: true,
+    };
+    let failed = Input::Failed { ticket, cause };
+    run.handle_input(now(1), failed).unwrap();
+    start(&mut run, (1, 2));
+    run.handle_timeout(now(6));
+    let ticket = start(&mut run, (1, 3));
+    done(&mut run, ticket);
+    start(&mut run, (2, 1));
+}
+
+#[test]
 fn max_running_limits_running_steps() {
     let acts: Vec<String> = (0..10).map(|n| format!("[\"v{n}\",\"T\",{{}}]")).collect();
     let plan = format!("[{{\"parallel\":[{}]}}]", acts.join(","));
