@@ -24,6 +24,4 @@ mod template;
 
 pub use bridge::{Bridge, Turn};
 pub(crate) use extract::read_answer;
-pub use template::{
-    AgentRole, RULES, RULES_V1, act_prompt, agent_prompt, interface_prompt, planner_prompt,
-};
+pub use template::{AgentRole, act_prompt, agent_prompt, interface_prompt, planner_prompt, rules};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ubos_common::json::{MemberWriter, Write};
 
 use super::index::{by_confidence, last_part};
-use super::{AgentRecord, Embedder, Registry, RegistryError};
+use super::{AgentRecord, Embedder, Registry};
 
 ubos_common::wire! {
     /// A query for agents: a match meets every member that is present.

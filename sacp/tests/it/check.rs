@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use ubos_common::json::{self as wire, Limits};
 use ubos_common::violation::{Level, Profile};
 
-fn read<T: for<'a> wire::Read<'a>>(value: &Value) -> T {
+pub(crate) fn read<T: for<'a> wire::Read<'a>>(value: &Value) -> T {
     let text = value.to_string();
     wire::decode(text.as_bytes(), &Limits::default(), Profile::Strict)
         .unwrap()
@@ -46,22 +46,22 @@ fn library() -> MemoryRegistry {
     registry
 }
 
-fn decode(message: &Value) -> AnyMessage {
+pub(crate) fn decode(message: &Value) -> AnyMessage {
     AnyMessage::decode(message.to_string().as_bytes())
         .unwrap()
         .0
 }
 
-fn old(plan: Value) -> Value {
+pub(crate) fn old(plan: Value) -> Value {
     json!({"g": "G", "plan": plan})
 }
 
-fn new(steps: &[Value]) -> Value {
+pub(crate) fn new(steps: &[Value]) -> Value {
     json!({"proto_ver": "1.0.0", "msg_id": "m1", "ts": "2025-10-01T12:00:00Z", "sender": "p", "g": "G",
         "plan": steps, "state": "PENDING"})
 }
 
-fn step(id: &str, after: &[&str], more: Value) -> Value {
+pub(crate) fn step(id: &str, after: &[&str], more: Value) -> Value {
     let mut step = json!({"id": id, "verb": "search", "tool": "H_API", "params": {"city": "P"}, "depends_on": after});
     step.as_object_mut()
         .unwrap()

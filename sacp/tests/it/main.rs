@@ -13,6 +13,7 @@ mod adapter;
 mod alias;
 mod answers;
 mod check;
+mod check_edges;
 mod conformance;
 mod draw;
 #[cfg(feature = "arbitrary")]

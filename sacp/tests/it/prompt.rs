@@ -1,9 +1,7 @@
 //! What is written for models.
 
 use sacp::Graph;
-use sacp::prompt::{
-    AgentRole, RULES, RULES_V1, act_prompt, agent_prompt, interface_prompt, planner_prompt,
-};
+use sacp::prompt::{AgentRole, act_prompt, agent_prompt, interface_prompt, planner_prompt, rules};
 use sacp::registry::{MemoryRegistry, Registry};
 use sacp::runner::StepInputs;
 use sacp::{Edition, Message};

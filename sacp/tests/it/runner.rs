@@ -9,6 +9,7 @@ use sacp::runner::{
 };
 use sacp::{Act, Code, Message, OutFmt, Reply, State, v1};
 use ubos_common::json::RawBuf;
+use ubos_common::machine::Machine;
 use ubos_common::time::{Mono, Now, Timestamp};
 
 pub(crate) fn now(seconds: u64) -> Now {
@@ -720,10 +721,59 @@ fn an_attempt_that_ended_leaves_its_place_however_it_ended() {
     let failed = Input::Failed { ticket, cause };
     run.handle_input(now(1), failed).unwrap();
     start(&mut run, (1, 2));
-    run.handle_timeout(now(6));
+    Machine::handle_timeout(&mut run, now(6));
     let ticket = start(&mut run, (1, 3));
     done(&mut run, ticket);
     start(&mut run, (2, 1));
+}
+
+#[test]
+fn a_subtask_that_times_out_stops_its_steps_and_no_others() {
+    let skip = Rule {
+        recoveries: vec![Recovery::Skip(RawBuf::parse("null").unwrap())],
+        ..Rule::default()
+    };
+    let config = Config::default()
+        .with_step_timeout(Duration::from_secs(5))
+        .with_rule(skip);
+    let plan = r#"[{"parallel":[["o","T",{}],["a","S",{"subtask":{"g":"H","plan":[["b","U",{}],["c","U",{}]]}}]]}]"#;
+    let mut run = runner(plan, config);
+    let tickets = dispatched(&drain(&mut run));
+    let [other, inner] = tickets[..] else {
+        panic!("{tickets:?}")
+    };
+    let output = RawBuf::parse("1").unwrap();
+    let succeeded = Input::Succeeded {
+        ticket: inner,
+        output,
+    };
+    run.handle_input(now(4), succeeded).unwrap();
+    let behind = dispatched(&drain(&mut run));
+    // The other step and the subtask time out together, the second of its steps not yet.
+    run.handle_timeout(now(5));
+    let outputs = drain(&mut run);
+    let cancelled: Vec<Ticket> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Cancel { ticket } => Some(*ticket),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cancelled, [other, behind[0]]);
+    assert_eq!(outcome(&outputs).end, End::Done);
+}
+
+#[test]
+fn a_run_ends_once_where_several_steps_fail_together() {
+    let config = Config::default().with_step_timeout(Duration::from_secs(5));
+    let mut run = runner(r#"[{"parallel":[["a","T",{}],["b","T",{}]]}]"#, config);
+    drain(&mut run);
+    run.handle_timeout(now(5));
+    let outputs = drain(&mut run);
+    let ends = outputs
+        .iter()
+        .filter(|output| matches!(output, Output::Ended(_)));
+    assert_eq!(ends.count(), 1);
 }
 
 #[test]
