@@ -30,11 +30,17 @@ impl CoreConnection {
             Ok((envelope, _)) if self.common.phase == Phase::Handshake => {
                 self.on_hello(now, &envelope)
             }
-            Ok((envelope, _)) => self.on_message(now, &envelope),
+            Ok((envelope, _)) => {
+                if !envelope.message_type().is_about_call() {
+                    self.charge(now, frame.len());
+                }
+                self.on_message(now, &envelope)
+            }
             Err(DecodeError::Invalid(_)) if self.common.phase == Phase::Handshake => {
                 Err(self.refuse(now, code, rule))
             }
             Err(DecodeError::Invalid(_)) => {
+                self.charge(now, frame.len());
                 self.reject(now, code, rule);
                 Ok(())
             }
@@ -113,9 +119,7 @@ impl CoreConnection {
         self.common.phase = Phase::Open;
         debug!(agent = %self.agent_id, session = %self.session_id, "session open");
         self.common.timers.clear(&Timer::Handshake);
-        let silence = self.silence_ends(now.mono);
-        self.common
-            .set_timer(Timer::Health, self.reading.then_some(silence));
+        self.watch_silence(now);
         self.audit(AuditEvent::of(AuditName::Connected, now.wall));
         self.event(Event::Connected {
             session_id: self.session_id.clone(),
@@ -299,9 +303,7 @@ impl CoreConnection {
             let rule = "a heartbeat of another session";
             return self.reject(now, ErrorCode::SessionMismatch, rule);
         }
-        let silence = self.silence_ends(now.mono);
-        self.common
-            .set_timer(Timer::Health, self.reading.then_some(silence));
+        self.watch_silence(now);
         self.set_health(now, beat.status);
     }
 }

@@ -21,11 +21,14 @@ use crate::token::Grant;
 /// Commands that wait for the driver.
 const COMMANDS: usize = 64;
 
+/// The tools of a session, shared by all who look at them.
+pub(super) type SharedTools = Arc<[Arc<ToolSpec>]>;
+
 /// An agent that is connected. Dropping it says goodbye.
 #[derive(Debug)]
 pub struct CoreHandle {
     pub(super) caller: Caller,
-    pub(super) tools: watch::Receiver<Arc<[ToolSpec]>>,
+    pub(super) tools: watch::Receiver<SharedTools>,
     pub(super) task: JoinHandle<CloseReason>,
 }
 
@@ -78,7 +81,7 @@ impl CoreHandle {
 
     /// The tools that the agent offers now.
     #[must_use]
-    pub fn tools(&self) -> Arc<[ToolSpec]> {
+    pub fn tools(&self) -> Arc<[Arc<ToolSpec>]> {
         self.tools.borrow().clone()
     }
 
@@ -131,8 +134,8 @@ pub(super) fn channels() -> (Handles, Inbox) {
 /// What a handle will hold, before its task is there.
 pub(super) struct Handles {
     caller: Caller,
-    tools: watch::Receiver<Arc<[ToolSpec]>>,
-    pub(super) tools_tx: watch::Sender<Arc<[ToolSpec]>>,
+    tools: watch::Receiver<SharedTools>,
+    pub(super) tools_tx: watch::Sender<SharedTools>,
 }
 
 impl Handles {
