@@ -31,6 +31,10 @@ ubos_common::wire! {
     }
 }
 
+/// The tools of a session, shared by all who look at them.
+#[cfg(feature = "tokio")]
+pub(crate) type SharedTools = std::sync::Arc<[std::sync::Arc<ToolSpec>]>;
+
 impl ToolSpec {
     /// A tool whose id an agent completes with its own when it registers: for agents that learn their id
     /// at their launch.

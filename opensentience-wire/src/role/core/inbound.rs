@@ -18,6 +18,31 @@ use crate::role::common::Phase;
 use crate::trace::debug;
 
 impl CoreConnection {
+    /// Counts a frame that does not belong to a call; beyond the rate the connection is not read for a while.
+    fn charge(&mut self, now: Now, bytes: usize) {
+        if self.common.phase != Phase::Open {
+            return;
+        }
+        let Some(until) = self.throttle.charge(now.mono, bytes) else {
+            return;
+        };
+        self.common.timers.set(Timer::Throttle, until);
+        if core::mem::replace(&mut self.throttle.is_active, true) {
+            return;
+        }
+        debug!(agent = %self.agent_id, session = %self.session_id, "agent throttled");
+        self.common.is_throttled = true;
+        self.watch_silence(now);
+        self.audit(AuditEvent::of(AuditName::Throttled, now.wall));
+    }
+
+    /// Reads the connection again.
+    pub(super) fn unthrottle(&mut self, now: Now) {
+        self.throttle.is_active = false;
+        self.common.is_throttled = false;
+        self.watch_silence(now);
+    }
+
     // impl: OSW-2-1, OSW-3-1
     pub(super) fn on_message_frame(
         &mut self,

@@ -2,13 +2,9 @@
 
 use core::time::Duration;
 
-use ubos_common::time::{Mono, Now};
+use ubos_common::time::Mono;
 
-use super::state::{CoreConnection, Timer};
-use crate::audit::{AuditEvent, AuditName};
 use crate::message::MessageType;
-use crate::role::common::Phase;
-use crate::trace::debug;
 
 /// The bytes that an agent may send at once.
 const BURST: u64 = 8 << 20;
@@ -30,7 +26,7 @@ pub(super) struct Throttle {
 
 impl Throttle {
     /// Counts a message. Gives when the connection may be read again, if the agent has sent too much.
-    fn charge(&mut self, now: Mono, bytes: usize) -> Option<Mono> {
+    pub(super) fn charge(&mut self, now: Mono, bytes: usize) -> Option<Mono> {
         let span = duration(bytes.max(LEAST) as u64);
         self.even_at = self.even_at.max(now).saturating_add(span);
         let excess = self
@@ -43,33 +39,6 @@ impl Throttle {
 /// The time in which so many bytes may be sent.
 const fn duration(bytes: u64) -> Duration {
     Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_A_SECOND)
-}
-
-impl CoreConnection {
-    /// Counts a frame that does not belong to a call; beyond the rate the connection is not read for a while.
-    pub(super) fn charge(&mut self, now: Now, bytes: usize) {
-        if self.common.phase != Phase::Open {
-            return;
-        }
-        let Some(until) = self.throttle.charge(now.mono, bytes) else {
-            return;
-        };
-        self.common.timers.set(Timer::Throttle, until);
-        if core::mem::replace(&mut self.throttle.is_active, true) {
-            return;
-        }
-        debug!(agent = %self.agent_id, session = %self.session_id, "agent throttled");
-        self.common.is_throttled = true;
-        self.watch_silence(now);
-        self.audit(AuditEvent::of(AuditName::Throttled, now.wall));
-    }
-
-    /// Reads the connection again.
-    pub(super) fn unthrottle(&mut self, now: Now) {
-        self.throttle.is_active = false;
-        self.common.is_throttled = false;
-        self.watch_silence(now);
-    }
 }
 
 impl MessageType {

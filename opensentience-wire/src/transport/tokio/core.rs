@@ -10,11 +10,10 @@ use ubos_common::os::Clock;
 
 use super::audit::{AuditSink, Observer};
 use super::call::{Command, RunningCall, Started};
-use super::handle::SharedTools;
 use super::io::{Alarm, HIGH_WATER, Moved, Wire};
 use super::trace::{self, Span};
 use crate::audit::AuditName;
-use crate::message::ToolStream;
+use crate::message::{SharedTools, ToolStream};
 use crate::role::core::{CoreConnection, Event, Outcome, Output};
 use crate::role::{CallId, CloseReason, Input};
 use crate::token::Grant;

@@ -13,16 +13,13 @@ use super::audit::AuditSink;
 use super::call::{CallWaiter, Command, RunningCall};
 use super::core::{CoreDriver, Inbox};
 use crate::error::{CommandError, ConfigError};
-use crate::message::ToolSpec;
+use crate::message::{SharedTools, ToolSpec};
 use crate::role::core::{CallRequest, Config, CoreConnection};
 use crate::role::{CallId, CloseReason};
 use crate::token::Grant;
 
 /// Commands that wait for the driver.
 const COMMANDS: usize = 64;
-
-/// The tools of a session, shared by all who look at them.
-pub(super) type SharedTools = Arc<[Arc<ToolSpec>]>;
 
 /// An agent that is connected. Dropping it says goodbye.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ pub use state::{LaunchError, Launcher};
 
 use super::audit::{AuditSink, Observer};
 use super::core::CoreDriver;
-use super::handle::{CoreHandle, SharedTools, channels};
+use super::handle::{CoreHandle, channels};
 use crate::audit::{AuditEvent, AuditName};
 use crate::error::ErrorCode;
 use crate::role::CloseReason;
@@ -188,7 +188,7 @@ impl Launcher {
         agent: &mut AgentProcess,
         clock: &Clock,
         grant: Grant,
-        tools: &tokio::sync::watch::Sender<SharedTools>,
+        tools: &tokio::sync::watch::Sender<crate::message::SharedTools>,
     ) -> Result<CoreDriver<UnixStream>, LaunchError> {
         let mut grant = Some(grant);
         let late = tokio::time::sleep(self.config.handshake_timeout);

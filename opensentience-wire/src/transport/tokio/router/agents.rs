@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::super::audit::Observer;
-use super::super::handle::{Caller, CoreHandle, SharedTools};
+use super::super::handle::{Caller, CoreHandle};
 use super::super::launch::{Captured, LaunchError, Launcher};
 use crate::error::{CommandError, ErrorCode, ErrorObject};
-use crate::message::{Health, ToolStream};
+use crate::message::{Health, SharedTools, ToolStream};
 use crate::role::CloseReason;
 use crate::role::core::{CallRequest, Event, Outcome};
 use crate::role::router::{Ended, RouteId};
