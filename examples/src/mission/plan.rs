@@ -226,14 +226,14 @@ mod tests {
         let mut told = Vec::new();
         let ready = prepare("audit /a b", "m-1", &mut |line| told.push(line)).unwrap();
         assert_eq!(ready.spawned, ["SECRETS_AGENT"]);
-        let graph = Graph::from(&ready.message.plan);
+        let graph = Graph::from(&ready.message);
         let steps = graph.steps();
         assert_eq!(
             (steps.len(), steps[5].act.is_join(), &steps[5].after[..]),
             (8, true, &[1, 2, 3, 4, 5][..])
         );
         assert_eq!(
-            ready.message.context.as_ref().unwrap()["folder"].as_str(),
+            MessageRef::from(&ready.message).context().unwrap()["folder"].as_str(),
             "\"/a b\""
         );
         assert!(Message::decode(&ready.message.encode()).is_ok());
